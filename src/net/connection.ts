@@ -43,7 +43,7 @@ export class Connection {
    */
   async use<T>(signal: AbortSignal, work: (socket: Socket) => Promise<T>): Promise<T> {
     await this.#dialer.renew(true)
-    // If an idle connection has ended, this turn notices it, and a new one is made.
+    // In this turn, an idle connection that has ended is noticed. A new one is then made.
     await nextTurn()
     signal.throwIfAborted()
     let socket = this.#socket

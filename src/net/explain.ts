@@ -80,7 +80,7 @@ function proxyError({ status, message, cause }: ProxyError, place: string, { pro
   return new DeliveryError(text, { failure: 'retry', reason: `proxy_${reason ?? 'network'}`, cause })
 }
 
-/** Statuses with which a proxy waits for an operator. */
+/** Statuses of a proxy for which delivery waits for an operator. */
 const HELD_BY_PROXY = new Set([401, 403, 405, 407])
 
 export function proxyWords(status: number): string {

@@ -57,11 +57,11 @@ let inProcess = 0
 /** Connections by state. Sets keep insertion order, so the first one has been in its state longest. */
 class Pool {
   size = 0
-  /** Without a complete request or message so far, oldest first. */
+  /** Connections without a complete request or message so far, oldest first. */
   readonly unused = new Set<Connection>()
-  /** Between two requests, longest idle first. */
+  /** Connections between two requests, longest idle first. */
   readonly idle = new Set<Connection>()
-  /** Receiving a request or waiting for its response, oldest request first. */
+  /** Connections that receive a request or wait for its response, oldest request first. */
   readonly busy = new Set<Connection>()
 }
 
@@ -96,7 +96,7 @@ export class ConnectionLimits {
   readonly #all = new Pool()
   readonly #networks = new Map<string, Pool>()
   readonly #bySocket = new Map<Socket, Connection>()
-  /** Connections in the TLS handshake, by endpoints: its two socket objects do not refer to each other. */
+  /** Connections in the TLS handshake, by endpoints: the two sockets of one do not refer to each other. */
   readonly #handshaking = new Map<string, Connection>()
   readonly #maxInProcess: number
   #stopSweeping: (() => void) | undefined
@@ -169,7 +169,6 @@ export class ConnectionLimits {
     for (const connection of new Set(this.#bySocket.values())) leave(connection)
   }
 
-  /** Closes every connection immediately. */
   close(): void {
     this.#stopSweeping?.()
     for (const { socket } of this.#bySocket.values()) socket.destroy()

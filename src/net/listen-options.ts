@@ -5,7 +5,7 @@ import { isAddressOrRange } from '../lib/network/address-list.js'
 import type { ListenAddress } from '../lib/network/inherited-sockets.js'
 import { isLoopback } from './urls.js'
 
-/** The options of servers. A separate module, so that reading a configuration does not load the servers. */
+/** The options of servers, in a separate module: reading a configuration does not load the servers. */
 
 export function addressRange() {
   return reaches(
@@ -69,7 +69,7 @@ export const listenOptions = {
   ...connectionOptions(1000, 100_000),
 }
 
-/** Whether only this machine can certainly reach the address. */
+/** Whether it is certain that only this machine can reach the address. */
 export function isLocal(address: ListenAddress): boolean {
   return 'host' in address && isLoopback(address.host)
 }

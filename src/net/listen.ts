@@ -100,7 +100,6 @@ export class Listener {
     this.#server?.close()
   }
 
-  /** Closes every connection immediately. */
   close(): void {
     this.stopAccepting()
     this.connections.close()
@@ -131,7 +130,7 @@ export function peerOf(socket: Socket): string | undefined {
   return remoteAddress === undefined ? undefined : plainAddress(remoteAddress)
 }
 
-/** Returns a test whether an address is in one of the ranges. */
+/** Returns a function that tests whether an address is in one of the ranges. */
 export function addressTest(ranges: readonly string[]): (address: string) => boolean {
   const list = new AddressList(ranges)
   return address => list.has(address)
@@ -140,7 +139,7 @@ export function addressTest(ranges: readonly string[]): (address: string) => boo
 /** How long a client may keep its side of a connection open after the last response. */
 const CLOSE_MS = 2000
 
-/** Limits the connections of a server. Omit `http` for a protocol without requests, which may need idle connections. */
+/** Limits the connections of a server. Omit `http` for a protocol without requests: it may need idle connections. */
 export function boundConnections(
   options: ConnectionOptions,
   events: ConnectionEvents,
@@ -163,7 +162,7 @@ export const perAddress = (max: number, given: number | undefined): number => gi
 const NEVER_MS = 2 ** 31 - 1
 const RENEW_MS = 60_000
 
-/** The certificate of a server, which is read again when it is replaced, and a report of failed handshakes. */
+/** The certificate of a server, read again when it is replaced; and a report of failed handshakes. */
 export class ServerTls {
   readonly files: TlsFiles
   readonly refusals: TlsRefusals

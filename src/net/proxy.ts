@@ -158,7 +158,7 @@ export function variableFor(target: URL, env: Environment = process.env): string
   return directHostsOf(env).has(target) ? undefined : variablesFor(target).find(name => env[name])
 }
 
-/** The proxy in the environment for a URL that is not reached directly. */
+/** The proxy that the environment names for a URL. Only for a URL that is not reached directly. */
 function proxyFrom(env: Environment, target: URL): URL | undefined {
   const name = variablesFor(target).find(name => env[name])
   const text = name && env[name]

@@ -16,7 +16,7 @@ import {
 } from './tls-check.js'
 
 const DAY_MS = 86_400_000
-/** Automatic renewal happens well before this, so the warning leaves a person time to act. */
+/** Automatic renewal happens well before this. If it fails, the warning still leaves a person time to act. */
 const WARN_BEFORE_MS = 14 * DAY_MS
 /** The same for short-lived certificates, as a share of their lifetime. */
 const WARN_BEFORE_SHARE = 0.2
@@ -129,7 +129,7 @@ export class TlsFiles {
     return versions.join(';')
   }
 
-  /** Warns about each file at most once a day. */
+  /** Warns about certificates that expire soon, at most once a day. */
   #warnOfExpiry(): void {
     const { log, clock } = this.#context
     const wall = clock.wall()

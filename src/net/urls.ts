@@ -96,5 +96,5 @@ export function placeOf({ protocol, hostname, port }: URL): Place {
   return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || usual), isTls }
 }
 
-/** Whether a host is certainly this machine. Counterexample: 127.0.0.1.example.com. */
+/** Whether it is certain that a host is this machine, unlike 127.0.0.1.example.com. */
 export const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){1,3}|::1|\[::1\])$/.test(host)

@@ -45,7 +45,7 @@ export interface ComponentConfig<K extends Kind = Kind> {
   readonly options: unknown
   /** Sources and processors: the options as plain data, before parsing. */
   readonly given?: unknown
-  /** Destinations only. */
+  /** Only for destinations. */
   readonly delivery?: DeliveryOptions
   /** Processors only: what it can do with events. */
   readonly plan?: Plan
@@ -55,7 +55,7 @@ export interface ComponentConfig<K extends Kind = Kind> {
   /** The previous id of the component, whose state in data_dir it takes over. */
   readonly renamedFrom?: string
   readonly place?: Pick<Problem, 'file' | 'line' | 'column'>
-  /** The files other than inputs that it reads, such as keys and tables, if options name them. */
+  /** The files that options name and that it reads besides its inputs, such as keys and tables. */
   readonly reads?: readonly string[]
   /** The limits at runtime, for a component of a published pipeline. */
   readonly reach?: Reach | undefined
@@ -84,7 +84,7 @@ export class ComponentReader {
   readonly #problems: Problems
   readonly #explainer: Explainer
   readonly #hasAll: boolean
-  /** The option names of a definition. Computed once it has an unknown option. */
+  /** The option names of a definition, computed when an unknown option is first reported. */
   readonly #names = new Map<AnyDefinition, ReturnType<typeof namesOf>>()
 
   /** `hasAll`: whether all plugins were loaded. One that failed to load may define a missing type. */
@@ -138,7 +138,7 @@ export class ComponentReader {
     if (!options || !delivery || !inputs || !common) return { ...draft, definition, inputs: inputs ?? [] }
     if (definition.plugin !== undefined) askAll(definition, options)
     const { module } = definition
-    // The module belongs to the configuration, like a plugin.
+    // The path of a module is relative to the configuration file, like the path of a plugin.
     if (module !== undefined && options[module] !== undefined)
       options[module] = resolve(dirname(node.source.file), String(options[module]))
     const plan = kind === 'processor' ? (definition.plan?.(options) ?? {}) : undefined
@@ -298,7 +298,7 @@ function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boole
   return changed
 }
 
-/** Divides a component's entries by the schema of each. Without a definition, only `inputs` are separated. */
+/** Divides a component's entries by the schema that defines each. Without a definition, only `inputs` are separated. */
 function split(
   node: MapNode,
   definition: AnyDefinition | undefined,
@@ -318,7 +318,7 @@ function split(
   return { inputs: part('inputs'), options: part('options'), delivery: part('delivery'), common: part('common') }
 }
 
-/** The delivery options. If a definition declares one of them itself, its value counts here too. */
+/** The delivery options. Those that the definition declares itself have their values in `options`. */
 function deliveryOf(
   options: Record<string, unknown>,
   delivery: Record<string, unknown>,

@@ -54,7 +54,6 @@ export function upstreamOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Dr
   return [...seen]
 }
 
-/** The sources whose events reach a component. */
 export function sourcesOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Draft[] {
   return upstreamOf(draft, drafts).filter(({ kind }) => kind === 'source')
 }

@@ -30,7 +30,7 @@ export type { ConfigText } from './yaml/files.js'
 
 export type LogFormat = NonNullable<Settings['log']['format']>
 
-/** The section `service`, with its resolved data folder, and its plugins with the file that lists each. */
+/** The section `service`, with the resolved data folder, and with the file that lists each plugin. */
 type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
   readonly dataDir: string
   readonly plugins: readonly ServicePlugin[]
@@ -38,7 +38,7 @@ type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
 
 /** A valid configuration: all options are parsed, and all inputs exist. */
 export interface Config {
-  /** Absolute. */
+  /** An absolute path. */
   readonly dataDir: string
   /** The address that serves metrics, or undefined. */
   readonly metrics: ListenAddress | undefined
@@ -68,7 +68,6 @@ export interface Config {
   readonly isLocalPart: boolean
   /** Permissions of a published pipeline on this machine. */
   readonly managed: ManagedOptions
-  /** The section `service`, or undefined. */
   readonly service: ServiceConfig | undefined
 }
 
@@ -83,7 +82,7 @@ export interface LoadOptions {
   readonly given?: readonly ComponentConfig<'source'>[]
   /** An additional document, as a value with its own environment. `name` is its file name in messages. */
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
-  /** Whether other parts contain missing components. */
+  /** Whether components that are missing here may be in other parts. */
   readonly partial?: boolean
   /** Whether a section `managed` makes it the local part of a managed daemon. */
   readonly localPart?: boolean
@@ -145,7 +144,7 @@ export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
   return dataDir
 }
 
-/** Like `dataDirOf`, but returns problems that are not in components. If settings are invalid, data_dir is a guess. */
+/** Like `dataDirOf`, but returns problems, except in components. If settings are invalid, data_dir is a guess. */
 export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: string; problems: readonly Problem[] } {
   const found = new Problems()
   const texts = textsOf(path, found)
@@ -210,7 +209,7 @@ function merged(
 
 function assemble(
   root: MapNode,
-  /** Whether all files could be read. If not, the others may contain missing components. */
+  /** Whether all files could be read. If not, the unread ones may contain the components that seem to be missing. */
   isWhole: boolean,
   files: readonly { readonly file: string; readonly text: string }[],
   {
@@ -284,7 +283,7 @@ function assemble(
   }
 }
 
-/** Combines data_dir with the folder that systemd provides. */
+/** The data folder: the option data_dir, the folder that systemd provides, or `state`. */
 function foldersOf(parsed: Pick<Settings, 'data_dir'> | undefined, env: NodeJS.ProcessEnv) {
   const state = env.STATE_DIRECTORY?.split(':')[0]
   return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }
@@ -300,7 +299,7 @@ function isServiceAlone(root: MapNode): boolean {
 
 const TOP_LEVEL: readonly string[] = [...Object.values(SECTIONS), ...Object.keys(settings.shape)]
 
-/** Renames misspelled sections, which are already reported, so that their components are checked too. */
+/** Renames misspelled sections, which were already reported. Their components are then checked, too. */
 function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   const entries = new Map(root.entries)
   for (const [name, entry] of root.entries) {

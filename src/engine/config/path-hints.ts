@@ -5,7 +5,7 @@ import { SECTIONS, settings } from './schema.js'
 import { type ConfigNode, type Entry, type MapNode, type Path, placeOf, type ScalarNode } from './yaml/node.js'
 import type { Found } from './yaml/problems.js'
 
-/** Placeholders in paths that other programs replace, but Sluice does not. */
+/** Placeholders that other programs replace in paths, but Sluice does not. */
 
 const TILDE = /^~[^/]*(?=\/|$)/
 /** Syntax of strftime, Logstash, Vector, Fluentd and Jinja. */
@@ -18,7 +18,7 @@ interface Named {
   readonly key: Entry['key'] | undefined
 }
 
-/** Checks every option that names a file or folder. Returns the files besides inputs that components read, by id. */
+/** Checks every option that names a file or folder. Returns the files that components read besides inputs, by id. */
 export function checkPaths(
   root: MapNode,
   drafts: ReadonlyMap<string, Draft>,

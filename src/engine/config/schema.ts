@@ -15,7 +15,7 @@ export { SECTIONS } from './yaml/node.js'
 export const KINDS = ['source', 'processor', 'destination'] as const satisfies readonly Kind[]
 
 export const ID = /^[a-z][a-z0-9_]*$/
-/** Maximum length of an id, which appears in file names and metric labels. */
+/** Maximum length of an id. Ids appear in file names and metric labels. */
 export const LONGEST_ID = 128
 
 /** The options besides the sections of components. */

@@ -3,7 +3,7 @@ import { refuse } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
 import { tlsOptions } from '../../net/dial-options.js'
 
-/** A PostgreSQL URL with all that is needed to connect, which cannot contain secrets. */
+/** A PostgreSQL URL that has all parts needed to connect, and no secret. */
 const postgresUrl = reaches(
   'urls',
   z.string().superRefine((text, context) => {

@@ -36,7 +36,7 @@ export class Busy {
   }
 
   #turn(now: number): void {
-    // After a time without calls, the previous mark is as old as that time.
+    // If the share was not read for a long time, it covers that whole time.
     this.#before = this.#mark
     this.#mark = { at: now, total: this.#sum(now) }
   }

@@ -29,7 +29,7 @@ export interface CounterSet {
   readonly components: ReadonlyMap<string, ComponentCounters>
 }
 
-/** The room for series by key that components share. */
+/** The number of series by key that components together may still add. */
 export interface SeriesRoom {
   left: number
 }
@@ -81,7 +81,7 @@ export class ComponentSet implements CounterSet {
   }
 }
 
-/** Discard reason for events of a component that a reload removed. They went back to their sources. */
+/** Discard reason for the events that a component gave back to their sources when a reload removed it. */
 export const GIVEN_BACK = 'given_back'
 
 /** Subtracts up to the given amount from `from`. Returns the subtracted amount. */
@@ -101,7 +101,7 @@ export interface Counter {
 export interface Series {
   readonly type: 'counter' | 'gauge'
   readonly help: string
-  /** For counters that come and go: the labels of the counter that includes removed ones. */
+  /** For counters that are removed again: the labels of the counter to which their counts are then added. */
   readonly rest?: Record<string, string>
   /** The current samples. */
   read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
@@ -121,8 +121,8 @@ export interface Histogram {
 /**
  * The counters of one component, as plain numbers that are cheap to increment. A scrape turns them into Prometheus
  * series. They satisfy: received + emitted = sent + discarded + consumed + in flight. Events in flight are counted
- * separately: those in the queue before the component, and those that the component says it holds. A component that is
- * replaced early gives back the events that it holds; these stay in flight until they arrive again, and count as
+ * separately: events in the queue before the component, and events that the component says it holds. A component that
+ * is replaced early gives back the events that it holds. These stay in flight until they arrive again, and count as
  * received once.
  */
 export class ComponentCounters implements ComponentMetrics {
@@ -147,13 +147,13 @@ export class ComponentCounters implements ComponentMetrics {
   foundEvents = 0
   /** Sources: events passed on and given back. The next start or reload reads them again, if possible. */
   readonly toRead: Amount = { events: 0, bytes: 0 }
-  /** Sources: events settled after some that were given back, and therefore read again with them. */
+  /** Sources: settled events that are read again together with earlier ones that were given back. */
   toRepeat = 0
   /** Sources: received events that had been settled before and were read again. */
   receivedAgain = 0
   /** Sources: events passed on and given back, counted each time. */
   returned = 0
-  /** Sources: whether events are passed on twice, so that processors decide about them twice. */
+  /** Sources: whether some events are passed on twice. Processors then decide about them twice. */
   repeated = false
   readonly series = new Map<string, Series[]>()
   readonly histograms = new Map<string, Histogram>()
@@ -209,7 +209,7 @@ export class ComponentCounters implements ComponentMetrics {
     add(this.emittedEvents, events, bytes)
   }
 
-  /** Counts events that a source passed on. With `reads`, does not count again those that were given back. */
+  /** Counts events that a source passed on. With `reads`, events that were given back do not count again. */
   read(events: number, bytes: number, reads: boolean): void {
     const again = reads ? takeOff(this.toRead, events, bytes) : { events: 0, bytes: 0 }
     add(this.received, events - again.events, bytes - again.bytes)
@@ -298,7 +298,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.#taken -= count
   }
 
-  /** Adds the counts by key to the rest counter, since the component ended without a successor for them. */
+  /** For a component that ended without a successor: adds its counts by key to the rest counter. */
   end(): void {
     for (const [name, all] of this.series)
       for (const { help, rest, read } of all) {
@@ -329,7 +329,7 @@ export class ComponentCounters implements ComponentMetrics {
     }
   }
 
-  /** Discards the events given back, which will not arrive again. For a component removed from the configuration. */
+  /** For a removed component: discards the events that it gave back, since they will not arrive again. */
   abandon(): void {
     const { events, bytes } = takeOff(this.#givenBack, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
     if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)

@@ -1,7 +1,6 @@
 /** Disk space that buffers and dead-letter files share. */
 export interface DiskAllowance {
   readonly max: number
-  /** Whether `bytes` more may be written. */
   hasRoom(bytes: number): boolean
   /**
    * Counts the size of a file or folder from now on. Replaces an earlier registration of the path. When there is no

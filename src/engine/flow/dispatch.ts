@@ -27,7 +27,7 @@ export const PROCESSING_FAILED = 'processing_failed'
 /** The field for the error of an event that could not be processed. */
 const ERROR_FIELD = parseFieldPath('.processing_error')
 
-/** Decisions, of which this many are compared at once. */
+/** MAIN decisions, for comparing blocks of this size at once. */
 const ALL_MAIN = Buffer.alloc(4096, MAIN)
 
 export type StageMetrics = Pick<
@@ -201,9 +201,7 @@ export class Dispatch {
     batch.ack.settle('delivered')
   }
 
-  /**
-   * The origin of replacement events. Its source is that of the replaced events, so they keep their place in its order.
-   */
+  /** The origin of replacement events, with the source of the replaced events, in whose order they keep their place. */
   #originOf(source: string): Origin {
     let origin = this.#origins.get(source)
     if (!origin) {

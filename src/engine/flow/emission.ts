@@ -36,7 +36,7 @@ export class Emission {
   readonly #shares: Set<Share>
   readonly #failures: Failures
 
-  /** `shares`: those that the processor holds. */
+  /** `shares`: the shares that the processor holds. */
   constructor(
     processor: Decides,
     plan: Plan,
@@ -107,7 +107,7 @@ export class Emission {
         for (const share of shares) share.settle(status)
       },
       undefined,
-      // The sources send the events again, whenever the batch's other holders settle.
+      // The sources will send the events again, no matter when the other holders of the batch settle it.
       () => {
         for (const share of shares) share.willError()
       },

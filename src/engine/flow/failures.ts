@@ -76,7 +76,7 @@ export class Failures {
 
   /**
    * Writes events to the dead-letter queue, each with its message. Retries until they are stored. If the stage ends
-   * first, gives them back, so that they are processed again.
+   * first, gives them back to be processed again.
    */
   async keep(letters: EventBatch, messages: readonly string[]): Promise<void> {
     const { log, metrics, deadLetters } = this.#context
@@ -152,7 +152,7 @@ export class SlowWork {
     this.#all.clear()
   }
 
-  /** How long it has worked on the oldest batch, in milliseconds; 0 while it waits on purpose; undefined: on none. */
+  /** Milliseconds of work on the oldest batch. 0: it waits on purpose. Undefined: it has no batch. */
   get workedMs(): number | undefined {
     const [first] = this.#all
     return first && (this.#processor.isWaiting ? 0 : this.#clock.now() - first.since)

@@ -63,7 +63,7 @@ export class Input {
     for (const tap of this.taps) tap(batch)
     this.#counters.arrived(batch.length, batch.bytes)
     if (stream.destroyed) {
-      // Shut down at its deadline. The batch stays in flight and is read again after the next start.
+      // The shutdown reached its deadline. The batch stays in flight and is read again after the next start.
       batch.ack.settle('errored')
       return undefined
     }

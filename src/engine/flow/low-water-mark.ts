@@ -23,7 +23,6 @@ export class LowWaterMark<P> {
     return this.#mark
   }
 
-  /** Whether any position is unsettled. */
   get unsettled(): boolean {
     return this.#waiting.size > 0
   }

@@ -16,8 +16,8 @@ const READING = newReading()
 let made = 0
 
 /**
- * Names the events of `made`, which replace events [from, to) of `batch`: each by the replaced event's id and a number,
- * which are the same when that event is read again. `sizeOf`: bytes of the lines that replace one event.
+ * Names the events of `made`, which replace events [from, to) of `batch`. A name has the replaced event's id and a
+ * number, so it is the same when that event is read again. `sizeOf`: bytes of the lines that replace one event.
  */
 export function nameAfter(
   made: EventBatch,

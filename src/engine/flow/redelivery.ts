@@ -21,7 +21,7 @@ export class Redelivery {
     this.#confirm = confirm
   }
 
-  /** Whether an id is being delivered, or its delivery is not confirmed yet. Do not send it again then. */
+  /** Whether an id is being delivered, or its delivery is not confirmed yet. If so, do not send it again. */
   has(id: string): boolean {
     return this.#open.has(id)
   }
@@ -31,7 +31,7 @@ export class Redelivery {
     return this.#open
   }
 
-  /** The ack of a batch. `ends`: where the content of each id ends in its bytes. */
+  /** The ack of a batch. `ends`: where the content of each id ends in the bytes of the batch. */
   ack(output: Output, ids: readonly string[], ends: readonly number[]): Ack {
     for (const id of ids) this.#open.add(id)
     return output.ack((status, _before, again) => {

@@ -41,7 +41,7 @@ export class Replacements {
     return this.#ends[i]! - this.#starts[i]!
   }
 
-  /** A copy of the lines that replace events [from, to). All of these are replaced. */
+  /** A copy of the lines that replace events [from, to). All these events must be replaced. */
   lines(from: number, to: number): Buffer {
     const parts: Buffer[] = []
     for (let i = from; i < to; ) {

@@ -2,7 +2,7 @@ import { PassThrough } from 'node:stream'
 
 /**
  * How many batches may wait at the end of a component, and at the beginning of the next one. More would only take
- * memory. With 1, a component that waits, or takes several batches at a time, would block those before it.
+ * memory. With 1, a component that waits, or takes several batches at a time, would block the components before it.
  */
 export const STREAM_DEPTH = 2
 

@@ -14,7 +14,7 @@ import type { FanOut } from './fan-out.js'
 
 /**
  * Limit of all unacknowledged events, in bytes of memory. Each source has its own share, within a minimum and a
- * maximum, so that a blocked source does not slow the others.
+ * maximum: a blocked source does not slow the others.
  */
 const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
 const LARGEST_SHARE = 32 * 1024 * 1024
@@ -34,7 +34,7 @@ class Open extends Ack implements Linked<Open> {
   events = 0
   bytes = 0
   origin: Origin | undefined
-  /** The batches before and after it from the same origin that are unsettled or were given back. */
+  /** The previous and the next batch of its origin that is unsettled or was given back. */
   earlier: Open | undefined
   later: Open | undefined
   /** Events of settled batches after it. If it is given back, these are read again too. */
@@ -59,7 +59,7 @@ class Open extends Ack implements Linked<Open> {
   }
 }
 
-/** A batch with its own flags, since those of a sent batch change. */
+/** A batch with its own flags, since the flags of a sent batch change. */
 interface Kept {
   readonly frame: Frame
   readonly sentOffsets: SentOffsets | undefined
@@ -91,7 +91,7 @@ export class SourceOutput implements Output {
   #replaced = false
   /** Whether events were given back to the source during the current or the last replacement. */
   #gaveBack = false
-  /** Whether `attach` resends all kept batches, and not only those that were given back. */
+  /** Whether `attach` resends all kept batches, and not only the ones that were given back. */
   #resendsAll = false
   /** Whether it accepts no more batches. */
   #isOver = false
@@ -256,8 +256,8 @@ export class SourceOutput implements Output {
 
   /**
    * Gives up all unsettled batches while sending is paused, even those that others still hold. `attach` resends kept
-   * batches; the others go back to their source. Unless `isAborted`, does so only if an ordered source has already got
-   * events back, which the others would otherwise overtake.
+   * batches; the others go back to their source. Without `isAborted`, does this only if events have already gone back
+   * to a source that sends in order: later events must not overtake them.
    */
   giveUp(isAborted = true): void {
     this.#resendsAll = isAborted

@@ -109,7 +109,7 @@ export class Stage extends Transform {
   }
 
   async start(signal: AbortSignal): Promise<void> {
-    // Stops waiting for a processor that ignores its signal, so that the daemon can stop.
+    // Does not wait for a processor that ignores its signal: the daemon must be able to stop.
     await orAborted(Promise.resolve(this.processor.start?.(signal)), signal)
     this.#setTimer()
   }
@@ -149,7 +149,6 @@ export class Stage extends Transform {
     return this.#waiting ? sum(held, this.#waiting.amount) : held
   }
 
-  /** Events and bytes that wait for a decision. */
   get waiting(): Amount {
     return this.#waiting?.amount ?? { events: 0, bytes: 0 }
   }
@@ -181,7 +180,7 @@ export class Stage extends Transform {
 
   override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {
     if (batch.length === 0) {
-      // A processor may assume that a batch has events. Without one, it could take a share that is never settled.
+      // A processor may assume that a batch has events. For an empty one, it could take a share that is never settled.
       batch.ack.settle('delivered')
       done()
       return

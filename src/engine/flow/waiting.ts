@@ -20,7 +20,7 @@ const ROUND_SHARE = 10
 /** Tolerance for rounding errors of times. Events that are due within it are due together, in their order. */
 const SAME_MS = 0.001
 
-/** Events that the processor decided LATER, until it decides about them. */
+/** Events for which the processor decided LATER, until it decides about them. */
 export interface Waiting {
   readonly batch: EventBatch
   /** When the processor was first asked about them, and when to ask again, by the clock of the stage. */
@@ -83,7 +83,7 @@ export class WaitingEvents {
   /** Sources that got events back. Their later batches are also given back, to keep the order. */
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
-  /** Whether the successor takes a source's waiting events. They are not decided here; arriving events join them. */
+  /** Whether the successor takes waiting events of a source. It then decides about them. Arriving events join them. */
   #passesOn: (source: string) => boolean = () => false
   #isOver = false
   #round = 0
@@ -113,7 +113,7 @@ export class WaitingEvents {
     return [...this.#lines.keys()].every(this.#passesOn)
   }
 
-  /** Waiting events and bytes, including those being asked about and those given back. */
+  /** Waiting events and bytes, including events being asked about and events given back. */
   get amount(): Amount {
     return sum(this.#waiting, this.#givenBack)
   }
@@ -199,7 +199,7 @@ export class WaitingEvents {
         const at = clock.now()
         hasRoom = mayAsk()
         for (let next = hasRoom && this.#next(at); next; next = hasRoom && this.#next(at)) {
-          // Other events of its chunk may be gone by now.
+          // Compacted, since other events of its chunk may be gone by now.
           next.batch.compact()
           ask(next)
           hasRoom = mayAsk()
@@ -213,8 +213,8 @@ export class WaitingEvents {
   }
 
   /**
-   * The next due batch, marked as `isAsked`; undefined if none is due. Returns a batch once per round, since it may be
-   * LATER again and due at the same time.
+   * The next due batch, marked as `isAsked`; undefined if none is due. Returns a batch once per round, since the
+   * processor may decide LATER about it again, due at the same time.
    */
   #next(now: number): Waiting | undefined {
     const round = this.#round
@@ -294,8 +294,8 @@ export class WaitingEvents {
   }
 
   /**
-   * From now on, passes waiting events of the sources that `passesOn` accepts to the successor. Gives others back if
-   * they can be read again. The remaining ones are decided now.
+   * From now on, the successor takes waiting events of the sources that `passesOn` accepts. Other sources get theirs
+   * back if they can read them again. The remaining events are decided now.
    */
   end(passesOn: (source: string) => boolean): void {
     this.#isEnding = true

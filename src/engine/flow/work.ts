@@ -72,7 +72,7 @@ export class Work implements BatchScope {
 
   replace(i: number, events: readonly Fields[]): void {
     this.#checkTime('replace')
-    // Encoded now, so that fields that cannot be encoded only fail this event.
+    // Encoded now: fields that cannot be encoded then fail only this event.
     this.replaceByLines(i, Buffer.from(events.map(madeLine).join('')))
   }
 

@@ -106,7 +106,7 @@ export class DestinationRun {
     return (this.#state === 'starts' || this.#state === 'started') && !this.input.isEnded && !this.delivery.isLeaving
   }
 
-  /** Runs until all its events are delivered, or until `leave`. Then the next engine calls `run` to resume. */
+  /** Runs until all its events are delivered, or until `leave`, after which the next engine calls `run` to resume. */
   async run(events: DestinationEvents): Promise<void> {
     // As in SourceRun.feed, nothing that lives as long as the destination refers to an engine that has ended.
     const left = new Promise<void>(resolve => {
@@ -147,7 +147,6 @@ export class DestinationRun {
     this.#leave?.()
   }
 
-  /** Ends at once. */
   abort(): void {
     this.#ending.abort()
     this.buffer?.destroy()

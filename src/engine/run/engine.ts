@@ -99,7 +99,7 @@ export class Engine {
     this.#outputs = handover?.outputs ?? new OwnOutputs()
     this.#outputs.connect(config)
     this.#handover = handover
-    // Components that keep running read slots by these names.
+    // Components that keep running use the slots of these names, so the names must stay.
     if (!handover || handover.destinations.size + handover.processors.size === 0) this.#wanted.clear()
     this.#wanted.isUnused = isOnlyCopied(config)
     const users = [...config.processors, ...config.destinations]
@@ -172,7 +172,7 @@ export class Engine {
       writes: stats => this.#outputs.writes(id, stats),
     }
     const destination = await createComponent<'destination'>(config, context)
-    // Registered now, so that it is released if something else fails.
+    // Registered now, to be released if something else fails.
     this.#lasting.set(id, destination)
     const deadLetter = this.#deadLetters(id, context)
     const outage = outageBefore(this.#handover?.outages, config)
@@ -210,7 +210,7 @@ export class Engine {
       editor,
     }
     const processor = await createComponent<'processor'>(config, context)
-    // Registered now, so that it is released if something else fails.
+    // Registered now, to be released if something else fails.
     this.#lasting.set(id, processor)
     const isOnce = (id: string) => this.#isOnce(id)
     const readsAgain = (id: string) => this.#sources.has(id) && !isOnce(id)
@@ -242,7 +242,7 @@ export class Engine {
       stdin: this.#runtime.stdin,
       isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
       origin: (codec, path) => {
-        // Created now, so that it shows 0 before the first line.
+        // Created now: it must show 0 before the first line.
         undecodedCounter(base.metrics, codec)
         return { ...origin, codec, ...(path === undefined ? {} : { path }) }
       },
@@ -290,7 +290,6 @@ export class Engine {
     if (!this.#successors) this.checkpoints.close()
   }
 
-  /** Whether a component keeps running after this engine has ended. */
   #keepsRunning(id: string): boolean {
     return this.#left.has(id) || this.#stages.left.has(id) || this.#leftDestinations.has(id)
   }
@@ -303,8 +302,8 @@ export class Engine {
   }
 
   /**
-   * Takes the events that wait for successors. If a source will send events again, the processors that it reaches end
-   * after all, since they must not decide twice about these.
+   * Takes the events that wait for successors. If a source will send events again, the processors that it reaches do
+   * not keep running after all, since they must not decide about the same events twice.
    */
   async #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): Promise<WaitingBatches> {
     const { signal } = this.#delivering
@@ -382,8 +381,8 @@ export class Engine {
   /**
    * Stops for a replacement. The `same` sources pause for the next engine. The `same` destinations keep running, unless
    * one of their sources ends. The `same` processors keep running if all components before and after them do. Other
-   * components pass their state to successors with the same options. Buffers whose destination `emptied` accepts
-   * deliver their events; others are passed on unchanged.
+   * components pass their state to successors with the same options. If `emptied` accepts a destination, its buffer
+   * delivers its events; other buffers are passed on unchanged.
    */
   leave(
     { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
@@ -415,8 +414,8 @@ export class Engine {
   }
 
   /**
-   * Whether a destination can keep running with the next configuration. If one of its sources ended, undelivered events
-   * would be sent again.
+   * Whether a destination can keep running with the next configuration. If one of its sources has ended, it cannot:
+   * undelivered events would be sent again.
    */
   #canStay(run: DestinationRun, next: EngineConfig): boolean {
     const { id } = run.config
@@ -434,7 +433,7 @@ export class Engine {
 
   /**
    * During a replacement: makes destinations that do not deliver pass their events to their successors. `all`: also
-   * those that deliver.
+   * destinations that deliver.
    */
   leaveFailing(all = false): void {
     for (const [id, { delivery }] of this.#endingDestinations())
@@ -495,7 +494,7 @@ export class Engine {
     this.checkpoints.close()
   }
 
-  /** Whether a component or its successor will receive events that it has already seen. Default: whether any will. */
+  /** Whether a component or its successor will receive events that it has already seen. Without `id`: any component. */
   repeats(id?: string): boolean {
     const reaches = (source: string) => id === undefined || this.#outputs.reaches(source, id)
     return [...this.#sources.values()].some(({ run }) => run.output.repeats && reaches(run.config.id))
@@ -528,7 +527,6 @@ export class Engine {
     return events + this.between()
   }
 
-  /** Number of events on their way from one component to the next. */
   between(): number {
     return this.links.between()
   }
@@ -556,7 +554,7 @@ function stateFolder(
   }
 }
 
-/** Whether all components copy lines as read and inspect no field, so that lines need not be decoded. */
+/** Whether all components copy lines as read and inspect no field. Lines then need not be decoded. */
 function isOnlyCopied({ processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].every(({ definition, options, delivery }) => {
     const copies = definition.copiesLines?.(options) === true

@@ -7,7 +7,6 @@ import type { DestinationRun } from './destination-run.js'
 import type { ProcessorRun } from './processor-run.js'
 import type { EngineConfig } from './runtime.js'
 
-/** Whether a component reads this output. */
 export function isRead(output: string, { processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].some(({ inputs }) => inputs.includes(output))
 }
@@ -118,7 +117,7 @@ export class Links {
     return this.processor(component)?.bucket?.(key, rule)
   }
 
-  /** The processors that need a server that does not reply, and those that take too long for a batch. */
+  /** The processors whose server does not reply, and the processors that take too long for a batch. */
   outages(): (ProcessorOutage & { readonly id: string })[] {
     return [...this.#processors].flatMap(([id, { stage, processor }]) => {
       const outage = processor.outage ?? stage.slow.outage

@@ -42,7 +42,6 @@ export class OwnOutputs {
     }
   }
 
-  /** Whether events of a source reach a component. */
   reaches(source: string, component: string): boolean {
     return this.#reached.get(source)?.has(component) === true
   }
@@ -63,7 +62,7 @@ export class OwnOutputs {
       if (isOver) return
       isOver = true
       written.writers--
-      // A file without a birth time could not be told from a later one with the same inode.
+      // A file without a birth time could not be distinguished from a later one with the same inode.
       if (written.writers === 0 && birthtimeNs === 0n && this.#files.get(key) === written) this.#files.delete(key)
       if (this.#files.size > MOST_FORMER) this.#forget()
     }

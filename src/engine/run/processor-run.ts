@@ -86,7 +86,7 @@ export class ProcessorRun {
     return this.#state === 'runs' && !this.input.isEnded
   }
 
-  /** Runs until all its outputs have ended, or until `leave`. Then the next engine calls `run` to resume. */
+  /** Runs until all its outputs have ended, or until `leave`, after which the next engine calls `run` to resume. */
   async run(): Promise<void> {
     // As in SourceRun.feed, nothing that lives as long as the processor refers to an engine that has ended.
     const left = new Promise<void>(resolve => {

@@ -7,13 +7,13 @@ import { componentsOf } from '../config/inputs.js'
 import type { ComponentConfig } from '../config/load.js'
 import type { Loaded } from './loaded-files.js'
 
-/** Compares the components of a configuration with the next one, by their previous ids. */
+/** Compares the components of a configuration with the next one. All ids are from the first of the two. */
 export interface Comparison {
   /** Components with the same options, delivery and files (by content), even if their inputs change. */
   readonly same: ReadonlySet<string>
   /**
-   * Components that have a successor with the same options in the next configuration, which can take over their state.
-   * The successor of a processor may have another id, if it has `renamed_from`.
+   * Components whose state a successor with the same options in the next configuration can take over. The successor of
+   * a processor may have another id, if it has `renamed_from`.
    */
   readonly succeeded: ReadonlySet<string>
   /** Whether all components stay the same and read the same outputs. */
@@ -49,7 +49,7 @@ export function compare(before: Loaded, next: Loaded): Comparison {
   }
 }
 
-/** Whether parsed options are equal. Knows secrets, patterns, codecs and conditions, which have private state. */
+/** Whether parsed options are equal. Looks into secrets, patterns, codecs and conditions, whose state is private. */
 export function sameOptions(a: unknown, b: unknown): boolean {
   if (Object.is(a, b)) return true
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false

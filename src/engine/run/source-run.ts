@@ -84,7 +84,7 @@ export class SourceRun {
 
   /** Feeds the fan-out until the source ends or `leave` is called, then ends the fan-out. */
   async feed(fanOut: FanOut): Promise<void> {
-    // Not Promise.race with the run's promise, which would retain every fan-out as long as the source runs.
+    // Promise.race with the run's promise would retain every fan-out as long as the source runs.
     const left = new Promise<void>((resolve, reject) => {
       this.#leave = failure => (failure ? reject(failure) : resolve())
     })

@@ -88,7 +88,7 @@ export class Stages {
 
   /**
    * Prepares for a replacement. The `same` processors keep running if their readers stay the same and all components
-   * before and after them keep running; `sources` and `destinations` are those that do. Other processors end.
+   * before and after them keep running. `sources` and `destinations`: the ones that keep running. Other processors end.
    */
   leave(
     { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
@@ -115,7 +115,7 @@ export class Stages {
     for (const run of this.#ending()) this.#endStage(run)
   }
 
-  /** Removes the processors from `left` that are linked to a matching or a removed component. Returns them. */
+  /** Removes processors from `left` if they are linked to a matching component or to a removed one. Returns them. */
   leaveOut(config: EngineConfig, isMeant: (id: string) => boolean): ProcessorRun[] {
     const out: ProcessorRun[] = []
     for (let size = -1; size !== this.left.size; ) {
@@ -145,7 +145,7 @@ export class Stages {
     return working.every(({ stage }) => stage.slow.workedMs! > HANGS_MS) ? working.map(({ config }) => config.id) : []
   }
 
-  /** Gives events that wait for a decision back, if their sources read them again. Others are decided now. */
+  /** Gives back events that wait for a decision, if their sources read them again. Others are decided now. */
   giveBack(): void {
     for (const { stage } of this.#runs.values()) stage.endWaiting(() => false)
   }
@@ -204,7 +204,6 @@ export class Stages {
   }
 }
 
-/** The component to which an output belongs. */
 const componentOf = (output: string) => output.split('.')[0]!
 
 /** The readers of a component's outputs, each with an output that it reads: `reader.output`. */

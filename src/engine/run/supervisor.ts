@@ -36,7 +36,7 @@ export type Follower = (links: Links, config: Config) => void
 export class NotNow extends Error {}
 
 export interface ReplaceOptions {
-  /** Whether to refuse a configuration without a destination for buffered events that cannot be delivered first. */
+  /** Whether to refuse a configuration without a destination for buffered events, if they cannot be delivered first. */
   readonly keepsEvents?: boolean
 }
 
@@ -48,8 +48,8 @@ export interface ReplaceOptions {
  *   destinations keep their requests, buffers and outages, unless one of their sources ends. Equal processors keep
  *   running if all components before and after them do, and if no event that they have seen was given back.
  * - Other processors and destinations pass their state to successors with equal options: the throttle its buckets, http
- *   its connections. If events that they have seen were given back, these would count twice, so they then pass on
- *   nothing, unless their plan `keeps`. Events that wait for a decision go to the successor with their batch.
+ *   its connections. If events that they have seen were given back, the state would count these events twice. They then
+ *   pass on nothing, unless their plan `keeps`. Events that wait for a decision go to the successor with their batch.
  * - A failing or paused destination passes its undelivered events to its successor, if it has one. Other events that
  *   the old engine cannot deliver in time are sent again through the new one: by their source or, if it cannot read
  *   them again, on its behalf.
@@ -109,7 +109,7 @@ export class Supervisor {
     this.#wentBack = wentBack
   }
 
-  /** Deletes the data only now, when the configuration that requests it has started, and not during a replacement. */
+  /** Deletes orphaned data once the configuration that requests it has started, and not during a replacement. */
   #discardOrphans(): void {
     this.#queue = this.#queue.then(async () => {
       this.#orphans = await discardOrphans(this.#orphans, this.config, this.#runtime.log)
@@ -190,8 +190,8 @@ export class Supervisor {
       return
     }
     await refuseRepeats(config)
-    // Destinations that work deliver their buffers before they are replaced. Sources wait for this, so it excludes
-    // large buffers.
+    // Working destinations deliver their buffers before they are replaced, except large buffers: the sources wait
+    // meanwhile.
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
     if (keepsEvents)
       await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)
@@ -238,7 +238,7 @@ export class Supervisor {
     if (failure) throw failure
   }
 
-  /** Counts the events that removed components gave back as discarded, since they cannot return to these components. */
+  /** Counts events as discarded if removed components gave them back: they cannot return to these components. */
   #abandonRemoved(): void {
     const ids = new Set(componentsOf(this.config).map(({ id }) => id))
     for (const [id, counters] of this.#runtime.metrics.components) if (!ids.has(id)) counters.abandon()
@@ -367,7 +367,7 @@ export class Supervisor {
     return this.#engine.links
   }
 
-  /** Calls `follow` now, and for each engine that replaces the running one before its first event. */
+  /** Calls `follow` now, and again for each later engine before its first event. */
   follow(follow: Follower): () => void {
     this.#followers.add(follow)
     follow(this.taps, this.config)
@@ -398,7 +398,7 @@ export class Supervisor {
     return this.#engine.failures()
   }
 
-  /** Processors that need a server which does not reply, and those that do not finish with events. */
+  /** Processors whose server does not reply, and processors that do not finish with events. */
   outages() {
     return this.#engine.links.outages()
   }

@@ -28,9 +28,9 @@ export interface DestinationOutput {
   readonly options: object
   /** Standard output, for a destination that writes to it. */
   readonly stdout?: NodeJS.WritableStream
-  /** All that has arrived so far, as text. Events may arrive later than they are delivered. Missing if unknown. */
+  /** All that has arrived so far, as text. An event may arrive after it counts as delivered. Missing if unknown. */
   arrived?(): string | Promise<string>
-  /** Makes the next `attempts` fail so that they are retried. If missing, failures are not checked. */
+  /** Makes the next `attempts` fail with errors that are retried. If missing, failures are not checked. */
   fail?(attempts: number): void
   close?(): unknown
 }
@@ -70,7 +70,7 @@ class Opened {
   readonly #wanted = new WantedNames()
   readonly settled: AckStatus[][] = []
   readonly #made: Destination[] = []
-  /** For the spool. */
+  /** Folder for the spool. */
   readonly #folder = mkdtempSync(join(tmpdir(), 'sluice-check-'))
   #count = 0
 
@@ -145,7 +145,7 @@ class Opened {
     found.same(await this.#arrived(), wanted, 'the events that arrived')
   }
 
-  /** The events among these that have not arrived. */
+  /** The numbers in `wanted` whose events have not arrived. */
   async missing(wanted: readonly number[]): Promise<number[]> {
     if (!this.output.arrived) return []
     const missing = (arrived: readonly number[]) => {

@@ -31,7 +31,7 @@ const MANY = 20_000
 type Processor = AnyDefinition<'processor'>
 type Check = (definition: Processor, example: Example, found: Findings) => Promise<void>
 
-/** Names of the checks in findings. */
+/** The checks, by their names in findings. */
 const CHECKS: Readonly<Record<string, Check>> = {
   'its example': givesItsOutput,
   'every event leaves once, in order, and is acknowledged once': keepsAll,
@@ -82,7 +82,7 @@ function collect(into: EventBatch[]): Writable {
   })
 }
 
-/** Sends batches through a stage. Returns the batches from its main output, and those from `outputs` by name. */
+/** Sends batches through a stage. Returns the batches from its main output, and by name, the batches from `outputs`. */
 async function through(stage: Stage, batches: readonly EventBatch[], outputs: Iterable<string> = []) {
   const main: EventBatch[] = []
   const aside = new Map(Array.from(outputs, name => [name, [] as EventBatch[]]))

@@ -261,7 +261,7 @@ async function readsAgain(opened: OpenedSource, checkpoints: MemoryCheckpoints, 
   await readsOn(opened, ['line 4'], found, checkpoints)
 }
 
-/** After a restart, only lines that are written then arrive. */
+/** Checks that after a restart, only lines written since then arrive. */
 async function readsOn(
   opened: OpenedSource,
   lines: readonly string[],

@@ -8,7 +8,6 @@ import { Problems } from '../config/yaml/problems.js'
 const PATIENCE_MS = 30_000
 const LONGEST_SHOWN = 2000
 
-/** Collects violations. */
 export class Findings {
   readonly list: string[] = []
 
@@ -30,7 +29,7 @@ export class Findings {
   }
 }
 
-/** The violations, each after `title`. An exception of `work`, or a `work` that does not end, is one too. */
+/** The violations, each after `title`. An exception of `work` counts as one, and so does a `work` that does not end. */
 export async function findingsOf(title: string, work: (found: Findings) => unknown): Promise<string[]> {
   const found = new Findings()
   const over = new AbortController()
@@ -56,7 +55,6 @@ export async function until(test: () => boolean, what: string): Promise<void> {
   }
 }
 
-/** The options of an example. */
 export function optionsOf(yaml: string): object {
   const problems = new Problems()
   const root = readYaml(yaml, 'example', process.env, problems)

@@ -21,7 +21,6 @@ export class ManualTime implements Clock {
     }
   }
 
-  /** Number of timers that are set. */
   get timers(): number {
     return this.#timers.length
   }

@@ -1,6 +1,5 @@
 import type { Logger } from 'pino'
 
-/** A message that a component has logged. */
 export interface Logged {
   readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'
   readonly fields: Readonly<Record<string, unknown>>

@@ -12,7 +12,7 @@ import { ManualTime } from './manual-time.js'
 
 export interface StageOptions {
   readonly counters?: ComponentCounters
-  /** The names of a predecessor, for which its events were scanned. */
+  /** Names from a predecessor whose events were scanned for them. */
   readonly wanted?: WantedNames
   readonly clock?: TimerClock
   readonly onError?: OnError

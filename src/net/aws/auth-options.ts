@@ -4,7 +4,6 @@ import { filePath, reaches } from '../../core/options/reach.js'
 
 const NAME = /^[\x21-\x7e]+$/
 
-/** The credentials of requests to AWS. */
 export const awsAuth = z
   .strictObject({
     access_key_id: reaches('nothing', z.string().regex(NAME, { error: 'must be printable ASCII without spaces' }))

@@ -20,7 +20,7 @@ interface Found extends Credentials {
 }
 
 interface Place {
-  /** For messages. */
+  /** The name in messages. */
   readonly name: string
   /** Whether the credentials are read before each request. If not, they are cached until they expire. */
   readonly isNear: boolean

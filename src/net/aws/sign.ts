@@ -14,7 +14,7 @@ export interface Signable {
   /** The path as sent. */
   readonly path: string
   readonly query: Readonly<Record<string, string>>
-  /** By lower-case name. All are signed. */
+  /** Headers by lower-case name. All are signed. */
   readonly headers: Readonly<Record<string, string>>
   readonly body: Buffer
 }
@@ -40,7 +40,7 @@ export function queryText(query: Signable['query']): string {
   return pairs.sort().join('&')
 }
 
-/** Returns `headers` and those of the signature. `at`: wall clock in milliseconds. */
+/** Returns `headers` with the headers of the signature added. `at`: wall clock in milliseconds. */
 export function sign(
   { method, host, path, query, headers, body }: Signable,
   { accessKeyId, secretAccessKey, sessionToken }: Credentials,

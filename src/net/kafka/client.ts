@@ -100,8 +100,8 @@ export interface KafkaClient {
 const PACKAGE = '@platformatic/kafka'
 
 /**
- * Loads the modules of the package that are used here. All of it takes four times the CPU time and 23 MB more:
- * it compiles schemas of options. The modules have the same names in versions 1.35 and 2.12.
+ * Loads the modules of the package that are used here. The whole package takes four times the CPU time and 23 MB more,
+ * since it compiles schemas of options. The modules have the same names in versions 1.35 and 2.12.
  */
 async function loadModules(): Promise<KafkaClient> {
   const index = import.meta.resolve(PACKAGE)
@@ -131,6 +131,6 @@ async function loadModules(): Promise<KafkaClient> {
 
 /** Only configurations with Kafka load it. */
 export const kafkaClient = new OptionalPackage<KafkaClient>(PACKAGE, '1.35', () =>
-  // A version with other names has the same exports.
+  // If a version has other names, its main module has the same exports.
   loadModules().catch(() => import('@platformatic/kafka')),
 )

@@ -39,7 +39,7 @@ export class KafkaCluster {
   readonly #context: ComponentContext
   readonly #dialer: Dialer
   readonly #key: AccessKey | undefined
-  /** By the broker's URL. */
+  /** Connections by URL of the broker. */
   readonly #connections = new Map<string, Promise<KafkaConnection>>()
   readonly #topics = new BoundedMap<string, Topic>(MOST_TOPICS)
   readonly #unknownSince = new BoundedMap<string, number>(MOST_TOPICS)
@@ -83,7 +83,7 @@ export class KafkaCluster {
     this.#retireAll(connection => connection.destroy(new Error('closing')))
   }
 
-  /** The partitions of a topic. `failure`: for errors of only this topic. `mayCreate`: brokers may create it. */
+  /** The partitions of a topic. `failure`: of errors of this topic alone. `mayCreate`: brokers may create it. */
   async topic(
     name: string,
     signal: AbortSignal,

@@ -6,7 +6,7 @@ import { writeAll } from '../connection.js'
 import { coded } from '../dial.js'
 import type { Api, Callback, KafkaClient, Parse, Payload, Sender } from './client.js'
 
-/** Maximum size of a response: a topic's brokers and partitions, or a result. Parsed, it takes 20 times as much. */
+/** Maximum size of a response: a topic's brokers and partitions, or a result. Parsed, it takes 20 times the memory. */
 const MOST_ANSWER_BYTES = 4 * 1024 * 1024
 /** Maximum size while a connection is opened. The client's time for a SCRAM text is quadratic in its length. */
 const MOST_FIRST_BYTES = 8 * 1024

@@ -55,7 +55,6 @@ export const serverOptions = {
   cluster: z.boolean().prefault(false).describe('`url` and `nodes` belong to a Redis Cluster.'),
 }
 
-/** The option for the time limit of a reply. */
 export const replyTimeout = () =>
   duration().refine(ms => ms <= 60_000, { error: 'must be at most 1 Minutes', params: { constant: true } })
 

@@ -26,7 +26,7 @@ export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Pr
   }
 }
 
-/** Reports options that name a field which no event that reaches the component can have. */
+/** Reports options that use a field, if no event that reaches the component can have it. */
 export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Problems, explainer: Explainer): void {
   const known: Known = new Map()
   for (const draft of drafts.values()) {
@@ -53,10 +53,10 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
   }
 }
 
-/** Codecs of lines whose events can have any field. */
+/** Lists, for a message, the codecs that decode lines to events with any field. */
 function otherCodecs(): string {
   const found = loadedCodecs().filter(({ name }) => {
-    // Skips codecs that require options, and further names of the same codec.
+    // Skips codecs that require options, and other names of the same codec.
     const codec = codecOf(name)
     return codec?.name === name && codec.eventFields === undefined && !codec.framing
   })
@@ -72,7 +72,7 @@ interface KnownFields extends EventFields {
 /** The declared fields by component. Cached, since many components may be downstream of one. */
 type Known = Map<Draft['config'], EventFields | undefined>
 
-/** The fields from these components; undefined if one may add any field or is unknown, or if there is no source. */
+/** The fields of these components' events. Undefined if one may add any field or is invalid, or if none is a source. */
 function fieldsOf(upstream: readonly Draft[], known: Known): KnownFields[] | undefined {
   const all: KnownFields[] = []
   for (const { id, kind, config } of upstream) {
@@ -103,7 +103,7 @@ function withoutEnvironment(node: ConfigNode, message: string): string {
   return message.replaceAll(node.value, node.environment.text)
 }
 
-/** Reports processors that find the time of events, if the lines of their sources have no time. */
+/** Reports processors that search events for their time, if the events of one of their sources have none. */
 export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
   for (const draft of drafts.values()) {
     const search = draft.config?.definition.findsTime?.(draft.config.options as never)

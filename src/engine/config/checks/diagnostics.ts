@@ -23,7 +23,7 @@ export function check<T>(schema: z.ZodType<T>, value: unknown): Checked<T> {
   return result.success ? { value: result.data } : { issues: result.error.issues }
 }
 
-/** Adds what only the failed schema knows. Properties set on a raw issue remain on the final one. */
+/** Adds facts that only the failed schema has. Properties set on a raw issue remain on the final one. */
 function annotate(issue: z.core.$ZodRawIssue): string {
   const schema = issue.inst as z.core.$ZodType | undefined
   const shape = issue.code === 'unrecognized_keys' && schema ? shapeOf(schema) : undefined
@@ -84,7 +84,7 @@ export class Explainer {
       }
       if (issue.code === 'invalid_union') {
         const { node } = locate(subject.node, path, subject.key)
-        // The schema's own message also names the other variants.
+        // A message of the schema itself is kept, since it also names the other variants.
         const words = node?.kind === 'scalar' && !issue.message ? wordsBranch(issue.errors) : undefined
         const branch = nearestBranch(issue.errors) ?? words
         if (branch) {
@@ -140,7 +140,7 @@ export class Explainer {
   }
 }
 
-/** What is required, worded to follow the statement that the value is missing. */
+/** The requirement, worded to follow the statement that the value is missing. */
 function missingText(must: string): string {
   return must.startsWith('must ') ? `; it ${must}` : `; ${must}`
 }
@@ -267,7 +267,7 @@ function environmentValues(node: ConfigNode): string[] {
   return children.flatMap(environmentValues)
 }
 
-/** Whether to read the variable in `node` as the number or boolean that it looks like: the option requires one. */
+/** Whether to read the variable in `node` as the number or boolean that it looks like. The option rejects text. */
 export function wantsPlain(issue: Issue, node: ScalarNode): boolean {
   if (node.environment?.plain === undefined || typeof node.value !== 'string') return false
   return issue.code === 'invalid_type' || issue.code === 'invalid_union' || issue.code === 'invalid_value'

@@ -18,7 +18,8 @@ export type FileCheck = (
 
 /**
  * Checks the certificate and key files that a configuration names. A broken file is a problem. A missing or unreadable
- * file is a warning, since it may exist where the configuration will be used. `wall`: when certificates must be valid.
+ * file is a warning, since it may exist where the configuration will be used. `wall`: the time at which certificates
+ * must be valid.
  */
 export function checkTlsFiles(
   root: MapNode,

@@ -1,6 +1,6 @@
 import { type ConfigNode, type Entry, locate, type MapNode, type Place } from '../yaml/node.js'
 
-/** Other programs, with a pattern for the start of a line that a configuration of Sluice never has. */
+/** Other programs, each with a pattern for the start of a line that no configuration of Sluice has. */
 const PROGRAMS: readonly (readonly [string, RegExp])[] = [
   ['Fluent Bit', /^\[(?:service|input|filter|output|parser|multiline_parser)\]/im],
   ['Fluentd', /^<(?:source|match|filter|system)\b[^>\n]*>/m],
@@ -10,7 +10,7 @@ const PROGRAMS: readonly (readonly [string, RegExp])[] = [
   ['syslog-ng', /^@version:/m],
 ]
 
-/** The program to which this configuration clearly belongs, and the offset that shows it. */
+/** The other program to which this configuration belongs, with the offset of the text that shows it. */
 export function foreignProgram(text: string): { readonly program: string; readonly offset: number } | undefined {
   for (const [program, pattern] of PROGRAMS) {
     const found = pattern.exec(text)
@@ -19,7 +19,7 @@ export function foreignProgram(text: string): { readonly program: string; readon
   return undefined
 }
 
-/** Other programs with YAML configuration, with an option that no configuration of Sluice has. */
+/** Other programs with YAML configuration, each with a search for an option that no configuration of Sluice has. */
 const DOCUMENTS: readonly (readonly [string, (root: MapNode) => Entry | undefined])[] = [
   ['Fluent Bit', ({ entries }) => entries.get('pipeline')],
   ['Filebeat', ({ entries }) => [...entries].find(([name]) => /^filebeat(?:\.|$)/.test(name))?.[1]],
@@ -40,7 +40,7 @@ export function foreignDocument(root: MapNode): { readonly program: string; read
   return undefined
 }
 
-/** Whether a component is Vector's, too. A wrong section name alone may be a mistake in a configuration of Sluice. */
+/** Whether components also look like Vector's. The section name alone may be a mistake in a configuration of Sluice. */
 function isOfVector(root: MapNode): boolean {
   return (
     componentsIn(root, 'sinks').some(

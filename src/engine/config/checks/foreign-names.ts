@@ -2,8 +2,8 @@ const LEVEL =
   'the level is set in the environment, as in SLUICE_LOG_LEVEL=debug (under systemd: Environment=SLUICE_LOG_LEVEL=debug)'
 
 /**
- * Names of options, sections, types and values in Vector, Fluent Bit, Fluentd, Filebeat, Logstash and the OpenTelemetry
- * Collector, by their name in Sluice. A dot precedes an option inside another option. The first match counts.
+ * By name in Sluice: what Vector, Fluent Bit, Fluentd, Filebeat, Logstash and the OpenTelemetry Collector call the same
+ * option, section, type or value. A dot precedes an option inside another option. The first match counts.
  */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   destinations: 'sinks sink outputs output exporters',
@@ -127,7 +127,7 @@ export const MEANT = new Map<string, string[]>()
 for (const [meant, names] of Object.entries(ELSEWHERE))
   for (const name of names.split(' ')) MEANT.set(name, [...(MEANT.get(name) ?? []), meant])
 
-/** Advice for options that Sluice does not have, by their name and a known option beside them. */
+/** Advice on unknown options. `names` matches the option; `beside`: an option that the same mapping accepts. */
 const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[] = [
   [/^(log_?)?level$/, 'format', LEVEL],
   [/^(log_level|loglevel|log\.level|logging|verbosity|debug)$/, 'data_dir', LEVEL],

@@ -22,9 +22,8 @@ interface Output {
 }
 
 /**
- * Checks that each file to which a destination writes belongs to no other destination, and that no source whose events
- * reach the destination reads it. With `onThisMachine`, resolves symbolic links, and requires that an existing path is
- * a regular file.
+ * Checks that no two destinations write to the same file, and that no source reads a file to which its own events are
+ * written. With `onThisMachine`, resolves symbolic links, and requires that an existing path is a regular file.
  */
 export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: boolean, found: Found): void {
   const { problems } = found
@@ -51,7 +50,7 @@ export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: 
   }
 }
 
-/** Destinations that write to the file of an earlier one, perhaps through links. Only for permitted files. */
+/** Finds destinations that write to the file of an earlier one, perhaps through links. Only for permitted files. */
 export function sharedOutputs(destinations: readonly ComponentConfig<'destination'>[]): Fault[] {
   const first = new Map<string, { readonly id: string; readonly path: string }>()
   return destinations.flatMap(({ id, definition, options }) => {
@@ -71,7 +70,7 @@ export function sharedOutputs(destinations: readonly ComponentConfig<'destinatio
   })
 }
 
-/** Whether the path avoids remote file systems, which may block this process. Links there are resolved at runtime. */
+/** Whether the path is on a local file system. Links on others are resolved at runtime, since access may block. */
 function isLocal(path: string): boolean {
   return fileSystems.mountOf(path) === undefined
 }
@@ -87,7 +86,7 @@ function outputOf({ writes }: AnyDefinition, options: unknown): string | undefin
   return typeof path === 'string' ? path : undefined
 }
 
-/** Reports a source that reads its own events, since it would never finish. */
+/** Reports a source that would read the file to which its own events are written: it would never finish. */
 function reportReadAgain(
   output: Output,
   { id, definition, config, entry }: Draft,

@@ -5,8 +5,8 @@ import type { ConfigNode, Path } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 
 /**
- * Sets template options to their text as written, with references to fields. Reports such references in other options,
- * since those have one value for all events. `schemas`: the possible schemas of the node.
+ * Sets template options to their text as written, including references to fields. Reports references to fields in other
+ * options, since other options have one value for all events. `schemas`: the possible schemas of the node.
  */
 export function placeTemplates(
   node: ConfigNode,
@@ -38,7 +38,7 @@ interface Def {
 
 const defOf = (schema: z.core.$ZodType) => schema._zod.def as Def
 
-/** The schema without wrappers, or the schemas of a union. */
+/** The schema without its wrappers; for a union, the schemas of its branches. */
 function variants(schema: z.core.$ZodType): readonly z.core.$ZodType[] {
   const inner = unwrapped(schema)
   return defOf(inner).options?.flatMap(variants) ?? [inner]

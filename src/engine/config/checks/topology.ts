@@ -29,7 +29,7 @@ export function checkTopology(
   const read = new Set<string>()
   /** Side outputs that are read. */
   const side = new Set<string>()
-  // An unknown input may be the misspelled id of a component, which then seems unread.
+  // An unknown input may be the misspelled id of a component. That component then seems unread.
   let unknown = false
   const readable = [...drafts.values()].filter(({ kind }) => kind !== 'destination').map(({ id }) => id)
   for (const draft of drafts.values()) {
@@ -43,7 +43,7 @@ export function checkTopology(
       const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, output) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
       else if (to) found.push({ to, output, item, node })
-      // A component may have only its side outputs read.
+      // A component counts as read if any of its outputs is read, except the discarded events.
       if (output !== DISCARDED) read.add(id)
       if (output !== undefined) side.add(text)
       seen.add(text)
@@ -60,7 +60,7 @@ export function checkTopology(
     }
     warnUnread(draft, side, warnings)
     const { main, observes } = draft.config?.plan ?? {}
-    // A component without options is reported elsewhere, since its lines may only lack indentation.
+    // A component without options is reported elsewhere: its options may only lack indentation.
     if (draft.entry.value.kind !== 'map') continue
     if (read.has(draft.id) || main !== undefined || observes) continue
     const what = draft.kind === 'source' ? 'its events' : 'the events that it passes'
@@ -102,7 +102,7 @@ function destinationFault({ id, config }: Draft, output: string | undefined): st
   return `${id} discards the events that it rejects: remove on_reject: discard to read them here`
 }
 
-/** The connections by the component that sends events. */
+/** The readers of each component. */
 function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections {
   const connections = new Map<Draft, Connection[]>([...edges.keys()].map(draft => [draft, []]))
   for (const [reader, inputs] of edges)
@@ -110,7 +110,7 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
   return connections
 }
 
-/** Reports one cycle per group of components in cycles, at the input that closes it. Returns whether it found one. */
+/** Reports cycles at their closing input, unless it connects a reported component. Returns whether it found one. */
 function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
   const reported = new Set<Draft>()
@@ -140,7 +140,7 @@ function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Prob
   return reported.size > 0
 }
 
-/** Reports a second source of the same single stream: each would take bytes from the other. */
+/** Reports a second source of the same single stream: each would miss the bytes that the other one reads. */
 function reportSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
   const first = new Map<string, Draft>()
   for (const draft of drafts.values()) {
@@ -161,8 +161,8 @@ function showCycle(cycle: readonly Draft[]): string {
 }
 
 /**
- * Limits how often one event is copied. A component gets an event once for each way to it. If each component reads the
- * two before it, every level has 1.6 times the copies of the one before.
+ * Limits how often one event is copied. A component receives an event once for each path to it. If each component reads
+ * the two before it, each receives 1.6 times as many copies as the one before.
  */
 
 /** A component that reads another one. */
@@ -174,10 +174,10 @@ interface Connection {
 /** The readers of each component, without cycles. */
 type Connections = ReadonlyMap<Draft, readonly Connection[]>
 
-/** Copies are rejected only beyond both limits, since large configurations have many without harm. */
+/** Copies are rejected only if they exceed both limits, since a large configuration has many without harm. */
 const MOST_COPIES = 1000
 const MOST_FOR_EACH_CONNECTION = 4
-/** The count stops here. */
+/** Larger counts are replaced by this number. */
 const COUNTLESS = 1e12
 const SHOWN = 6
 
@@ -196,7 +196,7 @@ function checkCopies(connections: Connections, problems: Problems): void {
   }
 }
 
-/** Per component: how many copies of one of its events all components downstream receive. */
+/** Per component: the number of copies of one of its events, added up over all components downstream. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {

@@ -4,7 +4,6 @@ import { type AnyDefinition, CONTRACT } from '../../../core/component.js'
 import type { ModuleExports } from '../../../lib/load-module.js'
 import { ID, KINDS } from '../schema.js'
 
-/** The components and codecs that a plugin defines. */
 export interface Definitions {
   readonly components: readonly AnyDefinition[]
   readonly codecs: readonly CodecDefinition[]

@@ -12,7 +12,7 @@ import { pluginKey } from './plugin-key.js'
 export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv): Promise<Plugins> {
   const ignored = new Problems()
   const listed = textsOf(path, ignored).flatMap(({ file, text }) => {
-    // Avoids parsing files twice that list no plugins, which most do not.
+    // Most files list no plugins. This check avoids parsing such files twice.
     if (!/\bplugins\b/.test(text)) return []
     const root = readYaml(text, file, env, ignored)
     if (root?.kind !== 'map') return []
@@ -27,7 +27,9 @@ export function filesOf(plugins: Plugins): readonly string[] {
   return [...plugins.values()].flatMap(({ files }) => files)
 }
 
-/** The components of a configuration and the codecs of its plugins; undefined if it may not have plugins. */
+/**
+ * Components that a configuration can use, and codecs of its plugins. `codecs`: undefined if it may not list plugins.
+ */
 export interface Known {
   readonly components: readonly AnyDefinition[]
   readonly codecs: readonly CodecDefinition[] | undefined
@@ -101,7 +103,6 @@ function taken(what: string, plugin: string | undefined): string {
 
 type Name = ScalarNode & { value: string }
 
-/** The section `service`, or undefined. */
 function serviceOf(root: MapNode): MapNode | undefined {
   const service = root.entries.get('service')?.value
   return service?.kind === 'map' ? service : undefined

@@ -36,7 +36,7 @@ export class LimitedReach implements Reach {
   }
 }
 
-/** Resolves the operator's symbolic links: in the file's folder, or before the first wildcard. */
+/** Resolves symbolic links in a pattern of the operator: in the file's folder, or before the first wildcard. */
 function finalPattern(pattern: string): string {
   const wildcard = pattern.search(/[*?]/)
   if (wildcard < 0) return join(finalPath(dirname(pattern)), basename(pattern))

@@ -23,9 +23,9 @@ const NO_PLUGINS =
 
 /**
  * Combines the local part of a configuration with a published document. The local part contributes settings,
- * environment and sources; `ingest` in the document means those sources. A local source replaces a source of the
- * document with the same id. The section `managed` must permit the other sources, and all else on this machine that the
- * document names.
+ * environment and sources; `ingest` in the document means the local sources. A local source replaces a source of the
+ * document with the same id. The section `managed` must permit the other sources, and everything else on this machine
+ * that the document names.
  */
 export class ManagedConfig {
   readonly local: Config
@@ -34,7 +34,7 @@ export class ManagedConfig {
   readonly #texts: readonly ConfigText[]
   readonly #options: Options
 
-  /** `path`: of the local part; undefined if there is none. Throws ConfigError. */
+  /** `path`: the file or folder of the local part; undefined if there is none. Throws ConfigError. */
   constructor(path: string | undefined, options: Options) {
     this.#path = path
     this.#options = options
@@ -107,7 +107,7 @@ export class ManagedConfig {
     return values
   }
 
-  /** The components of the document, with its sources replaced by the local ones. */
+  /** The document without the sources that the local part replaces. `ingest` in inputs becomes the local sources. */
   #adapted(document: unknown, name: string): Document {
     if (!isMapping(document)) throw new ConfigError([problem(name, '', 'must be a mapping')])
     if (document.plugins !== undefined) throw new ConfigError([problem(name, 'plugins', NO_PLUGINS)])

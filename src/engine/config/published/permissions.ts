@@ -98,10 +98,10 @@ const RULES: Record<
   host: () => 'a published pipeline cannot read facts or environment variables of the machine that runs it',
 }
 
-/** The IP address in a URL, or that of a name such as localhost that needs no lookup. */
+/** The IP address in a URL, or the address of a name that needs no lookup, such as localhost. */
 function literalAddress(url: string): { host: string | undefined; port: number } {
   const { port } = placeOf(new URL(url))
-  // Only for http URLs does the parser normalize hosts such as 127.1 and LOCALHOST.
+  // The parser normalizes hosts such as 127.1 and LOCALHOST only in http URLs.
   const { hostname } = new URL(url.replace(/^[a-z]+:/i, 'http:'))
   const name = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
   const host = isIP(name) ? name : /(^|\.)localhost$/.test(name) ? '127.0.0.1' : undefined

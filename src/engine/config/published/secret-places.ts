@@ -13,12 +13,11 @@ import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
  */
 
 type Document = Readonly<Record<string, unknown>>
-/** The path of a value in a document. */
 type Path = readonly string[]
 
 /** A part of a text that may be a secret. */
 interface Part extends Span {
-  /** The URL parameter of which it is the value. */
+  /** The name of the URL parameter, if the part is the value of one. */
   readonly parameter?: string
   /** Whether the secret itself is written there. */
   readonly isLiteral: boolean
@@ -35,7 +34,7 @@ interface Holder extends Text {
   readonly parts: readonly Part[]
 }
 
-/** A reference to a secret, to an environment variable, or to a field, whose default must be a word. */
+/** A reference to a secret, an environment variable or a field. The default of a field must be a word. */
 const VARIABLE = '\\$\\{(?:(?:secret:)?[A-Za-z_][A-Za-z0-9_.-]*|\\.[^{}:]*(?::-[A-Za-z_-]{0,20})?)\\}'
 const REFERS = new RegExp(`^(?:${VARIABLE})+$`)
 /** A prefix before a secret in a header, as in `Bearer ${secret:NAME}`. */
@@ -83,7 +82,8 @@ export function literalSecrets(config: Document, components: readonly AnyDefinit
 }
 
 /**
- * Reports references with invalid names, and those in options whose values would appear in logs, metrics or file names.
+ * Reports references with invalid names, and references in options whose values would appear in logs, metrics or file
+ * names.
  */
 export function misplacedSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
   const held = new Map(holdersIn(config, components).map(({ path, parts }) => [path.join('.'), parts]))
@@ -116,7 +116,6 @@ export function hideLiterals<C extends Document>(config: C, components: readonly
 
 const literalsOf = (parts: readonly Part[]): readonly Part[] => parts.filter(({ isLiteral }) => isLiteral)
 
-/** Replaces each part of the text. */
 function replaced(value: string, parts: readonly Part[], by: string): string {
   let text = ''
   let at = 0
@@ -192,7 +191,7 @@ function partsOfUrl(url: string): readonly Part[] {
   }
   const { user, password } = userOf(url) ?? {}
   const hidden = password && partOf(password)
-  // Some receivers expect the key as the user name, with an empty password or any other.
+  // Some receivers expect the key as the user name, and accept any password.
   const hasKey = user && (password === undefined || password.to === password.from || hidden!.isLiteral)
   return [
     ...(user ? [partOf(user, hasKey)] : []),

@@ -100,7 +100,7 @@ function orVariable(node: JsonSchema): JsonSchema {
 function hoist(node: JsonSchema, shared: Record<string, JsonSchema>): JsonSchema {
   const { title, anyOf, ...rest } = node
   if (title === undefined || !anyOf || !SHARED.includes(title)) return node
-  // A duration that may be 0 is not the shared one.
+  // The shared duration does not allow 0.
   if (anyOf.some(variant => variant.const === 0)) return node
   const words = anyOf.some(variant => variant.enum)
   shared[title] ??= { title, anyOf: words ? [...anyOf, { $ref: '#/$defs/variable' }] : anyOf }

@@ -173,7 +173,7 @@ interface Row {
   readonly text: string
 }
 
-/** The table of options. With `first`: one table for those and the options inside them, a second one for the others. */
+/** The table of options. With `first`: one table of these and their inner options, and one of the other options. */
 function optionTable(schema: z.ZodType, first?: readonly string[]): string {
   const rows = rowsOf(inputSchema(schema))
   if (first === undefined) return tableOf(rows)
@@ -190,7 +190,7 @@ function tableOf(rows: readonly Row[]): string {
   return table.map(row => `| ${row.join(' | ')} |`).join('\n')
 }
 
-/** The options of a mapping, including those of inner mappings, such as `batch.max_events`. */
+/** The options of a mapping, including the options of inner mappings, such as `batch.max_events`. */
 function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   const { required = [] } = schema
   return Object.entries(schema.properties ?? {}).flatMap(([key, option]) => {
@@ -206,7 +206,7 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   })
 }
 
-/** The options inside an option whose value may be a mapping. If only some variants have one, its row names them. */
+/** The options inside an option that may be a mapping. If only some variants of it have one, the row names them. */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []
   const list = option.items && !option.items.title ? innerRows(option.items, prefix.replace(/\.$/, '[].')) : []
@@ -229,7 +229,7 @@ function isConstant(variant: JsonSchema, row: Row, prefix: string): boolean {
   return variant.properties?.[row.name.slice(prefix.length)]?.const !== undefined
 }
 
-/** `With type: token.` for the variant with this value. */
+/** `With type: token:` for the variant whose `type` is always `token`. */
 function whenText(variant: JsonSchema): string {
   const [name, schema] =
     Object.entries(variant.properties ?? {}).find(([, { const: value }]) => value !== undefined) ?? []

@@ -2,7 +2,7 @@ import { type Path, SECTIONS } from './node.js'
 
 /**
  * Replaces `${NAME}` and `${NAME:-default}` in parsed values, so a variable cannot change the document's structure.
- * `${secret:NAME}` is a secret of an account, which the runner of a published pipeline adds to the variables.
+ * `${secret:NAME}` is a secret of an account. The runner of a published pipeline adds such secrets to the variables.
  * `${.path}` refers to a field of an event and stays (core/template.ts).
  */
 

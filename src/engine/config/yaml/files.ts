@@ -51,7 +51,6 @@ export function stateOfFiles(path: string, others: readonly string[] = []): stri
   }
 }
 
-/** The text of a file of a configuration. */
 export interface ConfigText {
   readonly file: string
   readonly text: string

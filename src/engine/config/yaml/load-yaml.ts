@@ -19,7 +19,7 @@ import type { Problems } from './problems.js'
 
 /** Deeper nesting is rejected. No configuration needs it, and reading it could overflow the stack. */
 const MAX_DEPTH = 64
-/** Maximum number of values for which all aliases of a file together stand. */
+/** Maximum number of values that all aliases of a file together expand to. */
 const MAX_ALIASED = 10_000
 
 type Parsed = ReturnType<typeof parseYaml>
@@ -67,7 +67,7 @@ function parseYaml(text: string) {
   })
 }
 
-/** Reports the errors of a document that has kept its structure. */
+/** Reports errors that did not change the structure of the document. */
 function reportErrors(document: Parsed, source: SourceText, problems: Problems): void {
   const reported = new Set<number>()
   for (const error of [...document.errors, ...document.warnings]) {
@@ -107,7 +107,7 @@ function openedAt({ contents }: Parsed, at: number, quote: boolean): number | un
 }
 
 // References contain characters that have a meaning in YAML: "{" in [a, ${B}], "," or ": " in a default. During
-// parsing, each is replaced by one character that no text contains, which keeps all offsets.
+// parsing, characters that no text contains replace them one by one, which keeps all offsets.
 const SHIELDED = '{}[],:#'
 const SHIELDS = '\uFDD0\uFDD1\uFDD2\uFDD3\uFDD4\uFDD5\uFDD6'
 const UNSHIELDED_REFERENCE = /\$\{(?:[A-Za-z_][A-Za-z0-9_]*(?::-[^}"'\r\n]*)?|\.[^}"'\r\n]*)\}/g
@@ -226,7 +226,7 @@ function scalar(at: Place, value: ScalarNode['value'], broken = false): ScalarNo
   return { kind: 'scalar', ...at, value, environment: undefined, broken, size: 1 }
 }
 
-/** Errors after which a document keeps its structure. */
+/** Errors that do not change the structure of a document. */
 const RECOVERED: Readonly<Record<string, true>> = {
   BAD_DQ_ESCAPE: true,
   BAD_SCALAR_START: true,

@@ -47,7 +47,7 @@ export interface Place {
 
 /** A value that came, at least partly, from the environment. Messages must show `text` instead. */
 export interface FromEnvironment {
-  /** As written in the file, with `${NAME}`. */
+  /** The text as written in the file, with `${NAME}`. */
   readonly text: string
   /** The values of the variables. */
   readonly values: readonly string[]
@@ -152,7 +152,7 @@ export function pathText(path: Path): string {
 
 const JOINED: readonly string[] = [...Object.values(SECTIONS), 'plugins', 'tests']
 
-/** Merges the top level of a file into that of previous files. */
+/** Merges the top level of a file into the merged entries of previous files. */
 export function mergeInto(merged: Map<string, Entry>, file: MapNode, problems: Problems): void {
   for (const [name, entry] of file.entries) {
     const earlier = merged.get(name)

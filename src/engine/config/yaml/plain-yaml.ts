@@ -26,7 +26,7 @@ export function editYaml(text: string, changes: Readonly<Record<string, unknown>
   return document.toString({ lineWidth: 0 })
 }
 
-/** Escapes `${`, so that the configuration contains the text and not a variable. */
+/** Escapes `${`: the configuration then contains the text and not a variable. */
 export const literalText = (text: string) => text.replaceAll('${', () => '$${')
 
 /** The value of a tree as written, with `${NAME}` instead of variables' values. */

@@ -4,9 +4,9 @@ const START = 4
 const TOLERANCE = 1.5
 /** Minimum number of answers in a mean. */
 const LEAST_ANSWERS = 8
-/** Shorter times count as this one. A queue does not explain differences between them. */
+/** Shorter times count as this one: differences between them do not indicate a queue. */
 const LEAST_MS = 1
-/** The share of the difference by which the baseline falls to a lower mean. */
+/** If a mean is below the baseline, the baseline falls by this share of the difference. */
 const FALL = 0.25
 /** After this many rounds with a queue, the baseline is measured again, with half as many requests. */
 const SLOW_ROUNDS = 30
@@ -69,7 +69,7 @@ export class AdaptiveLimit {
     return this.#inFlight
   }
 
-  /** How many requests may have begun. Some of those that wait after a refusal give up their slots. */
+  /** How many requests may have begun. Some requests that wait for a retry after a refusal do not count. */
   get requests(): number {
     return this.allowed + Math.min(this.#waiting, this.allowed) + Math.min(this.#apart, this.#most)
   }

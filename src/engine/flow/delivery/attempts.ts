@@ -9,7 +9,7 @@ import type { AdaptiveLimit, LimitState, Outcome } from './adaptive-limit.js'
 import type { DeliveryContext } from './delivery.js'
 import type { LearnedSize } from './sent-size.js'
 
-/** How often to check, during a hold, whether to make an attempt at once; and the longest wait for one check. */
+/** How often to check, during a hold, whether something has changed; and the longest time between two attempts. */
 const CHECK_EVERY_MS = 1000
 const LONGEST_WAIT_MS = 60_000
 
@@ -41,7 +41,7 @@ interface Failures {
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
-  /** The last kind of task in `TASKS` that has failed. */
+  /** The kind of failed task that comes last in `TASKS`. */
   readonly of: TaskKind
   /** Whether a receiver has accepted events. */
   readonly hasDelivered: boolean
@@ -59,7 +59,7 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   readonly retry: RetryLimits
   /** With `max_in_flight: auto`: limits the attempts in progress. */
   readonly limit?: AdaptiveLimit | undefined
-  /** Called when a refused request waits, so that another one may take its slot. */
+  /** Called when a refused request waits: another one may then take its slot. */
   readonly yielded?: () => void
   /** During a hold: whether something changed that justifies an immediate attempt. */
   readonly changed: () => Promise<boolean>
@@ -77,7 +77,7 @@ export interface RetryLimits {
 /** The error of an attempt, and what it says about the request. */
 interface Thrown {
   readonly error: unknown
-  /** The receiver refused one of several requests (`max_in_flight: auto`), so the request itself is not at fault. */
+  /** Whether one of several requests was refused (`max_in_flight: auto`). The request itself is then not at fault. */
   readonly isBeside: boolean
   readonly isAdapting: boolean
 }
@@ -85,7 +85,7 @@ interface Thrown {
 /** The result of a task that a delivery passes to its successor. */
 export const LEFT = 'left'
 
-/** A task's success ends an outage of its own kind and of those before it in this list. */
+/** The success of a task ends an outage of its own kind, and of the kinds before it in this list. */
 const TASKS = ['start', 'dead_letter', 'events'] as const
 type TaskKind = (typeof TASKS)[number]
 
@@ -138,7 +138,7 @@ export class Attempts {
     return this.#hold.error !== undefined
   }
 
-  /** Whether a failed task is tried again. After a reload, this includes the first attempt if the last one failed. */
+  /** Whether a failed task is tried again. After a reload, this includes its first attempt if the last one failed. */
   get retrying(): boolean {
     return this.#failing.size > 0 || (this.#outage.inheritedError !== undefined && this.#running.size > 0)
   }
@@ -176,8 +176,9 @@ export class Attempts {
   }
 
   /**
-   * The current outage, the next attempt and the last outage. `pausedMs`: how long nothing is sent, since the receiver
-   * requested a pause. `isAttempting`: whether an attempt is in progress. `state`: for this delivery's successor.
+   * The current outage, the next attempt and the last outage. `pausedMs`: the rest of a pause that the receiver
+   * requested; 0 during an attempt. `isAttempting`: whether an attempt is in progress. `state`: for this delivery's
+   * successor.
    */
   get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past' | 'state'> & {
     readonly pausedMs: number
@@ -234,7 +235,7 @@ export class Attempts {
         this.#outage.failed(error.message, task.kind)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
-        // This attempt began before the hold ended, so it does not start another one.
+        // A hold has ended since this attempt began, so the attempt does not start another one.
         if (!this.holding && this.#hold.ended > ended) continue
         if (this.#hold.begin(error)) this.#logHold(error)
       } else if (error?.failure === 'retry') {
@@ -261,7 +262,7 @@ export class Attempts {
     }
   }
 
-  /** Ends all waits. Starts no more attempts; those in progress complete. */
+  /** Ends all waits. Starts no more attempts, but attempts in progress complete. */
   leave(): void {
     this.#isLeaving = true
     this.#hold.close()
@@ -294,8 +295,8 @@ export class Attempts {
   }
 
   /**
-   * Whether a request's first refusal only lowers the limit, so that it does not count as a failure and does not pause
-   * other requests. If a request sent after it is also refused within its pause, the pause applies to all.
+   * Whether a request's first refusal only lowers the limit: it does not count as a failure, and other requests do not
+   * pause. If the receiver refuses a request sent during this pause, too, all requests pause.
    */
   #isAdapting({ retryAfterMs = 0 }: DeliveryError, began: number): boolean {
     const now = this.#context.clock.now()
@@ -369,7 +370,7 @@ export class Attempts {
     const { clock, log } = this.#context
     this.#failing.set(task, error)
     const pauseMs = pauseOf(error)
-    // A pause applies to all requests, or only to those of a partition.
+    // A pause applies to all requests, or only to the requests of a partition.
     if (clock.now() + pauseMs > this.#pausedUntil + LONG_PAUSE_MS) this.#logPause(error, pauseMs)
     if (!task.pausesAlone) this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
     const waitMs = this.#waitMs(error, backoffMs)
@@ -462,7 +463,7 @@ function exhausted(error: DeliveryError, failures: number): DeliveryError {
 }
 
 /**
- * The pause of a destination until an operator intervenes, which all its requests share. During a hold, one waiting
+ * The pause of a destination until an operator intervenes. All its requests share it. During a hold, one waiting
  * request is the probe. Only the probe makes attempts, and it stays the probe until it ends the hold.
  */
 class Hold {
@@ -545,20 +546,17 @@ class Hold {
   }
 }
 
-/** Counts failed attempts since delivery last worked, and tracks the next attempt. Times are those of `Clock.now`. */
+/** Counts failed attempts since delivery last worked, and tracks the next attempt. Times are from `Clock.now`. */
 class Outage {
   readonly #clock: Clock
   readonly #next = new Map<object, number>()
   /** Undefined while delivery works. */
   failures: Failures | undefined
-  /** The error of the last failed attempt. */
   error = ''
-  /** The last finished outage, or undefined. */
   past: PastOutage | undefined
   #isInherited: boolean
   #of: TaskKind = 'start'
   isLogged = false
-  /** Whether a receiver has accepted events. */
   hasDelivered: boolean
 
   constructor(clock: Clock, inherited?: OutageState) {
@@ -603,7 +601,7 @@ class Outage {
     return this.past
   }
 
-  /** The error inherited from the previous delivery; undefined once an own attempt has failed or succeeded. */
+  /** The error of the previous delivery; undefined once an attempt of this one has failed or succeeded. */
   get inheritedError(): string | undefined {
     return this.#isInherited ? this.error : undefined
   }

@@ -19,7 +19,7 @@ export class Batcher {
   #fromBytes = 0
   #events = 0
   #bytes = 0
-  /** Whether a batch is divided only if it exceeds a whole request. */
+  /** Whether only batches larger than a whole request are divided. */
   readonly #keepsWhole: boolean
   /** Maximum size of a request as sent, and the estimated bytes sent per byte read. */
   readonly #sent: { readonly maxBytes: number; readonly ratio: number }
@@ -40,8 +40,8 @@ export class Batcher {
   }
 
   /**
-   * Whether there is a complete request. A request of whole batches is complete if another batch of the last size would
-   * not fit.
+   * Whether there is a complete request. A request of whole batches is complete if it has no room for another batch as
+   * large as the last one.
    */
   get full(): boolean {
     const last = this.#keepsWhole ? this.#batches.at(-1) : undefined
@@ -153,7 +153,7 @@ export class Batcher {
     return all
   }
 
-  /** Settles all waiting events as `errored`, so that they are read again. */
+  /** Settles all waiting events as `errored`. They are then read again. */
   giveBack(): Amount {
     const amount = this.amount()
     for (const [i, batch] of this.#batches.entries()) batch.giveBack(i === 0 ? this.#from : 0)

@@ -29,7 +29,6 @@ import { Uploads } from './uploads.js'
  * - Events that a destination keeps in a spool are settled, and stay in flight until their object is delivered.
  */
 
-/** Counters of requests and batches. */
 export interface DeliveryCounters extends Pick<ComponentMetrics, 'sent' | 'discarded' | 'failed'> {
   /** Counts a batch taken from the stream. */
   received(events: number, bytes: number): void
@@ -91,7 +90,7 @@ export class Delivery extends BatchQueue {
   #hasFound = false
   /** Whether the spool keeps its open objects for the next run. */
   #isResting = false
-  /** Whether it ended by `leave`, so that its successor takes its events. */
+  /** Whether it ended by `leave`. Its successor then takes its events. */
   #hasLeft = false
   #stopping: Promise<Amount> | undefined
 
@@ -170,13 +169,12 @@ export class Delivery extends BatchQueue {
     return message && pausedUntil ? `${message}; it requested a pause until ${pausedUntil}` : message
   }
 
-  /** The current outage and the next attempt. */
   get outage(): Attempts['outage'] {
     const { outage } = this.#shown
     return { ...outage, state: { ...outage.state, size: this.#sentSize.learned } }
   }
 
-  /** The attempts to show: those of the spool, unless only writing to the spool fails. */
+  /** The attempts to show: the attempts of the spool, unless only writing to the spool fails. */
   get #shown(): Attempts {
     const [own, uploads] = [this.#attempts, this.#uploads?.attempts]
     const fails = (attempts: Attempts) => attempts.holding || attempts.retrying
@@ -280,7 +278,7 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Waits for the end of the stream, which its writer must end, but not beyond the deadline. Then gives back remaining
+   * Waits for the end of the stream, at most until the deadline. The writer must end it. Then gives back remaining
    * events and stops the destination. Resolves with the undelivered amount.
    */
   stop(deadline: AbortSignal): Promise<Amount> {
@@ -302,7 +300,7 @@ export class Delivery extends BatchQueue {
     this.giveUp()
     await this.#uploads?.ended()
     await this.#destination.stop?.(deadline)
-    // Stopping the spool has ended its writes, so these resolve.
+    // Stopping the spool has ended its writes, so these requests end, too.
     if (this.#uploads) await Promise.all(this.#carried)
     return this.givenBack
   }
@@ -342,9 +340,9 @@ export class Delivery extends BatchQueue {
     if (isOver && this.#uploads?.idle !== false) this.finish()
   }
 
-  /** Sets one timer for the oldest event. If it fires early, since that event is gone, it is set again. */
+  /** Sets one timer for the oldest event. If that event is gone when the timer fires, sets a new one. */
   #wakeAfter(ms: number): void {
-    // When its request has ended, a partition may be due before the others.
+    // A partition whose request has ended may be due earlier than this timer.
     if (this.#partitions) this.#cancelWake()
     this.#cancelTimer ??= (this.#context.after ?? after)(Math.max(1, Math.ceil(ms)), () => {
       this.#cancelTimer = undefined
@@ -456,7 +454,7 @@ export class Delivery extends BatchQueue {
     this.#sentSize.learn(outcome)
   }
 
-  /** Settles the accepted events of a request. Returns the rejected events, by reason, and those to send again. */
+  /** Settles the accepted events of a request. Returns the rejected events, by reason, and the events to send again. */
   #divide(request: Request, error: DeliveryError): { refused: [Request, DeliveryError][]; again: Request } {
     const groups = new Uint16Array(request.events)
     for (const index of error.again) groups[index] = 1
@@ -515,7 +513,6 @@ export class Delivery extends BatchQueue {
     return divided.map(parts => this.#request(parts, next))
   }
 
-  /** Creates a request for each group. */
   #grouped(request: Request, groups: readonly number[]): Request[] {
     const divided = divide(request.parts, Math.max(...groups) + 1, index => groups[index]!)
     return this.#replace(
@@ -545,7 +542,7 @@ export class Delivery extends BatchQueue {
     return true
   }
 
-  /** Settles a request of which some events were refused. If only their number is known, counts that many events. */
+  /** Settles a refused request. If only the number of refused events is known, counts the first ones as refused. */
   #settleRefused(request: Request, { reason, refused }: DeliveryError): void {
     if (refused === undefined) {
       this.#settle(request, reason)
@@ -594,7 +591,7 @@ function classifyWrite(error: unknown): DeliveryError {
   return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
 }
 
-/** At the start, only the configuration can cause a rejection, so it waits for an operator. */
+/** At the start, only the configuration can cause a rejection, so the start waits for an operator. */
 function classifyStart(error: unknown): DeliveryError {
   if (!(error instanceof DeliveryError)) throw error
   if (error.failure === 'retry' || error.failure === 'hold') return error

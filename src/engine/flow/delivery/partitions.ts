@@ -17,7 +17,7 @@ export interface Partition {
   /** Why its events do not fit any partition of the receiver; undefined if they do. */
   readonly refusal: DeliveryError | undefined
   readonly batcher: Batcher
-  /** Whether it has a request in flight. The next one waits for that, to keep the order. */
+  /** Whether it has a request in flight. To keep the order, its next request waits for that one. */
   isBusy: boolean
 }
 
@@ -30,7 +30,7 @@ export class Partitions {
   readonly #partitionOf: NonNullable<Destination['partitionOf']>
   readonly #batcher: () => Batcher
   readonly #most: number
-  /** By key, least recently used first. Each partition has events or a request. */
+  /** Open partitions by key, least recently used first. Each has events or a request. */
   readonly #open = new Map<string, Partition>()
   /** The partition of the last event, probably also of the next one. If it is in `#open`, it is the last one there. */
   #last: Partition | undefined
@@ -82,12 +82,10 @@ export class Partitions {
     return request
   }
 
-  /** The partition of a request. */
   of(request: readonly EventBatch[]): Partition {
     return this.#taken.get(request)!
   }
 
-  /** Reports that a request has ended. */
   ended(request: readonly EventBatch[]): void {
     const partition = this.of(request)
     this.#taken.delete(request)
@@ -114,7 +112,7 @@ export class Partitions {
     return [...this.#all().flatMap(batcher => batcher.takeAll()), ...undivided]
   }
 
-  /** Settles all waiting events as `errored`, so that they are read again. */
+  /** Settles all waiting events as `errored`. They are then read again. */
   giveBack(): Amount {
     const amount = this.amount()
     for (const { batch } of this.#undivided.splice(0))
@@ -127,7 +125,7 @@ export class Partitions {
     return Array.from(this.#open.values(), ({ batcher }) => batcher)
   }
 
-  /** The partition of the next request. If batches wait to be divided, the least recently used partition makes room. */
+  /** The next partition to send. If batches wait to be divided, chooses the least recently used one to make room. */
   #next(now: number, isEnding: boolean): Partition | undefined {
     const isFull = this.#undivided.length > 0
     for (const partition of this.#open.values())

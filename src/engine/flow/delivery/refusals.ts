@@ -69,7 +69,9 @@ export class Refusals {
     return error
   }
 
-  /** Decides whether a rejected request stays rejected or causes a hold. `ofAddress`: no event causes it. */
+  /**
+   * Decides whether a rejected request stays rejected or causes a hold. `ofAddress`: only the address can be the cause.
+   */
   classify(error: DeliveryError, ofAddress = OF_THE_ADDRESS.has(error.status!)): DeliveryError {
     if (error.failure !== 'reject' || error.status === undefined) return error
     this.#row = error.reason === this.#reason ? this.#row + 1 : 1

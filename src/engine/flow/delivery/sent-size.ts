@@ -2,7 +2,7 @@ import type { Destination } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Amount } from '../counters.js'
 
-/** Maximum factor by which the ratio falls per request, so that a few large requests have a lasting effect. */
+/** The ratio falls at most by this factor per request. A few large requests thus have a lasting effect. */
 const FALL = 0.9
 /** After this many accepted requests, twice the accepted size is tried. */
 const REQUESTS_BEFORE_GROWTH = 1000

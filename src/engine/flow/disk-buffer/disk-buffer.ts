@@ -35,7 +35,7 @@ import { Settlement } from './settlement.js'
 export interface BufferMemory {
   /** Records waiting to be written. Beyond this, the sources wait. */
   readonly waiting: number
-  /** Written records that stay in memory to be passed on without reading, together with those passed on. */
+  /** Written records kept in memory, which need not be read. Records passed on count toward this limit, too. */
   readonly ahead: number
   /** Records passed on but not settled. Beyond this, no record is passed on. */
   readonly held: number
@@ -45,7 +45,7 @@ const MIB = 1024 * 1024
 const MEMORY: BufferMemory = { waiting: 4 * MIB, ahead: 8 * MIB, held: 8 * MIB }
 const MOST_HELD = 32 * MIB
 
-/** Memory for all concurrent requests and the next one, so that large requests do not wait for each other. */
+/** Memory for all concurrent requests and the next one. Large requests then do not wait for each other. */
 export function memoryFor({ batch, max_in_flight }: Pick<DeliveryOptions, 'batch' | 'max_in_flight'>): BufferMemory {
   const held = 1.25 * batch.max_bytes * (mostInFlight(max_in_flight) + 1)
   return { ...MEMORY, held: Math.min(MOST_HELD, Math.max(MEMORY.held, held)) }
@@ -68,7 +68,7 @@ export interface DiskBufferContext {
   readonly wanted: WantedNames
   readonly maxBytes: number
   readonly whenFull: 'block' | 'drop_newest'
-  /** Space shared with other buffers and queues, which limits it in addition to `maxBytes`. */
+  /** Shared space: it limits all buffers and queues together, in addition to `maxBytes`. */
   readonly disk?: DiskAllowance | undefined
   /** The counters of the destination. */
   readonly counters: BufferMetrics & {
@@ -133,7 +133,7 @@ export class DiskBuffer extends BatchQueue {
       () => this.#bytes,
       () => this.#release(),
     )
-    // All events of some files may be settled.
+    // All events of some files may already be settled. This removes such files.
     if (this.#records.segments.first) this.#settlement.changed()
   }
 

@@ -38,12 +38,12 @@ export interface BufferFile {
 /** After this many attempts, a file counts as unreadable. */
 const ATTEMPTS = 3
 
-/** Whether reading a file again would not help after this number of failures. */
+/** Whether it is useless to read a file again after this number of failures. */
 export function isFinal(error: unknown, failures: number): boolean {
   return failures >= ATTEMPTS || error instanceof NewerFormat || errorCode(error) === 'ENOENT'
 }
 
-/** Reads a file, and repeats that after an error that is not final. */
+/** Reads a file. Tries again after an error that is not final. */
 export async function retried<T>(read: () => Promise<T>): Promise<T> {
   for (let failures = 1; ; failures++) {
     try {
@@ -58,7 +58,7 @@ const { O_RDWR, O_CREAT, O_EXCL } = constants
 
 const REMOVED = { code: 'ENOENT' }
 
-/** A folder on disk, two levels below an existing one. */
+/** A folder on disk, two levels below an existing folder. */
 export function folderOnDisk(path: string): BufferFolder {
   const inside = (name: string) => `${path}/${name}`
   return {

@@ -11,7 +11,7 @@ import type { LogPosition } from './segments.js'
  * causes repetition.
  */
 
-/** Consecutive records; the first and last may be partial. The cursor is at the start of a partial first one. */
+/** Consecutive records; the first and last may be partial. The cursor is at the start of a partial last one. */
 export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
 
 /** How many ranges fit into a slot, even if their numbers are large. */
@@ -29,7 +29,7 @@ export interface LedgerState {
 }
 
 const NAME = 'ledger'
-/** Format 1, of earlier releases, did not have parts of records. */
+/** Format 1, of earlier releases, could not describe a part of a record. */
 const FORMAT = 2
 /** Each slot has its own disk block. */
 const SLOT_SIZE = 4096
@@ -133,7 +133,7 @@ export class Ledger {
     }
   }
 
-  /** Removes the file. Returns whether it cannot reappear. */
+  /** Removes the file. Returns true if the removal is synced, and the file cannot reappear. */
   async remove(): Promise<boolean> {
     await this.close()
     try {

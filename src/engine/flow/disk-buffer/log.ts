@@ -99,7 +99,7 @@ export class SegmentReader {
     this.#cursor = cursor
   }
 
-  /** The next record at or after `expected`; its rest if `expected` is within it; undefined if there is none. */
+  /** The next record at or after `expected`, or the rest of the record that contains it. Undefined if there is none. */
   async next(expected: LogPosition): Promise<Incoming | undefined> {
     for (;;) {
       const segment = this.#segments.from(this.#cursor.segment)
@@ -250,7 +250,7 @@ export class SegmentReader {
   }
 }
 
-/** A record to write: its bytes after room for the header, and how much it contains. */
+/** A record to write: room for the header, followed by the record; and how much the record contains. */
 export interface Outgoing {
   readonly framed: Buffer
   readonly events: number
@@ -342,8 +342,8 @@ export class RecordLog {
   }
 
   /**
-   * Writes the first of `waiting`: at most `most` bytes and what fits in the segment. Removes them from `waiting` at
-   * the moment when they are safe, and resolves with them. Keeps them in memory while there is `room`.
+   * Writes the first records of `waiting`: at most `most` of them, until the segment is full. Removes them from
+   * `waiting` at the moment when they are safe, and resolves with them. Keeps them in memory while there is `room`.
    */
   async append<T extends Outgoing>(waiting: T[], most: number, room: () => number): Promise<T[]> {
     const open = (this.#open ??= await this.#begin())
@@ -371,7 +371,7 @@ export class RecordLog {
       await this.#abandon(open)
       throw error
     }
-    // Synchronous: a check in between could read from disk a record that also comes from memory.
+    // Changed synchronously. Otherwise, a read in between could take a record from disk that also comes from memory.
     if (segment.end === 0) this.segments.add(segment)
     segment.end = offset
     this.#end = place

@@ -51,7 +51,6 @@ export class Reading {
     return this.#wake !== undefined && !this.#over && this.held < this.#maxHeld
   }
 
-  /** Reports that the consumer took events from its queue. The consumer counts them from now on. */
   takenUp(events: number, bytes: number): void {
     this.queued.events -= events
     this.queued.bytes -= bytes
@@ -138,7 +137,7 @@ export class Reading {
   }
 }
 
-/** The settled ranges of a record whose batch came back with the ranges `again`. */
+/** The settled ranges of a record, when the ranges `again` of its batch were given back. */
 function settledRanges(batch: EventBatch, { place, start }: Incoming, again: readonly ByteRange[]): Range[] {
   const ranges: { -readonly [K in keyof Range]: Range[K] }[] = []
   let range: (typeof ranges)[number] | undefined

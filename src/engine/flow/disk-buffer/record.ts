@@ -113,7 +113,7 @@ function longestLine({ length, starts, ends }: EventBatch): number {
 }
 
 function numberOf({ name, options, framing }: Codec): number {
-  // The lines of a codec with framing are JSON, and can be read without it.
+  // Lines of a codec with framing are JSON, and can be read without that codec.
   if (framing) return NUMBERED.indexOf('json')
   const number = NUMBERED.indexOf(name)
   return number < 0 || Object.keys(options).length > 0 ? NAMED : number
@@ -234,7 +234,7 @@ function parse(text: string): unknown {
 /** A batch, or a part of one, and its record. */
 export interface Arrival extends Outgoing {
   readonly batch: EventBatch
-  /** Whether it begins a batch as it arrived. */
+  /** Whether it is the first part of a batch that arrived. */
   readonly isFirst: boolean
 }
 
@@ -250,9 +250,9 @@ type Part = Pick<Arrival, 'batch' | 'isFirst'>
 const RECORD_BYTES = 128 * 1024
 
 /**
- * Divides arriving batches into parts for records, in order. A record of several events is never larger than a segment,
- * so that a small buffer can fill up without exceeding its size by much. Damage costs whole records, so records have
- * far fewer events than a batch from a source.
+ * Divides arriving batches into parts for records, in order. A record of several events is never larger than a segment:
+ * a small buffer can then fill up without exceeding its size by much. Damage costs whole records, so records have far
+ * fewer events than a batch from a source.
  */
 export class Encoding {
   readonly #mostBytes: number
@@ -273,7 +273,7 @@ export class Encoding {
     this.#parts.push({ batch, isFirst: true })
   }
 
-  /** Encodes the next part, whose holder is then the caller; undefined if no part is left. */
+  /** Encodes the next part and makes the caller its holder; undefined if no part is left. */
   next(): Arrival | NotEncoded | undefined {
     for (let part = this.#parts.shift(); part; part = this.#parts.shift()) {
       const { batch } = part
@@ -291,7 +291,7 @@ export class Encoding {
     return undefined
   }
 
-  /** Replaces a part of `bytes` bytes by smaller ones. Returns false if it does not need that, or cannot be divided. */
+  /** Replaces a part of `bytes` bytes by smaller ones. Returns false if it is small enough, or cannot be divided. */
   #divides({ batch, isFirst }: Part, bytes: number, most: number): boolean {
     const { length } = batch
     if (bytes <= most || length === 1) return false

@@ -40,8 +40,8 @@ type LeaveOut = (segment: Segment, error: unknown) => Promise<unknown>
 
 /**
  * Recovers a buffer's folder. Rejects with StateUnreadable if its ledger or a segment cannot be opened. Reads only the
- * end of the last segment. There it cuts off a write that a crash left unfinished, which was never acknowledged. Other
- * damage is found later by reading. With `readOnly`, changes nothing.
+ * end of the last segment, and cuts off a write that a crash left unfinished. Such a write was never acknowledged.
+ * Other damage is found later by reading. With `readOnly`, changes nothing.
  */
 export async function recover(folder: BufferFolder, log: Logger, readOnly = false): Promise<Recovered> {
   const ledger = await readLedger(folder)
@@ -105,7 +105,7 @@ async function measure(folder: BufferFolder, segment: Segment): Promise<void> {
   }
 }
 
-/** Renames a segment, so that the next start ignores it and operators can find it. Returns whether that succeeded. */
+/** Renames a segment: the next start then ignores it, and operators can find it. Returns whether that succeeded. */
 export async function setAside(folder: BufferFolder, segment: Segment, error: unknown, log: Logger): Promise<boolean> {
   const { name } = segment
   const fields = { file: `${folder.path}/${name}`, error: errorText(error) }
@@ -153,8 +153,8 @@ async function findEnd(
 
 interface Found {
   /**
-   * The place after all records, also after those that cannot be read now, since their places must not be reused. Each
-   * event counts as one byte, the minimum.
+   * The place after all records. Records that cannot be read now count, since their places must not be reused: each of
+   * their bytes counts as one event.
    */
   readonly end: LogPosition
   readonly tornBytes: number
@@ -227,7 +227,7 @@ function readerOf(folder: BufferFolder, segments: Segments, unreadable: LeaveOut
   })
 }
 
-/** The furthest place, or the last of equal ones: after a power failure, a ledger may count events with other sizes. */
+/** The place with most events; among equal ones, the last. After a power failure, a ledger may count other bytes. */
 function furthest(...places: (LogPosition | undefined)[]): LogPosition {
   return places.reduce<LogPosition>((a, b) => (b && b.event >= a.event ? b : a), ANYWHERE)
 }

@@ -122,7 +122,7 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
-      // Settled records must not fill a full disk. Beside an outdated ledger, they would seem to be missing.
+      // Settled records must not fill a full disk. If an outdated ledger stayed, they would seem to be missing.
       if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }
@@ -138,7 +138,10 @@ export class Settlement {
     ]
   }
 
-  /** Settled ranges after the mark. While one request is retried, the ledger records them: fewer events are sent again after a restart, and segments get free. */
+  /**
+   * Settled ranges after the mark, for the ledger. While one request is retried, a restart then repeats fewer events,
+   * and segments can be removed.
+   */
   #ahead(): readonly Ahead[] {
     const { segments, current, settled } = this.#records
     const ranges: Ahead[] = this.#taken.ahead(MOST_RANGES).map(([from, to]) => {

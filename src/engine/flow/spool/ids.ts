@@ -9,7 +9,7 @@ import { eventSum } from '../../../core/event/event-id.js'
  */
 
 const [TIME, READING, COUNT, SUM] = [8, 8, 4, 4]
-/** Bytes of the largest difference between two places, which have 48 bits. */
+/** Bytes of the largest difference between two places. Places have 48 bits. */
 const LONGEST_STEP = 8
 
 /** Maximum number of ids in memory. Each takes 12 bytes. */
@@ -52,7 +52,7 @@ interface Known {
 
 /** The ids of events that earlier runs stored. */
 export class KnownIds {
-  /** By reading, in the order of places. */
+  /** Ids by reading, in the order of places. */
   readonly #known = new Map<string, Known>()
 
   /** Reads the ids of records. If there are too many, keeps the latest. */

@@ -20,7 +20,7 @@ export interface ObjectFacts {
   /** How its content is made. Only content of the same format may follow. */
   readonly format: string
   readonly contentType: string
-  /** Wall clock in milliseconds. */
+  /** When it was opened, wall clock in milliseconds. */
   readonly openedAt: number
 }
 
@@ -57,7 +57,7 @@ const NAME = /^[\da-f]{16}\.(object|closed)$/
 
 export const nameOf = (id: string) => `${id}.object`
 export const isObject = (name: string) => NAME.test(name)
-/** Whether it may have been sent, so that nothing may be appended. */
+/** Whether the object may have been sent. Nothing may be appended to it then. */
 export const isClosed = (name: string) => name.endsWith('.closed')
 
 /** A record to be written, with free bytes for its header. */
@@ -136,7 +136,6 @@ export async function holdsNothing(folder: BufferFolder): Promise<boolean> {
   return (await folder.list()).every(name => /\.(sent|note)$/.test(name))
 }
 
-/** Writes ids to a separate file. */
 export async function writeIds(folder: BufferFolder, name: string, ids: readonly Buffer[]): Promise<void> {
   const record = Buffer.concat([Buffer.alloc(HEAD_SIZE), ...ids.flatMap(one => framed(one, []).subarray(HEAD_SIZE))])
   seal(record, START, 0, 0)
@@ -266,7 +265,7 @@ export class ObjectFile {
     this.held = { events: this.held.events + events, bytes: this.held.bytes + bytes }
   }
 
-  /** Cuts off everything after the last whole record, so that it cannot count as a part of the object. */
+  /** Cuts off the bytes after the last whole record, since they must not count as a part of the object. */
   async cut(): Promise<void> {
     const file = await this.#folder.open(this.name)
     try {

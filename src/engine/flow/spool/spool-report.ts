@@ -65,7 +65,7 @@ export class SpoolReport {
     log.error(fields, 'events of an object in the spool are damaged; they are counted as discarded')
   }
 
-  /** Reports data after an open object's last whole record that was cut off. `events`: how many it claims to have. */
+  /** Reports data cut off after the last whole record of an open object. `events`: how many the data claims to have. */
   cut(name: string, bytes: number, events: number): void {
     const fields = { file: `${this.#path}/${name}`, bytes, events }
     const text = 'removed an unfinished write at the end of an object in the spool, probably left by a crash'

@@ -46,7 +46,7 @@ export interface SpoolOptions {
 /**
  * Collects events on disk into objects of a useful size. A partition has at most one open object. Closed objects wait
  * to be sent. Invariants:
- * - The spool has taken over events when their record is synced.
+ * - Events belong to the spool once their record is synced.
  * - Nothing is appended to an object that `next` has returned. Its name and bytes never change, even after a kill.
  * - Events that a source reads again soon after a kill are recognized by their ids, in object files and `.sent` files.
  * - The file of an object is removed when the receiver has accepted the object. If removing fails, the object is sent
@@ -54,7 +54,7 @@ export interface SpoolOptions {
  */
 export class ObjectSpool implements Spool {
   readonly #options: SpoolOptions
-  /** By partition, least recently written first. */
+  /** Open objects by partition, least recently written first. */
   readonly #open = new Map<string, ObjectFile>()
   /** Closed objects that are not being sent, in order. */
   readonly #closed: ObjectFile[] = []
@@ -140,7 +140,7 @@ export class ObjectSpool implements Spool {
       if (size > end && !isClosed(name)) report.cut(name, size - end, to.event - place.event)
       if (facts && found.pieces.length > 0)
         return ObjectFile.found(folder, name, { ...found, facts, place }, clock.now() - age)
-      // Without a record, the kill came before the first events were acknowledged.
+      // Without a record, the process was killed before it acknowledged the first events.
       if (place.event === 0) await folder.remove(name)
       else {
         await folder.rename(name, `${name}.damaged`)
@@ -304,7 +304,7 @@ export class ObjectSpool implements Spool {
     const oldest = Math.min(...Array.from(this.#open.values(), ({ openedAt }) => openedAt))
     if (this.#hasEnded || oldest === Number.POSITIVE_INFINITY) return
     const ms = oldest + maxObjectAgeMs - clock.now()
-    // An object that is being written is closed after that.
+    // An object that is being written when the timer fires is closed after the write.
     this.#cancelTimer = clock.after(Math.max(10, Math.ceil(ms)), () => {
       this.changed()
       this.#setTimer()

@@ -134,7 +134,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
             if (!letter) continue
             if (!last || !hasSameOrigin(last, letter)) origin = originOf(letter, context.id, wanted)
             last = letter
-            // Batches of one event, which keep the progress exact if the run ends early.
+            // Sends batches of one event: the progress then stays exact if the run ends early.
             const settle = progress.send(end)
             const ack = out.ack(status => {
               if (status !== 'errored') settle()
@@ -160,8 +160,8 @@ export function originOf({ path, peer, host, codec, rejectedAt }: Letter, source
 }
 
 /**
- * Whether a letter may come from the same file or connection as the one before it, and was rejected at the same time or
- * continues a line of it. Only then can pieces of a line be matched.
+ * Whether a letter may come from the same file or connection as the letter before it, and was rejected at the same time
+ * or continues a line. Only then can pieces of a line be matched.
  */
 function hasSameOrigin(before: Letter, { codec, path, peer, host, flags, rejectedAt }: Letter): boolean {
   const isAlike = before.codec.isSame(codec) && before.path === path && before.peer === peer && before.host === host

@@ -88,7 +88,7 @@ export class DeadLetterFile implements DeadLetters {
     while (!(await this.#appendTo(bytes))) {}
   }
 
-  /** Appends and syncs. Returns whether the file had the name until then. */
+  /** Appends and syncs. Returns whether the file still had its name after that. */
   async #appendTo(bytes: Buffer): Promise<boolean> {
     const { log, disk } = this.#options
     const folder = dirname(this.path)
@@ -112,7 +112,7 @@ export class DeadLetterFile implements DeadLetters {
         throw cause
       }
       const { ino } = await file.stat()
-      // Existing files too, since an earlier write may have created one and then failed here.
+      // Syncs the names of existing files, too, since an earlier write may have created the file and then failed here.
       if (ino !== this.#named) await syncFolder(folder)
       this.#named = ino
       return await isNamed(this.path, file)
@@ -147,7 +147,7 @@ export class RejectedOutput implements DeadLetters {
         if (status === 'errored') reject(new Error('the components that read the rejected events did not accept them'))
         else resolve()
       })
-      // Does not wait for room, since the next refused request waits for its own answer.
+      // Does not wait for room: each rejected request waits until its own events are accepted.
       void this.#fanOut.write(lineBatch(bytes, this.#origin, wall, ack))
     })
   }
@@ -166,7 +166,6 @@ export async function cutTornRecord(file: FileHandle): Promise<{ size: number; t
   return { size, torn: found - size }
 }
 
-/** The end of the last complete record. */
 async function endOfRecords(file: FileHandle, size: number): Promise<number> {
   const tail = Buffer.alloc(TAIL_SIZE)
   for (let end = size; end > 0; ) {

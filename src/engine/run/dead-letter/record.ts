@@ -53,7 +53,7 @@ function lineMember(batch: EventBatch, i: number): Line {
   const { codec, host } = batch.origin
   const { form, name, options } = codec
   if (form === 'fields') {
-    // The line's own host hides the origin's, which is needed to match the pieces of a line.
+    // The host in the line hides the origin's host, but the pieces of a line are matched by the origin's.
     const more = {
       ...(Object.keys(options).length > 0 && { options }),
       ...(flags & (PIECE | CONTINUES) && { partial: partialMark(flags) }),
@@ -75,7 +75,7 @@ export interface Letter {
   readonly path: string | undefined
   readonly peer: string | undefined
   readonly host: string
-  /** Wall clock, in milliseconds. */
+  /** When it was received, wall clock in milliseconds. */
   readonly receivedAt: number
   /** When it was first rejected, wall clock in milliseconds. */
   readonly rejectedAt: number | undefined
@@ -157,7 +157,7 @@ function lineOf(line: unknown, event: Record<string, unknown>): Found | undefine
   return codec && bytes && { bytes, codec, partial, ...(typeof host === 'string' && { host }) }
 }
 
-/** The only codec besides json and text for whose lines earlier releases wrote just "raw". */
+/** The only codec besides json and text for which earlier releases wrote just "raw". */
 const FORMERLY_RAW = 'syslog'
 
 /** The codec of bytes that are not UTF-8. They are the whole message, or an object. */

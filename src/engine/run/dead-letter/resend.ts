@@ -16,10 +16,10 @@ import { cutTornRecord } from './queue.js'
 import { doneIn, folderOf, forgetDone, mergingIn, recordsIn, SOURCE } from './stock.js'
 
 /**
- * Resends the events of a dead-letter file. Moves the file to a folder beside it first, so that a daemon can start a
- * new one. Until the destination has accepted an event, the event is in the file, or in the folder after the recorded
+ * Resends the events of a dead-letter file. First moves the file to a folder beside it; a daemon can then start a new
+ * one. Until the destination has accepted an event, the event is in the file, or in the folder after the recorded
  * progress. Events rejected again are safe in the folder before the progress passes them, and return to the file at the
- * end. A crash repeats events but does not lose any: the next call resumes with what is in the folder.
+ * end. A crash repeats events but does not lose any: the next call resumes with the contents of the folder.
  */
 
 /** The result for one file. */
@@ -42,9 +42,9 @@ export interface ResendContext {
   readonly target: ComponentConfig
   /** Creates a runtime with its own counters for each run. */
   readonly newRuntime: () => Runtime
-  /** Receives the running engine, so that the caller can stop it. */
+  /** Receives the running engine, which the caller may stop. */
   readonly running: (engine: Engine) => void
-  /** Whether the caller has stopped, so that no more work starts. */
+  /** Whether the caller has stopped. If so, no more work starts. */
   readonly stopped: () => boolean
 }
 
@@ -53,7 +53,7 @@ export function isToSend(path: string): boolean {
   return isThere(path) || isThere(folderOf(path))
 }
 
-/** Throws ResendError if this is unknown, since an existing file must not count as missing. */
+/** Whether a file exists. Throws ResendError if that is unknown, since an existing file must not count as missing. */
 function isThere(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false }) !== undefined
@@ -62,7 +62,7 @@ function isThere(path: string): boolean {
   }
 }
 
-/** Counts the events to send: those in the file, and those that an earlier call left. Changes nothing. */
+/** Counts the events to send: in the file, and in the folder that an earlier call left. Changes nothing. */
 export async function surveyFile(path: string): Promise<Survey> {
   const folder = folderOf(path)
   const surveys: Survey[] = []
@@ -154,7 +154,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   const { discards } = runtime.metrics.components.get(target.id)!
   resent.sent += progress.events
   for (const [reason, { events }] of discards) {
-    // Only events that a processor failed on return to the file, not those that it discarded on purpose.
+    // Only events on which a processor failed return to the file. Events that it discarded on purpose do not.
     if (target.kind === 'processor' && reason !== PROCESSING_FAILED) continue
     resent.refused.set(reason, (resent.refused.get(reason) ?? 0) + events)
     resent.sent -= events
@@ -163,7 +163,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   if (progress.events === events) await unlink(records)
 }
 
-/** The target and everything downstream of it, where events that fail or are rejected are always kept. */
+/** The target and everything downstream of it, changed to always keep events that fail or are rejected. */
 function partFrom({ config, target }: ResendContext): Pick<Config, 'processors' | 'destinations'> {
   const all = [...config.processors, ...config.destinations]
   const reached = new Set([target.id])
@@ -196,7 +196,7 @@ async function readProgress(folder: string): Promise<number> {
   }
 }
 
-/** Moves the objects that a stop left to the destination's spool. No other spool contains their names. */
+/** Moves objects that a stop left behind into the destination's spool, which has no objects with these names. */
 async function giveBackSpool(folder: string, dataDir: string, id: string): Promise<void> {
   const [from, to] = [folder, dataDir].map(dir => pathOf(dir, 'spool', id)) as [string, string]
   const names = (await readdir(from).catch(ignoreMissing)) ?? []
@@ -206,7 +206,7 @@ async function giveBackSpool(folder: string, dataDir: string, id: string): Promi
   await syncFolder(to)
 }
 
-/** Puts events that were rejected once more back into the file. */
+/** Puts events that were rejected again back into the file. */
 async function giveBack(path: string, folder: string, id: string, scratch = folder): Promise<void> {
   const refused = pathOf(folder, 'dead_letters', id)
   // An interrupted call may have left a file that is not merged yet.
@@ -236,7 +236,7 @@ async function putBack(from: string, path: string, folder: string): Promise<void
   await unlink(from)
 }
 
-/** Appends the file that is to be merged to `into`. Cuts off incomplete records of both. */
+/** Appends the file that `mergingIn` names to the file `into`. Cuts off incomplete records of both. */
 async function merge(into: string, folder: string): Promise<void> {
   await makeFolder(dirname(into), 0o700)
   const [to, from] = await Promise.all([open(into, 'a+', 0o600), open(mergingIn(folder), 'r+').catch(ignoreMissing)])

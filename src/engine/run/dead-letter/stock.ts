@@ -15,10 +15,10 @@ export const recordsIn = (folder: string) => join(folder, 'records.ndjson')
 const POSITIONS = join('checkpoints', `${SOURCE}.json`)
 /** Where earlier versions saved how far the events are settled. */
 const FORMER = 'progress.json'
-/** Events that a daemon rejected during the run, while they are appended to those that were rejected again. */
+/** Events that a daemon rejected during the run, until they are appended to the ones rejected again. */
 export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 
-/** The offset in bytes before which all records are settled; 0 if it is damaged. Throws StateUnreadable. */
+/** The offset in bytes before which all records are settled; 0 if the progress is damaged. Throws StateUnreadable. */
 export async function doneIn(folder: string): Promise<number> {
   const { size } = await stat(recordsIn(folder))
   const former = await readState(join(folder, FORMER), path => readFile(path, 'utf8'))
@@ -39,11 +39,10 @@ export async function forgetDone(folder: string): Promise<void> {
 
 const LF = 0x0a
 const PIECE = 256 * 1024
-/** Size of the beginning of a record, which contains its times. */
+/** Bytes at the beginning of a record that contain its times. */
 const HEAD = 128
 const TIMES = /^\{"time":"([^"]+)"(?:,"since":"([^"]+)")?/
 
-/** The count of one file. */
 interface Counted {
   readonly inode: number
   /** Offset at which counting began. */

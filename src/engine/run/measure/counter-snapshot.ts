@@ -5,7 +5,7 @@ export interface SeriesRow {
   readonly labels: Record<string, string>
   readonly value: number
   readonly exemplar?: Exemplar
-  /** For a counter that may be removed: the labels of the counter that includes removed ones. */
+  /** For a counter that may be removed: the labels of the counter to which its count is then added. */
   readonly rest?: Record<string, string>
 }
 
@@ -43,7 +43,7 @@ export interface CounterSnapshot {
 
 type Named<T> = readonly (readonly [name: string, value: T])[]
 
-/** Copies all counts at the same moment, so that they add up. */
+/** Copies all counts at the same moment. Only then do they add up. */
 export function snapshotOf(c: ComponentCounters): CounterSnapshot {
   const series: [string, SeriesSnapshot][] = []
   for (const [name, all] of c.series) {

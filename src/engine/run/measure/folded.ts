@@ -1,7 +1,7 @@
 import { type Amount, type ComponentCounters, sum } from '../../flow/counters.js'
 import type { CounterSnapshot, SeriesRow } from './counter-snapshot.js'
 
-/** The component that stands for those without own series, and the label value that stands for others. */
+/** Stands for several others: as a component, for those without series of their own; as a label, for other values. */
 export const OTHER = '__other__'
 
 /** Characters of a line in a scrape. A longer line counts as several. */
@@ -27,7 +27,7 @@ export function linesOf({ discards, aside, failures, series, histograms }: Compo
   return lines
 }
 
-/** The sums of a snapshot, and those of its counters that `hasRoom` accepts, without labels by key. */
+/** A snapshot reduced to its sums, and to the counters that `hasRoom` accepts, without labels by key. */
 export function folded(snapshot: CounterSnapshot, hasRoom: (series: string) => boolean): CounterSnapshot {
   const { kind, passed, aside, discards, failures, series } = snapshot
   return {
@@ -51,7 +51,7 @@ function amountOf(amounts: CounterSnapshot['aside'], first?: Amount): Amount {
   return amounts.reduce((all, [, amount]) => sum(all, amount), sum(first ?? { events: 0, bytes: 0 }))
 }
 
-/** Sums rows whose labels are equal, or would be after their removal. */
+/** Sums rows with equal labels. For a row that may be removed, its `rest` labels count. */
 function summed(rows: readonly SeriesRow[], hasRoom: (labels: string) => boolean): SeriesRow[] {
   const sums = new Map<string, { labels: Record<string, string>; value: number }>()
   for (const { labels, value, rest = labels } of rows) {

@@ -28,7 +28,7 @@ const FROM_PROC = [
   'nodejs_external_memory_bytes',
 ]
 
-/** Sampling interval of the event loop delay, which Node.js includes in the values. */
+/** Sampling interval of the event loop delay. Node.js includes the interval in the values. */
 const LOOP_DELAY_MS = 500
 const LOOP_DELAYS = /^nodejs_eventloop_lag_(min|max|mean|p\d+)_seconds$/
 
@@ -76,7 +76,6 @@ const OF_COMPONENTS: Readonly<Record<string, About>> = {
   },
 }
 
-/** A sample of a component. */
 export interface ComponentSeries {
   readonly name: string
   readonly help: string
@@ -179,8 +178,8 @@ class Together<T> {
 
 /**
  * All metrics of a daemon. Components count plain numbers (engine/flow/counters.ts). A scrape puts them into a
- * prom-client registry: all numbers of a component at one moment, so that they add up. Reading and writing take several
- * turns of the event loop.
+ * prom-client registry: all numbers of a component at one moment, since only then do they add up. Reading and writing
+ * take several turns of the event loop.
  */
 export class Metrics extends ComponentSet {
   #process: ReturnType<typeof measureProcess> | undefined
@@ -257,7 +256,7 @@ export class Metrics extends ComponentSet {
     return false
   }
 
-  /** The response to a scrape. Concurrent calls share one, which begins after they were made. */
+  /** The response to a scrape. Concurrent calls share one response, which is rendered after all of them were made. */
   render(format: Format = 'text'): Promise<Buffer> {
     return this.#renders[format].result()
   }
@@ -389,7 +388,7 @@ async function measureProcess() {
   return { Registry, registry }
 }
 
-/** The metrics of the process, except those that cannot be read now. */
+/** The metrics of the process, except metrics that cannot be read now. */
 async function familiesOf(process: Registry, format: Format): Promise<Family[]> {
   for (const name of FROM_PROC) (process.getSingleMetric(name) as Gauge | undefined)?.remove()
   return (await process.getMetricsAsJSON()).map(({ name, help, type, values }) => {

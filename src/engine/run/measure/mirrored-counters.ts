@@ -8,7 +8,7 @@ export interface SeriesBounds {
   /** Maximum lines in a scrape for one group of components, and for all groups. */
   readonly group: number
   readonly all: number
-  /** Called when a group or all together exceed the maximum, so that components are folded. */
+  /** Called when components are folded, since a group or all groups together exceed the maximum. */
   readonly full?: (group: string) => void
 }
 
@@ -96,7 +96,7 @@ export class MirroredCounters {
     if (isFull() || this.#lines > all) this.#fold(key, mirror)
   }
 
-  /** Adds a component's counts to those of the others. */
+  /** Adds a component's counts to the component `__other__/KIND`. */
   #fold(key: string, mirror: Mirror): void {
     const own = mirror.counters
     const { kind } = own
@@ -141,7 +141,7 @@ export class MirroredCounters {
   }
 }
 
-/** The counters of one component, or its share in the counters of the others. */
+/** The counters of one component or, if it is folded, its share in the counters of `__other__/KIND`. */
 class Mirror {
   readonly id: string
   readonly group: string
@@ -166,7 +166,7 @@ class Mirror {
     return this.#last?.inFlight ?? NOTHING
   }
 
-  /** From now on, adds counts to the counters of the others. */
+  /** From now on, adds counts to the counters `others`. */
   fold(others: ComponentCounters, folded: (last: CounterSnapshot) => CounterSnapshot): void {
     this.counters = others
     this.isFolded = true
@@ -177,7 +177,7 @@ class Mirror {
     const { counters } = this
     const last = this.#last
     this.#last = now
-    // Events that it held when it ran here will not arrive here again.
+    // Events that the component held while it ran in this process will not arrive here again.
     if (!last) counters.abandon()
     grow(counters.received, now.received, last?.received)
     grow(counters.passed, now.passed, last?.passed)
@@ -239,7 +239,7 @@ class Mirror {
       if (type === 'gauge' && !kept.has(name)) this.counters.series.delete(name)
   }
 
-  /** Adds the values of counters that may be removed to those that include removed ones. */
+  /** Adds the values of counters that may be removed to the counters that include removed ones. */
   #endPassing(name: string, { help, rows }: SeriesSnapshot): void {
     for (const { rest, value } of rows) if (rest) this.counters.counter(name, help, rest).value += value
     const { rest } = rows.find(row => row.rest) ?? {}

@@ -5,7 +5,7 @@ import type { DestinationRun } from '../destination-run.js'
 /** Delivery state by destination. It keeps the start and the failures of an outage across a reload. */
 export type Outages = ReadonlyMap<string, OutageState>
 
-/** Contains the type but not the options, since changed options may be meant to end the outage. */
+/** The key has the type but not the options, since changed options may be meant to end the outage. */
 const nameOf = (type: string, id: string | undefined) => `${type} ${id}`
 
 export function outagesOf(destinations: Iterable<DestinationRun>): Outages {

@@ -14,7 +14,7 @@ export interface Totals {
    */
   readonly given_back?: number
   /**
-   * Events created by processors, by component, except those for readers of `.discarded`. Missing if there are none.
+   * Events created by processors, by component, except events for readers of `.discarded`. Missing if there are none.
    */
   readonly emitted?: Readonly<Record<string, number>>
   /** Events that processors merged into emitted ones, by component. Missing if there are none. */
@@ -26,7 +26,7 @@ export interface Totals {
    * discarded or consumed twice.
    */
   readonly passed?: number
-  /** By component, then by reason. */
+  /** Discarded events by component, then by reason. */
   readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
   /** Events that each destination accepted, including readers of side outputs. */
   readonly delivered: Readonly<Record<string, number>>
@@ -107,7 +107,7 @@ interface Place {
   readonly unclear: boolean
 }
 
-/** A buffer is first in, first out, so events that it held before leave before those of this run. */
+/** The buffer of a destination is first in, first out. Its events from earlier runs leave before those of this run. */
 function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Place {
   if (!counters) return { held: 0, discards: false, unclear: false }
   const heldBefore = inBuffer + counters.foundEvents
@@ -120,8 +120,9 @@ function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Pla
 }
 
 /**
- * Whether the held and discarded events of one output's destinations are certain. All take the same events in the same
- * order, so what one holds is the end of what another holds. The discarded events of two destinations may overlap.
+ * Whether it is certain which events the destinations of one output hold, and which they discarded. All receive the
+ * same events in the same order, so the events that one holds are the last ones that another holds. If two of them
+ * discarded events, these may be the same.
  */
 function isOnce(end: readonly Place[]): boolean {
   const discarding = end.filter(({ discards }) => discards)
@@ -134,8 +135,8 @@ class Ways {
   /** Groups of destinations with the same inputs. */
   readonly ends: readonly (readonly string[])[]
   /**
-   * Components reached only through outputs of discarded or rejected events, and those whose copies of events reach no
-   * destination.
+   * Components that events reach only through outputs of discarded or rejected events, and components whose copies of
+   * events reach no destination.
    */
   readonly aside: ReadonlySet<string>
   /** Whether an event can take more than one way. */
@@ -171,7 +172,7 @@ class Ways {
   }
 }
 
-/** Components whose events reach no destination. All their inputs are also read by components that lead to one. */
+/** Components whose events reach no destination, if components that lead to one read all their inputs, too. */
 function deadEnds(main: ReadonlyMap<string, readonly string[]>, destinations: TotalsOf['destinations']): Set<string> {
   const leading = new Set(destinations.map(({ id }) => id))
   // The set grows during this loop.

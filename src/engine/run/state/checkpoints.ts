@@ -68,7 +68,7 @@ export class CheckpointStore {
     return checkpoints
   }
 
-  /** Writes all changes. Resolves with false if a write failed, which was then logged. */
+  /** Writes all changes. If a write fails, logs that and resolves with false. */
   async flush(): Promise<boolean> {
     const results = await Promise.allSettled([...this.#open.values()].map(checkpoints => checkpoints.flush()))
     return results.every(({ status }) => status === 'fulfilled')

@@ -133,7 +133,7 @@ async function take(dir: string, namespace: string): Promise<Taken> {
   }
 }
 
-/** Writes a new file. On a full disk, overwrites the spare file, which only one process can get. */
+/** Writes a new file. On a full disk, overwrites the spare file. Only one process can get that file. */
 function writeNew(spare: string, path: string, text: string): void {
   try {
     writeFileSync(path, text, { mode: 0o600 })
@@ -208,7 +208,7 @@ async function acquire(dir: string, beside: string, namespace: string): Promise<
       throw error
     }
     if (locksIn(dir).at(-1) !== highest + 1) {
-      // Meanwhile our number was taken and released, and a later one taken.
+      // Meanwhile, our number was taken and released, and another process took a later one.
       unlinkSync(path)
       continue
     }
@@ -258,7 +258,7 @@ function release(taken: Taken): void {
     writeFileSync(`${path}.new`, '{}', { mode: 0o600 })
     renameSync(`${path}.new`, path)
   } catch {
-    // The process releases the lock when it ends.
+    // If this fails, the lock ends with the process.
     rmSync(`${path}.new`, { force: true })
   } finally {
     socket?.close()

@@ -52,7 +52,6 @@ export function pathOf(dataDir: string, kind: DataKind, id: string): string {
 
 export const nameOf = (kind: DataKind) => KINDS[kind].what
 
-/** The kinds of data that a component uses. */
 export function kindsOf({ kind, options, onError, delivery, definition }: ComponentConfig): DataKind[] {
   const { persist } = options as { persist?: boolean }
   return ALL.filter(data => {
@@ -69,7 +68,7 @@ export async function inventory(dataDir: string, kinds = ALL, log?: Logger): Pro
   const lists = kinds.map(async kind => {
     const { folder, suffix } = KINDS[kind]
     const names = await namesIn(join(dataDir, folder), log)
-    // Only the previous version of saved positions may exist.
+    // Of saved positions, perhaps only the previous version exists.
     const whole = kind === 'checkpoint' ? [...new Set(names.map(name => name.replace(/\.1$/, '')))] : names
     const own = whole.filter(name => name.length > suffix.length && name.endsWith(suffix))
     return own.map(name => ({
@@ -158,7 +157,6 @@ export function adviceFor({ kind, id, path }: Stored): string {
   }
 }
 
-/** Logs each orphan, with advice. */
 export function reportOrphans(orphans: readonly Orphan[], log: Logger): void {
   for (const orphan of orphans) {
     const { kind, id: component, path, events, bytes } = orphan

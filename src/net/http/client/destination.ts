@@ -22,7 +22,7 @@ interface HttpDefinition<S extends z.ZodObject> extends Omit<Definition<'destina
 
 /**
  * Declares a destination that sends over HTTP, by its options and request format. HttpDestination does the rest.
- * `usesFields` names the fields of its own options; those of `clientOptions` are added.
+ * `usesFields` names the fields of its own options; the fields of `clientOptions` are added.
  */
 export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOptions>>({
   format,
@@ -76,7 +76,7 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
   })
 }
 
-/** The fields in the options that are templates. */
+/** The fields to which template options refer. */
 function fieldsOf({ url, headers }: ClientOptions): UsedField[] {
   const texts = [['url', url], ...Object.values(headers).map(value => ['headers', value])]
   return texts.flatMap(([option, text]) =>

@@ -14,7 +14,7 @@ import type { Body } from './request-bodies.js'
 const STALLED_BODY_MS = 10_000
 
 export interface Sent {
-  /** The URL to connect to: only an origin. */
+  /** The URL to connect to. It has only an origin. */
   readonly target: URL
   readonly path: string
   readonly method: string
@@ -45,7 +45,7 @@ export class HttpClient {
 
   /** Resolves with the response. Rejects with the reason of the signal as soon as it aborts. */
   async request({ target, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
-    // If an idle connection has ended, this turn notices it, and a new one is made.
+    // In this turn, an idle connection that has ended is noticed. A new one is then made.
     await nextTurn()
     signal.throwIfAborted()
     const pool = this.#pool
@@ -131,11 +131,11 @@ async function closeUnlessSent(sent: ClientRequest): Promise<void> {
 
 /** Idle connections are closed after this time, or earlier if the receiver asks for it. */
 const IDLE_MS = 15_000
-/** How much earlier to close than the receiver announced, so that it does not close while a request is sent. */
+/** Idle connections close this much earlier than announced, so the receiver does not close one during a request. */
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 
-/** The options of a request. `target` is the URL to connect to: only an origin. */
+/** The options of a request. `target`: as in `Sent`. */
 export interface PooledRequest extends ClientRequestArgs {
   readonly target: URL
 }

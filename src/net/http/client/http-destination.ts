@@ -151,7 +151,7 @@ export class HttpDestination implements Destination {
       this.#count(String(answer.statusCode), requestId)
       if (!this.#takes(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
       const refused = await this.#answers.refusedOf(answer, asked)
-      // A receiver may accept a request before it has read it. Sending more by then would only take memory.
+      // A receiver may accept a request before it has read all. Until then, another request would only take memory.
       await answer.sent
       this.#bodies.delivered(request)
       if (refused) throw refused
@@ -236,7 +236,7 @@ export class HttpDestination implements Destination {
   }
 }
 
-/** Keeps the bytes of a request until they are sent: a receiver may refuse the request before. */
+/** Keeps the bytes of a request until they are sent, even if the receiver has already refused the request. */
 function holdUntil(sent: Promise<void>, request: readonly EventBatch[]): void {
   const releases = request.map(({ chunk }) => holdChunk(chunk))
   void sent.then(() => {

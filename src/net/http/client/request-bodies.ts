@@ -22,7 +22,7 @@ export interface Body {
 
 /** A request, which is identical in each attempt. */
 interface Prepared {
-  /** Slices of the chunks of its batches, which hold the chunks until they are settled. Compressed when it is sent. */
+  /** Slices of its batches' chunks, which the batches hold until they are settled. Compressed when it is sent. */
   body: Body
   compressed?: Promise<Body>
   readonly idempotencyKey: string
@@ -40,13 +40,13 @@ export class RequestBodies {
   readonly #memory = new JoinMemory()
   readonly #prepared = new WeakMap<Request, Prepared>()
 
-  /** `level`: of gzip, if not the default. */
+  /** `level`: the gzip level, if it is not the default. */
   constructor(encode: (request: Request) => Encoded, compression: ClientOptions['compression'], level?: number) {
     this.#encode = encode
     this.#compress = COMPRESSORS[compression]?.(level)
   }
 
-  /** The uncompressed size of a request. Keeps its body if that is at most `maxBytes`, since it is then sent next. */
+  /** The uncompressed size of a request. Keeps a body of at most `maxBytes`, since it is sent next. */
   sizeOf(request: Request, maxBytes: number): number {
     const body = this.#encode(request)
     const release = body.release?.bind(body)
@@ -70,7 +70,7 @@ export class RequestBodies {
     }
   }
 
-  /** The request was delivered and is not repeated. Its body is reused, unless an earlier attempt still sends it. */
+  /** The request was delivered. Reuses its memory, unless an earlier attempt may still be sending it. */
   delivered(request: Request): void {
     const { attempts, release } = this.#prepared.get(request)!
     if (attempts === 1) release?.()

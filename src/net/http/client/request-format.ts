@@ -25,7 +25,7 @@ export interface RequestFormat {
   readonly texts?: Readonly<Record<string, Template>>
   /** A further name that all events of a request share. It contains no line end. */
   partOf?(batch: EventBatch, i: number): string
-  /** As in Destination. */
+  /** Like `mostPartitions` of Destination. */
   readonly mostPartitions?: number
   /**
    * The only status with which the receiver accepts events. Any other 2xx does not come from the receiver, but perhaps
@@ -70,7 +70,7 @@ export interface PartlyRefused {
 
 /** A receiver's description of itself. */
 export interface Inspection {
-  /** As `OpenSearch 2.19.3`. */
+  /** Name and version, as in `OpenSearch 2.19.3`. */
   readonly server?: string
   /** A hint for the operator before events arrive. */
   readonly note?: string
@@ -90,8 +90,9 @@ export interface AnswerList {
   /** Whether a 2xx lists every event. Any other 2xx does not come from the receiver, and delivers nothing. */
   readonly isWhole?: true
   /**
-   * Reads the entry at `position` of the list: the event's index in its request, from 0, and its status if it has one
-   * (below 300: accepted). Undefined if the response has another form. Its status then counts for all events.
+   * Reads the entry at `position` of the list: the event's index in its request, from 0, and the event's status, if any
+   * (below 300: accepted). Undefined if the response has another form. The status of the response then counts for all
+   * events.
    */
   entry(value: unknown, position: number): Entry | undefined
 }

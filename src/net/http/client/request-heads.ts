@@ -13,7 +13,7 @@ const MOST_KEPT = 128
 
 export interface Address {
   readonly url: string
-  /** The URL to connect to: only an origin. */
+  /** The URL to connect to. It has only an origin. */
   readonly target: URL
   readonly path: string
 }
@@ -26,15 +26,15 @@ export interface Head {
   readonly address: Address
   /** Method and URL, for messages. */
   readonly place: string
-  /** From the format. */
+  /** Headers from the format. */
   readonly headers: Headers
-  /** From the options; they override all others. */
+  /** Headers from the options. They override all others. */
   readonly ownHeaders: Headers
-  /** For the body. */
+  /** Texts for the body. */
   readonly texts: Readonly<Record<string, string>>
 }
 
-/** The URL, headers and body texts of requests. They are the same for all events, or for those of a partition. */
+/** The URL, headers and body texts of requests. They are the same for all events, or for the events of a partition. */
 export class RequestHeads {
   readonly #format: RequestFormat
   readonly #texts: RequestTexts
@@ -44,7 +44,7 @@ export class RequestHeads {
   #lastName = { part: '', rest: '', name: '\n' }
   /** Headers that are the same for all events. */
   readonly constant: { readonly headers: Headers; readonly ownHeaders: Headers }
-  /** As in Destination; undefined if all events share one head. */
+  /** Like `partitionOf` of Destination; undefined if all events share one head. */
   readonly partitionOf: ((batch: EventBatch, i: number) => string) | undefined
 
   /** `headers`: from the options. `field`: from the context. */
@@ -107,7 +107,7 @@ export class RequestHeads {
     return this.of(this.partitionOf && this.#texts.partitionOfDefaults())
   }
 
-  /** Encodes the body of a request. All its events have the same texts, so those of the first are used. */
+  /** Encodes the body of a request. All its events have the same texts, so the texts of the first one are used. */
   encode(request: readonly EventBatch[]): Encoded {
     return this.#format.encode(request, this.of(this.partitionOf?.(request[0]!, 0)).texts)
   }

@@ -27,7 +27,7 @@ export interface Sending {
   readonly context: SourceContext
   readonly out: Output
   readonly maxLineBytes: number
-  /** For lines of text. */
+  /** Decodes lines of text. */
   readonly codec?: Codec | undefined
   /** Resolves when the next part of the body, of at most `bytes` bytes, may be processed. */
   readonly turn?: (bytes: number) => Promise<void>
@@ -37,7 +37,7 @@ export interface Sending {
 
 /**
  * Emits all events of a body as fast as there is room, and resolves with their number. `settled` resolves with the
- * worst status of the events. Modifies the body, then releases it. Throws a Refusal before it emits any event.
+ * worst status of the events. Modifies the body, then releases it. If it throws a Refusal, it has emitted no event.
  */
 export async function sendBody(
   { bytes, size, content, peer, release }: Body,

@@ -25,7 +25,7 @@ export class Refusal extends Error {
 /** The client disconnected before the request was complete. */
 export class Gone extends Error {}
 
-/** A sender may repeat it soon: behind a load balancer, at another node. */
+/** A sender may repeat the request soon. Behind a load balancer, another node then receives it. */
 export const stopping = () =>
   new Refusal(503, 'stopping', 'the source or pipeline is ending; send this again', { 'retry-after': '1' }, true)
 

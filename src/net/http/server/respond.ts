@@ -29,7 +29,7 @@ export function sendReply(response: ServerResponse, reply: Reply): void {
   response.end(response.req.method === 'HEAD' ? '' : body)
 }
 
-/** Discards the rest of a request that was already answered, so that the client can read the response. */
+/** Discards the rest of a request that was already answered. The client can then read the response. */
 export function readPast(request: IncomingMessage): void {
   let left = DRAIN_BYTES
   request.on('data', (part: Buffer) => {
@@ -118,7 +118,7 @@ export function endWith(
   const all = { ...headers, 'content-length': Buffer.byteLength(body), connection: 'close' }
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  // A slow client may never close its side, so the connection is closed. For other clients, which may still be sending,
-  // that could discard the response.
+  // A slow client may never close its side, so this closes the connection. For other clients, which may still be
+  // sending, closing could discard the response.
   if (status === 408) socket.destroySoon()
 }

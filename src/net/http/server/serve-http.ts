@@ -65,7 +65,7 @@ export function serveHttp(server: Server, events: readonly string[], serving: Se
 /** Handles input that is not HTTP or that did not arrive in time. */
 function notUnderstood(error: Error, socket: Socket, { connections, refuse, unfinished }: Serving): void {
   const status = statusOf(errorCode(error))
-  if (socket.writableEnded) return // Answered. Limits end the connection.
+  if (socket.writableEnded) return // The response was sent. Limits end the connection.
   if (status === undefined || !socket.writable) {
     socket.destroy()
     return

@@ -16,7 +16,7 @@ import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses
 
 /** Minimum length of header and query values that are redacted from every text. */
 const SECRET_LENGTH = 8
-/** As in `Bearer KEY`. */
+/** The scheme before a key, as in `Bearer KEY`. */
 const SCHEME = /^\w+ +(?=\S+$)/
 
 /** The request that a response belongs to. */
@@ -239,7 +239,7 @@ export class Answers {
 
 const eventsIn = (request: readonly EventBatch[]) => request.reduce((sum, { length }) => sum + length, 0)
 
-/** `status`: of a response, or of one event. */
+/** `status`: the status of a response or of one event. */
 const reasonFor = (status: number) => (isSuccess(status) ? 'rejected' : `status_${status}`)
 
 /** Whether a response may be JSON. Simple receivers send no content type. */

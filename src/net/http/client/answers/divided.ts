@@ -26,7 +26,7 @@ export interface Entry {
   readonly advice?: string | undefined
 }
 
-/** Undefined if the response has another form. Its status then counts for all events. */
+/** Undefined if the response has another form. The status of the response then counts for all events. */
 export function divided(
   listed: readonly Entry[] | undefined,
   status: number,

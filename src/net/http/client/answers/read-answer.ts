@@ -18,7 +18,7 @@ const MOST_ENTRIES = 16
 /** Maximum bytes read only to reuse a connection. */
 const DRAIN_BYTES = 128 * 1024
 
-/** Discards the rest of a response whose status suffices, which makes its connection reusable. */
+/** Discards the rest of a response whose status suffices. Its connection can then be reused. */
 export async function drain(body: Readable): Promise<void> {
   let bytes = 0
   await readBody(body, part => {
@@ -28,7 +28,7 @@ export async function drain(body: Readable): Promise<void> {
 }
 
 /**
- * Reads a body to its end, or until `take` returns false, which closes the connection. Resolves with the error if the
+ * Reads a body to its end. If `take` returns false, stops and closes the connection. Resolves with the error if the
  * body is cut off.
  */
 function readBody(body: Readable, take: (part: Buffer) => boolean): Promise<unknown> {
@@ -101,7 +101,7 @@ export interface ReadAnswer {
   readonly entries: readonly Entry[] | undefined
   /** The error that cut off the response. */
   readonly broken: unknown
-  /** Whether the response is too long, so that it is unknown which events it rejects. */
+  /** Whether the response is too long. It is then unknown which events it rejects. */
   readonly unreadable: boolean
 }
 

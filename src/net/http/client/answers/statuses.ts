@@ -1,6 +1,6 @@
 import type { Failure } from '../../../../core/errors.js'
 
-/** Statuses that wait for an operator to correct a key, a permission or a proxy's password. */
+/** Statuses for which delivery waits until an operator corrects a key, a permission or a proxy's password. */
 const HELD = new Set([401, 403, 407])
 const RETRIED = new Set([408, 425, 429])
 
@@ -29,7 +29,7 @@ export function connectionAdvice(status: number, text: string): string | undefin
   return OF_THE_CONNECTION.find(([pattern]) => pattern.test(text))?.[1]
 }
 
-/** A Retry-After header, which is in seconds or a date, in milliseconds. */
+/** Converts a Retry-After header (seconds or a date) to milliseconds. */
 export function retryAfterMs(header: string | undefined, wall: number): number | undefined {
   if (header === undefined) return undefined
   if (/^\s*\d+\s*$/.test(header)) return Number(header) * 1000
