@@ -78,8 +78,8 @@ export interface Processor extends Decides, Lifecycle {
   /** Starts counting decisions by key. Only for processors that decide by key. */
   watchKeys?(): KeyWatch
   /**
-   * Shows each batch with its decisions until the returned function is called. Only for processors that decide by key.
-   * A function that is registered several times is called once per batch.
+   * Calls `see` with each batch and its decisions until the returned function is called. Only for processors that
+   * decide by key. A function that is registered several times is called once per batch.
    */
   watchDecisions?(see: SeeDecisions): () => void
   /** Number of events that it has decided about. Only for processors that decide by key. */
@@ -91,7 +91,7 @@ export interface Processor extends Decides, Lifecycle {
    * null: no rule; undefined: the rule that applied to its events, if known.
    */
   bucket?(key: string | null, rule?: string | null): BucketState
-  /** Why these events, for which it decided LATER, wait. Only for processors whose plan `waits`. */
+  /** Why these events wait; it decided LATER for them. Only for processors whose plan `waits`. */
   waitsFor?(events: Iterable<EventBatch>): WaitState
   /** Whether it delays events on purpose, for example because its options let it wait for a server. */
   readonly isWaiting?: boolean
@@ -154,7 +154,7 @@ export interface BucketState {
   /** Start of the open window, ISO 8601; missing if no window is open. */
   readonly since?: string
   readonly until?: string
-  /** The counting server does not reply; `used` is its last answer. */
+  /** Set if the server that counts does not reply; `used` is then the server's last answer. */
   readonly outage?: ProcessorOutage
   readonly discarded_last_hour: number
   /** False: `used` is an estimate. */
@@ -214,8 +214,8 @@ export interface Destination extends Lifecycle {
   /**
    * Resolves when the receiver has accepted all events. Otherwise throws a DeliveryError; any other error counts as
    * `retry`. A retry gets the same array unless the request was divided, so a WeakMap can cache derived data. The bytes
-   * of a batch are valid until its acknowledgement is settled. After the signal aborts, that may be before the promise
-   * settles: copy the bytes you need before the first await, and do not touch a batch after it.
+   * of a batch are valid until its acknowledgement is settled. After the signal aborts, the acknowledgement may be
+   * settled before the promise: copy the bytes you need before the first await, and do not touch a batch after it.
    */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>
@@ -394,7 +394,7 @@ export interface DestinationContext extends ComponentContext {
   readonly fileSystems?: FileSystems | undefined
   /** Whether it may block the event loop: it is the only destination, without a buffer on disk. */
   readonly isAlone?: boolean
-  /** Registers a file being written, until the result is called. Sources do not read their own events from it. */
+  /** Registers a file as being written until the returned function is called. Sources skip their own events in it. */
   writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void
 }
 

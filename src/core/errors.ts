@@ -28,7 +28,7 @@ export interface FileProblem {
   readonly message: string
   /** The file could not be read, but may exist where the configuration will be used. */
   readonly isMissing?: boolean
-  /** The file can be used, but is rarely intended. */
+  /** The problem is a warning: the file can be used, but this is rarely intended. */
   readonly isWarning?: boolean
 }
 
@@ -77,8 +77,8 @@ export class DeliveryError extends Error {
   /** The statuses of the events in `rejected`, if they differ. */
   readonly statuses: readonly number[] | undefined
   /**
-   * If the response distinguished events: the indices in the request of those that will never be accepted. For the
-   * indices in `again`, `failure` states what to do. All other events are delivered.
+   * If the response distinguished events: the indices in the request of the events that the receiver will never accept.
+   * `again`: the indices of the events to which `failure` applies. All other events are delivered.
    */
   readonly rejected: readonly number[] | undefined
   readonly again: readonly number[]
@@ -145,7 +145,7 @@ export class DeliveryError extends Error {
   }
 }
 
-/** A source ends its run since events came back undelivered. It restarts and reads them again. */
+/** A source throws this to end its run when events came back undelivered. It restarts and reads them again. */
 export class GivenBackError extends Error {}
 
 export function errorCode(error: unknown): string | undefined {

@@ -48,8 +48,9 @@ export interface Plan {
   /** Milliseconds between calls of `emit`. */
   readonly every?: number
   /**
-   * Keeps events between batches. On reload, `handOver` passes these with their shares to a successor with the same
-   * options, and nothing is emitted. Without a successor it must emit all of them, as when no more events arrive.
+   * Keeps events between batches. On reload, `handOver` passes the kept events with their shares to a successor with
+   * the same options, and nothing is emitted. Without a successor, it must emit all of them, as when no more events
+   * arrive.
    */
   readonly keeps?: boolean
   /** Whether it may decide LATER. */
@@ -147,8 +148,8 @@ export function outputNames({ outputs = [], main, reasons = [] }: Plan, onError:
 export interface Decides {
   /**
    * Decides about every event of a non-empty batch by filling `to`, synchronously or not. It may change events only
-   * with an EventEditor or `batch.modify`. If it throws or rejects, it is asked about each event alone, and those that
-   * cause it fail. An event with a value outside the plan is FAILED.
+   * with an EventEditor or `batch.modify`. If it throws or rejects, it is asked about each event alone. An event for
+   * which it throws again, or sets a value outside the plan, is FAILED.
    */
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void>
   /** Returns the emitted events that are due. */

@@ -118,7 +118,7 @@ function pathAt(text: string, at: number): { path: FieldPath; end: number } {
   }
 }
 
-/** Whether its text is the same for every event. */
+/** Whether the template has the same text for every event. */
 export const isConstant = ({ parts }: Template): boolean => parts.every(part => typeof part === 'string')
 
 /** The fields of a template. */

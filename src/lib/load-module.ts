@@ -11,7 +11,7 @@ import { importedPackages, markedPlace, placeInPlugin } from './modules/plugin-p
 export type ModuleExports = Readonly<Record<string, unknown>>
 
 let prepared = false
-/** URLs that were imported, and how often that failed. For the same URL, Node.js would only repeat the error. */
+/** URLs that were imported, and how often the import failed. Node.js would only repeat the error for the same URL. */
 const failures = new Map<string, number>()
 
 /**
@@ -70,8 +70,8 @@ function prepare(): void {
 }
 
 /**
- * The place of a syntax error in a module or its relative imports, such as `/etc/sluice/mine.js:3:9`, which an import
- * does not report. Undefined if the JavaScript has none.
+ * The place of a syntax error in a module or its relative imports, such as `/etc/sluice/mine.js:3:9`. The error of an
+ * import does not contain it. Undefined if the JavaScript has no syntax error.
  */
 function syntaxPlace(path: string): string | undefined {
   for (const file of moduleFiles(path)) {

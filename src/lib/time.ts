@@ -78,7 +78,7 @@ export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => vo
 
 /**
  * Runs `fn` once after `ms` milliseconds, unless the returned function is called because an awaited answer arrived.
- * Reads answers that have arrived first: a process that was stopped or busy runs its timers before it reads.
+ * Before `fn`, lets the process read answers that have arrived: after a stop or a busy time, it runs timers first.
  */
 export function unlessAnswered(ms: number, fn: () => void, timer = after): () => void {
   let isAnswered = false

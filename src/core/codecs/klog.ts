@@ -28,7 +28,7 @@ const ANY_YEAR = 2000
 /** The second that was read last, as written, and whether it is valid. */
 const lastSecond = Buffer.alloc(SECOND)
 let isSecond = false
-/** `lastSecond` as ISO 8601 with room for the fraction, and the time of receipt from which its year follows. */
+/** `lastSecond` as ISO 8601 with room for the fraction, and the time of receipt that determined its year. */
 const iso = Buffer.from('0000-00-00T00:00:00.000000Z')
 let isoWall = Number.NaN
 let hasIso = false
@@ -37,7 +37,7 @@ let hasIso = false
 function isTime(b: Buffer, p: number): boolean {
   if (b[p + SECOND] !== POINT) return false
   for (let i = p + SECOND + 1; i < p + TIME; i++) if (b[i]! < ZERO || b[i]! > ZERO + 9) return false
-  // Consecutive times differ first at the end.
+  // Compares from the end, where consecutive times differ.
   for (let i = SECOND - 1; i >= 0; i--) {
     if (b[p + i] === lastSecond[i]) continue
     b.copy(lastSecond, 0, p, p + SECOND)

@@ -215,7 +215,7 @@ export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
   ['is_ip_in_cidr_range', comparison('a string that is an IP address in the range', inCidrRange)],
 ])
 
-/** Compiles the test whether a text is one of a list. Its time does not grow with the list. */
+/** Compiles a test for being in a list of texts. The test takes the same time for a list of any length. */
 function oneOf(values: readonly string[]): ValueTest {
   const texts = new Set(values)
   const byHash = new Map<number, Buffer[]>()

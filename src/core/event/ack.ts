@@ -84,7 +84,7 @@ export class Ack {
     this.#onErrored?.()
   }
 
-  /** Reports that the batch now holds this many bytes less. */
+  /** Reports that the batch now holds `bytes` fewer bytes of memory. */
   shrink(bytes: number): void {
     this.#release()
     this.#onShrink?.(bytes)

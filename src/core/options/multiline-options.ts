@@ -148,7 +148,7 @@ export class Splitting {
     return new RecordSplitter({ joiner, maxLines, maxBytes }, continues, carry)
   }
 
-  /** Whether an event without its end may go on in the next file, since a runtime divides lines without regard to files. */
+  /** Whether an unfinished event may continue in the next file. Container runtimes divide lines across files. */
   get joinsParts(): boolean {
     return this.#joiner !== undefined && this.#options.multiline === undefined
   }

@@ -7,10 +7,10 @@ import { syncFolder } from './atomic-file.js'
  * ENOENT to a new folder in an existing one, as /proc does.
  */
 
-/** Folders that certainly are durable. */
+/** Folders that are known to be durable. */
 const durable = new Set<string>()
 const MOST_DURABLE = 1000
-/** The parent folder may be unreadable or read-only. It then cannot be synced. */
+/** Errors of a parent folder that is unreadable or read-only. It cannot be synced. */
 const NOT_SYNCED = new Set(['EACCES', 'EPERM', 'EROFS'])
 
 /**

@@ -25,7 +25,7 @@ export class FieldName {
   }
 }
 
-/** Converts a range of a line that is not plain text to a value. Codecs implement it. */
+/** Converts the bytes of a field to its value, if these are not the plain text of the value. Codecs implement it. */
 export interface ValueMaker {
   value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown
 }

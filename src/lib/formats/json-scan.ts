@@ -21,9 +21,9 @@ export class WantedNames {
   lengths = 0
   /** Changes when the names do. */
   version = 0
-  /** Whether only whole lines are used, so that they are not scanned ahead. */
+  /** Whether components use only whole lines. Lines are then not scanned in advance. */
   isUnused = false
-  /** Whether ids of events are used, so that their inputs are saved before the first event leaves. */
+  /** Whether components use event ids. Sources then save the id of an input before its first event leaves. */
   areIdsUsed = false
 
   /** The slot of `name`, always the same one. */
@@ -38,7 +38,7 @@ export class WantedNames {
     return this.names.push(name) - 1
   }
 
-  /** Removes all names. Readers and batches from before must not be used any more. */
+  /** Removes all names. Do not use earlier readers and batches any more. */
   clear(): void {
     this.names.length = 0
     this.bytes.length = 0
@@ -264,7 +264,7 @@ export function objectEnd(b: Uint8Array, start: number, end: number): number {
   return b[start] === OPEN_OBJECT ? containerEnd(b, start, end) : -1
 }
 
-/** Like `scanObject`, for bytes that certainly begin with valid JSON, such as a value inside a line. */
+/** Like `scanObject`, but never copies: the bytes begin with valid JSON, or a control character follows them. */
 export function scanValue(
   b: Uint8Array,
   start: number,

@@ -69,7 +69,7 @@ export function escapeInto(to: Buffer, at: number, b: Buffer, start: number, end
     const second = b[p + 1]!
     const third = b[p + 2]!
     const fourth = b[p + 3]!
-    // What follows the first escape is overwritten later: there is room, and a branch takes longer than a store.
+    // Bytes from the first escape on are overwritten later: there is room, and a branch takes longer than a store.
     to[at] = first
     to[at + 1] = second
     to[at + 2] = third
@@ -122,7 +122,7 @@ export function writeBytes(b: Buffer, start: number, end: number, to: Buffer, at
   return at
 }
 
-/** What the letter of an escape means. */
+/** The byte that the letter of an escape stands for. */
 const MEANS = new Uint8Array(256)
 for (const [letter, byte] of Object.entries({ '"': 0x22, '\\': 0x5c, '/': 0x2f, b: 8, f: 12, n: 10, r: 13, t: 9 }))
   MEANS[letter.charCodeAt(0)] = byte

@@ -1,6 +1,6 @@
 import { FramingError, type RecordScanner } from '../lines/framed-splitter.js'
 
-/** The types from `nil` on, whose first byte does not contain the value. 0xc1 is not a type. */
+/** The first and last type whose type byte contains no part of the value. 0xc1 is not a type. */
 export const FIRST_TYPE = 0xc0
 export const LAST_TYPE = 0xdf
 /** For each of these types: the number of length bytes that follow. */

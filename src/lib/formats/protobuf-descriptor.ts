@@ -38,7 +38,7 @@ export interface Field {
   readonly type: number
   readonly isRepeated: boolean
   readonly isPacked: boolean
-  /** The same for all fields of a oneof, of which a message has only one. */
+  /** A number that the fields of a oneof share. A message has at most one field per place. */
   readonly place: number
   message: MessageType | undefined
   enum: EnumType | undefined

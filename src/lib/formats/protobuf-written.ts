@@ -49,7 +49,7 @@ const duration: Written = (writer, _type, p) => {
   return putTime(writer, factor * Number(seconds), factor * nanosOf(fraction))
 }
 
-/** Writes a message with one field, whose value the JSON is. */
+/** Writes a message that has one field. The JSON is the value of that field. */
 const only: Written = (writer, type, p, level) => {
   const field = type.fields.get(1)
   return field !== undefined && writer.field(field, p, level)

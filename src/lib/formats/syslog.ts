@@ -7,8 +7,8 @@ import { classicTimeEnd, isoTimeEnd } from './syslog-time.js'
  * that rsyslog forwards, and without a priority, as in files. Finds the parts in one pass over the bytes; decoding
  * happens on demand.
  *
- * A line is syslog if it begins with a priority or a timestamp. What belongs to no other part is the message; only
- * separators belong to no part at all.
+ * A line is syslog if it begins with a priority or a timestamp. The message is everything that belongs to no other
+ * part, except separators.
  */
 
 /** Parts of a line: indexes into `partStarts` and `partEnds`. */

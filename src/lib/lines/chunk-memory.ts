@@ -3,7 +3,7 @@
  * The first part is for the code itself. Parts that were never written take no memory.
  */
 
-/** The size of a chunk: a read of 512 KiB after an unfinished line of the previous read. */
+/** The size of a chunk: room for an unfinished line of the previous read and a read of 512 KiB. */
 export const CHUNK_BYTES = 528 * 1024
 export const MOST_CHUNKS = 64
 /** Bytes before the first chunk. */
@@ -16,7 +16,7 @@ export interface FixedMemory {
   readonly buffer: ArrayBuffer
 }
 
-/** Only the parts in use. The full types come with those of a browser. */
+/** Only the parts in use. TypeScript has the full types only together with those of a browser. */
 declare const WebAssembly: { readonly Memory: new (limits: object) => FixedMemory }
 
 let memory: FixedMemory | undefined

@@ -36,7 +36,7 @@ export function roomForPortion(bytes: number): number {
 /** Size of a page of memory, and of the file cache. */
 export const PAGE_BYTES = 4096
 
-/** How many of `bytes` to add at a time to `pending` bytes: if possible, what fits into memory that is reused. */
+/** How many of `bytes` to add at a time to `pending` bytes: if possible, only as many as reused memory can hold. */
 export function portionAfter(pending: number, bytes: number): number {
   const most = CHUNK_BYTES - PAGE_BYTES
   return pending < most / 2 ? Math.min(bytes, most - pending) : bytes
@@ -75,7 +75,7 @@ export function freeChunk(chunk: Buffer): void {
 /** Memory for fewer numbers is not reused. */
 const REUSED_NUMBERS = 256
 
-/** Room for `length` numbers about lines of the chunk, with any content. It is reused when the chunk may be. */
+/** Room for `length` numbers about lines of the chunk, with any content. It is reused once the chunk is free. */
 export function numbersFor(chunk: Buffer, length: number): Int32Array {
   if (length < REUSED_NUMBERS || !holders.has(chunk)) return new Int32Array(length)
   const memory = takeMemory(length * Int32Array.BYTES_PER_ELEMENT)

@@ -26,8 +26,8 @@ export class FramingError extends Error {
 /** Finds the ends of the records of one stream. */
 export interface RecordScanner {
   /**
-   * Continues the record whose bytes before `p` it has seen, from `p` up to `to`. Returns the end of the record, or ~q
-   * if it is incomplete; the next call then continues at `q`. Throws a FramingError with a place in `b`.
+   * Continues the current record from `p` up to `to`; it has already seen the bytes before `p`. Returns the end of the
+   * record, or ~q if it is incomplete; the next call then continues at `q`. Throws a FramingError with a place in `b`.
    */
   find(b: Buffer, p: number, to: number): number
 }
@@ -39,7 +39,7 @@ export interface Framing {
   scanner(): RecordScanner
   /** How many bytes at the start of a complete record delimit it and are not content. Default: 0. */
   headSize?(b: Buffer, start: number, end: number): number
-  /** Adds the JSON object of a record's content. If that cannot be read, returns false and adds nothing. */
+  /** Adds the JSON object of a record's content. If the content cannot be read, returns false and adds nothing. */
   readRecord(b: Buffer, start: number, end: number, to: GrowingBytes): boolean
 }
 

@@ -62,7 +62,7 @@ export class RecordSplitter extends LineSplitter {
   #carry: number
   #continues: boolean
 
-  /** `continues` and `carry`: those of the splitter that read up to the first byte. */
+  /** `continues` and `carry`: the values of the splitter that read the bytes before the first one. */
   constructor({ joiner, maxLines, maxBytes }: RecordLimits, continues = false, carry = 0) {
     super(maxBytes, continues)
     this.#joiner = joiner

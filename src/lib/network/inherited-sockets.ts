@@ -17,7 +17,7 @@ export interface Claimant {
 const FIRST_FD = 3
 /** Node.js reads the property at each connection that it accepts. */
 type Pausing = Server & { pauseOnConnect: boolean }
-/** How long connections are accepted for the next claimant. With a sane shutdown_timeout, no reload takes as long. */
+/** How long connections are accepted while a reload replaces their server. A usual shutdown_timeout is shorter. */
 const GRACE_MS = 15 * 60_000
 
 /** All sockets with the same name. */
@@ -94,7 +94,7 @@ class Inherited {
     return server as Pausing
   }
 
-  /** Passes on a connection. If it had to wait, it was not read so far. */
+  /** Passes a connection to the claimant. A connection that had to wait was paused, so nothing was read from it. */
   #hand(socket: Socket): void {
     this.#claimant!.take(socket)
     if (socket.listenerCount('data') > 0) socket.resume()
@@ -121,7 +121,7 @@ export class InheritedSockets {
     }
   }
 
-  /** Passes the connections of a socket name to `claimant` until `release`. Failures have a message for people. */
+  /** Passes the connections of a socket name to `claimant` until `release`. Errors have a message for the operator. */
   async claim(name: string, claimant: Claimant): Promise<{ readonly address: string; release(): void }> {
     const inherited = this.#byName.get(name)
     if (!inherited) throw new Error(`systemd has not passed a socket named ${name}: ${this.#present()}`)

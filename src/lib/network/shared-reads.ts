@@ -10,7 +10,7 @@ import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'nod
 /** Size of a read while few sockets are open. */
 export const READ_BYTES = 256 * 1024
 const LEAST_READ_BYTES = 16 * 1024
-/** Limit for one read of every socket together. This much may be kept while nothing can be passed on. */
+/** Limit of the bytes if every socket reads once. This much may be kept while nothing can be passed on. */
 const READS_BYTES = 16 * 1024 * 1024
 
 let memory: Buffer | undefined

@@ -79,7 +79,7 @@ function looksIn(node: Node): Look[] {
   return 'nodes' in node ? node.nodes.flatMap(looksIn) : []
 }
 
-/** Whether the two adjacent characters decide it. */
+/** Whether the characters before and after a position decide if `node` matches there. */
 function isNear(node: Node): boolean {
   if (node.kind === 'choice') return node.nodes.every(isNear)
   return node.kind === 'atom' || node.kind === 'start' || node.kind === 'end' || node.kind === 'boundary'

@@ -68,7 +68,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
     if (unicode && from > 0 && text.codePointAt(from - 1)! > 0xffff) from--
     if (from > text.length || (anchored && from > 0)) return undefined
     if (!backtracker.knows(text, from)) {
-      // An anchored pattern can begin in only one place, so the search itself decides.
+      // An anchored pattern can match at only one place, so no test is needed before the search.
       if (!anchored && !test(text)) return undefined
       backtracker.begin(text, from, marks(text))
     }

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Smaller patterns, for places where the surrounding pattern determines the end. */
+/** Smaller patterns for addresses, for use where the surrounding pattern determines the end of the address. */
 const SMALL: Readonly<Record<string, string>> = {
   IP: '[0-9A-Fa-f:.]+',
   IPORHOST: '[\\w.:-]+',

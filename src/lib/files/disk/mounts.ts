@@ -1,8 +1,8 @@
 import { readlinkSync } from 'node:fs'
 
 /**
- * Types of file systems that another machine or a program serves. While that does not respond, a call about a file does
- * not return, possibly for hours.
+ * Types of file systems that another machine or a program serves. While the server does not respond, a call about a
+ * file does not return, possibly for hours.
  */
 const REMOTE =
   /^(nfs4?|cifs|smb3|smbfs|fuse(\..+)?|ceph|9p|afs|autofs|lustre|beegfs|gpfs|glusterfs|ocfs2|gfs2|orangefs|virtiofs|vboxsf)$/

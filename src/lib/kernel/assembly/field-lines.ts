@@ -6,8 +6,8 @@ import { beginMembers, beginSlots, copyEscaped, membersEnd, putSlot } from './me
 import { forgetBlock } from './special-characters'
 
 /**
- * Reads the fields of lines in a format, as slots or as events in JSON. JavaScript reads the lines that a format
- * leaves. Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` contain i32, `flags` contains u8.
+ * Reads the fields of lines in a format, as slots or as events in JSON. Leaves rare lines to JavaScript. Line i is
+ * [starts[i], ends[i]) minus `shift`; `starts` and `ends` contain i32, `flags` contains u8.
  */
 
 const ACCESS: u32 = 0
@@ -18,7 +18,7 @@ const DOCKER_JSON: u32 = 3
 const OPEN_OBJECT: u32 = 0x7b
 /** Bytes for field names and for copying beyond ends, in addition to a line and the parts around its fields. */
 const MARGIN: usize = 1024
-/** Maximum output per byte of a line: it appears at most twice, and a byte takes up to six bytes. */
+/** Maximum output per byte of a line: the line is written at most twice, and an escape takes up to six bytes. */
 const MOST_PER_BYTE: usize = 12
 
 /** The parts of events besides fields (see `setFrame`). */
@@ -75,7 +75,7 @@ function readLine(format: u32, p: usize, end: usize): bool {
 
 /**
  * Finds the slots of `length` lines, with `stride` bytes per line at `out`, and sets `scanned` and `decoded` in the
- * flags. Returns the number of lines left, including those with a flag of `skipped`, and clears `scanned` for them.
+ * flags. Leaves rare lines and those with a flag of `skipped`: clears their `scanned`, and returns their number.
  */
 export function scanFields(
   format: u32,
@@ -161,7 +161,7 @@ export function writeFields(
     store<i32>(ends, 0)
     if (!fits || (byteAt(flags + i) & asked) != taken) continue
     let members = putBefore(start, end, to, slots, by)
-    // Each member is written after a comma; the first one overwrites that.
+    // Each member is written after a comma. The first comma takes the place of the brace, which is written again below.
     const isFirst = byteAt(members - 1) == OPEN_OBJECT
     if (isFirst) members--
     beginMembers(members, slots, by)

@@ -64,7 +64,7 @@ export function enter(closer: u32, head: usize, slot: usize, start: i32): usize 
   return closer == CLOSE_OBJECT ? head : ELEMENTS
 }
 
-/** Closes all containers except `level`; the last of them ends before `end`. Returns the entry before what follows. */
+/** Closes the containers deeper than `level`; the last ends before `end`. Returns the entry before what follows it. */
 @inline
 export function leave(level: u32, end: i32): usize {
   const head = <usize>load<u32>(open + (<usize>(level + 1) << 3), HEAD)

@@ -45,8 +45,8 @@ store<u8>(ESCAPES + 0x74, 1)
 export let passed: usize = 0
 
 /**
- * A bit for each quote, backslash and control character in the 16 bytes at `p`. After an exclusive or with 2, only
- * quotes and control characters are not above a space.
+ * A bit for each quote, backslash and control character in the 16 bytes at `p`. After an exclusive or with 2, quotes
+ * and control characters are at most a space (0x20), and all other characters are above it.
  */
 @inline
 function marksOf16(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
@@ -139,7 +139,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
         // The mark is the quote of the next name, or comes after the line.
         to--
         if (byteAt(to) == SPACE) to--
-        // Braces and brackets may come between.
+        // Braces and brackets may come between the value and the mark.
         if (nests) to = stopFrom(value)
         const first = value + <usize>(byteAt(value) == MINUS)
         const length = <u32>(to - first)

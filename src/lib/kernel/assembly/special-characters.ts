@@ -1,6 +1,6 @@
 /**
  * Finds the ends of JSON strings by their special characters: quotes, backslashes and control characters. Reads 64
- * bytes at a time, so as many more bytes of memory must follow the text.
+ * bytes at a time, so 64 more bytes of memory must follow the text.
  */
 
 /** The current block of 64 bytes, and a bit for each special character in it (see `specialsOf16`). */
