@@ -161,7 +161,7 @@ export abstract class Codec {
   /** Why `read` has just rejected a line: `expected "[" at column 12`. Undefined if unknown. */
   problem?(b: Buffer, start: number, end: number): string | undefined
 
-  /** The value of a slot marked as `special`, whose bytes are not its text. */
+  /** The value of a slot marked as `special`: the bytes of the slot are not the text of the value. */
   value(_b: Buffer, _start: number, _end: number, _name: string, _receivedAt: number): unknown {
     return undefined
   }

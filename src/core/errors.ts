@@ -145,7 +145,7 @@ export class DeliveryError extends Error {
   }
 }
 
-/** A source throws this to end its run when events came back undelivered. It restarts and reads them again. */
+/** A source throws this to end its run when events came back undelivered. In the next run, it reads them again. */
 export class GivenBackError extends Error {}
 
 export function errorCode(error: unknown): string | undefined {

@@ -11,7 +11,7 @@ import type { Fields } from './event/event.js'
 export const MAIN = 0
 /** The event goes to output `n` of the plan. */
 export const output = (n: number): number => 1 + n
-/** The event is discarded for reason `n` of the plan. It is available at the output `discarded`. */
+/** The event is discarded for reason `n` of the plan. The output `discarded` carries it. */
 export const discard = (n: number): number => FIRST_REASON + n
 /** The event waits in the stage, which asks the processor again: see `BatchScope.later`. For a plan that `waits`. */
 export const LATER = 253

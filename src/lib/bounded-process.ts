@@ -29,7 +29,8 @@ function codeBytes(): number {
 /**
  * Sets the limits of this process, then executes the program. At RLIMIT_DATA, the kernel refuses memory at once, even
  * to a busy process. If the machine runs out of memory, the kernel kills this process and not the parent. Thread stacks
- * count as data and have the usual size. `setpriv` makes the kernel kill the process, even in a loop, with its parent.
+ * count as data and have the usual size. With `setpriv`, the kernel kills the process when its parent ends, even if the
+ * process is in a loop.
  */
 const LAUNCH = `{ echo 500 >/proc/self/oom_score_adj; ulimit -c 0; ulimit -s 8192; ulimit -d "$1"; } 2>/dev/null
 shift

@@ -15,12 +15,13 @@ import {
 import { compareText, hasText, isIn, standsAt } from './texts.js'
 
 /**
- * The operators of conditions. Comparisons are of text and case-sensitive: strings as they are, numbers and booleans as by
- * String(). A missing path, null, an object or an array has no text and satisfies no comparison, not even `not_equal`;
- * `NOT .a equal 'x'` holds for all other events. `is_empty` requires a value: a missing path or null is not empty.
+ * The operators of conditions. They compare texts, case-sensitively: a string as it is, a number or boolean as String()
+ * formats it. A missing path, null, an object or an array has no text and satisfies no comparison, not even
+ * `not_equal`; `NOT .a equal 'x'` holds for all events for which `.a equal 'x'` does not hold. `is_empty` requires a
+ * value: a missing path or null is not empty.
  *
- * If the given value is a number, the ordering operators compare numbers, and text that is not a number satisfies none.
- * Otherwise they compare text by code points, which orders ISO 8601 times correctly.
+ * If the value in the condition is a number, the ordering operators compare numbers, and a text that is not a number
+ * satisfies none of them. Otherwise they compare texts by code points, which orders ISO 8601 times correctly.
  *
  * A regular expression may match anywhere in the text, in time bounded by the text's length (lib/pattern.ts).
  */

@@ -384,7 +384,7 @@ export class EventBatch {
     return copy
   }
 
-  /** Settles the events from `from` on as `errored`, so that they are read again. */
+  /** Settles the events from `from` on as `errored`: they will be read again. */
   giveBack(from = 0): void {
     const { sentOffsets, starts, length } = this
     const last = length - 1

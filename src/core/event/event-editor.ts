@@ -179,8 +179,8 @@ export class EventEditor {
   }
 
   /**
-   * Moves a field to another path and replaces the value there. Within the same object, it keeps its position. Returns
-   * false, and changes nothing, if the field is missing or cannot be set there (see `setJson`).
+   * Moves a field to another path and replaces the value there. Within the same object, the field keeps its position.
+   * Returns false, and changes nothing, if the field is missing or cannot be set there (see `setJson`).
    */
   rename(field: EditedField, to: EditedField): boolean {
     const last = field.segments.length - 1

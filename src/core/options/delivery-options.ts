@@ -41,7 +41,7 @@ const BUFFER_TYPE =
 /** Maximum of `max_in_flight: auto`. */
 const AUTO_AT_MOST = 64
 
-/** A number, or for `auto` the maximum. */
+/** Parses a number to itself, and `auto` to the maximum that it may reach. */
 const maxInFlight = once(() =>
   z.union(
     [

@@ -124,8 +124,8 @@ export class Splitting {
   }
 
   /**
-   * Creates a splitter that resumes where another one stopped with this `continues` and `carry`. `offset`: the position
-   * of the first byte. Only at 0 may a byte order mark follow.
+   * Creates a splitter that resumes where another one stopped. `continues` and `carry`: the state of that splitter.
+   * `offset`: the position of the first byte. Only at 0 may a byte order mark follow.
    */
   splitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const { decode, max_line_bytes } = this.#options

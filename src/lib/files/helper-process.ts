@@ -14,7 +14,7 @@ done 3>&1`
 
 /**
  * Runs programs in a process that was started before any remote file was opened. A process started later would first
- * close inherited descriptors. Closing a remote file may block it, and then this process too.
+ * close inherited descriptors. Closing a remote file may block that process, and the current process with it.
  */
 export class HelperProcess {
   #child: ChildProcess | undefined

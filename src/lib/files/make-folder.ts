@@ -10,7 +10,7 @@ import { syncFolder } from './atomic-file.js'
 /** Folders that are known to be durable. */
 const durable = new Set<string>()
 const MOST_DURABLE = 1000
-/** Errors of a parent folder that is unreadable or read-only. It cannot be synced. */
+/** Error codes for a parent folder that cannot be synced because it is unreadable or read-only. */
 const NOT_SYNCED = new Set(['EACCES', 'EPERM', 'EROFS'])
 
 /**

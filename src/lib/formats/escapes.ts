@@ -194,8 +194,8 @@ export class Unescaped {
   #start = 0
 
   /**
-   * Reads [start, end) and removes one level of escapes. `isText`: `text` must be valid UTF-8. Returns whether it
-   * removed any.
+   * Reads [start, end) and removes one level of escapes. `isText`: removes only escapes of ASCII characters if the
+   * result would otherwise not be valid UTF-8. Returns whether it removed any.
    */
   read(b: Buffer, start: number, end: number, isText: boolean): boolean {
     this.#read(b, start, end, 0x10ffff)

@@ -13,7 +13,7 @@ const USUAL_LENGTH = 19
 let bytes: Uint8Array = new Uint8Array(0)
 let at = 0
 let end = 0
-/** The fraction in microseconds. Added last, so that every notation of a time gives the same number. */
+/** The fraction in microseconds. Added last: every notation of a time then gives the same number. */
 let micros = 0
 
 /**

@@ -143,7 +143,7 @@ function scanClassic(b: Uint8Array, p: number, end: number): boolean {
   return true
 }
 
-/** Scans a host and the rest of the line. Without a host, all is the message. */
+/** Scans a host and the rest of the line. Without a host, everything is the message. */
 function scanHost(b: Uint8Array, p: number, end: number): void {
   let stop = p
   while (stop < end && isHostByte(b[stop]!)) stop++
@@ -163,7 +163,7 @@ function isHostByte(byte: number): boolean {
   )
 }
 
-/** Scans `app:` or `app[pid]:` and the message. Returns false if there is no such tag, so that all is the message. */
+/** Scans `app:` or `app[pid]:` and the message. Without such a tag, returns false: everything is the message. */
 function scanTag(b: Uint8Array, p: number, end: number): boolean {
   const stop = wordEnd(b, p, end)
   let open = p + 1

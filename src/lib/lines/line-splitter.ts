@@ -118,8 +118,8 @@ export class LineSplitter {
   #length = 0
 
   /**
-   * `continues`: the first byte is in the middle of a line, as in a resumed file. `findLines`: a faster way to find
-   * lines, where it can.
+   * `continues`: the first byte is in the middle of a line, as in a resumed file. `findLines`: finds lines faster, in
+   * the chunks that it can search.
    */
   constructor(maxLineBytes: number, continues = false, findLines?: FindLines) {
     this.maxLineBytes = Math.max(maxLineBytes, LONGEST_CHARACTER)

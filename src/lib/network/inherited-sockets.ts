@@ -3,8 +3,8 @@ import { after } from '../time.js'
 
 /**
  * Sockets on which systemd listens for this process (socket activation). Accepts connections only while a server takes
- * them, or is about to. Connections before the start, and after `stopAccepting`, wait in the kernel for the next
- * process. Connections that arrive while their server is being replaced wait in this process.
+ * them, or is about to. Connections before the start and after `stopAccepting` wait in the kernel, for the next process
+ * that accepts them. Connections that arrive while their server is being replaced wait in this process.
  */
 
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly systemd: string }

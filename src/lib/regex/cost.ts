@@ -140,7 +140,7 @@ class Cost {
     return a.atoms.every(one => b.atoms.every(other => this.#atoms.areDisjoint(one, other)))
   }
 
-  /** Whether a match begins with a character that no repeat accepts. Repeats of different matches then cannot overlap. */
+  /** Whether a match begins with a character that no repeat accepts: repeats of different attempts do not overlap. */
   isSeparated(node: Node): boolean {
     const all = this.repeats.flatMap(atomsIn)
     return leadingAtoms(node).some(atom => all.every(other => this.#atoms.areDisjoint(atom, other)))

@@ -97,7 +97,7 @@ export class FileSystems {
     return this.#states.get(mount)?.isSilent === true
   }
 
-  /** Reports that a call to the file system mounted at `mount` timed out. It may still return. */
+  /** Reports that a call to the file system mounted at `mount` timed out. `returned` resolves if the call returns. */
   silence(mount: string, returned: Promise<void>): void {
     const state = this.#stateOf(mount)
     state.isSilent = true
@@ -240,7 +240,7 @@ function readMounts(): string {
 /** Exit codes of the shell from here on mean that a signal ended the program. */
 const ENDED_BY_SIGNAL = 128
 
-/** Probes file systems with programs, so that a stuck probe blocks nothing else. */
+/** Probes file systems with programs: a stuck probe then blocks nothing else. */
 export class MountProbe {
   readonly #helper: HelperProcess
 

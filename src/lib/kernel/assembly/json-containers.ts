@@ -46,8 +46,9 @@ export function openHead(): usize {
 }
 
 /**
- * Opens a container, which `closer` ends, in the member of `head`. There must be room for it. `slot`: the address of
- * its slot in the line's results, which gets `start`; 0: none. Returns the entry before its first member or element.
+ * Opens a container that ends with the byte `closer`; there must be room for it. `head`: the entry of its member.
+ * `slot`: the address of its slot in the line's results, where `start` is stored; 0: none. Returns the entry before its
+ * first member or element.
  */
 @inline
 export function enter(closer: u32, head: usize, slot: usize, start: i32): usize {

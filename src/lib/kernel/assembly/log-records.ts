@@ -6,8 +6,8 @@ import { forgetBlock } from './special-characters'
 
 /**
  * Writes valid JSON objects as log records of OTLP in protobuf, with the results of components/otlp/log-record.ts. That
- * file writes the rare ones: with objects and arrays in them, names with escapes or that occur twice, escapes of code
- * points, white space other than a space, long numbers, or unusual bodies, times and so on.
+ * file writes the rare objects: those that contain objects or arrays, repeated names or names with escapes, escapes of
+ * code points, white space other than a space, long numbers, or unusual bodies, times and so on.
  */
 
 /** Uses of fields, as in ../log-records.ts. Other fields are attributes. Leaves objects that have a LEFT field. */

@@ -57,7 +57,7 @@ export function marksFrom(p: usize): u64 {
   return specials
 }
 
-/** The special characters of the next block that has some. It becomes the current one. */
+/** The special characters of the next block that has some. That block becomes the current one. */
 export function marksBeyond(): u64 {
   let next = block + 64
   let found = specialsOf64(next)
