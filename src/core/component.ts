@@ -100,7 +100,7 @@ export interface Processor extends Decides, Lifecycle {
 }
 
 /**
- * Receives the processor's numbered decisions about a batch before its events leave. Keeps no reference to either.
+ * Receives the processor's numbered decisions about a batch before the events leave. Must not keep a reference to them.
  * `key`: the fields of the key; empty: all events share one bucket. `buckets`: the bucket of each event, if known.
  */
 export type SeeDecisions = (
@@ -313,8 +313,8 @@ export interface ComponentMetrics {
   ): void
   histogram(name: string, help: string, buckets: readonly number[]): Observer
   /**
-   * Reserves series by key, if their number is limited. Returns false if too few are left. All are released when the
-   * component ends.
+   * Reserves `count` series with a key as label, if the number of such series is limited. Returns false if too few are
+   * left. When the component ends, all its series are released.
    */
   takeSeries?(count: number): boolean
   freeSeries?(count: number): void

@@ -84,7 +84,7 @@ export class DeliveryError extends Error {
   readonly again: readonly number[]
   /**
    * If the response does not say which events it rejects: the group number of each event, from 0. Each group is sent
-   * again as its own request, unless there is only one.
+   * again as its own request, unless there is only one group.
    */
   readonly groups: readonly number[] | undefined
   /** Number of rejected events, if the response accepted the others without saying which. */

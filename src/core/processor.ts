@@ -93,8 +93,8 @@ export interface BatchScope {
   /** False while the stage ends. LATER events could then not be read again, so decide now if possible. */
   readonly mayWait: boolean
   /**
-   * Asks again about the LATER events in `ms` milliseconds or slightly later; the smallest value of all calls counts.
-   * The batch then contains only these events. The stage asks about events of one source in their order of arrival.
+   * Makes the stage ask again about the LATER events in `ms` milliseconds or slightly later; the smallest value of all
+   * calls counts. The next batch contains only these events. Events of one source stay in their order of arrival.
    */
   later(ms: number): void
   /** Replaces event `i` by any number of events, which are acknowledged together with it. */

@@ -15,8 +15,8 @@ let prepared = false
 const failures = new Map<string, number>()
 
 /**
- * Imports a user's module: JavaScript, or TypeScript whose types are stripped, in any folder. It may import
- * `@sluice-logs/sluice` and its subpaths, and gets the modules of the running program.
+ * Imports a user's module: JavaScript, or TypeScript whose types are stripped, in any folder. The module may import
+ * `@sluice-logs/sluice` and its subpaths, which are the modules of the running program.
  *
  * With `fresh`, loads the module again if its file, or one that it imports by a relative path, has changed. The code of
  * earlier versions stays in memory until the process ends.

@@ -105,7 +105,7 @@ export class OutOfReach extends Error {}
 
 /**
  * Opens a file within the limits, or any file without limits. If a link was created between the check and the opening,
- * it throws before it reads or writes anything.
+ * throws before anything is read or written.
  */
 export async function openWithin(
   reach: Reach | undefined,

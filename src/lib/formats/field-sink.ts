@@ -32,7 +32,7 @@ export interface ValueMaker {
 
 /**
  * Receives the fields of one line in order. If a name occurs twice, the last value counts. Names and bytes are only
- * valid during the call. A codec whose names are constant passes each of them once.
+ * valid during the call. A codec passes each constant name at most once per line.
  */
 export interface FieldSink {
   /** The value is the UTF-8 text [start, end). */

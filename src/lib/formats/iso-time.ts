@@ -19,7 +19,7 @@ let micros = 0
 /**
  * Milliseconds since the epoch of `2026-01-31T23:59:59.999Z`, with a fraction for microseconds; NaN if it is not a
  * time. A space may replace the T, seconds and punctuation may be missing, and an offset may follow. Without an offset,
- * or with only a date, it is UTC.
+ * or with only a date, the time is in UTC.
  */
 export function parseIsoTime(text: Uint8Array, from: number, to: number): number {
   const ms = to - from > USUAL_LENGTH ? parseUsual(text, from, to) : Number.NaN

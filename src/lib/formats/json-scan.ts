@@ -5,9 +5,9 @@ import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OB
  * top-level names. Decodes nothing. Agrees with JSON.parse on every line of valid UTF-8: it checks the whole grammar,
  * names may be escaped, the last of duplicate names counts, and nesting is unlimited.
  *
- * A control character must follow the scanned bytes, usually a line end. It stops every inner loop, so the loops do not
- * check for the end. No byte beyond it is read: a single read past the end of a buffer would make the loops several
- * times slower for the lifetime of the process.
+ * A control character, usually a line end, must follow the scanned bytes. It stops every inner loop, so the loops do
+ * not check for the end. No byte beyond that character is read: a single read past the end of a buffer would make the
+ * loops several times slower for the lifetime of the process.
  */
 
 /**

@@ -128,8 +128,8 @@ for (const [letter, byte] of Object.entries({ '"': 0x22, '\\': 0x5c, '/': 0x2f, 
   MEANS[letter.charCodeAt(0)] = byte
 
 /**
- * Copies the content [start, end) of a valid JSON string to `to` at `at`, with its escapes resolved, which never takes
- * more bytes. Returns the end. Half a surrogate pair becomes U+FFFD.
+ * Copies the content [start, end) of a valid JSON string to `to` at `at`, with its escapes resolved. The copy is never
+ * longer than the content. Returns its end. Half a surrogate pair becomes U+FFFD.
  */
 export function unescapeInto(to: Buffer, at: number, b: Buffer, start: number, end: number): number {
   for (let p = start; p < end; ) {

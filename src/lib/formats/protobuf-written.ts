@@ -92,7 +92,7 @@ export const WRITTEN: ReadonlyMap<string, Written> = new Map(
     ListValue: onlyIn(OPEN_ARRAY),
     Value: value,
     FieldMask: fieldMask,
-    // The written type would differ from that of the field.
+    // Not written: a field of this type does not determine the type of its content.
     Any: () => false,
     ...Object.fromEntries(WRAPPERS.map(name => [name, only])),
   } satisfies Record<string, Written>).map(([name, written]) => [`google.protobuf.${name}`, written]),

@@ -43,8 +43,8 @@ export function portionAfter(pending: number, bytes: number): number {
 }
 
 /**
- * Whether `pending` bytes take so little of their chunk that they should move to memory of their own size. When they
- * grow there, they must not move to a chunk that they should leave again, or each small portion would cost a copy.
+ * Whether `pending` bytes take so little of their chunk that they should move to memory of their own size. False if the
+ * next small portion would move them to a reused chunk again: each small portion would then cost a copy.
  */
 export function isMostlyFree(chunk: Buffer, pending: number): boolean {
   return pending * 4 < chunk.length && (pending * 2 < REUSED_BYTES || !holders.has(chunk))

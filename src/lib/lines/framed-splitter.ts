@@ -3,8 +3,8 @@
  * in base64. Frames consist of these lines. An unfinished record stays in the splitter.
  *
  * The result does not depend on how the bytes were portioned, and the work is linear in them. A record above the
- * maximum is skipped and reported. After bytes that are not a record, nothing more is read: they stay pending, and
- * `reserve` and `release` throw.
+ * maximum size is skipped and reported. After bytes that are not a record, nothing more is read: these bytes stay
+ * pending, and `reserve` and `release` throw.
  */
 
 import { isUtf8 } from 'node:buffer'

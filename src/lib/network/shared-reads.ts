@@ -1,8 +1,8 @@
 import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'node:net'
 
 /**
- * Sockets that read into shared memory. By default, Node.js allocates a buffer for each read, which costs more than the
- * read itself, and a garbage collection every few dozen reads.
+ * Sockets that read into shared memory. By default, Node.js allocates a buffer for each read. This costs more than the
+ * read itself, and causes a garbage collection every few dozen reads.
  *
  * A read and the use of its bytes happen in one synchronous call, so reads do not overlap.
  */

@@ -33,9 +33,9 @@ let middleSlotCount: u32 = 0
 
 /**
  * Sets the parts of events around their fields. `bytes` contains three parts in order: the beginning, the part before
- * the fields, and the part after them. `withLine`: the line follows the first part as the content of a string, for
- * `slot` if that is not -1. `slots` has three i32 for each wanted value of the middle part: its slot, its start in that
- * part, and its end, shifted left by one, with a bit that marks it as special.
+ * the fields, and the part after them. `withLine`: the line follows the first part as the content of a string; `slot`
+ * is the slot of that string, or -1. `slots` has three i32 for each wanted value of the middle part: its slot, its start
+ * in that part, and its end, shifted left by one, with a bit that marks it as special.
  */
 export function setFrame(
   bytes: usize,
@@ -130,7 +130,7 @@ function putBefore(p: usize, end: usize, to: usize, slots: usize, by: i32): usiz
 
 /**
  * Writes the events of `length` lines in order at `to`, as many as fit before `toEnd`. `starts` and `ends` get the
- * place of each event, relative to `to`. Both are 0 for a line that is left, or whose flags under `asked` are not
+ * place of each event, relative to `to`. Both are 0 for a rare line, and for a line whose flags under `asked` are not
  * `taken`. Slots are positions relative to `to`. Returns the number of lines processed.
  */
 export function writeFields(

@@ -67,10 +67,10 @@ function marksOf64(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
 }
 
 /**
- * Passes members from `p` on, each after a brace or comma, as long as their heads followed that of `before` and each
- * other in earlier lines, and their values are strings, short numbers without an exponent, or literals. Puts the values
- * of wanted names into `out`, like `scanLine`. Returns where it stopped, before a member or element; 0 if the object
- * and its line ended.
+ * Passes members from `p` on, each after a brace or comma. Each head must have followed the previous head in an earlier
+ * line (the first one the head `before`), and each value must be a string, a short number without an exponent, or a
+ * literal. Puts the values of wanted names into `out`, like `scanLine`. Returns where it stopped, before a member or
+ * element; 0 if the object and its line ended.
  *
  * With `nests`, which is constant for each caller, values may be objects and arrays up to MOST_NESTED, and elements of
  * arrays may be strings and objects. Without it, do not call it inside containers; it stops at their heads. Separate
