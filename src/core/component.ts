@@ -237,7 +237,7 @@ export interface Destination extends Lifecycle {
   /** While paused: whether a change, such as a replaced key, justifies an immediate attempt. */
   changed?(): Promise<boolean>
   /**
-   * Set if `write` only stores events on disk, from where they are delivered later as objects. Usable after `start`.
+   * Set if `write` only stores events on disk. They are delivered later, as objects. Usable after `start`.
    */
   readonly spool?: Spool
 }
@@ -467,7 +467,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
    * the module.
    */
   readonly module?: string
-  /** Sources only: the inputs that it would read again, given the saved positions of another source. */
+  /** Sources only: its inputs that another source has read, by that source's saved document. It would read them again. */
   overlaps?(options: z.output<S>, saved: unknown): string[]
   /** Sources only: whether it reads input that is older than its start (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean

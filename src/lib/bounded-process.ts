@@ -115,7 +115,7 @@ export class BoundedProcess {
     this.#child.kill('SIGKILL')
   }
 
-  /** Lets the current process end before this one. */
+  /** Lets the current process end before the child process. */
   unref(): void {
     this.#child.unref()
     for (const stream of this.#child.stdio) (stream as Socket | null)?.unref()
@@ -157,7 +157,7 @@ export class BoundedProcess {
   }
 }
 
-/** What V8 and the C++ library write when they end a process that got no memory. */
+/** The messages with which V8 and the C++ library end a process that got no memory. */
 const OUT_OF_MEMORY = /out of memory|Array buffer allocation failed|Failed to allocate memory|bad_alloc/
 
 /** A process that gets no memory may end with one of these signals. */

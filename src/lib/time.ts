@@ -52,7 +52,7 @@ export async function settledWithin(ms: number, promises: readonly Promise<unkno
   done.abort()
 }
 
-/** The result of the promise; undefined if it takes longer. `timer` may belong to another clock. */
+/** The result of the promise; undefined if it takes longer than `ms`. `timer` may belong to another clock. */
 export async function within<T>(ms: number, promise: Promise<T>, timer = after): Promise<T | undefined> {
   const done = new AbortController()
   return Promise.race([promise, sleep(ms, done.signal, timer).then(() => undefined)]).finally(() => done.abort())

@@ -153,7 +153,7 @@ const [LOG, STREAM, TIME] = [0, 1, 2]
 const HEADS = ['{"log":"', ',"stream":"', ',"time":"'].map(text => Buffer.from(text))
 /** The kernel reads only whole lines of the usual form. */
 const DOCKER_LINES: LineFormat = { number: 3, names: ['message', 'timestamp', 'stream'] }
-/** By index of the member. */
+/** The field of each member, by the index of the member. */
 const OTHERS = [MESSAGE, STREAM_NAME, TIMESTAMP, ATTRS]
 
 class DockerJson extends FieldsCodec {

@@ -63,7 +63,7 @@ export function narrowByNot(term: Narrow): Narrow {
   }
 }
 
-/** By De Morgan: an event satisfies a term unless it satisfies the negation of every term. */
+/** By De Morgan: an event satisfies at least one term unless it satisfies the negations of all terms. */
 export function narrowByAny(terms: readonly Narrow[]): Narrow {
   return narrowByNot(narrowByAll(terms.map(narrowByNot)))
 }

@@ -148,7 +148,7 @@ export class Splitting {
     return new RecordSplitter({ joiner, maxLines, maxBytes }, continues, carry)
   }
 
-  /** Whether an unfinished event may continue in the next file. Container runtimes divide lines across files. */
+  /** Whether an unfinished event may continue in the next file. A container runtime may divide a line between files. */
   get joinsParts(): boolean {
     return this.#joiner !== undefined && this.#options.multiline === undefined
   }

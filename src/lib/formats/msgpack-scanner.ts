@@ -28,7 +28,7 @@ const beginsRecord = (byte: number) => (byte >= 0x80 && byte < 0xa0) || (byte >=
 
 /** Finds the ends of MessagePack values, which have no delimiters. */
 export class MsgpackScanner implements RecordScanner {
-  /** Values of the record that remain, and bytes of the current one. */
+  /** Remaining values of the record, and remaining bytes of the current value. */
   #values = 1
   #bytes = 0
   #isInside = false

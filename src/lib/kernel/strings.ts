@@ -100,7 +100,7 @@ export class Strings {
     return isInChunkMemory(chunk) && stride <= this.#memory.slots.length
   }
 
-  /** Returns a new owner of numbers. Call it again whenever one of the numbers changes: it forgets the old ones. */
+  /** Returns a new owner of numbers. Use a new owner whenever one of the numbers changes. */
   owner(): number {
     return ++this.#owners
   }

@@ -98,11 +98,11 @@ export function memoryOf(chunk: Buffer): number {
 /** Maximum bytes of free memory that is kept. */
 const MOST_SPARE = 4 * 1024 * 1024
 
-/** Free memory by size. If memory outlives young objects, the garbage collector frees it late. */
+/** Free memory by size, kept for reuse: the garbage collector is late to free memory that outlives young objects. */
 const spare = new Map<number, ArrayBuffer[]>()
 let spareBytes = 0
 
-/** At least `least` bytes with any content. At most a quarter more, but in steps of at least 256 bytes. */
+/** Memory of at least `least` bytes, with any content. It has at most a quarter more, or less than 256 bytes more. */
 function takeMemory(least: number): ArrayBuffer {
   const step = 2 ** Math.max(8, Math.floor(Math.log2(least)) - 2)
   const size = Math.ceil(least / step) * step

@@ -13,7 +13,7 @@ import { UnboundedPattern } from './syntax.js'
  * have those inside it, so the number of such iterations identifies them.
  */
 
-/** Limits of notes, in bits, and of untried alternatives, twice their number. */
+/** Maximum number of notes, in bits, and twice the maximum number of untried alternatives. */
 const MOST_NOTES = 1 << 28
 const MOST_OPEN = 1 << 24
 /** Larger memory is not kept for the next text. */

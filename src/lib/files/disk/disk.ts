@@ -175,7 +175,7 @@ export function guardBy(systems: FileSystems, newThread?: () => Thread): () => v
   return () => (guard = before)
 }
 
-/** Await it before synchronous calls about remote files. */
+/** Await this before synchronous calls about remote files. */
 export async function prepareCalls(): Promise<void> {
   await guard.prepare()
 }
@@ -274,7 +274,7 @@ function resultOf(answer: Answer): unknown {
   return answer.result
 }
 
-/** Adds the methods, which a message between threads loses. */
+/** Adds the methods of stats: they are lost in a message between threads. */
 function statsOf(numbers: object): Stats | BigIntStats {
   const bigint = 'dev' in numbers && typeof numbers.dev === 'bigint'
   const { prototype } = fs.statSync('/', { bigint }).constructor

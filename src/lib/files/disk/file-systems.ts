@@ -253,7 +253,7 @@ export class MountProbe {
     if (mount.includes('\n')) return await byThread(mount)
     this.#helper.start()
     for (;;) {
-      // Asks for the size of the file system, which no network file system answers from a cache.
+      // Asks for the size of the file system: no network file system answers that from a cache.
       const code = await this.#helper.run(['stat', '-f', '--', mount])
       if (code === undefined) return await byThread(mount)
       if (code < ENDED_BY_SIGNAL) return
