@@ -467,7 +467,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
    * the module.
    */
   readonly module?: string
-  /** Sources only: its inputs that another source has read, by that source's saved document. It would read them again. */
+  /** Sources only: its inputs that another source has read, by the document `saved`. It would read them again. */
   overlaps?(options: z.output<S>, saved: unknown): string[]
   /** Sources only: whether it reads input that is older than its start (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean

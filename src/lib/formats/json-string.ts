@@ -13,7 +13,7 @@ export function addCopied(to: ByteSink, b: Buffer, start: number, end: number): 
   for (; start < end; start += MOST_COPIED) to.add(b, start, Math.min(end, start + MOST_COPIED))
 }
 
-/** Every sink copies this many bytes. */
+/** Every sink copies up to this many bytes, and does not keep a slice of them. */
 const MOST_COPIED = 16 * 1024 - 1
 const U = 0x75
 /** For each byte: the character after the backslash of its escape, `u` if four digits follow; 0: not escaped. */

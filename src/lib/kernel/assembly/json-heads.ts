@@ -107,13 +107,13 @@ export function isWorthLooking(): bool {
   return false
 }
 
-/** Whether the first 16 bytes at `p` are those of the head. */
+/** Whether the first 16 bytes of the head, or all if it is shorter, are at `p`. */
 @inline
 export function beginsWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p), v128.load(entry))) | load<i32>(entry, NOT_FIRST)) == -1
 }
 
-/** Whether the remaining bytes of the head are there too. */
+/** Whether the other bytes of a longer head follow them. */
 @inline
 export function goesOnWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p, 16), v128.load(entry, 16))) | <i32>load<u16>(entry, NOT_SECOND)) == 0xffff

@@ -266,7 +266,7 @@ function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   }
   if (isNegative && number == 0) return 0
   const value = <u64>(isNegative ? -number : number)
-  // The value is written to learn its size.
+  // Writes the value to learn its size.
   const size = putVarint(to, value) - to + 1
   to = putName(to, name, length, size)
   store<u8>(to, INTEGER_TAG)
