@@ -200,7 +200,7 @@ export interface KeyCounts {
   readonly exact: boolean
   /** The keys with most events first. */
   readonly keys: readonly KeyCount[]
-  /** The components that read discarded events; null: a throttle in shadow discards none. */
+  /** As in LiveBucket. */
   readonly discarded_to?: readonly string[] | null
 }
 
@@ -256,7 +256,6 @@ export interface Spool {
   changed: () => void
 }
 
-/** An object to be sent. */
 export interface SpooledObject {
   /** Makes one attempt at its next request. Resolves with true when the receiver has accepted the whole object. */
   send(signal: AbortSignal): Promise<boolean>
@@ -320,7 +319,6 @@ export interface ComponentMetrics {
   freeSeries?(count: number): void
 }
 
-/** Records observations of a histogram. */
 export interface Observer {
   observe(value: number, exemplar?: Exemplar): void
 }
@@ -409,7 +407,6 @@ export type Kind = keyof Kinds
 export interface FilesThere {
   readonly files: number
   readonly bytes: number
-  /** Whether there may be more files. */
   readonly mayBeMore: boolean
 }
 
@@ -420,7 +417,6 @@ export interface Upstream {
   readonly options: unknown
 }
 
-/** A problem that a component finds in its options. */
 export interface OptionProblem {
   readonly path: readonly (string | number)[]
   readonly message: string
@@ -444,7 +440,6 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly usualOptions?: readonly string[]
 
   // Running the component, and facts that the daemon needs first.
-  /** Creates a component with these options. */
   create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
   /** Processors only: what it can do with events, given its options. */
   plan?(options: z.output<S>): Plan

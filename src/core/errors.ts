@@ -5,7 +5,6 @@ export interface Fault {
   readonly message: string
 }
 
-/** A configuration problem and its place. */
 export interface Problem extends Fault {
   readonly file: string
   /** 1-based. */
@@ -70,11 +69,9 @@ export class DeliveryError extends Error {
   readonly status: number | undefined
   readonly retryAfterMs: number | undefined
   readonly requestId: string | undefined
-  /** The message of each event in `rejected`, if they differ. */
+  /** For each event in `rejected`, if they differ: its message, reason and status. */
   readonly messages: readonly string[] | undefined
-  /** The reasons of the events in `rejected`, if they differ. */
   readonly reasons: readonly string[] | undefined
-  /** The statuses of the events in `rejected`, if they differ. */
   readonly statuses: readonly number[] | undefined
   /**
    * If the response distinguished events: the indices in the request of the events that the receiver will never accept.

@@ -120,7 +120,6 @@ export interface BatchScope {
   because(i: number, error: unknown): void
 }
 
-/** An event created by a processor. */
 export interface Emitted {
   readonly fields: Fields
   /** The side output for it; default: the main output. If the output has no reader, it is discarded as UNROUTED. */

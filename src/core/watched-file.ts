@@ -26,7 +26,6 @@ export class WatchedFile<T> {
     this.#read = read
   }
 
-  /** Reads the file for the first time. */
   async first(): Promise<T> {
     this.#version = this.#seen = await this.#look()
     return this.#read()

@@ -38,7 +38,6 @@ export function readHead(head: Buffer, most: number): unknown {
 
 const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = Buffer.from('"\\,[{')
 
-/** A parsed head. */
 export interface Begun {
   /** Maximum number of bytes after the head. */
   readonly most: number

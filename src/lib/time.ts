@@ -38,7 +38,6 @@ export function sleep(ms: number, signal?: AbortSignal, timer = after): Promise<
 /** Resolves in the next turn of the event loop, after all that is already due. */
 export { setImmediate as nextTurn } from 'node:timers/promises'
 
-/** Runs `fn` once after `ms` milliseconds. The returned function cancels it. */
 export function after(ms: number, fn: () => void): () => void {
   const timer = setTimeout(fn, possible(ms))
   return () => clearTimeout(timer)

@@ -80,7 +80,6 @@ const joiner: Joiner = {
   },
 }
 
-/** Finds the members of one line. */
 class Line implements FieldSink {
   b: Buffer = Buffer.alloc(0)
   /** Start of each member's JSON; -1: missing. */

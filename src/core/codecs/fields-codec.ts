@@ -71,7 +71,6 @@ class SlotSink implements FieldSink {
   }
 }
 
-/** Converts fields to an object. */
 class ObjectSink implements FieldSink {
   readonly entries: [string, unknown][] = []
 

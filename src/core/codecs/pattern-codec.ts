@@ -23,7 +23,7 @@ interface NamedGroup extends PatternField {
 
 /**
  * Compiles a user's pattern. As in other languages, an unknown escape stands for its character. JavaScript accepts this
- * only without the flag `u`. So if `source` fails with `u`, this compiles `lenient` without it. Throws PatternError.
+ * only without the flag `u`, so if `source` fails, `lenient` is compiled without it. Throws PatternError.
  */
 export function compiled(source: string, flags = '', lenient = source): Pattern {
   try {

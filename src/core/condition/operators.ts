@@ -38,7 +38,6 @@ export interface Operator {
   compile(values: readonly string[]): ValueTest
 }
 
-/** An invalid value in a comparison. */
 export class ValueError extends Error {
   readonly code = 'SLUICE_CONDITION_VALUE'
 }

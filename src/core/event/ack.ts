@@ -50,7 +50,6 @@ export class Ack {
     return this.#status === 'errored'
   }
 
-  /** Whether there are exactly `holders` holders. */
   isHeldBy(holders: number): boolean {
     return this.#holders === holders
   }

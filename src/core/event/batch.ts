@@ -312,7 +312,6 @@ export class EventBatch {
     for (let i = 0; i < this.length; i++) this.restoreEvent(i)
   }
 
-  /** Undoes the modifications of event `i`. */
   restoreEvent(i: number): void {
     const before = this.#before
     if (before?.texts?.has(i)) this.changeTo(i, before.texts.text(i))

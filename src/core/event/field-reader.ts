@@ -196,7 +196,6 @@ export class FieldReader {
     return this.kind
   }
 
-  /** The value at the path. */
   value(): unknown {
     if (this.kind === MISSING) return undefined
     if (this.kind === NULL) return null

@@ -22,7 +22,6 @@ export class Growth {
     this.#roomMiB = roomMiB
   }
 
-  /** Starts a batch. */
   begin(): void {
     this.#room = this.#roomMiB * 1024 * 1024
   }

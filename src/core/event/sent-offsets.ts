@@ -28,7 +28,6 @@ export class SentOffsets {
     return this.#read.isMade ? Number.NaN : this.#within(starts, i)
   }
 
-  /** The place of event `i` in the input. */
   place(starts: Int32Array, i: number): number {
     return this.#read.at + this.#within(starts, i)
   }

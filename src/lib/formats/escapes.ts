@@ -34,7 +34,7 @@ for (const [letter, meaning] of ['n\n', 'r\r', 't\t', 'b\b', 'f\f', 'v\v', '""',
   BEHIND_BACKSLASH[letter!.charCodeAt(0)] = meaning!.charCodeAt(0)
 }
 
-/** The meaning of the escape that was read last: a byte; a code point, if not ASCII and `isCodePoint`; or NOTHING. */
+/** What the escape read last stands for: a byte; a code point, if not ASCII and `isCodePoint`; or NOTHING. */
 const NOTHING = -1
 let meaning = 0
 let isCodePoint = false
@@ -185,7 +185,6 @@ export class Unescaped {
   length = 0
   /** Whether terminal colors mean nothing instead of a space, as within a highlighted word. */
   joins = false
-  /** Whether there were terminal colors. */
   hasColors = false
   /** The end of each escape in the original text, and the end of its meaning in `text`. */
   readonly #ends: number[] = []

@@ -16,7 +16,6 @@ export const found = {
   /** To remove the member or item with one comma, remove the bytes [cutStart, cutEnd). */
   cutStart: 0,
   cutEnd: 0,
-  /** Whether it is the only member or item. */
   isOnly: false,
 }
 

@@ -6,7 +6,6 @@ export const LONGEST_PLAIN_NUMBER = 15
 /** Characters of the largest exact integer, with its sign. */
 const MOST_DIGITS = 17
 
-/** Adds all digits of an integer. */
 export function addInteger(to: GrowingBytes, value: number | bigint): void {
   if (typeof value === 'bigint') {
     to.addText(String(value))

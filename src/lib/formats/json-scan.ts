@@ -220,7 +220,6 @@ export function slotOf(b: Uint8Array, start: number, end: number, wanted: Wanted
   return (wanted.lengths >> (end - start)) & 1 ? wantedSlot(b, start, end, false, wanted) : -1
 }
 
-/** The slot of the name with the bytes [start, end); -1 if it is not wanted. */
 function wantedSlot(b: Uint8Array, start: number, end: number, escaped: boolean, wanted: WantedNames): number {
   if (escaped) return wanted.names.indexOf(JSON.parse(`"${Buffer.from(b.subarray(start, end)).toString()}"`))
   const length = end - start

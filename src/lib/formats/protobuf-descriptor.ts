@@ -153,7 +153,6 @@ class DescriptorReader implements Types {
     this.#scope(name, parts, { messages: 3, enums: 4, packs })
   }
 
-  /** Links fields to their types. */
   link(): void {
     for (const { field, type, of } of this.#links) {
       if (field.type === TYPE.message) field.message = this.messages.get(type.slice(1))

@@ -1,6 +1,5 @@
 import type { GrowingBytes } from './growing-bytes.js'
 
-/** Writes values in the wire format. */
 export class WireWriter {
   to!: GrowingBytes
 

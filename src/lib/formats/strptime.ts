@@ -11,7 +11,6 @@ export interface ReadTime {
 /** Returns the time in a text, or undefined. `zone`: for texts without a zone. `wall`: gives a missing year. */
 export type TimeReader = (text: string, zone: TimeZone, wall: number) => ReadTime | undefined
 
-/** The first three letters of each month. */
 export const MONTHS = 'jan feb mar apr may jun jul aug sep oct nov dec'.split(' ')
 const MONTH =
   'jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?'

@@ -30,7 +30,6 @@ export const partEnds = new Int32Array(PARTS)
 export let priority = -1
 let digitsStart = 0
 let digitsEnd = 0
-/** Whether the line's timestamp has neither year nor zone. */
 let classic = false
 
 export const FACILITIES =

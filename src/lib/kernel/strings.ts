@@ -43,7 +43,6 @@ export interface StringExports {
   learnKey(owner: number, address: number, size: number, hash: number, number: number): void
 }
 
-/** The text to compare values with. */
 export interface WantedText {
   readonly text: Buffer
   /** Whether values must equal this text, or must differ from it. */

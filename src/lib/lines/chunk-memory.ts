@@ -16,7 +16,7 @@ export interface FixedMemory {
   readonly buffer: ArrayBuffer
 }
 
-/** Only the parts in use. TypeScript has the full types only together with those of a browser. */
+/** Only the parts in use, as in kernel.ts. */
 declare const WebAssembly: { readonly Memory: new (limits: object) => FixedMemory }
 
 let memory: FixedMemory | undefined

@@ -54,7 +54,6 @@ export class RecordSplitter extends LineSplitter {
   #line = 0
   #lineEnd = 0
   #lines = 0
-  /** Whether the unfinished line was judged. */
   #judged: boolean
   /** The carry before the unfinished line, after its beginning, and at the beginning of the current event. */
   #before: number

@@ -3,8 +3,8 @@ import { after } from '../time.js'
 
 /**
  * Sockets on which systemd listens for this process (socket activation). Accepts connections only while a server takes
- * them, or is about to. Connections before the start and after `stopAccepting` wait in the kernel, for the next process
- * that accepts them. Connections that arrive while their server is being replaced wait in this process.
+ * them, or is about to. Connections before the start and after `stopAccepting` wait in the kernel. Connections that
+ * arrive while their server is being replaced wait in this process.
  */
 
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly systemd: string }
@@ -94,7 +94,7 @@ class Inherited {
     return server as Pausing
   }
 
-  /** Passes a connection to the claimant. A connection that had to wait was paused, so nothing was read from it. */
+  /** Passes on a connection. Nothing was read so far from a connection that had to wait. */
   #hand(socket: Socket): void {
     this.#claimant!.take(socket)
     if (socket.listenerCount('data') > 0) socket.resume()
@@ -158,7 +158,6 @@ export class InheritedSockets {
 
 let own: InheritedSockets | undefined
 
-/** The sockets of this process. */
 export function inheritedSockets(): InheritedSockets {
   own ??= InheritedSockets.from(process.env)
   return own

@@ -40,7 +40,6 @@ interface SharedReadOptions extends SocketConstructorOpts {
 export class SharedReadSocket extends Socket {
   /** Receives bytes, valid during the call. Returns false to stop reading until `resume` is called. */
   receive: (bytes: Buffer) => boolean = () => true
-  /** Maximum size of a read. */
   readonly readBytes: number
 
   constructor(options: SharedReadOptions) {

@@ -122,7 +122,6 @@ export class StreamReader {
     else this.#drain()
   }
 
-  /** Waits for room. */
   #block(): void {
     if (this.#isBlocked) return
     this.#isBlocked = true

@@ -49,7 +49,6 @@ export class Atoms {
     return index
   }
 
-  /** Whether the atom is a single literal character. */
   isPlain(atom: number): boolean {
     return PLAIN.test(this.#atoms[atom]!.source)
   }

@@ -25,7 +25,6 @@ export class Looks {
   }
 }
 
-/** Makes the checks of assertions. */
 export class Checks {
   readonly #atoms: Atoms
   readonly #looks: Looks

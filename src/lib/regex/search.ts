@@ -96,7 +96,6 @@ function requiredTexts(node: Node, atoms: Atoms): string[] {
 interface Tracer {
   readonly program: GroupProgram
   readonly backtracker: Backtracker
-  /** For groups in look-arounds. */
   readonly inner: readonly { readonly slot: number; readonly tracer: Tracer }[]
 }
 

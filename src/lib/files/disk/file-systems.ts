@@ -248,7 +248,6 @@ export class MountProbe {
     this.#helper = helper
   }
 
-  /** Resolves when the file system mounted at `mount` has responded, even with an error. */
   async ask(mount: string): Promise<void> {
     if (mount.includes('\n')) return await byThread(mount)
     this.#helper.start()

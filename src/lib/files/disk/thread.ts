@@ -12,7 +12,6 @@ const START_MS = 5000
 export class FsThread {
   /** Resolves when the thread is ready or has failed. */
   readonly ready: Promise<void>
-  /** Resolves when the thread has ended. */
   readonly ended: Promise<void>
   hasFailed = false
   readonly #flag = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))

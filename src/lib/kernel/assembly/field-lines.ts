@@ -161,7 +161,7 @@ export function writeFields(
     store<i32>(ends, 0)
     if (!fits || (byteAt(flags + i) & asked) != taken) continue
     let members = putBefore(start, end, to, slots, by)
-    // Each member is written after a comma. The first comma takes the place of the brace, which is written again below.
+    // Each member begins with a comma. The first comma overwrites the brace, which is written again below.
     const isFirst = byteAt(members - 1) == OPEN_OBJECT
     if (isFirst) members--
     beginMembers(members, slots, by)

@@ -214,7 +214,6 @@ function stopFrom(p: usize): usize {
   return p + <usize>ctz(i8x16.bitmask(stops) | 0x10000)
 }
 
-/** Whether the text [p, end) is a literal. */
 @inline
 function isLiteral(p: usize, end: usize): bool {
   const word = load<u32>(p)

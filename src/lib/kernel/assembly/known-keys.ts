@@ -10,7 +10,6 @@ const MOST: u32 = PLACES / 2
 let table: usize = 0
 let used: u32 = 0
 
-/** Sets the memory of the table. */
 export function setKnown(address: usize): void {
   table = address
 }
