@@ -100,7 +100,7 @@ export interface Processor extends Decides, Lifecycle {
 }
 
 /**
- * Receives the processor's numbered decisions about a batch before the events leave. Must not keep a reference to them.
+ * Receives the processor's numbered decisions about a batch before its events leave. Keeps neither of them.
  * `key`: the fields of the key; empty: all events share one bucket. `buckets`: the bucket of each event, if known.
  */
 export type SeeDecisions = (

@@ -94,7 +94,7 @@ export interface BatchScope {
   readonly mayWait: boolean
   /**
    * Makes the stage ask again about the LATER events in `ms` milliseconds or slightly later; the smallest value of all
-   * calls counts. The next batch contains only these events. Events of one source stay in their order of arrival.
+   * calls counts. That batch contains only these events. Events of one source stay in their order of arrival.
    */
   later(ms: number): void
   /** Replaces event `i` by any number of events, which are acknowledged together with it. */
