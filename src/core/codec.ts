@@ -58,7 +58,7 @@ export interface CodecDefinition {
   readonly joinsLines: boolean
   /**
    * Joins lines that are parts of one event, in sources that read lines. `read` then gets the parts with their line
-   * ends in between. An over-long event arrives in pieces; a piece that begins with a line is decoded.
+   * ends in between. An over-long event arrives in pieces; each is decoded if it begins at the start of a line.
    */
   readonly joiner?: Joiner
   /** Whether the first piece of an over-long line is decoded. Other pieces never are. */
@@ -125,9 +125,9 @@ export abstract class Codec {
   }
 
   /**
-   * Returns whether the line [start, end) of `b` can be decoded. If so, `out` holds SLOT numbers per wanted name from
-   * index `at` on; they must be 0 before the call. Allocates nothing. If the bytes are not valid UTF-8, the slots are not
-   * used.
+   * Returns whether the line [start, end) of `b` can be decoded. If so, writes SLOT numbers per wanted name to `out`
+   * from index `at` on. The caller sets them to 0 before, and ignores them if the bytes are not valid UTF-8. Allocates
+   * nothing.
    *
    * For the form `object` the slots are those of `scanObject`, for `fields` those written by `putSlot`.
    */
@@ -135,8 +135,8 @@ export abstract class Codec {
 
   /**
    * Scans all lines at once if that is faster: sets SCANNED and DECODED of each line and writes its slots to `out`. All
-   * lines are valid UTF-8. Lines without SCANNED are left to `scan`; returns their number, or undefined if no line was
-   * scanned.
+   * lines are valid UTF-8. Returns the number of lines that it left without SCANNED, for `scan`; undefined if it
+   * scanned none.
    */
   scanLines?(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined
 
@@ -161,7 +161,7 @@ export abstract class Codec {
   /** Why `read` has just rejected a line: `expected "[" at column 12`. Undefined if unknown. */
   problem?(b: Buffer, start: number, end: number): string | undefined
 
-  /** The value of a slot marked as `special`, whose bytes are not its text. */
+  /** The value of a slot marked as `special`: the bytes of the slot are not the text of the value. */
   value(_b: Buffer, _start: number, _end: number, _name: string, _receivedAt: number): unknown {
     return undefined
   }
@@ -231,8 +231,8 @@ export const NEWLINE = Buffer.from('\n')
 export const MARK = 0xef
 
 /**
- * The start of a line's text, after a byte order mark. Editors write one at the start of a file; after files are
- * joined, it can stand before any line.
+ * The start of a line's text, after a byte order mark if there is one. Editors write the mark at the start of a file.
+ * In joined files, it can stand before any line.
  */
 export function behindMark(b: Uint8Array, start: number, end: number): number {
   return b[start] === MARK && end - start >= 3 && b[start + 1] === 0xbb && b[start + 2] === 0xbf ? start + 3 : start

@@ -78,8 +78,8 @@ export interface Processor extends Decides, Lifecycle {
   /** Starts counting decisions by key. Only for processors that decide by key. */
   watchKeys?(): KeyWatch
   /**
-   * Shows each batch with its decisions until the returned function is called. Only for processors that decide by key.
-   * A function that is registered several times is called once per batch.
+   * Calls `see` with each batch and its decisions until the returned function is called. Only for processors that
+   * decide by key. A function that is registered several times is called once per batch.
    */
   watchDecisions?(see: SeeDecisions): () => void
   /** Number of events that it has decided about. Only for processors that decide by key. */
@@ -91,7 +91,7 @@ export interface Processor extends Decides, Lifecycle {
    * null: no rule; undefined: the rule that applied to its events, if known.
    */
   bucket?(key: string | null, rule?: string | null): BucketState
-  /** Why these events, for which it decided LATER, wait. Only for processors whose plan `waits`. */
+  /** Why these events wait; it decided LATER for them. Only for processors whose plan `waits`. */
   waitsFor?(events: Iterable<EventBatch>): WaitState
   /** Whether it delays events on purpose, for example because its options let it wait for a server. */
   readonly isWaiting?: boolean
@@ -100,7 +100,7 @@ export interface Processor extends Decides, Lifecycle {
 }
 
 /**
- * Receives the processor's numbered decisions about a batch before its events leave. Keeps no reference to either.
+ * Receives the processor's numbered decisions about a batch before its events leave. Keeps neither of them.
  * `key`: the fields of the key; empty: all events share one bucket. `buckets`: the bucket of each event, if known.
  */
 export type SeeDecisions = (
@@ -154,7 +154,7 @@ export interface BucketState {
   /** Start of the open window, ISO 8601; missing if no window is open. */
   readonly since?: string
   readonly until?: string
-  /** The counting server does not reply; `used` is its last answer. */
+  /** Set if the server that counts does not reply; `used` is then the server's last answer. */
   readonly outage?: ProcessorOutage
   readonly discarded_last_hour: number
   /** False: `used` is an estimate. */
@@ -200,7 +200,7 @@ export interface KeyCounts {
   readonly exact: boolean
   /** The keys with most events first. */
   readonly keys: readonly KeyCount[]
-  /** The components that read discarded events; null: a throttle in shadow discards none. */
+  /** As in LiveBucket. */
   readonly discarded_to?: readonly string[] | null
 }
 
@@ -214,8 +214,8 @@ export interface Destination extends Lifecycle {
   /**
    * Resolves when the receiver has accepted all events. Otherwise throws a DeliveryError; any other error counts as
    * `retry`. A retry gets the same array unless the request was divided, so a WeakMap can cache derived data. The bytes
-   * of a batch are valid until its acknowledgement is settled. After the signal aborts, that may be before the promise
-   * settles: copy the bytes you need before the first await, and do not touch a batch after it.
+   * of a batch are valid until its acknowledgement is settled. After the signal aborts, the acknowledgement may be
+   * settled before the promise: copy the bytes you need before the first await, and do not touch a batch after it.
    */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>
@@ -237,7 +237,7 @@ export interface Destination extends Lifecycle {
   /** While paused: whether a change, such as a replaced key, justifies an immediate attempt. */
   changed?(): Promise<boolean>
   /**
-   * Set if `write` only stores events on disk, from where they are delivered later as objects. Usable after `start`.
+   * Set if `write` only stores events on disk. They are delivered later, as objects. Usable after `start`.
    */
   readonly spool?: Spool
 }
@@ -256,7 +256,6 @@ export interface Spool {
   changed: () => void
 }
 
-/** An object to be sent. */
 export interface SpooledObject {
   /** Makes one attempt at its next request. Resolves with true when the receiver has accepted the whole object. */
   send(signal: AbortSignal): Promise<boolean>
@@ -313,14 +312,13 @@ export interface ComponentMetrics {
   ): void
   histogram(name: string, help: string, buckets: readonly number[]): Observer
   /**
-   * Reserves series by key, if their number is limited. Returns false if too few are left. All are released when the
-   * component ends.
+   * Reserves `count` series with a key as label, if the number of such series is limited. Returns false if too few are
+   * left. When the component ends, all its series are released.
    */
   takeSeries?(count: number): boolean
   freeSeries?(count: number): void
 }
 
-/** Records observations of a histogram. */
 export interface Observer {
   observe(value: number, exemplar?: Exemplar): void
 }
@@ -394,7 +392,7 @@ export interface DestinationContext extends ComponentContext {
   readonly fileSystems?: FileSystems | undefined
   /** Whether it may block the event loop: it is the only destination, without a buffer on disk. */
   readonly isAlone?: boolean
-  /** Registers a file being written, until the result is called. Sources do not read their own events from it. */
+  /** Registers a file as being written until the returned function is called. Sources skip their own events in it. */
   writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void
 }
 
@@ -409,7 +407,6 @@ export type Kind = keyof Kinds
 export interface FilesThere {
   readonly files: number
   readonly bytes: number
-  /** Whether there may be more files. */
   readonly mayBeMore: boolean
 }
 
@@ -420,7 +417,6 @@ export interface Upstream {
   readonly options: unknown
 }
 
-/** A problem that a component finds in its options. */
 export interface OptionProblem {
   readonly path: readonly (string | number)[]
   readonly message: string
@@ -444,7 +440,6 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly usualOptions?: readonly string[]
 
   // Running the component, and facts that the daemon needs first.
-  /** Creates a component with these options. */
   create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
   /** Processors only: what it can do with events, given its options. */
   plan?(options: z.output<S>): Plan
@@ -467,7 +462,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
    * the module.
    */
   readonly module?: string
-  /** Sources only: the inputs that it would read again, given the saved positions of another source. */
+  /** Sources only: its inputs that another source has read, by the document `saved`. It would read them again. */
   overlaps?(options: z.output<S>, saved: unknown): string[]
   /** Sources only: whether it reads input that is older than its start (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean

@@ -5,7 +5,6 @@ export interface Fault {
   readonly message: string
 }
 
-/** A configuration problem and its place. */
 export interface Problem extends Fault {
   readonly file: string
   /** 1-based. */
@@ -28,7 +27,7 @@ export interface FileProblem {
   readonly message: string
   /** The file could not be read, but may exist where the configuration will be used. */
   readonly isMissing?: boolean
-  /** The file can be used, but is rarely intended. */
+  /** The problem is a warning: the file can be used, but this is rarely intended. */
   readonly isWarning?: boolean
 }
 
@@ -70,21 +69,19 @@ export class DeliveryError extends Error {
   readonly status: number | undefined
   readonly retryAfterMs: number | undefined
   readonly requestId: string | undefined
-  /** The message of each event in `rejected`, if they differ. */
+  /** For each event in `rejected`, if they differ: its message, reason and status. */
   readonly messages: readonly string[] | undefined
-  /** The reasons of the events in `rejected`, if they differ. */
   readonly reasons: readonly string[] | undefined
-  /** The statuses of the events in `rejected`, if they differ. */
   readonly statuses: readonly number[] | undefined
   /**
-   * If the response distinguished events: the indices in the request of those that will never be accepted. For the
-   * indices in `again`, `failure` states what to do. All other events are delivered.
+   * If the response distinguished events: the indices in the request of the events that the receiver will never accept.
+   * `again`: the indices of the events to which `failure` applies. All other events are delivered.
    */
   readonly rejected: readonly number[] | undefined
   readonly again: readonly number[]
   /**
    * If the response does not say which events it rejects: the group number of each event, from 0. Each group is sent
-   * again as its own request, unless there is only one.
+   * again as its own request, unless there is only one group.
    */
   readonly groups: readonly number[] | undefined
   /** Number of rejected events, if the response accepted the others without saying which. */
@@ -145,7 +142,7 @@ export class DeliveryError extends Error {
   }
 }
 
-/** A source ends its run since events came back undelivered. It restarts and reads them again. */
+/** A source throws this to end its run when events came back undelivered. In the next run, it reads them again. */
 export class GivenBackError extends Error {}
 
 export function errorCode(error: unknown): string | undefined {

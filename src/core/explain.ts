@@ -37,7 +37,7 @@ export interface Finding {
   readonly rule?: string | null
 }
 
-/** What a component does with an event if it is the first one, and why. */
+/** What a component does with an event, and why, as if no event had arrived before. */
 export interface Explanation {
   readonly outcome: 'passed' | 'discarded' | 'consumed' | 'delivered'
   /** The discard reason, as in the metric label. */

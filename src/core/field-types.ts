@@ -44,7 +44,7 @@ const converters: Readonly<Record<FieldType, (text: string, wall: number) => unk
 
 /**
  * Converts `text` to this type; undefined if impossible. An integer becomes a bigint, which keeps all its digits.
- * `wall`: when the event was received, in milliseconds (NaN: unknown). It determines the year of a time without one.
+ * `wall`: when the event was received, in milliseconds (NaN: unknown). This gives the year of a time without a year.
  */
 export function convertText(type: FieldType, text: string, wall = Number.NaN): unknown {
   return converters[type](text, wall)

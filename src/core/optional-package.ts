@@ -35,7 +35,7 @@ export class OptionalPackage<T> {
 
   #missing(error: unknown): string {
     const { code, message } = error as NodeJS.ErrnoException
-    // If the error names another package, that is a missing dependency of this one.
+    // If the error names another package, a dependency of this package is missing.
     const isMissing = code === 'ERR_MODULE_NOT_FOUND' && message.includes(`'${this.#name}'`)
     if (!isMissing) return `cannot load ${this.#name}: ${message}`
     return `needs the package ${this.#name}, which is not installed: run "npm install ${this.#name}@${this.#version}" where sluice is installed (with -g if sluice is)`

@@ -26,7 +26,7 @@ type PartReader = string | ((batch: EventBatch, i: number) => string)
 interface PreparedText {
   readonly text: RequestText
   readonly parts: readonly PartReader[]
-  /** The last text that was checked, so that an equal text is not checked again. */
+  /** The last text that passed the check. An equal text is not checked again. */
   usable?: string
 }
 

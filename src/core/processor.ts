@@ -11,7 +11,7 @@ import type { Fields } from './event/event.js'
 export const MAIN = 0
 /** The event goes to output `n` of the plan. */
 export const output = (n: number): number => 1 + n
-/** The event is discarded for reason `n` of the plan. It is available at the output `discarded`. */
+/** The event is discarded for reason `n` of the plan. The output `discarded` carries it. */
 export const discard = (n: number): number => FIRST_REASON + n
 /** The event waits in the stage, which asks the processor again: see `BatchScope.later`. For a plan that `waits`. */
 export const LATER = 253
@@ -48,8 +48,9 @@ export interface Plan {
   /** Milliseconds between calls of `emit`. */
   readonly every?: number
   /**
-   * Keeps events between batches. On reload, `handOver` passes these with their shares to a successor with the same
-   * options, and nothing is emitted. Without a successor it must emit all of them, as when no more events arrive.
+   * Keeps events between batches. On reload, `handOver` passes the kept events with their shares to a successor with
+   * the same options, and nothing is emitted. Without a successor, it must emit all of them, as when no more events
+   * arrive.
    */
   readonly keeps?: boolean
   /** Whether it may decide LATER. */
@@ -92,8 +93,8 @@ export interface BatchScope {
   /** False while the stage ends. LATER events could then not be read again, so decide now if possible. */
   readonly mayWait: boolean
   /**
-   * Asks again about the LATER events in `ms` milliseconds or slightly later; the smallest value of all calls counts.
-   * The batch then contains only these events. The stage asks about events of one source in their order of arrival.
+   * Makes the stage ask again about the LATER events in `ms` milliseconds or slightly later; the smallest value of all
+   * calls counts. That batch contains only these events. Events of one source stay in their order of arrival.
    */
   later(ms: number): void
   /** Replaces event `i` by any number of events, which are acknowledged together with it. */
@@ -119,7 +120,6 @@ export interface BatchScope {
   because(i: number, error: unknown): void
 }
 
-/** An event created by a processor. */
 export interface Emitted {
   readonly fields: Fields
   /** The side output for it; default: the main output. If the output has no reader, it is discarded as UNROUTED. */
@@ -147,8 +147,8 @@ export function outputNames({ outputs = [], main, reasons = [] }: Plan, onError:
 export interface Decides {
   /**
    * Decides about every event of a non-empty batch by filling `to`, synchronously or not. It may change events only
-   * with an EventEditor or `batch.modify`. If it throws or rejects, it is asked about each event alone, and those that
-   * cause it fail. An event with a value outside the plan is FAILED.
+   * with an EventEditor or `batch.modify`. If it throws or rejects, it is asked about each event alone. An event for
+   * which it throws again, or sets a value outside the plan, is FAILED.
    */
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void>
   /** Returns the emitted events that are due. */

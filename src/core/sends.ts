@@ -1,6 +1,6 @@
 /** The pending sends of a source that continues reading before they complete. */
 export class Sends {
-  /** Resolves when there was room for all sends so far; undefined: there was. */
+  /** Resolves when all sends so far have found room; undefined if they already have. */
   room: Promise<void> | undefined
   readonly #failed: (error: unknown) => void
 

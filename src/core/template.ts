@@ -118,10 +118,9 @@ function pathAt(text: string, at: number): { path: FieldPath; end: number } {
   }
 }
 
-/** Whether its text is the same for every event. */
+/** Whether the template has the same text for every event. */
 export const isConstant = ({ parts }: Template): boolean => parts.every(part => typeof part === 'string')
 
-/** The fields of a template. */
 export function templatePaths({ parts }: Template): FieldPath[] {
   return parts.flatMap(part => (typeof part === 'string' ? [] : [part.path]))
 }

@@ -6,8 +6,8 @@ import { errorCode } from './errors.js'
 const LOOK_EVERY_MS = 1000
 
 /**
- * A component's file that is read again when it changes. A change is applied when two observations in a row see the
- * same file, since it may still be being written before.
+ * A component's file that is read again when it changes. A change is applied only when two observations in a row see
+ * the same version: at the first one, a writer may not have finished.
  */
 export class WatchedFile<T> {
   readonly path: string
@@ -19,14 +19,13 @@ export class WatchedFile<T> {
   #isStopped = false
   #cancel: (() => void) | undefined
 
-  /** `read` reads the file. If it fails, it returns a value that describes the error. */
+  /** `read` reads the file. Instead of throwing, it returns a value that describes the error. */
   constructor(path: string, clock: TimerClock, read: () => Promise<T>) {
     this.path = path
     this.#clock = clock
     this.#read = read
   }
 
-  /** Reads the file for the first time. */
   async first(): Promise<T> {
     this.#version = this.#seen = await this.#look()
     return this.#read()

@@ -28,8 +28,9 @@ function codeBytes(): number {
 
 /**
  * Sets the limits of this process, then executes the program. At RLIMIT_DATA, the kernel refuses memory at once, even
- * to a busy process. If the machine runs out of memory, it kills this process and not the parent. Thread stacks count
- * as data and have the usual size. `setpriv` ends the process with its parent, even if it loops.
+ * to a busy process. If the machine runs out of memory, the kernel kills this process and not the parent. Thread stacks
+ * count as data and have the usual size. With `setpriv`, the kernel kills the process when its parent ends, even if the
+ * process is in a loop.
  */
 const LAUNCH = `{ echo 500 >/proc/self/oom_score_adj; ulimit -c 0; ulimit -s 8192; ulimit -d "$1"; } 2>/dev/null
 shift
@@ -50,7 +51,7 @@ export interface ProcessEnd {
 export interface BoundedOptions extends Pick<SpawnOptions, 'env'> {
   /** Bytes for the heap of V8. */
   readonly maxHeap: number
-  /** Bytes for all else that the program keeps, without Node.js itself. */
+  /** Bytes for everything else that the program keeps, not counting Node.js itself. */
   readonly maxMemory: number
   /** Maximum bytes of the head of a frame. */
   readonly mostHead: number
@@ -84,7 +85,7 @@ export class BoundedProcess {
     })
     this.#child.on('error', error => {
       this.#wrong = error.message
-      // With too many open files, the process does not even have pipes.
+      // If the process did not start, for example with too many open files, `#follow` does not report its end.
       if (this.pid === undefined) this.#end(null, null)
     })
     if (this.pid !== undefined) this.#calls = this.#follow()
@@ -99,7 +100,7 @@ export class BoundedProcess {
     return this.#received
   }
 
-  /** Sends a frame. `sent` is called when its bytes were written, or with an error if they were not. */
+  /** Sends a frame. `sent` is called when `bytes` were written, or with an error if they were not. */
   send(head: Buffer, bytes?: Uint8Array, sent?: (error?: Error | null) => void): void {
     this.#calls?.write(head)
     if (bytes && bytes.length > 0) this.#calls?.write(bytes, sent)
@@ -114,7 +115,7 @@ export class BoundedProcess {
     this.#child.kill('SIGKILL')
   }
 
-  /** Lets this process end before it. */
+  /** Lets the current process end before the child process. */
   unref(): void {
     this.#child.unref()
     for (const stream of this.#child.stdio) (stream as Socket | null)?.unref()
@@ -137,7 +138,7 @@ export class BoundedProcess {
         this.kill()
       }
     })
-    // The end of the process reports failures.
+    // `exit` reports failures.
     for (const stream of [stderr, calls, answers]) stream.on('error', () => {})
     const [logged, answered] = [stderr, answers].map(stream => new Promise(resolve => stream.once('close', resolve)))
     this.#child.once('exit', async (code, signal) => {
@@ -156,7 +157,7 @@ export class BoundedProcess {
   }
 }
 
-/** What V8 and the C++ library write when they end a process that got no memory. */
+/** The messages with which V8 and the C++ library end a process that got no memory. */
 const OUT_OF_MEMORY = /out of memory|Array buffer allocation failed|Failed to allocate memory|bad_alloc/
 
 /** A process that gets no memory may end with one of these signals. */

@@ -3,13 +3,13 @@
  * both sizes, so its errors are the fault of the writer.
  */
 
-/** The descriptors from which a BoundedProcess reads frames, and to which it writes them. */
+/** In a BoundedProcess, the descriptor from which it reads frames, and the one to which it writes them. */
 export const TO_CHILD = 3
 export const FROM_CHILD = 4
 
 const SIZES = 8
 
-/** The sizes and the head of a frame. Send its bytes after it. */
+/** The sizes and the head of a frame. Send the frame's bytes after them. */
 export function frameHead(head: Buffer, bytes: number): Buffer {
   const sizes = Buffer.allocUnsafe(SIZES)
   sizes.writeUInt32LE(head.length, 0)
@@ -17,7 +17,7 @@ export function frameHead(head: Buffer, bytes: number): Buffer {
   return Buffer.concat([sizes, head])
 }
 
-/** A head in JSON. Send its bytes after it. */
+/** Like `frameHead`, for a head in JSON. */
 export function jsonHead(head: object, bytes: number): Buffer {
   return frameHead(Buffer.from(JSON.stringify(head)), bytes)
 }
@@ -38,7 +38,6 @@ export function readHead(head: Buffer, most: number): unknown {
 
 const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = Buffer.from('"\\,[{')
 
-/** A parsed head. */
 export interface Begun {
   /** Maximum number of bytes after the head. */
   readonly most: number
@@ -59,7 +58,7 @@ export class FrameReader {
   #size = SIZES
   #got = 0
 
-  /** `begin` throws if it does not expect a head. */
+  /** `begin` throws if the head is unexpected. */
   constructor(mostHead: number, begin: (head: Buffer) => Begun) {
     this.#mostHead = mostHead
     this.#begin = begin

@@ -11,12 +11,12 @@ import { importedPackages, markedPlace, placeInPlugin } from './modules/plugin-p
 export type ModuleExports = Readonly<Record<string, unknown>>
 
 let prepared = false
-/** URLs that were imported, and how often that failed. For the same URL, Node.js would only repeat the error. */
+/** URLs that were imported, and how often the import failed. Node.js would only repeat the error for the same URL. */
 const failures = new Map<string, number>()
 
 /**
- * Imports a user's module: JavaScript, or TypeScript whose types are stripped, in any folder. It may import
- * `@sluice-logs/sluice` and its subpaths, and gets the modules of the running program.
+ * Imports a user's module: JavaScript, or TypeScript whose types are stripped, in any folder. The module may import
+ * `@sluice-logs/sluice` and its subpaths, which are the modules of the running program.
  *
  * With `fresh`, loads the module again if its file, or one that it imports by a relative path, has changed. The code of
  * earlier versions stays in memory until the process ends.
@@ -70,8 +70,8 @@ function prepare(): void {
 }
 
 /**
- * The place of a syntax error in a module or its relative imports, such as `/etc/sluice/mine.js:3:9`, which an import
- * does not report. Undefined if the JavaScript has none.
+ * The place of a syntax error in a module or its relative imports, such as `/etc/sluice/mine.js:3:9`. The error of an
+ * import does not contain it. Undefined if the JavaScript has no syntax error.
  */
 function syntaxPlace(path: string): string | undefined {
   for (const file of moduleFiles(path)) {

@@ -15,7 +15,7 @@ export class NearestName {
     this.#budget = budget
   }
 
-  /** The candidate with the fewest typing errors compared to `name`, the first of equals; undefined if none is near. */
+  /** The first candidate with the fewest typing errors compared to `name`; undefined if no candidate is near. */
   find(name: string, candidates: Iterable<string>): string | undefined {
     if (name.length > MAX_LENGTH) return undefined
     const wanted = name.toLowerCase()

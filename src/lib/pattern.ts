@@ -70,7 +70,7 @@ let within: { readonly known: Map<string, Compiled>; left: number } | undefined
 
 /**
  * Runs work that compiles patterns, each only once. After `ms` milliseconds of CPU time in total, further patterns
- * throw PatternError. For other people's patterns, since compiling blocks this process.
+ * throw PatternError. Use it for patterns from other people, since compiling blocks this process.
  */
 export function compilingWithin<T>(ms: number, work: () => T): T {
   const outer = within

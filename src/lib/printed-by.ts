@@ -11,7 +11,7 @@ export function printedBy(
   { maxBytes, timeoutMs }: { readonly maxBytes: number; readonly timeoutMs: number },
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    // Detached, so that it leads its own process group.
+    // A detached process leads its own process group, which `kill` ends.
     const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'], detached: true })
     const parts: Buffer[] = []
     let bytes = 0
@@ -35,7 +35,7 @@ export function printedBy(
     }
     const cancel = after(timeoutMs, () => giveUp(`it did not end within ${formatDuration(timeoutMs)}`))
     process.once('exit', kill)
-    // With too many open files, it has no output.
+    // If too many files are open, the child has no output stream.
     child.stdout?.on('data', (part: Buffer) => {
       parts.push(part)
       bytes += part.length

@@ -38,7 +38,6 @@ export function sleep(ms: number, signal?: AbortSignal, timer = after): Promise<
 /** Resolves in the next turn of the event loop, after all that is already due. */
 export { setImmediate as nextTurn } from 'node:timers/promises'
 
-/** Runs `fn` once after `ms` milliseconds. The returned function cancels it. */
 export function after(ms: number, fn: () => void): () => void {
   const timer = setTimeout(fn, possible(ms))
   return () => clearTimeout(timer)
@@ -52,7 +51,7 @@ export async function settledWithin(ms: number, promises: readonly Promise<unkno
   done.abort()
 }
 
-/** The result of the promise; undefined if it takes longer. `timer` may belong to another clock. */
+/** The result of the promise; undefined if it takes longer than `ms`. `timer` may belong to another clock. */
 export async function within<T>(ms: number, promise: Promise<T>, timer = after): Promise<T | undefined> {
   const done = new AbortController()
   return Promise.race([promise, sleep(ms, done.signal, timer).then(() => undefined)]).finally(() => done.abort())
@@ -78,7 +77,7 @@ export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => vo
 
 /**
  * Runs `fn` once after `ms` milliseconds, unless the returned function is called because an awaited answer arrived.
- * Reads answers that have arrived first: a process that was stopped or busy runs its timers before it reads.
+ * Before `fn`, lets the process read answers that have arrived: after a stop or a busy time, it runs timers first.
  */
 export function unlessAnswered(ms: number, fn: () => void, timer = after): () => void {
   let isAnswered = false

@@ -23,7 +23,6 @@ function manifest(): Manifest {
   return known
 }
 
-/** The version of the package, as in `0.1.0`. */
 export function packageVersion(): string {
   return manifest().version
 }

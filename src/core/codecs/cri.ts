@@ -22,7 +22,7 @@ const MESSAGE = new FieldName('message')
 const TIMESTAMP = new FieldName('timestamp')
 const STREAM_NAME = new FieldName('stream')
 const PARTIAL = new FieldName('partial')
-// The mark that pieces of over-long lines also get.
+// The mark that the first piece of an over-long line also gets.
 const FIRST = Buffer.from('first')
 
 /** The stream at `p`, with a space after it: 1 or 2; 0 if there is no stream. */
@@ -34,7 +34,7 @@ function streamAt(b: Buffer, p: number, end: number): number {
   return number
 }
 
-/** Where the tag and the text of the last line begin. */
+/** Where the tag and the text begin in the line read last. */
 let tagStart = 0
 let textStart = 0
 
@@ -100,7 +100,7 @@ class Cri extends FieldsCodec {
   }
 }
 
-/** Like `headOf`, for a whole and valid line. */
+/** Like `headOf`, but also checks the time and the tag, and finds the text. */
 function readHead(b: Buffer, start: number, end: number): number {
   const stream = headOf(b, start, end)
   const time = tagStart - STREAM - 2

@@ -21,7 +21,7 @@ const TIMESTAMP = new FieldName('timestamp')
 const STREAM_NAME = new FieldName('stream')
 const ATTRS = new FieldName('attrs')
 const PARTIAL = new FieldName('partial')
-// The mark that pieces of over-long lines also get.
+// The mark that the first piece of an over-long line also gets.
 const FIRST = Buffer.from('first')
 
 /** The first letter after `std` of the stream that `streamMark` found. */
@@ -57,7 +57,7 @@ function beforeBlanks(b: Buffer, start: number, p: number): number {
   return p
 }
 
-/** Whether a JSON string whose content ends at `end` ends with the escape of this letter. */
+/** Whether the content [start, end) of a JSON string ends with a backslash and `letter`, as an escape. */
 function endsWithEscape(b: Buffer, start: number, end: number, letter: number): boolean {
   let p = end - 1
   if (p <= start || b[p] !== letter) return false
@@ -80,7 +80,6 @@ const joiner: Joiner = {
   },
 }
 
-/** Finds the members of one line. */
 class Line implements FieldSink {
   b: Buffer = Buffer.alloc(0)
   /** Start of each member's JSON; -1: missing. */
@@ -88,7 +87,7 @@ class Line implements FieldSink {
   readonly ends = new Int32Array(4)
   /** The first escape in the text, or the end of the text. */
   escapeAt = 0
-  /** Whether the other members are strings without escapes. */
+  /** Whether the line has the usual form, in which only the text can contain escapes. */
   isUsual = false
   #hasOthers = false
 
@@ -153,7 +152,7 @@ const [LOG, STREAM, TIME] = [0, 1, 2]
 const HEADS = ['{"log":"', ',"stream":"', ',"time":"'].map(text => Buffer.from(text))
 /** The kernel reads only whole lines of the usual form. */
 const DOCKER_LINES: LineFormat = { number: 3, names: ['message', 'timestamp', 'stream'] }
-/** By index of the member. */
+/** The field of each member, by the index of the member. */
 const OTHERS = [MESSAGE, STREAM_NAME, TIMESTAMP, ATTRS]
 
 class DockerJson extends FieldsCodec {
@@ -193,7 +192,7 @@ class DockerJson extends FieldsCodec {
     return true
   }
 
-  /** The bytes of a string passed to `string` begin at its opening quote. */
+  /** Bytes that begin with a quote are a string that `read` passed to `string`, without its closing quote. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)

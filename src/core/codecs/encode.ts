@@ -19,7 +19,7 @@ export interface Encoded {
 const SLICE_FROM = 16 * 1024
 const COPY_SIZE = 64 * 1024
 
-/** Memory for copies, and the maximum number of kept pieces. */
+/** Memory for copies, kept for reuse, and the maximum number of kept buffers. */
 const spare: Buffer[] = []
 const MOST_SPARE = 16
 
@@ -66,13 +66,13 @@ class Parts implements Encoded, ByteSink {
   }
 }
 
-/** Encodes each event as its line as read, including the line end; a modified event as a line of JSON. */
+/** Encodes each event as the line that was read, with its line end. A modified event becomes a line of JSON. */
 export class RawEncoder {
-  /** The origin of an unfinished line that may be continued, and whether there is one. */
+  /** The origin, if known, of an unfinished line at the end of the output, and whether there is such a line. */
   #open: object | undefined
   #isOpen: boolean
 
-  /** `open`: the previous output ends within a line, which has the origin `source` if known. */
+  /** `open`: the previous output ends within a line. `source`: the origin of that line, if known. */
   constructor(open = false, source?: object) {
     this.#isOpen = open
     this.#open = source
@@ -122,7 +122,7 @@ export class RawEncoder {
     }
   }
 
-  /** Only the rest of the same line may follow an unfinished line. */
+  /** Ends the unfinished line unless event `i` is the rest of it. */
   #close({ flags, origin }: EventBatch, i: number, parts: Parts): void {
     const continued = flags[i]! & CONTINUES && (this.#open === undefined || this.#open === origin)
     if (!continued) parts.add(NEWLINE, 0, 1)
@@ -187,7 +187,7 @@ const whole = (bytes: Buffer): Bytes => ({ bytes, start: 0, end: bytes.length })
 
 const isJson = (encoding: Encoding) => encoding !== 'raw' && encoding.definition === JSON_OBJECTS.definition
 
-/** Where event `i` already stands encoded; undefined: nowhere. */
+/** The bytes of event `i` if it already exists in encoded form; otherwise undefined. */
 function writtenAt(encoding: Encoding, batch: EventBatch, i: number): Bytes | undefined {
   const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
   if (!isChanged && (encoding === 'raw' || (isJson(encoding) && batch.isObject(i)))) {

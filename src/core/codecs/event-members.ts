@@ -16,7 +16,7 @@ const MOST_FRACTION = 6
 /** Encoded lines are passed on in portions of at least this many bytes. */
 const AT_ONCE = 8 * 1024
 
-/** The fields of one event in the order of its object, without duplicates. */
+/** The fields of one event without duplicates, in the order in which a JavaScript object has them. */
 export class EventMembers {
   readonly #places = new MemberPlaces()
   readonly #json = new EventJson()
@@ -56,7 +56,7 @@ export class EventMembers {
     this.#source = ordered.bytes
   }
 
-  /** Whether an object parsed from it would have the same members in the same order. */
+  /** Whether JSON.parse would return an object with the same members in the same order. */
   #isAsObject(): boolean {
     const { count, nameStarts, nameEnds, escapes } = this.#places
     const b = this.#source

@@ -23,8 +23,8 @@ const ORIGIN_NAMES = new WantedNames()
 for (const name of ORIGIN_FIELDS) ORIGIN_NAMES.slot(name)
 
 /**
- * Converts fields to slots. The slot of a value whose text is not in the line covers the whole line, or another range
- * that the codec chooses, such as a JSON string from its opening quote on.
+ * Converts fields to slots. If the line does not contain the text of a value, its slot covers the whole line or another
+ * range that the codec chooses, such as a JSON string from its opening quote on.
  */
 class SlotSink implements FieldSink {
   wanted = new WantedNames()
@@ -71,7 +71,6 @@ class SlotSink implements FieldSink {
   }
 }
 
-/** Converts fields to an object. */
 class ObjectSink implements FieldSink {
   readonly entries: [string, unknown][] = []
 

@@ -17,7 +17,7 @@ import { FieldsCodec } from './fields-codec.js'
 const UNDERSCORE = 0x5f
 const LONGEST_NUMBER = 40
 const UTC = new TimeZone('UTC')
-/** The last time that was read: a sign, at most six digits of the year and nine of the fraction. */
+/** The time that was read last, with a sign and at most six digits of the year and nine of the fraction. */
 const time = Buffer.alloc(40)
 
 /** The standard members of a message, and the names of their fields. */
@@ -96,7 +96,7 @@ class Gelf extends FieldsCodec {
     else to.json(name, b, start, end)
   }
 
-  /** Writes an additional field, without its underscore unless another field has that name. */
+  /** Writes an additional field. Removes its underscore unless the message has a standard field with that name. */
   #putAdditional(b: Buffer, n: number, to: FieldSink): void {
     const name = this.#nameOf(b, n)
     const { bytes, start, end } = name
@@ -109,7 +109,7 @@ class Gelf extends FieldsCodec {
     this.#put(name, b, n, to, false)
   }
 
-  /** The bytes of a string passed to `string` begin at its opening quote. */
+  /** Bytes that begin with a quote are a string that `read` passed to `string`, without its closing quote. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)

@@ -28,7 +28,7 @@ const options = z.strictObject({
 })
 type Options = z.output<typeof options>
 
-/** Matches a reference, a group with a field name, an atomic group, or an escape, which is skipped. */
+/** Matches a reference, a group with a field name, or an atomic group. Also matches an escape, to skip it. */
 const PART = /\\[\s\S]|\(\?>|%\{(\w+)(?::([^}:]*)(?::(\w+))?)?\}|\(\?P?<(?![=!])([^>]*)>/g
 /** Character classes that JavaScript lacks, for expressions with and without the flag `u`. */
 const CLASSES: Readonly<Record<string, readonly [unicode: string, ascii: string]>> = {

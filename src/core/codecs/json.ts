@@ -17,7 +17,6 @@ const LEAST_FOR_KERNEL = 1024
 const LONGEST_EXPLAINED = 64 * 1024
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 
-/** Lines that are JSON objects. */
 export class JsonLines extends Codec {
   readonly #name = new FieldName()
   readonly #places = new MemberPlaces()

@@ -8,7 +8,7 @@ import { FieldsCodec } from './fields-codec.js'
 const TAB = 0x09
 const TRUE = Buffer.from('true')
 const LONGEST_DELIMITER = 16
-/** Per byte: whether it can begin a delimiter after a pair, or between key and value. */
+/** Flags of a byte that can begin a delimiter: the one after a pair, or the one between key and value. */
 const ENDS_PAIR = 1
 const ENDS_KEY = 2
 
@@ -34,7 +34,7 @@ function skipBlanks(b: Buffer, p: number, end: number): number {
   return p
 }
 
-/** The last text read. `escaped`: it was quoted and contains a backslash. */
+/** The text that was read last. `escaped`: it was quoted and contains a backslash. */
 let textStart = 0
 let textEnd = 0
 let escaped = false
@@ -46,7 +46,7 @@ class KeyValue extends FieldsCodec {
   readonly #isBlank: boolean
   /** Per byte: the kinds of delimiter that it can begin. */
   readonly #stops = new Uint8Array(256)
-  /** Whether each of these bytes always begins a delimiter. */
+  /** Whether each byte in `#stops` is always a delimiter. */
   readonly #isCertain: boolean
   readonly #name = new FieldName()
 
@@ -128,7 +128,7 @@ class KeyValue extends FieldsCodec {
     return this.#isBlank ? IS_BLANK[b[p]!] === 1 : isAt(b, p, end, this.#after)
   }
 
-  /** The start of the pair that follows the end `p` of another. */
+  /** The start of the pair after the one that ends at `p`. */
   #nextPair(b: Buffer, p: number, end: number): number {
     p = skipBlanks(b, p, end)
     if (!this.#isBlank && isAt(b, p, end, this.#after)) p = skipBlanks(b, p + this.#after.length, end)

@@ -28,7 +28,7 @@ const ANY_YEAR = 2000
 /** The second that was read last, as written, and whether it is valid. */
 const lastSecond = Buffer.alloc(SECOND)
 let isSecond = false
-/** `lastSecond` as ISO 8601 with room for the fraction, and the time of receipt from which its year follows. */
+/** `lastSecond` as ISO 8601 with room for the fraction, and the time of receipt that determined its year. */
 const iso = Buffer.from('0000-00-00T00:00:00.000000Z')
 let isoWall = Number.NaN
 let hasIso = false
@@ -37,7 +37,7 @@ let hasIso = false
 function isTime(b: Buffer, p: number): boolean {
   if (b[p + SECOND] !== POINT) return false
   for (let i = p + SECOND + 1; i < p + TIME; i++) if (b[i]! < ZERO || b[i]! > ZERO + 9) return false
-  // Consecutive times differ first at the end.
+  // Compares from the end, where consecutive times differ.
   for (let i = SECOND - 1; i >= 0; i--) {
     if (b[p + i] === lastSecond[i]) continue
     b.copy(lastSecond, 0, p, p + SECOND)
@@ -84,7 +84,7 @@ class Klog extends FieldsCodec {
     to.text(LEVEL, level, 0, level.length)
     p++
     if (p + TIME >= end || !isTime(b, p)) return fail(p, 'a time such as 0505 17:59:40.692994')
-    // A scan needs no value, so it passes 0.
+    // A scan passes 0, since it needs no value.
     if (receivedAt !== 0 && setIso(b, p, receivedAt)) to.text(TIMESTAMP, iso, 0, iso.length)
     else to.value(TIMESTAMP, undefined)
     p += TIME

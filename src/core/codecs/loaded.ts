@@ -11,7 +11,7 @@ let builtIn: readonly CodecDefinition[] = [json, text]
 
 export const loadedCodecs = (): readonly CodecDefinition[] => builtIn
 
-/** Replaces the loaded built-in codecs. `definitions` must include these. */
+/** Replaces the loaded built-in codecs. `definitions` must include those loaded before. */
 export function setLoaded(definitions: readonly CodecDefinition[]): void {
   builtIn = definitions
 }

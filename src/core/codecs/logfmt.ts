@@ -18,7 +18,7 @@ let valueEnd = 0
 /** Whether the value contains a backslash, and thus perhaps escapes. */
 let escaped = false
 
-/** Finds the pair that begins at `p`, where no space is. Returns its end, or -1 if it is malformed. */
+/** Finds the pair that begins at `p`; the byte there is not a space. Returns its end, or -1 if it is malformed. */
 function pairEnd(b: Uint8Array, p: number, end: number): number {
   keyStart = p
   while (p < end && b[p]! > SPACE && b[p] !== EQUALS && b[p] !== QUOTE) p++
@@ -136,7 +136,7 @@ function addKey({ bytes, start, end }: EventMembers, out: GrowingBytes): void {
   if (start === end) out.addByte(UNDERSCORE)
 }
 
-/** Quotes values with an equals sign too, since some readers end an unquoted value there. */
+/** Also quotes values with an equals sign, since some readers end an unquoted value there. */
 function addValue({ bytes, start, end, string }: EventMembers, out: GrowingBytes): void {
   let p = start
   while (p < end && (KINDS[bytes[p]!]! & NEEDS_QUOTES) === 0) p++

@@ -7,8 +7,8 @@ import { offerCodecs } from './options.js'
 const NAME = /\b(?:codec|decode|encoding)["']?\s*:\s*["']?(\w+)/g
 
 /**
- * Loads the codecs whose names occur in the texts of a configuration. It finds only plainly written names. If the
- * configuration is invalid with these codecs, load all (list.ts) and read it again.
+ * Loads the codecs whose names occur in the texts of a configuration. Finds only plainly written names. If the
+ * configuration is invalid with these codecs, load all codecs (list.ts) and read the configuration again.
  */
 export async function loadCodecsNamed(texts: readonly string[]): Promise<void> {
   const files = new Set(readdirSync(fileURLToPath(new URL('.', import.meta.url))))

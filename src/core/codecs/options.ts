@@ -92,7 +92,6 @@ function made(chosen: string | { readonly codec: string }, context: z.Refinement
 
 const decoders = choice()
 
-/** An option for a codec that decodes lines. */
 export const codecOption = once(() =>
   decoders.meta({ title: 'codec' }).transform((chosen, context) => made(chosen as string | { codec: string }, context)),
 )

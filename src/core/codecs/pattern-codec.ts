@@ -22,8 +22,8 @@ interface NamedGroup extends PatternField {
 }
 
 /**
- * Compiles a user's pattern. As in other languages, an unknown escape means its character: JavaScript accepts this only
- * without the flag `u`, so `lenient` is then compiled without it. Throws PatternError.
+ * Compiles a user's pattern. As in other languages, an unknown escape stands for its character. JavaScript accepts this
+ * only without the flag `u`, so if `source` fails, `lenient` is compiled without it. Throws PatternError.
  */
 export function compiled(source: string, flags = '', lenient = source): Pattern {
   try {
@@ -37,7 +37,7 @@ export function compiled(source: string, flags = '', lenient = source): Pattern 
   }
 }
 
-/** A codec whose fields are the groups of a pattern. If groups share a field, the first that matched counts. */
+/** A codec whose fields are the groups of a pattern. If groups share a field, the first group that matched counts. */
 export abstract class PatternCodec extends FieldsCodec {
   readonly #pattern: Pattern
   /** The groups of each field. */
@@ -101,7 +101,7 @@ export abstract class PatternCodec extends FieldsCodec {
   }
 }
 
-/** Returns the text if it is not a number. */
+/** Converts a text to a number. Returns the text unchanged if it is not a number. */
 function converted(text: string, type: 'int' | 'float'): unknown {
   const number = Number(text)
   if (text.trim() === '' || !Number.isFinite(number)) return text

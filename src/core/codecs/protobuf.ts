@@ -112,7 +112,7 @@ class Protobuf extends RecordCodec {
     return this.#loaded
   }
 
-  /** Also compares the files, so that a reload applies a changed file. */
+  /** Also compares the files: a reload then applies a changed file. */
   override isSame(other: Codec): boolean {
     if (!super.isSame(other) || !(other instanceof Protobuf)) return false
     const known = this.#loaded ?? other.#loaded

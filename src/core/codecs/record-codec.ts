@@ -32,7 +32,7 @@ export abstract class RecordCodec extends JsonLines {
   /** Adds the record of an event, with its delimiter. The byte after the JSON is a control character. */
   protected abstract writeRecord(json: Buffer, start: number, end: number, to: GrowingBytes): void
 
-  /** Reads a line of JSON, or a record in base64, as a field may contain. */
+  /** Reads a line of JSON. Also reads a record in base64, since a field may contain one. */
   override read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
     const first = skipSpace(b, start, end)
     if (first === end || b[first] === OPEN_OBJECT || b[first]! >= 0x80) return super.read(b, start, end, to)

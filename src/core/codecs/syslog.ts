@@ -47,7 +47,7 @@ const FACILITY_TEXTS = FACILITIES.map(text => Buffer.from(text))
 const SEVERITY_TEXTS = SEVERITIES.map(text => Buffer.from(text))
 const DIGITS = Buffer.from('01234567')
 
-/** Whether the value of a part of the last scanned line differs from its bytes. */
+/** Whether the value of a part differs from the part's bytes, in the line that was scanned last. */
 function isSpecial(part: number): boolean {
   return part === PRIORITY || part === DATA || (part === TIME && isClassicTime())
 }

@@ -5,8 +5,8 @@ import { commonLogTime, LastTime } from '../../lib/formats/log-times.js'
 import type { LineFormat } from '../../lib/kernel/field-lines.js'
 
 /**
- * Reads access logs in the common and combined format of nginx and Apache, by hand because these are the most frequent
- * formats. Positions refer to the last line read.
+ * Reads access logs in the common and combined format of nginx and Apache. The code is written by hand, because these
+ * formats are the most frequent. Positions refer to the last line read.
  */
 
 const OPEN = 0x5b

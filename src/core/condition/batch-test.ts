@@ -14,17 +14,14 @@ export type Narrow = (batch: EventBatch, among: Uint8Array) => void
 /** Texts that can also be numbers or booleans. */
 const OF_OTHER_KINDS = /^(?:true|false|-?(?:\d|Infinity))/
 
-/** Whether event `i` satisfies a condition. */
 type Holds = (batch: EventBatch, i: number) => boolean
 
-/** Tests the events one by one. */
 export function narrowEach(holds: Holds): Narrow {
   return (batch, among) => {
     for (let i = 0; i < batch.length; i++) if (among[i] === 1 && !holds(batch, i)) among[i] = 0
   }
 }
 
-/** Tests the values of a field. */
 export function narrowValues(reader: FieldReader, holds: ValueTest): Narrow {
   return (batch, among) => reader.narrow(batch, among, holds)
 }
@@ -63,7 +60,7 @@ export function narrowByNot(term: Narrow): Narrow {
   }
 }
 
-/** By De Morgan: an event satisfies a term unless it satisfies the negation of every term. */
+/** By De Morgan: an event satisfies at least one term unless it satisfies the negations of all terms. */
 export function narrowByAny(terms: readonly Narrow[]): Narrow {
   return narrowByNot(narrowByAll(terms.map(narrowByNot)))
 }

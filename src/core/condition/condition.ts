@@ -89,7 +89,7 @@ function readers(field: (path: FieldPath) => FieldReader): ReaderOf {
 }
 
 function eventTest(condition: Condition, readerOf: ReaderOf): EventTest {
-  // If the condition has a single operand, its reader loads once.
+  // If all comparisons have the same operand, its value is loaded once.
   const operand = soleOperand(condition)
   if (operand) {
     const reader = readerOf(operand)

@@ -11,7 +11,7 @@ export class ConditionError extends Error {
 export const WORD = /[\p{L}_][\p{L}\p{N}_]*/uy
 const SPACE = /\s*/y
 
-/** A position in the text of a condition. It skips white space after each token. */
+/** A position in the text of a condition. Moving past a token also skips the white space after it. */
 export class Cursor {
   readonly text: string
   at = 0

@@ -1,7 +1,6 @@
 import { NearestName } from '../../lib/nearest.js'
 import { OPERATORS } from './operators.js'
 
-/** Signs that stand for operators. */
 export const SIGNS: ReadonlyMap<string, string> = new Map([
   ['=', 'equal'],
   ['==', 'equal'],

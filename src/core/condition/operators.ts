@@ -15,12 +15,13 @@ import {
 import { compareText, hasText, isIn, standsAt } from './texts.js'
 
 /**
- * The operators of conditions. Comparisons are of text and case-sensitive: strings as they are, numbers and booleans as by
- * String(). A missing path, null, an object or an array has no text and satisfies no comparison, not even `not_equal`;
- * `NOT .a equal 'x'` holds for all other events. `is_empty` requires a value: a missing path or null is not empty.
+ * The operators of conditions. They compare texts, case-sensitively: a string as it is, a number or boolean as String()
+ * formats it. A missing path, null, an object or an array has no text and satisfies no comparison, not even
+ * `not_equal`; `NOT .a equal 'x'` holds for all events for which `.a equal 'x'` does not hold. `is_empty` requires a
+ * value: a missing path or null is not empty.
  *
- * If the given value is a number, the ordering operators compare numbers, and text that is not a number satisfies none.
- * Otherwise they compare text by code points, which orders ISO 8601 times correctly.
+ * If the value in the condition is a number, the ordering operators compare numbers, and a text that is not a number
+ * satisfies none of them. Otherwise they compare texts by code points, which orders ISO 8601 times correctly.
  *
  * A regular expression may match anywhere in the text, in time bounded by the text's length (lib/pattern.ts).
  */
@@ -37,7 +38,6 @@ export interface Operator {
   compile(values: readonly string[]): ValueTest
 }
 
-/** An invalid value in a comparison. */
 export class ValueError extends Error {
   readonly code = 'SLUICE_CONDITION_VALUE'
 }
@@ -215,7 +215,7 @@ export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
   ['is_ip_in_cidr_range', comparison('a string that is an IP address in the range', inCidrRange)],
 ])
 
-/** Compiles the test whether a text is one of a list. Its time does not grow with the list. */
+/** Compiles a test for texts that are in a list. It takes the same time for a list of any length. */
 function oneOf(values: readonly string[]): ValueTest {
   const texts = new Set(values)
   const byHash = new Map<number, Buffer[]>()

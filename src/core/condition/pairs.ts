@@ -2,8 +2,8 @@ import type { FieldReader } from '../event/field-reader.js'
 import { compareText, hasText } from './texts.js'
 
 /**
- * Comparisons of two fields. Both values need a text. Numbers, and texts of numbers, are ordered as numbers. Two other
- * texts are ordered by code points. A number and another text have no order.
+ * Comparisons of two fields. Both values need a text. If both are numbers or texts of numbers, they are ordered as
+ * numbers; if neither is, by code points. If only one is, they have no order.
  */
 
 /** Whether the current values of two readers satisfy a comparison. */

@@ -35,7 +35,6 @@ export interface Comparison {
   readonly holds: ValueTest
 }
 
-/** A comparison with another field. */
 export interface FieldComparison {
   readonly kind: 'fields'
   readonly operand: Operand

@@ -1,6 +1,6 @@
 import { BOOLEAN, type FieldReader, STRING, type ValueKind } from '../event/field-reader.js'
 
-/** The texts of values, as bytes if the reader has them. */
+/** Functions that compare the texts of values, as bytes if the reader has them. */
 
 /** Minimum length for a native search. Below it, the call costs more than the search. */
 const SEARCH_NATIVE_FROM = 256

@@ -2,7 +2,7 @@ import type { Comparison, Condition, FieldComparison } from './parse.js'
 
 /**
  * Finds a field whose absence makes a condition fail unintentionally: `.path not_equal '/healthz'` does not hold for an
- * event without the field. Undefined if another part of the condition requires the field anyway.
+ * event without `.path`. Undefined if the condition also fails for another reason when all fields are missing.
  */
 export function lostWithout(condition: Condition): string | undefined {
   if (holds(condition, false) || !holds(condition, true)) return undefined
@@ -14,7 +14,7 @@ export function lostText(field: string, where: string): string {
   return `an event without ${field} ${where}, because not_equal and not_in hold only for events that have the field; write NOT ${field} equal 'value' to include events without it, or ${field} exists AND … to leave them out`
 }
 
-/** Whether the condition holds for an event without fields. `meant`: as if `not_equal` and `not_in` held for it. */
+/** Whether the condition holds for an event that has no fields. `meant`: counts `not_equal` and `not_in` as true. */
 function holds(condition: Condition, meant: boolean): boolean {
   switch (condition.kind) {
     case 'and':

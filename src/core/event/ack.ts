@@ -50,7 +50,6 @@ export class Ack {
     return this.#status === 'errored'
   }
 
-  /** Whether there are exactly `holders` holders. */
   isHeldBy(holders: number): boolean {
     return this.#holders === holders
   }
@@ -84,7 +83,7 @@ export class Ack {
     this.#onErrored?.()
   }
 
-  /** Reports that the batch now holds this many bytes less. */
+  /** Reports that the batch now holds `bytes` fewer bytes of memory. */
   shrink(bytes: number): void {
     this.#release()
     this.#onShrink?.(bytes)

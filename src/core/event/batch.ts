@@ -32,8 +32,8 @@ export class EventBatch {
   /** The places of its events, if these differ from `sentOffsets`. */
   places: SentOffsets | undefined
   /**
-   * The batch's position in the input, if its lines have the same distances there. The source sets it before it sends
-   * the batch.
+   * The batch's position in the input, if its lines are as far apart there as in the chunk. The source sets it before
+   * it sends the batch.
    */
   readFrom: ReadFrom | undefined
   chunk: Buffer
@@ -55,7 +55,7 @@ export class EventBatch {
   #remembers = false
   /** Whether other batches may share the columns of starts and ends. Shared columns must not change. */
   #isShared = true
-  /** The state of all events before the first change of their texts. */
+  /** The state of all events at `remember`, copied before the first change. */
   #before: { readonly flags: Uint8Array; readonly texts: ChangedTexts | undefined } | undefined
 
   constructor(frame: Frame, origin: Origin, receivedAt: number, ack: Ack, isBacklog = false) {
@@ -121,7 +121,7 @@ export class EventBatch {
     return this.#texts
   }
 
-  /** `texts`, to which the JSON of an event is written before `setText`. */
+  /** Returns `texts`, creating it if necessary. Write the JSON of an event to it, then call `setText`. */
   textsToChange(): ChangedTexts {
     this.isRun = false
     if (this.#remembers) {
@@ -225,8 +225,8 @@ export class EventBatch {
   }
 
   /**
-   * Allocates the slots. Scans all lines at once if possible, or else only the lines that were decoded before the bytes
-   * moved.
+   * Allocates the slots. Scans all lines at once if the codec can. Scans the remaining lines one by one, but only those
+   * that are already DECODED, as after a move of the bytes.
    */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
@@ -247,7 +247,7 @@ export class EventBatch {
     return slots
   }
 
-  /** Removes in place the events that `keep` does not accept. Returns their number. */
+  /** Removes in place the events that `keep` does not accept. Returns how many it removed. */
   retain(keep: (i: number) => boolean): number {
     const column = new Uint8Array(this.length)
     let count = this.length
@@ -312,7 +312,6 @@ export class EventBatch {
     for (let i = 0; i < this.length; i++) this.restoreEvent(i)
   }
 
-  /** Undoes the modifications of event `i`. */
   restoreEvent(i: number): void {
     const before = this.#before
     if (before?.texts?.has(i)) this.changeTo(i, before.texts.text(i))
@@ -325,7 +324,7 @@ export class EventBatch {
     return this.#copy(from, to)
   }
 
-  /** Applies to event `i` the change of the only event of `other`, which is a snapshot of event `i`. */
+  /** `other` is a snapshot of event `i`. Applies to event `i` the change that was made in the snapshot. */
   takeOver(other: EventBatch, i: number): void {
     if (other.#texts?.has(0)) this.changeTo(i, other.#texts.text(0))
   }
@@ -384,7 +383,7 @@ export class EventBatch {
     return copy
   }
 
-  /** Settles the events from `from` on as `errored`, so that they are read again. */
+  /** Settles the events from `from` on as `errored`: they will be read again. */
   giveBack(from = 0): void {
     const { sentOffsets, starts, length } = this
     const last = length - 1

@@ -17,7 +17,7 @@ class Arena {
   used = 0
 
   constructor(size: number) {
-    // Does not touch the memory before its use.
+    // Unlike `alloc`, this does not touch the memory before its use.
     this.bytes = Buffer.allocUnsafeSlow(size)
   }
 }
@@ -63,9 +63,9 @@ export class ChangedTexts {
   }
 
   /**
-   * Returns the position in `bytes` of `size` free bytes, followed by one for a line feed. If the arena is full, the
-   * texts move to a new one of at least twice the size. `more` bytes, if not 0, also fit there: texts much longer than
-   * their lines would otherwise move many times.
+   * Returns the position in `bytes` of `size` free bytes and one more for a line feed. If the arena is full, the texts
+   * move to a new one of at least twice the size, which also has room for `more` bytes. Without that room, texts much
+   * longer than their lines would move many times.
    */
   reserve(size: number, more: number): number {
     const needed = size + 1

@@ -30,7 +30,6 @@ export function selectedRows(rows: Int32Array, stride: number, indices: readonly
   return selected
 }
 
-/** Whether all lines are valid UTF-8. */
 export function areUtf8({ chunk, length, starts, ends }: Lines): boolean {
   return length === 0 || isUtf8(chunk.subarray(starts[0]!, ends[length - 1]!))
 }

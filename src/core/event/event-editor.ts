@@ -26,7 +26,6 @@ const CLOSE_OBJECT = 0x7d
 const OPEN_ARRAY = 0x5b
 const NOTHING = Buffer.alloc(0)
 
-/** A field that an editor can change. */
 export interface EditedField {
   readonly path: FieldPath
   /** The slot of its first name; -1 while there is no reader for it. */
@@ -179,8 +178,8 @@ export class EventEditor {
   }
 
   /**
-   * Moves a field to another path and replaces the value there. Within the same object, it keeps its position. Returns
-   * false, and changes nothing, if the field is missing or cannot be set there (see `setJson`).
+   * Moves a field to another path and replaces the value there. Within the same object, the field keeps its position.
+   * Returns false, and changes nothing, if the field is missing or cannot be set there (see `setJson`).
    */
   rename(field: EditedField, to: EditedField): boolean {
     const last = field.segments.length - 1
@@ -218,7 +217,7 @@ export class EventEditor {
     return true
   }
 
-  /** Whether the event has the field, after the changes so far. */
+  /** After the changes so far. */
   has(field: EditedField): boolean {
     this.#touch(field)
     return this.#find(field)
@@ -334,7 +333,6 @@ export class EventEditor {
     return true
   }
 
-  /** Looks up the JSON of the event. */
   #read(): void {
     const json = this.#json
     json.read(this.#batch!, this.#i)

@@ -17,7 +17,7 @@ export interface UsedField {
   readonly without?: string
 }
 
-/** An option by which a processor finds the time of events: in the first of these fields that contains one. */
+/** An option by which a processor finds the time of events, and the fields: the first one with a time counts. */
 export interface TimeSearch {
   readonly option: string
   readonly names: readonly string[]

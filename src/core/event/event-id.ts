@@ -35,7 +35,6 @@ export function eventId(batch: EventBatch, i: number): string {
   return eventIdBytes(batch, i).toString('base64url')
 }
 
-/** Appends the id. */
 export function appendEventId(batch: EventBatch, i: number, to: GrowingBytes): void {
   eventIdBytes(batch, i)
   to.reserve(id.length * 2)

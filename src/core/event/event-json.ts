@@ -7,7 +7,7 @@ import { DECODED, INVALID } from './flags.js'
 const LF = 0x0a
 const CLOSE_OBJECT = 0x7d
 
-/** The JSON of one event as bytes. If its line or changed text is that JSON, they are not copied. */
+/** The JSON of one event as bytes. If the event's line or changed text is that JSON, its bytes are not copied. */
 export class EventJson {
   bytes: Buffer = Buffer.alloc(0)
   /** The range of the object with its braces. */
@@ -16,7 +16,7 @@ export class EventJson {
   readonly #made = new GrowingBytes()
   #isMade = false
 
-  /** Looks up the JSON of event `i`, or writes it. It is valid until the next call. */
+  /** Looks up the JSON of event `i`, or writes it. The result is valid until the next call. */
   read(batch: EventBatch, i: number): void {
     const { texts } = batch
     const { codec } = batch.origin
@@ -34,7 +34,7 @@ export class EventJson {
     }
   }
 
-  /** Copies the slots of event `i`, the last one read. Returns false if it has none, or not as many as `to`. */
+  /** Copies the slots of event `i`, which was read last. Returns false if it has no slots, or not as many as `to`. */
   copySlots(batch: EventBatch, i: number, to: Int32Array): boolean {
     if (this.#isMade) return false
     if (batch.texts?.has(i)) return batch.texts.copySlots(i, to)

@@ -33,8 +33,8 @@ const CLOSE_OBJECT = 0x7d
 
 /**
  * Merges any number of fields with any names into events. A new value replaces the event's value in its position,
- * unless that came from the origin of the line. Other fields are appended. The event stays bytes, in which readers find
- * the new values.
+ * unless the old value came from the origin of the line. Other fields are appended. The event stays bytes; readers find
+ * the new values in them.
  */
 export class EventMerger {
   readonly #wanted: WantedNames
@@ -146,7 +146,7 @@ export class EventMerger {
     return this.#slots.fill(0)
   }
 
-  /** Writes the event with `members`, whose names are all known in advance. Returns false if a name in the event has escapes. */
+  /** Writes the event with `members`, which must not be unclear. Returns false if a name in the event has escapes. */
   #mergeKnown(members: Members, without: MemberName | undefined): boolean {
     const { bytes, start, end } = this.#json
     this.#written.fill(0, 0, members.count)

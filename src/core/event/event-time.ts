@@ -91,7 +91,6 @@ export class EventTime {
     return this.#lastIso
   }
 
-  /** The event's time, or undefined. */
   partsOf(batch: EventBatch, i: number): TimeParts | undefined {
     const kind = this.#field.load(batch, i)
     if (kind !== STRING && kind !== NUMBER) return undefined

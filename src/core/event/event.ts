@@ -12,7 +12,7 @@ export function madeJson(fields: Fields): string {
   return json
 }
 
-/** Decodes the fields of the line [start, end). `flags` are those after the scan. */
+/** Decodes the fields of the line [start, end). `flags`: the flags of the line after its scan. */
 export function lineFields(
   origin: Origin,
   receivedAt: number,

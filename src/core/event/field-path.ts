@@ -100,7 +100,6 @@ export function valueAt(value: unknown, segments: readonly Segment[]): unknown {
   return value
 }
 
-/** The message for a field that cannot be set. */
 export function cannotBeSet({ text }: FieldPath): string {
   return `${text} cannot be set: its parent is not an object`
 }

@@ -41,14 +41,14 @@ export class FieldReader {
   readonly #slot: number
   readonly #isMessage: boolean
   readonly #rest: readonly Segment[]
-  /** `#rest` or the whole path, prepared for a search in JSON. */
+  /** `#rest`, prepared for a search in JSON. */
   readonly #steps: readonly (MemberName | number)[]
   /** The name of the second segment, found by scanning the object at the first segment. */
   readonly #inner: WantedNames | undefined
   readonly #innerOut = new Int32Array(SLOT)
   /** The value, if it is not in `bytes`. */
   #value: unknown
-  /** The number, if it is in `bytes` and `plain`. */
+  /** The value of a number in `bytes` that is `plain`. */
   #integer = 0
 
   constructor(path: FieldPath, wanted: WantedNames) {
@@ -196,7 +196,6 @@ export class FieldReader {
     return this.kind
   }
 
-  /** The value at the path. */
   value(): unknown {
     if (this.kind === MISSING) return undefined
     if (this.kind === NULL) return null
@@ -214,7 +213,7 @@ export class FieldReader {
     return value === undefined || value === null ? '' : String(value)
   }
 
-  /** The text, with all digits of an integer, so that different large ids stay different. */
+  /** The text, with all digits of an integer: different large ids stay different. */
   exactText(): string {
     return this.kind === NUMBER ? this.json() : this.text()
   }

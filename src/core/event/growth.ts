@@ -9,7 +9,7 @@ export function mostOf(size: number): number {
   return size + Math.max(MOST_GROWTH, size)
 }
 
-/** Maximum total size of the events that replace one event. Each may repeat its fields. */
+/** Maximum total size of the events that replace one event. Each may repeat the fields of the replaced event. */
 const MOST_TOGETHER = 16 * 1024 * 1024
 
 /** Limits the output of a processor, since a few lines could otherwise fill the memory. */
@@ -22,7 +22,6 @@ export class Growth {
     this.#roomMiB = roomMiB
   }
 
-  /** Starts a batch. */
   begin(): void {
     this.#room = this.#roomMiB * 1024 * 1024
   }

@@ -16,8 +16,8 @@ const ROOM = 16 * 1024
 const UNUSUAL = PIECE | CONTINUES | INVALID | MODIFIED
 
 /**
- * Merges fields of lines into the events whose messages these lines are. Gives the result of EventMerger, but handles
- * many events at once. Skips lines that are rare in their format.
+ * Reads the fields of a line that is the message of an event, and merges them into that event. Gives the result of
+ * EventMerger, but handles many events at once. Skips lines whose form is rare.
  */
 export class LineMerger {
   readonly #wanted: WantedNames

@@ -1,6 +1,6 @@
 /**
- * Positions of a batch's events. Positions in the batch as sent let a source read only its last events again. Positions
- * in the input give each event an id, which it keeps when it is read or sent again.
+ * Positions of a batch's events. Positions in the batch as sent let a source read only the batch's last events again.
+ * Positions in the input give each event an id, which the event keeps when it is read or sent again.
  */
 export class SentOffsets {
   /** Start of the sent batch in its chunk. */
@@ -28,7 +28,6 @@ export class SentOffsets {
     return this.#read.isMade ? Number.NaN : this.#within(starts, i)
   }
 
-  /** The place of event `i` in the input. */
   place(starts: Int32Array, i: number): number {
     return this.#read.at + this.#within(starts, i)
   }

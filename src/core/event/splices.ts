@@ -62,7 +62,7 @@ export class Splices {
 
   /**
    * Writes the changed text of [start, end) to `to` at `at`, and moves the slots of the text. `to` needs room for the
-   * text before and after the change.
+   * longer of the old and the new text.
    */
   apply(b: Buffer, start: number, end: number, to: Buffer, at: number, slots: Int32Array): void {
     for (let n = 0; n < slots.length; n += SLOT) if (slots[n] !== 0) this.#move(slots, n, at - start)

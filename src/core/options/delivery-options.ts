@@ -41,7 +41,7 @@ const BUFFER_TYPE =
 /** Maximum of `max_in_flight: auto`. */
 const AUTO_AT_MOST = 64
 
-/** A number, or for `auto` the maximum. */
+/** A number, or the maximum that `auto` may reach. */
 const maxInFlight = once(() =>
   z.union(
     [
@@ -52,7 +52,6 @@ const maxInFlight = once(() =>
   ),
 )
 
-/** The maximum number of requests in flight for this option. */
 export const mostInFlight = (max: number | { readonly atMost: number }): number =>
   typeof max === 'number' ? max : max.atMost
 

@@ -124,8 +124,8 @@ export class Splitting {
   }
 
   /**
-   * Creates a splitter that resumes where another one stopped with this `continues` and `carry`. `offset`: the position
-   * of the first byte. Only at 0 may a byte order mark follow.
+   * Creates a splitter that resumes where another one stopped. `continues` and `carry`: the state of that splitter.
+   * `offset`: the position of the first byte. Only at 0 may a byte order mark follow.
    */
   splitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const { decode, max_line_bytes } = this.#options
@@ -148,7 +148,7 @@ export class Splitting {
     return new RecordSplitter({ joiner, maxLines, maxBytes }, continues, carry)
   }
 
-  /** Whether an event without its end may go on in the next file, since a runtime divides lines without regard to files. */
+  /** Whether an unfinished event may continue in the next file. A container runtime may divide a line between files. */
   get joinsParts(): boolean {
     return this.#joiner !== undefined && this.#options.multiline === undefined
   }

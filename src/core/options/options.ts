@@ -117,7 +117,6 @@ export class Secret {
   }
 }
 
-/** Parses a key or password to a Secret. */
 export const secret = once(() => {
   return z
     .string()

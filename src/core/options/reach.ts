@@ -17,7 +17,7 @@ export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'ho
 
 const declared = z.registry<{ reaches: Reached }>()
 
-/** Kinds of text that many options share declare their resource by title. */
+/** The resources of kinds of text that many options share, by the title of the schema. */
 const BY_TITLE: Readonly<Record<string, Reached>> = {
   duration: 'nothing',
   size: 'nothing',
@@ -44,7 +44,7 @@ export const credentialName = () =>
   )
 
 /**
- * For paths that are compared with those of managed configurations. A relative path would have no folder to start from.
+ * For paths that are compared with the paths in managed configurations. A relative path would have no base folder.
  */
 export const absolutePath = () =>
   reaches(
@@ -105,7 +105,7 @@ export class OutOfReach extends Error {}
 
 /**
  * Opens a file within the limits, or any file without limits. If a link was created between the check and the opening,
- * it throws before it reads or writes anything.
+ * throws before anything is read or written.
  */
 export async function openWithin(
   reach: Reach | undefined,

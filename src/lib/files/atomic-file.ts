@@ -3,7 +3,7 @@ import { dirname } from 'node:path'
 
 /**
  * Replaces files atomically: a reader, or the next start after a crash, finds the old content or the new one, but never
- * a part. This needs the order: write a file beside it, sync it, rename it, sync the folder.
+ * a part. This requires four steps in order: write a file beside it, sync that file, rename it, sync the folder.
  */
 
 /**

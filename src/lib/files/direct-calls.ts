@@ -1,13 +1,13 @@
 import type { Clock } from '../time.js'
 
-/** How many calls after a slow one another thread makes. The number doubles if the next slow call follows soon. */
+/** Number of calls after a slow one that another thread makes. It doubles if the next slow call follows soon. */
 const LEAST_APART = 64
 const MOST_APART = 1024
 
 /**
- * Decides whether to read or write a local file directly. For cached data this takes a fraction of another thread's
- * time, and the data stays in the processor's cache. But a call that waits for a disk would block the process, so
- * another thread makes the calls that follow a slow one.
+ * Decides whether to read or write a local file directly. For cached data, a direct call takes a fraction of the time
+ * of a call in another thread, and the data stays in the processor's cache. But a call that waits for a disk would
+ * block the process, so another thread makes the calls after a slow one.
  */
 export class DirectCalls {
   readonly #clock: Clock

@@ -2,8 +2,8 @@ import { type ChildProcess, spawn } from 'node:child_process'
 
 /**
  * Per program, reads a line with an id, a line with the number of words, and the words, one per line. Writes the id and
- * the exit code when the program has ended. Signals that end the service only end the programs. The script ends when
- * its input does.
+ * the exit code when the program has ended. The script ignores signals that end the service, and ends when its input
+ * does. The programs do not ignore these signals.
  */
 const SCRIPT = `trap '' TERM INT HUP
 while IFS= read -r id && IFS= read -r count; do
@@ -14,7 +14,7 @@ done 3>&1`
 
 /**
  * Runs programs in a process that was started before any remote file was opened. A process started later would first
- * close inherited descriptors. Closing a remote file may block it, and then this process too.
+ * close inherited descriptors. Closing a remote file may block that process, and the current process with it.
  */
 export class HelperProcess {
   #child: ChildProcess | undefined
@@ -32,7 +32,7 @@ export class HelperProcess {
     if (!this.#hasEnded) this.#child ??= this.#start()
   }
 
-  /** Resolves with the exit code of the program or shell; undefined without the process. Line ends become spaces. */
+  /** Resolves with the exit code of the program or shell; undefined if no process runs. Line ends become spaces. */
   run(words: readonly string[]): Promise<number | undefined> {
     const stdin = this.#child?.stdin
     if (!stdin?.writable) return Promise.resolve(undefined)
@@ -49,7 +49,7 @@ export class HelperProcess {
     child.once('exit', () => this.#end())
     child.stdin.on('error', () => {})
     child.stdout.on('data', data => this.#onOutput(String(data)))
-    // The process ends with its input and must not keep this one alive.
+    // The helper ends with its input and must not keep the current process alive.
     child.unref()
     for (const stream of [child.stdin, child.stdout]) (stream as { unref?(): void }).unref?.()
     return child

@@ -7,14 +7,14 @@ import { syncFolder } from './atomic-file.js'
  * ENOENT to a new folder in an existing one, as /proc does.
  */
 
-/** Folders that certainly are durable. */
+/** Folders that are known to be durable. */
 const durable = new Set<string>()
 const MOST_DURABLE = 1000
-/** The parent folder may be unreadable or read-only. It then cannot be synced. */
+/** Error codes for a parent folder that cannot be synced because it is unreadable or read-only. */
 const NOT_SYNCED = new Set(['EACCES', 'EPERM', 'EROFS'])
 
 /**
- * Creates the folder, which survives a power failure once this resolves. Creates a folder only when its parent is
+ * Creates the folder. Once this resolves, the folder survives a power failure. Creates a folder only when its parent is
  * durable. After a failure or a kill in between, a later call only has to sync the folder's own name.
  */
 export async function makeFolder(path: string, mode = 0o777): Promise<void> {

@@ -68,7 +68,7 @@ function recordsOf(text: string): CsvRecord[] | undefined {
       if (++values > MOST_VALUES || records.length > MOST_RECORDS) return undefined
       FIELD.lastIndex = at
       const match = FIELD.exec(text)
-      // A quote is in the middle of a field or never closed, so the field is the rest of the line.
+      // Without a match, a quote is in the middle of a field or never closed. The field is then the rest of the line.
       const end = match ? FIELD.lastIndex : endOfLine(text, at)
       const [whole, quoted, plain] = match ?? [text.slice(at, end)]
       record.fields.push((quoted?.replaceAll('""', '"') ?? plain ?? whole).trim())

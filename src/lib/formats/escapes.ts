@@ -28,13 +28,13 @@ export const MOST_LEVELS = 3
 const LONGEST_COLOR = 24
 const LONGEST_REFERENCE = 8
 
-/** What a letter or quote after a backslash means; 0: nothing. */
+/** The byte that a letter or quote after a backslash stands for; 0: not an escape. */
 const BEHIND_BACKSLASH = new Uint8Array(256)
 for (const [letter, meaning] of ['n\n', 'r\r', 't\t', 'b\b', 'f\f', 'v\v', '""', "''", '//']) {
   BEHIND_BACKSLASH[letter!.charCodeAt(0)] = meaning!.charCodeAt(0)
 }
 
-/** What the last escape means: a byte; a code point, if not ASCII and `isCodePoint`; or NOTHING. */
+/** What the escape read last stands for: a byte; a code point, if not ASCII and `isCodePoint`; or NOTHING. */
 const NOTHING = -1
 let meaning = 0
 let isCodePoint = false
@@ -120,7 +120,7 @@ function isHex(b: Buffer, p: number, length: number, end: number): boolean {
   return true
 }
 
-/** The end of a control character's three octal digits, or -1. Other digits may be part of a path in a text. */
+/** The end of a control character's three octal digits, or -1. Rejects other numbers: a path may contain them. */
 function octalEnd(b: Buffer, p: number, end: number): number {
   if (p + 3 > end || b[p] !== ZERO) return -1
   const high = b[p + 1]! - ZERO
@@ -154,7 +154,7 @@ function colorEnd(b: Buffer, p: number, end: number): number {
   return to < last ? to + 1 : -1
 }
 
-/** Whether the second and third byte are of a zero-width space, joiner, direction mark or invisible operator. */
+/** Whether a character with these second and third bytes is a zero-width space, joiner, direction mark or operator. */
 function isNarrow(bytes: number): boolean {
   return (
     (bytes >= 0x808b && bytes <= 0x808f) || (bytes >= 0x80aa && bytes <= 0x80ae) || (bytes >= 0x81a0 && bytes <= 0x81a4)
@@ -185,7 +185,6 @@ export class Unescaped {
   length = 0
   /** Whether terminal colors mean nothing instead of a space, as within a highlighted word. */
   joins = false
-  /** Whether there were terminal colors. */
   hasColors = false
   /** The end of each escape in the original text, and the end of its meaning in `text`. */
   readonly #ends: number[] = []
@@ -194,7 +193,8 @@ export class Unescaped {
   #start = 0
 
   /**
-   * Reads [start, end) and removes one level of escapes. `isText`: keeps it valid UTF-8. Returns whether it had any.
+   * Reads [start, end) and removes one level of escapes. `isText`: removes only escapes of ASCII characters if the
+   * result would otherwise not be valid UTF-8. Returns whether it removed any.
    */
   read(b: Buffer, start: number, end: number, isText: boolean): boolean {
     this.#read(b, start, end, 0x10ffff)
@@ -239,7 +239,7 @@ export class Unescaped {
 
   /** The position in the original text for position `p` of `text`. */
   placeOf(p: number): number {
-    // The number of escapes before.
+    // The number of escapes before `p`.
     let low = 0
     for (let high = this.#count; low < high; ) {
       const middle = (low + high) >> 1

@@ -25,14 +25,14 @@ export class FieldName {
   }
 }
 
-/** Converts a range of a line that is not plain text to a value. Codecs implement it. */
+/** Converts the bytes of a field to its value, if these are not the plain text of the value. Codecs implement it. */
 export interface ValueMaker {
   value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown
 }
 
 /**
  * Receives the fields of one line in order. If a name occurs twice, the last value counts. Names and bytes are only
- * valid during the call. A codec whose names are constant passes each of them once.
+ * valid during the call. A codec passes each constant name at most once per line.
  */
 export interface FieldSink {
   /** The value is the UTF-8 text [start, end). */

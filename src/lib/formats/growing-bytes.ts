@@ -27,7 +27,6 @@ export class GrowingBytes implements ByteSink {
     this.length = writeBytes(b, start, end, this.bytes, this.length)
   }
 
-  /** Clears it and releases its memory. */
   release(): void {
     this.bytes = Buffer.allocUnsafeSlow(FIRST_BYTES)
     this.length = 0

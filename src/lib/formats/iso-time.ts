@@ -13,13 +13,13 @@ const USUAL_LENGTH = 19
 let bytes: Uint8Array = new Uint8Array(0)
 let at = 0
 let end = 0
-/** The fraction in microseconds. Added last, so that every notation of a time gives the same number. */
+/** The fraction in microseconds. Added last: every notation of a time then gives the same number. */
 let micros = 0
 
 /**
  * Milliseconds since the epoch of `2026-01-31T23:59:59.999Z`, with a fraction for microseconds; NaN if it is not a
  * time. A space may replace the T, seconds and punctuation may be missing, and an offset may follow. Without an offset,
- * or with only a date, it is UTC.
+ * or with only a date, the time is in UTC.
  */
 export function parseIsoTime(text: Uint8Array, from: number, to: number): number {
   const ms = to - from > USUAL_LENGTH ? parseUsual(text, from, to) : Number.NaN
@@ -128,7 +128,7 @@ function daysIn(year: number, month: number): number {
   return month === 4 || month === 6 || month === 9 || month === 11 ? 30 : 31
 }
 
-/** Days since the epoch. The year begins in March, so that the leap day is the last of a year. */
+/** Days since the epoch. Counts years from March: the leap day is then the last day of a year. */
 function daysFromEpoch(year: number, month: number, day: number): number {
   const y = month > 2 ? year : year - 1
   const dayOfYear = Math.floor((153 * ((month + 9) % 12) + 2) / 5) + day - 1

@@ -6,17 +6,16 @@ import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 
 /** The last result, reused to avoid allocations. */
 export const found = {
-  /** Number of members with the name. The others describe the last one, whose value counts. */
+  /** Number of members with the name. The properties below describe the last one, whose value counts. */
   count: 0,
   /** The range of the name with its quotes. */
   nameStart: 0,
   nameEnd: 0,
   start: 0,
   end: 0,
-  /** Without the bytes [cutStart, cutEnd), the member or item is removed together with one comma. */
+  /** To remove the member or item with one comma, remove the bytes [cutStart, cutEnd). */
   cutStart: 0,
   cutEnd: 0,
-  /** Whether it is the only member or item. */
   isOnly: false,
 }
 
@@ -66,8 +65,8 @@ export function findMember(b: Buffer, start: number, end: number, name: MemberNa
 }
 
 /**
- * Like `findMember`, if the value is known to be [from, to), and much faster. Returns false if the name has escapes or
- * may occur twice; call `findMember` then. `isOnlyOne`: it certainly occurs once.
+ * Like `findMember`, but much faster, for a member whose value is known to be [from, to). Returns false if the name has
+ * escapes or may occur twice; call `findMember` then. `isOnlyOne`: the name is known to occur once.
  */
 export function memberOf(
   b: Buffer,
@@ -92,7 +91,7 @@ export function memberOf(
   return true
 }
 
-/** Whether [start, end) contains a name's bytes, or an escape, which may be part of it. Checks four bytes at a time. */
+/** Whether [start, end) contains the bytes of a name, or an escape that may be part of the name. */
 function mayHold(b: Buffer, start: number, end: number, json: Buffer): boolean {
   const letter = json[1]!
   let p = start + 1
@@ -170,7 +169,7 @@ function isSame(b: Buffer, quote: number, end: number, { bytes }: MemberName): b
   return true
 }
 
-/** Sets the range to cut: with the comma after it, or if there is none, the comma before it. */
+/** Sets the range to cut. It includes the comma after the member or item, or else the comma before it. */
 function cut(b: Buffer, from: number, to: number, comma: number, next: number, end: number): void {
   const isLast = b[next] !== COMMA
   found.cutStart = isLast && comma >= 0 ? comma : from

@@ -1,12 +1,11 @@
 import { MINUS, ZERO } from './ascii.js'
 import type { GrowingBytes } from './growing-bytes.js'
 
-/** The text of an integer with at most this many digits is certainly canonical. */
+/** An integer with at most this many digits has its canonical text. */
 export const LONGEST_PLAIN_NUMBER = 15
 /** Characters of the largest exact integer, with its sign. */
 const MOST_DIGITS = 17
 
-/** Adds all digits of an integer. */
 export function addInteger(to: GrowingBytes, value: number | bigint): void {
   if (typeof value === 'bigint') {
     to.addText(String(value))
@@ -29,7 +28,7 @@ export function addInteger(to: GrowingBytes, value: number | bigint): void {
   to.length += size
 }
 
-/** Adds a number with its fraction, also if that is 0, to keep its type. NaN and infinities become null. */
+/** Adds a number with its fraction, even a fraction of 0, which shows the type. NaN and infinities become null. */
 export function addFloat(to: GrowingBytes, value: number): void {
   if (!Number.isFinite(value)) to.addText('null')
   else if (!Number.isInteger(value) || Math.abs(value) >= 1e21) to.addText(String(value))

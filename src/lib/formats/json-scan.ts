@@ -5,9 +5,9 @@ import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OB
  * top-level names. Decodes nothing. Agrees with JSON.parse on every line of valid UTF-8: it checks the whole grammar,
  * names may be escaped, the last of duplicate names counts, and nesting is unlimited.
  *
- * A control character must follow the scanned bytes, usually a line end. It stops every inner loop, so the loops do not
- * check for the end. No byte beyond it is read: a single read past the end of a buffer would make the loops several
- * times slower for the lifetime of the process.
+ * A control character, usually a line end, must follow the scanned bytes. It stops every inner loop, so the loops do
+ * not check for the end. No byte beyond that character is read: a single read past the end of a buffer would make the
+ * loops several times slower for the lifetime of the process.
  */
 
 /**
@@ -21,9 +21,9 @@ export class WantedNames {
   lengths = 0
   /** Changes when the names do. */
   version = 0
-  /** Whether only whole lines are used, so that they are not scanned ahead. */
+  /** Whether components use only whole lines. Lines are then not scanned in advance. */
   isUnused = false
-  /** Whether ids of events are used, so that their inputs are saved before the first event leaves. */
+  /** Whether components use event ids. Sources then save the id of an input before its first event leaves. */
   areIdsUsed = false
 
   /** The slot of `name`, always the same one. */
@@ -38,7 +38,7 @@ export class WantedNames {
     return this.names.push(name) - 1
   }
 
-  /** Removes all names. Readers and batches from before must not be used any more. */
+  /** Removes all names. Do not use earlier readers and batches any more. */
   clear(): void {
     this.names.length = 0
     this.bytes.length = 0
@@ -220,7 +220,6 @@ export function slotOf(b: Uint8Array, start: number, end: number, wanted: Wanted
   return (wanted.lengths >> (end - start)) & 1 ? wantedSlot(b, start, end, false, wanted) : -1
 }
 
-/** The slot of the name with the bytes [start, end); -1 if it is not wanted. */
 function wantedSlot(b: Uint8Array, start: number, end: number, escaped: boolean, wanted: WantedNames): number {
   if (escaped) return wanted.names.indexOf(JSON.parse(`"${Buffer.from(b.subarray(start, end)).toString()}"`))
   const length = end - start
@@ -264,7 +263,7 @@ export function objectEnd(b: Uint8Array, start: number, end: number): number {
   return b[start] === OPEN_OBJECT ? containerEnd(b, start, end) : -1
 }
 
-/** Like `scanObject`, for bytes that certainly begin with valid JSON, such as a value inside a line. */
+/** Like `scanObject`, but never copies: the bytes begin with valid JSON, or a control character follows them. */
 export function scanValue(
   b: Uint8Array,
   start: number,

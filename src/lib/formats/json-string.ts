@@ -13,7 +13,7 @@ export function addCopied(to: ByteSink, b: Buffer, start: number, end: number): 
   for (; start < end; start += MOST_COPIED) to.add(b, start, Math.min(end, start + MOST_COPIED))
 }
 
-/** Every sink copies this many bytes. */
+/** Every sink copies up to this many bytes, and does not keep a slice of them. */
 const MOST_COPIED = 16 * 1024 - 1
 const U = 0x75
 /** For each byte: the character after the backslash of its escape, `u` if four digits follow; 0: not escaped. */
@@ -69,7 +69,7 @@ export function escapeInto(to: Buffer, at: number, b: Buffer, start: number, end
     const second = b[p + 1]!
     const third = b[p + 2]!
     const fourth = b[p + 3]!
-    // What follows the first escape is overwritten later: there is room, and a branch takes longer than a store.
+    // Bytes from the first escape on are overwritten later: there is room, and a branch takes longer than a store.
     to[at] = first
     to[at + 1] = second
     to[at + 2] = third
@@ -122,14 +122,14 @@ export function writeBytes(b: Buffer, start: number, end: number, to: Buffer, at
   return at
 }
 
-/** What the letter of an escape means. */
+/** The byte that the letter of an escape stands for. */
 const MEANS = new Uint8Array(256)
 for (const [letter, byte] of Object.entries({ '"': 0x22, '\\': 0x5c, '/': 0x2f, b: 8, f: 12, n: 10, r: 13, t: 9 }))
   MEANS[letter.charCodeAt(0)] = byte
 
 /**
- * Copies the content [start, end) of a valid JSON string to `to` at `at`, with its escapes resolved, which never takes
- * more bytes. Returns the end. Half a surrogate pair becomes U+FFFD.
+ * Copies the content [start, end) of a valid JSON string to `to` at `at`, with its escapes resolved. The copy is never
+ * longer than the content. Returns its end. Half a surrogate pair becomes U+FFFD.
  */
 export function unescapeInto(to: Buffer, at: number, b: Buffer, start: number, end: number): number {
   for (let p = start; p < end; ) {

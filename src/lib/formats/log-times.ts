@@ -47,7 +47,7 @@ export class LastTime {
     return this.#isTime ? this.#iso : undefined
   }
 
-  /** Writes the text of a time. Mostly only the digits after the date differ from the last one. */
+  /** Writes the text of a time. Usually, only the digits after the date differ from the last time. */
   #write(ms: number): boolean {
     const day = Math.floor(ms / MS_PER_DAY)
     if (day !== this.#day) {

@@ -4,7 +4,7 @@ import { GrowingBytes } from './growing-bytes.js'
 import { escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
 import { flatten, jsonText } from './json-text.js'
 
-/** Further members have no known place, since each name is compared with all others. */
+/** Maximum number of members with a known place. Each name is compared with all others, so more would be slow. */
 const MOST_KNOWN = 64
 
 /** Shorter texts are escaped at once, with room for the maximum size. */
@@ -16,7 +16,7 @@ export class Members implements FieldSink {
   readonly out = new GrowingBytes()
   /** Number of members with a known place. */
   count = 0
-  /** Whether there may be others, or several with one name, or names with escapes. */
+  /** Whether there may be members without a known place, members with the same name, or names with escapes. */
   isUnclear = false
   /** A bit for each length of a known name, modulo 32. */
   lengths = 0

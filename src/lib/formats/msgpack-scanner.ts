@@ -1,6 +1,6 @@
 import { FramingError, type RecordScanner } from '../lines/framed-splitter.js'
 
-/** The types from `nil` on, whose first byte does not contain the value. 0xc1 is not a type. */
+/** The first and last type whose type byte contains no part of the value. 0xc1 is not a type. */
 export const FIRST_TYPE = 0xc0
 export const LAST_TYPE = 0xdf
 /** For each of these types: the number of length bytes that follow. */
@@ -28,7 +28,7 @@ const beginsRecord = (byte: number) => (byte >= 0x80 && byte < 0xa0) || (byte >=
 
 /** Finds the ends of MessagePack values, which have no delimiters. */
 export class MsgpackScanner implements RecordScanner {
-  /** Values of the record that remain, and bytes of the current one. */
+  /** Remaining values of the record, and remaining bytes of the current value. */
   #values = 1
   #bytes = 0
   #isInside = false

@@ -67,7 +67,7 @@ export class MsgpackWriter {
     to.length += bytes
   }
 
-  /** Begins the next member at `p`. Returns the start of its value. */
+  /** Begins the member at `p`. Returns the start of its value. */
   #member(p: number): number {
     const at = this.#heads.length - 1
     this.#counts[at]!++

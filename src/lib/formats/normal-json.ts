@@ -17,7 +17,7 @@ export function normalJson(b: Buffer, start: number, end: number): string {
   // Numbers beyond the range of a double become null.
   if (!normal.includes('null') && !MANY_DIGITS.test(text)) return normal
   const numbers: string[] = []
-  // A text replaces each number in both steps. It is random, so that the input cannot contain it.
+  // During both steps, a mark stands for each of these numbers. It is random: the input cannot contain it.
   const mark = randomUUID()
   let marked = ''
   let copied = start
@@ -38,7 +38,7 @@ export function normalJson(b: Buffer, start: number, end: number): string {
   return jsonText(JSON.parse(marked)).replace(restored, (_, n) => numbers[n]!)
 }
 
-/** Whether a double has the value of a JSON number, as far as it matters here. */
+/** Whether a double is enough for a JSON number: it is in range, and a long integer keeps its digits. */
 function isKept(number: string): boolean {
   const value = Number(number)
   return Number.isFinite(value) && (!LONG_INTEGER.test(number) || String(value) === number)

@@ -38,7 +38,7 @@ export interface Field {
   readonly type: number
   readonly isRepeated: boolean
   readonly isPacked: boolean
-  /** The same for all fields of a oneof, of which a message has only one. */
+  /** A number that the fields of a oneof share. A message has at most one field per place. */
   readonly place: number
   message: MessageType | undefined
   enum: EnumType | undefined
@@ -153,7 +153,6 @@ class DescriptorReader implements Types {
     this.#scope(name, parts, { messages: 3, enums: 4, packs })
   }
 
-  /** Links fields to their types. */
   link(): void {
     for (const { field, type, of } of this.#links) {
       if (field.type === TYPE.message) field.message = this.messages.get(type.slice(1))

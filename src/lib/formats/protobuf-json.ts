@@ -215,7 +215,7 @@ function fieldsOf(type: MessageType, reader: WireReader): Found[] {
   return [...found.values()]
 }
 
-/** The field of a tag; undefined if the type has none, or if its wire type does not match. */
+/** The field of a tag; undefined if `type` has no such field or its wire type does not match. */
 function fieldOf(type: MessageType, tag: number): Field | undefined {
   const field = type.fields.get(tag >>> 3)
   if (!field) return undefined

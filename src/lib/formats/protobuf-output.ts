@@ -1,6 +1,5 @@
 import type { GrowingBytes } from './growing-bytes.js'
 
-/** Writes values in the wire format. */
 export class WireWriter {
   to!: GrowingBytes
 
@@ -45,7 +44,7 @@ export class WireWriter {
     this.to.length += 8
   }
 
-  /** Begins a value that follows its length, which mostly takes `room` bytes. Returns its start, for `end`. */
+  /** Begins a value after its length, with `room` bytes for that length. Returns the start of the value, for `end`. */
   begin(room = 1): number {
     const { to } = this
     to.reserve(room)

@@ -6,7 +6,6 @@ import type { WireReader } from './protobuf-wire.js'
 const QUOTE = 0x22
 const TRUE = Buffer.from('true')
 const FALSE = Buffer.from('false')
-/** Types of 64-bit integers, signed and unsigned. */
 const WIDE_SIGNED: ReadonlySet<number> = new Set([TYPE.int64, TYPE.sint64, TYPE.sfixed64])
 const WIDE_UNSIGNED: ReadonlySet<number> = new Set([TYPE.uint64, TYPE.fixed64])
 

@@ -1,7 +1,6 @@
 import { FramingError, type RecordScanner } from '../lines/framed-splitter.js'
 
 const MOST_VARINT_BYTES = 5
-/** Maximum size of a message. */
 const MOST_BYTES = 2 ** 31 - 1
 
 /** Finds the ends of records that begin with their length: a varint, or four bytes, the highest first. */

@@ -28,7 +28,6 @@ export function broken(): never {
 export class WireReader {
   readonly b: Buffer
   p: number
-  /** The end of the message. */
   readonly end: number
   /** The upper half of the last varint. */
   high = 0
@@ -43,7 +42,6 @@ export class WireReader {
     return new WireReader(bytes, 0, bytes.length)
   }
 
-  /** Moves to `p`. */
   at(p: number): this {
     this.p = p
     return this
@@ -63,7 +61,6 @@ export class WireReader {
     return this.b.toString(encoding, from, from + size)
   }
 
-  /** The bytes that were not read so far. */
   rest(): Buffer {
     return this.b.subarray(this.p, this.end)
   }

@@ -14,7 +14,6 @@ const OPEN_OBJECT = 0x7b
 const N = 0x6e
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/
 
-/** Ranges of integers, by type. */
 const RANGES: Readonly<Record<number, readonly [least: number | bigint, most: number | bigint]>> = {
   [TYPE.int32]: [-(2 ** 31), 2 ** 31 - 1],
   [TYPE.sint32]: [-(2 ** 31), 2 ** 31 - 1],

@@ -49,7 +49,7 @@ const duration: Written = (writer, _type, p) => {
   return putTime(writer, factor * Number(seconds), factor * nanosOf(fraction))
 }
 
-/** Writes a message with one field, whose value the JSON is. */
+/** Writes a message that has one field. The JSON is the value of that field. */
 const only: Written = (writer, type, p, level) => {
   const field = type.fields.get(1)
   return field !== undefined && writer.field(field, p, level)
@@ -92,7 +92,7 @@ export const WRITTEN: ReadonlyMap<string, Written> = new Map(
     ListValue: onlyIn(OPEN_ARRAY),
     Value: value,
     FieldMask: fieldMask,
-    // The written type would differ from that of the field.
+    // Not written: a field of this type does not determine the type of its content.
     Any: () => false,
     ...Object.fromEntries(WRAPPERS.map(name => [name, only])),
   } satisfies Record<string, Written>).map(([name, written]) => [`google.protobuf.${name}`, written]),

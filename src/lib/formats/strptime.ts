@@ -11,12 +11,11 @@ export interface ReadTime {
 /** Returns the time in a text, or undefined. `zone`: for texts without a zone. `wall`: gives a missing year. */
 export type TimeReader = (text: string, zone: TimeZone, wall: number) => ReadTime | undefined
 
-/** The first three letters of each month. */
 export const MONTHS = 'jan feb mar apr may jun jul aug sep oct nov dec'.split(' ')
 const MONTH =
   'jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?'
 const DAY = 'mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?'
-/** Names of zones, in minutes from UTC: those of RFC 822, and some others that are unambiguous. */
+/** Offsets of named zones, in minutes from UTC: the zones of RFC 822, and others with an unambiguous name. */
 const ZONES: Readonly<Record<string, number>> = {
   ...{
     Z: 0,
@@ -173,7 +172,7 @@ function minutesOf(zone: string): number | undefined {
   return sign === '-' ? -offset : offset
 }
 
-/** The farthest that a timestamp without a year may be from the time at which it was received. */
+/** A timestamp that is at most this far from its time of receipt has the right year. */
 const HALF_YEAR_MS = 183 * 86_400_000
 
 /** The time in the year nearest to `wall`. `inYear` returns milliseconds, or NaN if the day does not exist. */

@@ -7,8 +7,8 @@ import { classicTimeEnd, isoTimeEnd } from './syslog-time.js'
  * that rsyslog forwards, and without a priority, as in files. Finds the parts in one pass over the bytes; decoding
  * happens on demand.
  *
- * A line is syslog if it begins with a priority or a timestamp. What belongs to no other part is the message; only
- * separators belong to no part at all.
+ * A line is syslog if it begins with a priority or a timestamp. The message is everything that belongs to no other
+ * part, except separators.
  */
 
 /** Parts of a line: indexes into `partStarts` and `partEnds`. */
@@ -30,7 +30,6 @@ export const partEnds = new Int32Array(PARTS)
 export let priority = -1
 let digitsStart = 0
 let digitsEnd = 0
-/** Whether the line's timestamp has neither year nor zone. */
 let classic = false
 
 export const FACILITIES =
@@ -143,7 +142,7 @@ function scanClassic(b: Uint8Array, p: number, end: number): boolean {
   return true
 }
 
-/** Scans a host and the rest of the line. Without a host, all is the message. */
+/** Scans a host and the rest of the line. Without a host, everything is the message. */
 function scanHost(b: Uint8Array, p: number, end: number): void {
   let stop = p
   while (stop < end && isHostByte(b[stop]!)) stop++
@@ -163,7 +162,7 @@ function isHostByte(byte: number): boolean {
   )
 }
 
-/** Scans `app:` or `app[pid]:` and the message. Returns false if there is no such tag, so that all is the message. */
+/** Scans `app:` or `app[pid]:` and the message. Without such a tag, returns false: everything is the message. */
 function scanTag(b: Uint8Array, p: number, end: number): boolean {
   const stop = wordEnd(b, p, end)
   let open = p + 1

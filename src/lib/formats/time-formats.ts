@@ -65,7 +65,6 @@ const common = compileFormat('%d/%b/%Y:%H:%M:%S %z')
 const syslog = firstOf(['%b %e %H:%M:%S%.f', '%b %e %Y %H:%M:%S%.f'].map(compileFormat))
 const others = ['%a %b %e %H:%M:%S %Z %Y', '%a %b %e %H:%M:%S%.f %Y', '%Y/%m/%d %H:%M:%S%.f'].map(compileFormat)
 
-/** Each format by name. */
 export const TIME_FORMATS: Readonly<Record<string, TimeReader>> = {
   auto: firstOf([iso, anyEpoch, rfc2822, http, common, syslog, ...others]),
   iso8601: iso,

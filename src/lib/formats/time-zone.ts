@@ -21,8 +21,8 @@ export class TimeZone {
   }
 
   /**
-   * Converts a local time, given as if it were UTC, to milliseconds since the epoch. In an hour that clocks repeat, the
-   * first one counts. A time that clocks skip moves forward by the change. NaN for NaN.
+   * Converts a local time, given as if it were UTC, to milliseconds since the epoch. If the clocks show a time twice,
+   * the first of the two counts. A time that the clocks skip moves forward by the change. NaN for NaN.
    */
   utc(local: number): number {
     if (!this.#format || Number.isNaN(local)) return local

@@ -10,7 +10,7 @@ const MOST_OPEN = 256
 export function tooDeepAt(text: string): number | undefined {
   const parser = new Parser()
   for (const lexeme of new Lexer().lex(text)) {
-    // Documents that have ended are not needed.
+    // Drops the documents that have ended.
     for (const _ of parser.next(lexeme));
     if (parser.stack.length > MOST_OPEN) return parser.offset
   }

@@ -6,7 +6,7 @@ import type { LineMemory, Lines } from './line-memory.js'
 export interface LineFormat {
   /** Its number in assembly/field-lines.ts. */
   readonly number: number
-  /** The names of its fields, in the order of their numbers there. Every line has those that are origin fields. */
+  /** The names of its fields, in the order of their numbers there. If one is an origin field, every line has it. */
   readonly names: readonly string[]
 }
 
@@ -20,7 +20,7 @@ export interface EventFrame {
   readonly middle: Buffer
   /** The part after the fields. */
   readonly end: Buffer
-  /** Where wanted values are in `middle`: three numbers each, the slot and those of a SLOT. */
+  /** Where wanted values are in `middle`. Three numbers for each: the slot, and the two numbers in it (see SLOT). */
   readonly middleSlots: Int32Array
 }
 
@@ -79,7 +79,7 @@ const NO_NAMES = new WantedNames()
 
 /** Reads lines that consist of fields. Leaves rare lines to the caller. */
 export class FieldLines {
-  /** The last output. Event i of the group is at [starts[i], ends[i]) of `output`; `ends[i]` is 0 if it was left. */
+  /** The last output. Event i of the group is [starts[i], ends[i]) of `output`; `ends[i]` is 0 if it was skipped. */
   readonly output: Buffer
   readonly starts: Int32Array
   readonly ends: Int32Array
@@ -112,7 +112,7 @@ export class FieldLines {
     return length > 0 && ends[length - 1]! - starts[0]! >= LEAST_BYTES
   }
 
-  /** Like JsonLines.scan, for a codec of the form `fields`. Leaves lines with a flag of `by.skipped`. */
+  /** Like JsonLines.scan, for a codec of the form `fields`. Skips lines with a flag of `by.skipped`. */
   scan(format: LineFormat, lines: Lines, wanted: WantedNames, out: Int32Array, by: ScanFlags): number {
     const { length, flags } = lines
     const memory = this.#memory

@@ -2,7 +2,7 @@ import { isInChunkMemory } from '../lines/chunk-memory.js'
 import type { FindLines } from '../lines/line-splitter.js'
 import { theKernel } from './kernel.js'
 
-/** JavaScript searches shorter portions as fast. */
+/** For shorter portions, JavaScript is as fast. */
 const LEAST_BYTES = 1024
 
 /** Finds lines in the kernel, if it can read the chunk and the call is worthwhile. */

@@ -8,12 +8,12 @@ import { type RecordExports, RecordLines } from './log-records.js'
 import { type StringExports, Strings } from './strings.js'
 
 /**
- * Does the work that costs most per byte in WebAssembly with SIMD. Reads lines in place if their chunk is in the memory
- * that it shares with the pool of chunks, and otherwise copies them there in groups. Its code is in `assembly/`. Calls
- * never yield, so the process needs one instance.
+ * WebAssembly code with SIMD for the work that costs most per byte. Reads lines in place if their chunk is in the
+ * memory that the kernel shares with the pool of chunks; otherwise copies them there in groups. The code is in
+ * `assembly/`. Calls never yield, so one instance is enough for the process.
  */
 
-/** Only the parts in use. The full types come with those of a browser. */
+/** Only the parts in use. TypeScript has the full types only together with those of a browser. */
 declare const WebAssembly: {
   readonly Module: new (bytes: Uint8Array) => object
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown }

@@ -15,7 +15,7 @@ export interface ScannedLines extends Lines {
   readonly stride: number
 }
 
-/** Maximum bytes of lines, and number of lines, that are read at a time. Longer lines are not read by the kernel. */
+/** Maximum bytes of lines, and number of lines, that are read at a time. The kernel does not read longer lines. */
 const TEXT_BYTES = 512 * 1024
 export const MOST_LINES = 4096
 /** Bytes for the slots of a group of lines. */
@@ -92,7 +92,7 @@ export class LineMemory {
     return isInChunkMemory(chunk) ? -chunk.byteOffset : starts[from]! - this.#text
   }
 
-  /** Copies those lines from `from` to `to` that fit into the memory. Returns their end. */
+  /** Copies the lines [from, to), as many as fit into the memory. Returns the end of the copied lines. */
   #copy(from: number, to: number, { chunk, starts, ends }: Lines): number {
     const begin = starts[from]!
     let until = from

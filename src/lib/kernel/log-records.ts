@@ -1,6 +1,6 @@
 import type { LineMemory, Lines } from './line-memory.js'
 
-/** What a field is in a log record, if not an attribute. `left`: the kernel leaves its events to the caller. */
+/** How a log record uses a field that is not an attribute. `left`: the kernel skips events with this field. */
 export const USE = { left: 1, body: 2, time: 3, severity: 4, trace: 5, span: 6 } as const
 
 /** Texts with their numbers. */
@@ -35,16 +35,16 @@ const TEXT_AT = 16
 const MOST_TEXT = 16
 const MOST_ENTRIES = 64
 const MOST_GROUPED = 15
-/** Above these bits: the number of a field that decides the group. */
+/** Bits of a use. The bits above them are the number of a field that decides the group. */
 const USE_BITS = 8
 
 /** Writes JSON objects as log records of OTLP. Leaves rare objects to the caller. */
 export class RecordLines {
-  /** The last output. Record i of the group is at [starts[i], ends[i]) of `output`; `ends[i]` is 0 if it was left. */
+  /** The last output. Record i of the group is [starts[i], ends[i]) of `output`; `ends[i]` is 0 if it was skipped. */
   readonly output: Buffer
   readonly starts: Int32Array
   readonly ends: Int32Array
-  /** 1 for each record whose group is that of the previous one. */
+  /** 1 for each record that is in the same group as the previous one. */
   readonly same: Uint8Array
   readonly #code: RecordExports
   readonly #memory: LineMemory

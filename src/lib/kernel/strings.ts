@@ -1,7 +1,7 @@
 import { isInChunkMemory } from '../lines/chunk-memory.js'
 import { type LineMemory, MOST_LINES, type ScannedLines } from './line-memory.js'
 
-/** Selects the lines whose slots are read: those with flags that are `plain` under `mask`. */
+/** Selects the lines whose slots are read: their flags under `mask` equal `plain`. */
 export interface PlainFlags {
   readonly mask: number
   readonly plain: number
@@ -43,7 +43,6 @@ export interface StringExports {
   learnKey(owner: number, address: number, size: number, hash: number, number: number): void
 }
 
-/** The text to compare values with. */
 export interface WantedText {
   readonly text: Buffer
   /** Whether values must equal this text, or must differ from it. */
@@ -55,11 +54,11 @@ export interface WantedText {
 export interface HashOptions {
   readonly seed: number
   readonly longest: number
-  /** The owner of numbers of values. */
+  /** The owner of the known numbers of values (see `Strings.owner`). */
   readonly owner: number
 }
 
-/** Where each value is, its hash, and its number (or one of src/components/throttle/buckets/key-table.ts). */
+/** Where each value is, its hash, and its number (or a constant of src/components/throttle/buckets/key-table.ts). */
 export interface StringColumns {
   readonly starts: Int32Array
   readonly ends: Int32Array
@@ -100,7 +99,7 @@ export class Strings {
     return isInChunkMemory(chunk) && stride <= this.#memory.slots.length
   }
 
-  /** A new owner of numbers. Make a new one whenever one of these numbers changes. */
+  /** Returns a new owner of numbers. Use a new owner whenever one of the numbers changes. */
   owner(): number {
     return ++this.#owners
   }
@@ -111,8 +110,9 @@ export class Strings {
   }
 
   /**
-   * Compares the values whose slot numbers begin at `first` with a text, for lines with a 1 in `among`. Sets that to 0
-   * if the value is not wanted, and to 2 if unknown. Returns how many are unknown; undefined if it cannot compare.
+   * Compares the values whose slot numbers begin at `first` with a text, for lines with a 1 in `among`. Changes the 1
+   * to 0 if the value is not wanted, and to 2 if it is unknown. Returns how many are unknown; undefined if it cannot
+   * compare.
    */
   narrow(
     lines: ScannedLines,
@@ -150,8 +150,8 @@ export class Strings {
   }
 
   /**
-   * Finds the texts whose slot numbers begin at `first`, and hashes those of 1 to `longest` bytes. Leaves out lines
-   * with a 1 in `skipped`. Returns how many of the others have no known number; undefined if it cannot hash.
+   * Finds the texts whose slot numbers begin at `first`, and hashes those of 1 to `longest` bytes. Skips lines with a 1
+   * in `skipped`. Returns how many of the other lines have no known number; undefined if it cannot hash.
    */
   hash(
     lines: ScannedLines,

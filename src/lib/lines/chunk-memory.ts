@@ -3,20 +3,20 @@
  * The first part is for the code itself. Parts that were never written take no memory.
  */
 
-/** The size of a chunk: a read of 512 KiB after an unfinished line of the previous read. */
+/** The size of a chunk: room for an unfinished line of the previous read and a read of 512 KiB. */
 export const CHUNK_BYTES = 528 * 1024
 export const MOST_CHUNKS = 64
 /** Bytes before the first chunk. */
 export const OWN_BYTES = 7.25 * 1024 * 1024
 const PAGE = 64 * 1024
-/** `.scripts/build-kernel.mjs` compiles the kernel for this number. */
+/** `.scripts/build-kernel.mjs` compiles the kernel for this number of pages. */
 const PAGES = Math.ceil((OWN_BYTES + MOST_CHUNKS * CHUNK_BYTES) / PAGE) + 1
 
 export interface FixedMemory {
   readonly buffer: ArrayBuffer
 }
 
-/** Only the parts in use. The full types come with those of a browser. */
+/** Only the parts in use, as in kernel.ts. */
 declare const WebAssembly: { readonly Memory: new (limits: object) => FixedMemory }
 
 let memory: FixedMemory | undefined

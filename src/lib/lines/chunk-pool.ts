@@ -36,15 +36,15 @@ export function roomForPortion(bytes: number): number {
 /** Size of a page of memory, and of the file cache. */
 export const PAGE_BYTES = 4096
 
-/** How many of `bytes` to add at a time to `pending` bytes: if possible, what fits into memory that is reused. */
+/** How many of `bytes` to add at a time to `pending` bytes: if possible, only as many as reused memory can hold. */
 export function portionAfter(pending: number, bytes: number): number {
   const most = CHUNK_BYTES - PAGE_BYTES
   return pending < most / 2 ? Math.min(bytes, most - pending) : bytes
 }
 
 /**
- * Whether `pending` bytes take so little of their chunk that they should move to memory of their own size. When they
- * grow there, they must not move to a chunk that they should leave again, or each small portion would cost a copy.
+ * Whether `pending` bytes take so little of their chunk that they should move to memory of their own size. False if the
+ * next small portion would move them to a reused chunk again: each small portion would then cost a copy.
  */
 export function isMostlyFree(chunk: Buffer, pending: number): boolean {
   return pending * 4 < chunk.length && (pending * 2 < REUSED_BYTES || !holders.has(chunk))
@@ -75,7 +75,7 @@ export function freeChunk(chunk: Buffer): void {
 /** Memory for fewer numbers is not reused. */
 const REUSED_NUMBERS = 256
 
-/** Room for `length` numbers about lines of the chunk, with any content. It is reused when the chunk may be. */
+/** Room for `length` numbers about lines of the chunk, with any content. It is reused once the chunk is free. */
 export function numbersFor(chunk: Buffer, length: number): Int32Array {
   if (length < REUSED_NUMBERS || !holders.has(chunk)) return new Int32Array(length)
   const memory = takeMemory(length * Int32Array.BYTES_PER_ELEMENT)
@@ -98,11 +98,11 @@ export function memoryOf(chunk: Buffer): number {
 /** Maximum bytes of free memory that is kept. */
 const MOST_SPARE = 4 * 1024 * 1024
 
-/** Free memory by size. If memory outlives young objects, the garbage collector frees it late. */
+/** Free memory by size, kept for reuse: the garbage collector is late to free memory that outlives young objects. */
 const spare = new Map<number, ArrayBuffer[]>()
 let spareBytes = 0
 
-/** At least `least` bytes with any content. At most a quarter more, but in steps of at least 256 bytes. */
+/** Memory of at least `least` bytes, with any content. It has at most a quarter more, or less than 256 bytes more. */
 function takeMemory(least: number): ArrayBuffer {
   const step = 2 ** Math.max(8, Math.floor(Math.log2(least)) - 2)
   const size = Math.ceil(least / step) * step

@@ -3,8 +3,8 @@
  * in base64. Frames consist of these lines. An unfinished record stays in the splitter.
  *
  * The result does not depend on how the bytes were portioned, and the work is linear in them. A record above the
- * maximum is skipped and reported. After bytes that are not a record, nothing more is read: they stay pending, and
- * `reserve` and `release` throw.
+ * maximum size is skipped and reported. After bytes that are not a record, nothing more is read: these bytes stay
+ * pending, and `reserve` and `release` throw.
  */
 
 import { isUtf8 } from 'node:buffer'
@@ -26,8 +26,8 @@ export class FramingError extends Error {
 /** Finds the ends of the records of one stream. */
 export interface RecordScanner {
   /**
-   * Continues the record whose bytes before `p` it has seen, from `p` up to `to`. Returns the end of the record, or ~q
-   * if it is incomplete; the next call then continues at `q`. Throws a FramingError with a place in `b`.
+   * Continues the current record from `p` up to `to`; it has already seen the bytes before `p`. Returns the end of the
+   * record, or ~q if it is incomplete; the next call then continues at `q`. Throws a FramingError with a place in `b`.
    */
   find(b: Buffer, p: number, to: number): number
 }
@@ -39,7 +39,7 @@ export interface Framing {
   scanner(): RecordScanner
   /** How many bytes at the start of a complete record delimit it and are not content. Default: 0. */
   headSize?(b: Buffer, start: number, end: number): number
-  /** Adds the JSON object of a record's content. If that cannot be read, returns false and adds nothing. */
+  /** Adds the JSON object of a record's content. If the content cannot be read, returns false and adds nothing. */
   readRecord(b: Buffer, start: number, end: number, to: GrowingBytes): boolean
 }
 

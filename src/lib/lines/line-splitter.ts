@@ -46,7 +46,7 @@ export interface Frame extends LineColumns {
   readonly bytes: number
   /** Whether each line has a line end and the next one begins directly after it. Missing: unknown. */
   readonly isRun?: boolean | undefined
-  /** The bytes from which the lines were made, if from others. */
+  /** The bytes that were read, if the lines were made from them and are in another chunk. */
   readonly read?: { readonly chunk: Buffer; readonly start: number; readonly end: number }
   /** How many of these lines come from unreadable bytes. */
   readonly unreadable?: number
@@ -93,7 +93,7 @@ function endOf({ length, ends, flags }: LineColumns, start: number): number {
 /** Longer than any line. */
 const NO_LIMIT = 2 ** 31 - 1
 
-/** The lines of `bytes`, which must end with a line end; undefined if there is none. */
+/** The lines of `bytes`, which must end with a line end; undefined if there are no lines. */
 export function linesOf(bytes: Buffer): Frame | undefined {
   const splitter = new LineSplitter(NO_LIMIT)
   const frame = splitter.push(bytes)
@@ -118,8 +118,8 @@ export class LineSplitter {
   #length = 0
 
   /**
-   * `continues`: the first byte is in the middle of a line, as in a resumed file. `findLines`: a faster way to find
-   * lines, where it can.
+   * `continues`: the first byte is in the middle of a line, as in a resumed file. `findLines`: finds lines faster, in
+   * the chunks that it can search.
    */
   constructor(maxLineBytes: number, continues = false, findLines?: FindLines) {
     this.maxLineBytes = Math.max(maxLineBytes, LONGEST_CHARACTER)
@@ -153,8 +153,8 @@ export class LineSplitter {
   }
 
   /**
-   * Space for at least `want` bytes, valid until the next call. `offset`: their position in a file. A large portion is
-   * aligned to pages of memory as to pages of the file, since Linux copies such pages faster.
+   * Space for at least `want` bytes, valid until the next call. `offset`: their position in a file. A large portion
+   * begins at the same place in a page of memory as in a page of the file, since Linux then copies faster.
    */
   reserve(want: number, offset?: number): Buffer {
     if (this.chunk.length - this.end < want) {
@@ -214,7 +214,7 @@ export class LineSplitter {
     return this.frame(from, this.pieces === pieces)
   }
 
-  /** Takes the lines up to `end`. Neither they nor the bytes after them are too long. */
+  /** Takes the found lines, up to `end`. Neither these lines nor the unfinished line after them is too long. */
   #found({ length, starts, ends, flags }: LineColumns, end: number): Frame | undefined {
     const from = this.start
     this.scanned = this.end
@@ -282,7 +282,7 @@ export class LineSplitter {
     this.scanned = 0
   }
 
-  /** Cuts pieces of exactly the maximum size while the line, which ends at `to` or later, is too long. */
+  /** Cuts pieces of the maximum size, or up to 3 bytes less, while the line is too long. It ends at `to` or later. */
   protected cutPieces(to: number): void {
     while (to - this.start > this.maxLineBytes) {
       let cut = this.start + this.maxLineBytes

@@ -54,7 +54,6 @@ export class RecordSplitter extends LineSplitter {
   #line = 0
   #lineEnd = 0
   #lines = 0
-  /** Whether the unfinished line was judged. */
   #judged: boolean
   /** The carry before the unfinished line, after its beginning, and at the beginning of the current event. */
   #before: number
@@ -62,7 +61,7 @@ export class RecordSplitter extends LineSplitter {
   #carry: number
   #continues: boolean
 
-  /** `continues` and `carry`: those of the splitter that read up to the first byte. */
+  /** `continues` and `carry`: the values of the splitter that read the bytes before the first one. */
   constructor({ joiner, maxLines, maxBytes }: RecordLimits, continues = false, carry = 0) {
     super(maxBytes, continues)
     this.#joiner = joiner

@@ -16,7 +16,7 @@ export const LANGUAGES = Object.keys(JUDGES) as [Language, ...Language[]]
 const STATE_BITS = 3
 const STATES = (1 << STATE_BITS) - 1
 
-/** Joins the lines of a stack trace in one of the languages: to the event before it, or to an event of their own. */
+/** Joins the lines of a stack trace in one of the languages to the event before the trace, or to their own event. */
 export function stackTraces(languages: readonly Language[]): Joiner {
   const judges = languages.map(language => JUDGES[language])
   if (judges.length === 1) return { judge: judges[0]! }

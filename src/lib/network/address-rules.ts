@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { AddressList } from './address-list.js'
 
-/** Decides which addresses to connect to for users who must not reach the network of this machine. */
+/** Decides to which addresses this process may connect for users who must not reach the network of this machine. */
 
 /** Throws if it is not a range. */
 const listOf = (text: string) => new AddressList([text])
@@ -10,7 +10,7 @@ const listOf = (text: string) => new AddressList([text])
 /** Matches `10.0.0.0/8`, `::1`, `127.0.0.1:9000` and `[fd00::/8]:443`. */
 const RULE = /^(?:\[([^\]]+)\]|([^[\]]*?))(?::(\d{1,5}))?$/
 
-/** The ranges that IANA reserves for special purposes, with what messages call their addresses. */
+/** The ranges that IANA reserves for special purposes, with a description of their addresses for messages. */
 const IPV4_RANGES: readonly (readonly [range: string, name: string])[] = [
   ['0.0.0.0/8', 'an unspecified address'],
   ['10.0.0.0/8', 'a private address'],
@@ -44,7 +44,7 @@ const IPV6_RANGES: readonly (readonly [range: string, name: string])[] = [
   ['2002::/16', 'a 6to4 address'],
   ['3fff::/20', 'a reserved address'],
 ]
-/** All other public addresses. */
+/** IPv6 addresses outside of this range are not public. */
 const GLOBAL_UNICAST = listOf('2000::/3')
 const NAT64 = listOf('64:ff9b::/96')
 

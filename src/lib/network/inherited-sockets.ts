@@ -3,8 +3,8 @@ import { after } from '../time.js'
 
 /**
  * Sockets on which systemd listens for this process (socket activation). Accepts connections only while a server takes
- * them, or is about to. Connections before the start, and after `stopAccepting`, wait in the kernel for the next
- * process. Connections that arrive while their server is being replaced wait in this process.
+ * them, or is about to. Connections before the start and after `stopAccepting` wait in the kernel. Connections that
+ * arrive while their server is being replaced wait in this process.
  */
 
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly systemd: string }
@@ -17,7 +17,7 @@ export interface Claimant {
 const FIRST_FD = 3
 /** Node.js reads the property at each connection that it accepts. */
 type Pausing = Server & { pauseOnConnect: boolean }
-/** How long connections are accepted for the next claimant. With a sane shutdown_timeout, no reload takes as long. */
+/** How long connections are accepted while a reload replaces their server. A usual shutdown_timeout is shorter. */
 const GRACE_MS = 15 * 60_000
 
 /** All sockets with the same name. */
@@ -94,7 +94,7 @@ class Inherited {
     return server as Pausing
   }
 
-  /** Passes on a connection. If it had to wait, it was not read so far. */
+  /** Passes on a connection. Nothing was read so far from a connection that had to wait. */
   #hand(socket: Socket): void {
     this.#claimant!.take(socket)
     if (socket.listenerCount('data') > 0) socket.resume()
@@ -121,7 +121,7 @@ export class InheritedSockets {
     }
   }
 
-  /** Passes the connections of a socket name to `claimant` until `release`. Failures have a message for people. */
+  /** Passes the connections of a socket name to `claimant` until `release`. Errors have a message for the operator. */
   async claim(name: string, claimant: Claimant): Promise<{ readonly address: string; release(): void }> {
     const inherited = this.#byName.get(name)
     if (!inherited) throw new Error(`systemd has not passed a socket named ${name}: ${this.#present()}`)
@@ -158,7 +158,6 @@ export class InheritedSockets {
 
 let own: InheritedSockets | undefined
 
-/** The sockets of this process. */
 export function inheritedSockets(): InheritedSockets {
   own ??= InheritedSockets.from(process.env)
   return own

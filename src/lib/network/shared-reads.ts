@@ -1,8 +1,8 @@
 import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'node:net'
 
 /**
- * Sockets that read into shared memory. By default, Node.js allocates a buffer for each read, which costs more than the
- * read itself, and a garbage collection every few dozen reads.
+ * Sockets that read into shared memory. By default, Node.js allocates a buffer for each read. This costs more than the
+ * read itself, and causes a garbage collection every few dozen reads.
  *
  * A read and the use of its bytes happen in one synchronous call, so reads do not overlap.
  */
@@ -10,7 +10,7 @@ import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'nod
 /** Size of a read while few sockets are open. */
 export const READ_BYTES = 256 * 1024
 const LEAST_READ_BYTES = 16 * 1024
-/** Limit for one read of every socket together. This much may be kept while nothing can be passed on. */
+/** Limit of the bytes if every socket reads once. This much may be kept while nothing can be passed on. */
 const READS_BYTES = 16 * 1024 * 1024
 
 let memory: Buffer | undefined
@@ -40,7 +40,6 @@ interface SharedReadOptions extends SocketConstructorOpts {
 export class SharedReadSocket extends Socket {
   /** Receives bytes, valid during the call. Returns false to stop reading until `resume` is called. */
   receive: (bytes: Buffer) => boolean = () => true
-  /** Maximum size of a read. */
   readonly readBytes: number
 
   constructor(options: SharedReadOptions) {

@@ -24,7 +24,7 @@ export interface ReadLimits {
 /** Why reading stopped. ended: the stream has ended or failed. refused: the receiver refused bytes. */
 export type Stopped = 'ended' | 'idle' | 'aborted' | 'refused'
 
-/** After a read of this size from a stream with small buffers, more data is probably there, and passed on together. */
+/** After a read of at least this size from a stream with small buffers, waits for more data to pass on together. */
 const LARGE_READ_BYTES = 16 * 1024
 /** Limit of the bytes that wait for more data, for all streams. */
 const MOST_GATHERED_BYTES = 16 * 1024 * 1024
@@ -122,7 +122,6 @@ export class StreamReader {
     else this.#drain()
   }
 
-  /** Waits for room. */
   #block(): void {
     if (this.#isBlocked) return
     this.#isBlocked = true
@@ -143,7 +142,7 @@ export class StreamReader {
     return false
   }
 
-  /** Whether to read on at once. libuv may read 32 times in a row: others would wait, and many bytes be kept. */
+  /** Whether to continue at once. libuv may read 32 times in a row: other sockets would wait, and memory would grow. */
   #mayReadOn(bytes: number): boolean {
     this.#inTurn = bytes < this.#shared!.readBytes ? 0 : this.#inTurn + bytes
     if (this.#inTurn < MOST_IN_TURN_BYTES) return true

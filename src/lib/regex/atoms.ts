@@ -49,7 +49,6 @@ export class Atoms {
     return index
   }
 
-  /** Whether the atom is a single literal character. */
   isPlain(atom: number): boolean {
     return PLAIN.test(this.#atoms[atom]!.source)
   }
@@ -62,7 +61,7 @@ export class Atoms {
     return /^\\\W$/.test(source) ? source[1] : undefined
   }
 
-  /** Whether certainly no character belongs to both atoms. */
+  /** Whether no character belongs to both atoms. False if that is uncertain. */
   areDisjoint(a: number, b: number): boolean {
     return this.#isOutside(a, b) || this.#isOutside(b, a)
   }

@@ -9,11 +9,11 @@ import { UnboundedPattern } from './syntax.js'
  * only one predecessor needs no note.
  *
  * Whether an instruction succeeds depends on its place in the text, and on which iterations around it have matched
- * nothing so far, since these fail if they end that way. All iterations inside such an iteration have matched nothing
- * either, so their number identifies them.
+ * nothing so far: an iteration that ends without a match of text fails. If an iteration has matched nothing, neither
+ * have those inside it, so the number of such iterations identifies them.
  */
 
-/** Limits of notes, in bits, and of untried alternatives, twice their number. */
+/** Maximum number of notes, in bits, and twice the maximum number of untried alternatives. */
 const MOST_NOTES = 1 << 28
 const MOST_OPEN = 1 << 24
 /** Larger memory is not kept for the next text. */
@@ -24,7 +24,7 @@ const MOST_KNOWN = 1 << 20
 
 /** Notes and alternatives of the last matcher that ran. Only one runs at a time. */
 let notes = new Uint32Array(0)
-/** The symbols of its text, from its first note on. */
+/** The symbols of the text of that matcher, from the place of its first notes on. */
 let symbols = new Uint16Array(0)
 let open = new Int32Array(1024)
 let owner: Backtracker | undefined
@@ -42,7 +42,7 @@ export class Backtracker {
   readonly #unicode: boolean
   readonly #backwards: boolean
   readonly #slots: Int32Array
-  /** For each symbol: whether each instruction may continue if that symbol is next. Others need not be tried. */
+  /** For each symbol: whether each instruction can succeed if that symbol is next. If not, it is not tried. */
   readonly #possible: (Uint8Array | undefined)[] = []
   #known = 0
   #text = ''
@@ -62,7 +62,7 @@ export class Backtracker {
     this.#slots = new Int32Array(program.slots).fill(-1)
   }
 
-  /** Whether its notes are for the rest of `text`. */
+  /** Whether its notes are about `text` and cover all places from `from` on. */
   knows(text: string, from: number): boolean {
     return owner === this && from >= this.#from && text === this.#text
   }

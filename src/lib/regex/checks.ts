@@ -25,7 +25,6 @@ export class Looks {
   }
 }
 
-/** Makes the checks of assertions. */
 export class Checks {
   readonly #atoms: Atoms
   readonly #looks: Looks
@@ -79,7 +78,7 @@ function looksIn(node: Node): Look[] {
   return 'nodes' in node ? node.nodes.flatMap(looksIn) : []
 }
 
-/** Whether the two adjacent characters decide it. */
+/** Whether the characters before and after a position decide if `node` matches there. */
 function isNear(node: Node): boolean {
   if (node.kind === 'choice') return node.nodes.every(isNear)
   return node.kind === 'atom' || node.kind === 'start' || node.kind === 'end' || node.kind === 'boundary'

@@ -106,7 +106,7 @@ class Cost {
     return { factor: factor ** max + (min === 0 ? 1 : 0), degree, work }
   }
 
-  /** What follows the part before `node`, if `rest` follows `node`. */
+  /** The `Rest` of the part before `node`, if `rest` is what follows `node`. */
   #before(node: Node, rest: Rest): Rest {
     switch (node.kind) {
       case 'atom':
@@ -140,13 +140,13 @@ class Cost {
     return a.atoms.every(one => b.atoms.every(other => this.#atoms.areDisjoint(one, other)))
   }
 
-  /** Whether a match begins with a character that no repeat accepts: repeats from different starts do not overlap. */
+  /** Whether a match begins with a character that no repeat accepts: repeats of different attempts do not overlap. */
   isSeparated(node: Node): boolean {
     const all = this.repeats.flatMap(atomsIn)
     return leadingAtoms(node).some(atom => all.every(other => this.#atoms.areDisjoint(atom, other)))
   }
 
-  /** Minimum length of a match in characters. An unbounded repeat counts with its minimum. */
+  /** Maximum length of a match in characters. An unbounded repeat counts as its minimum and one more iteration. */
   fixedLength(node: Node): number {
     if (node.kind === 'look') return this.fixedLength(node.node)
     if (node.kind === 'choice') return Math.max(...node.nodes.map(part => this.fixedLength(part)))

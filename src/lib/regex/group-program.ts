@@ -14,7 +14,7 @@ export const CHECK = 3
 export const SAVE = 4
 /** Clears the slots of the list `operand`. */
 export const CLEAR = 5
-/** Fails if the position is still that in the slot `operand`. */
+/** Fails if the position still equals the slot `operand`. */
 export const ADVANCE = 6
 
 /**

@@ -21,7 +21,7 @@ const LAST_ROUND = 0xffff_ffff
 
 const DEAD = 0
 const START = 1
-/** Any symbol, where only its presence matters. */
+/** Stands for any symbol where only the presence of a symbol matters. */
 const SOMETHING = 1
 
 /** Scanners that have a table. */
@@ -77,7 +77,8 @@ export class Scanner {
   constructor({ program, atoms, unicode, backwards, anchored, looks }: ScannerOptions) {
     const { operations, nexts, operands } = program
     const size = operations.length
-    // Notes about groups and iterations do not affect whether there is a match. Such instructions lead to earlier ones.
+    // Skips instructions that only keep notes, since these do not affect whether there is a match. Their next
+    // instruction has a lower index, so its entry in `behind` is known.
     const behind = new Uint16Array(size)
     for (let at = 0; at < size; at++) behind[at] = operations[at]! >= SAVE ? behind[nexts[at]!]! : at
     this.#operations = operations
@@ -158,7 +159,7 @@ export class Scanner {
     }
   }
 
-  /** Continues at position `p` without building. Marks matches if `bit` is given; otherwise stops at the first one. */
+  /** Continues at `p` without building states. Marks matches if `bit` is given; otherwise stops at the first one. */
   #simulate(text: string, p: number, state: number, looks: Uint8Array | undefined, bit: number): boolean {
     const { instructions } = this.#states[state]!
     let { previous } = this.#states[state]!
@@ -239,7 +240,7 @@ export class Scanner {
     return next
   }
 
-  /** Follows transitions that read nothing, then those on `symbol`. Returns whether there is a match before it. */
+  /** Follows transitions that read nothing, then those on `symbol`. Returns whether a match ends before `symbol`. */
   #follow(from: Uint16Array, count: number, previous: number, symbol: number, looks: number): boolean {
     if (this.#round === LAST_ROUND) {
       this.#round = 0

@@ -68,7 +68,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
     if (unicode && from > 0 && text.codePointAt(from - 1)! > 0xffff) from--
     if (from > text.length || (anchored && from > 0)) return undefined
     if (!backtracker.knows(text, from)) {
-      // An anchored pattern can begin in only one place, so the search itself decides.
+      // An anchored pattern can match at only one place, so no test is needed before the search.
       if (!anchored && !test(text)) return undefined
       backtracker.begin(text, from, marks(text))
     }
@@ -81,7 +81,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
 /** Maximum length of a required text, since searching for a long repetitive one may be slow. */
 const MOST_REQUIRED = 32
 
-/** Texts that every match contains and that are easy to find, since V8 searches for them much faster. */
+/** Texts that every match contains. V8 finds such a text much faster than the scanner finds a match. */
 function requiredTexts(node: Node, atoms: Atoms): string[] {
   const texts = ['']
   for (const part of node.kind === 'sequence' ? node.nodes : [node]) {
@@ -96,7 +96,6 @@ function requiredTexts(node: Node, atoms: Atoms): string[] {
 interface Tracer {
   readonly program: GroupProgram
   readonly backtracker: Backtracker
-  /** For groups in look-arounds. */
   readonly inner: readonly { readonly slot: number; readonly tracer: Tracer }[]
 }
 

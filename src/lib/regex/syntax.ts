@@ -47,7 +47,6 @@ export interface Syntax {
 /** V8 accepts the pattern, but it cannot be matched in bounded time. */
 export class UnboundedPattern extends Error {}
 
-/** A pattern has too many parts. */
 export class TooLargePattern extends UnboundedPattern {}
 
 const ESCAPE =

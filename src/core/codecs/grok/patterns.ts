@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Smaller patterns, for places where the surrounding pattern determines the end. */
+/** Smaller patterns for addresses, for use where the surrounding pattern determines the end of the address. */
 const SMALL: Readonly<Record<string, string>> = {
   IP: '[0-9A-Fa-f:.]+',
   IPORHOST: '[\\w.:-]+',
@@ -10,8 +10,8 @@ const SMALL: Readonly<Record<string, string>> = {
 
 /**
  * The standard patterns, read from `*.grok` in this folder in the format of Logstash: per line a name, a blank and the
- * pattern, or `#` and a comment. %{NAME} or %{NAME:field} refers to another pattern. They contain no atomic groups, so
- * they can be matched in linear time.
+ * pattern, or `#` and a comment. %{NAME} or %{NAME:field} refers to another pattern. The standard patterns contain no
+ * atomic groups, so they can be matched in linear time.
  */
 export const GROK_PATTERNS: ReadonlyMap<string, string> = new Map(
   readdirSync(new URL('.', import.meta.url))

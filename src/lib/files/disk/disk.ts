@@ -7,8 +7,8 @@ import { FsThread } from './thread.js'
 /**
  * Synchronous calls of node:fs that do not block the process when a file server is unreachable. Calls about local files
  * go directly to node:fs. A call about a file on a remote mount runs in another thread, with a time limit. After a
- * timeout, the mount counts as silent and the call throws SilentFileSystem, which says nothing about the file. All
- * calls about a silent mount throw this at once.
+ * timeout, the mount counts as silent and the call throws SilentFileSystem. That error says nothing about the file. All
+ * calls about a silent mount throw it at once.
  */
 
 /** Time limit of a remote call. It doubles up to the maximum whenever a call exceeds it. */
@@ -56,7 +56,7 @@ class Guard {
     return fd
   }
 
-  /** Starts the thread in advance, so that the first call does not wait for it. */
+  /** Starts the thread in advance: the first call then does not wait for it. */
   async prepare(): Promise<void> {
     await this.#begin()?.ready
   }
@@ -110,8 +110,8 @@ class Guard {
 }
 
 /**
- * Rethrows SilentFileSystem, since other errors are facts about the file. With `folder`, only if that folder is on the
- * silent file system, and not if only a mount point or a link in it is.
+ * Rethrows `error` if it is a SilentFileSystem; other errors are facts about the file. With `folder`, rethrows it only
+ * if the folder itself is on the silent file system. A mount point or link in the folder does not count.
  */
 export function unlessSilent(error: unknown, folder?: string): void {
   if (!(error instanceof SilentFileSystem)) return
@@ -138,7 +138,10 @@ export function namesOrNone(folder: string): readonly string[] {
   return orNone(() => readdirSync(folder)) ?? []
 }
 
-/** The result of `use` for the opened file; undefined if opening or `use` fails. `keeps`: a result closes the file. */
+/**
+ * The result of `use` for the opened file; undefined if opening or `use` fails. `keeps`: the owner of the result closes
+ * the file.
+ */
 export function withFile<T>(
   path: string,
   use: (fd: number) => T,
@@ -172,7 +175,7 @@ export function guardBy(systems: FileSystems, newThread?: () => Thread): () => v
   return () => (guard = before)
 }
 
-/** Await it before synchronous calls about remote files. */
+/** Await this before synchronous calls about remote files. */
 export async function prepareCalls(): Promise<void> {
   await guard.prepare()
 }
@@ -271,7 +274,7 @@ function resultOf(answer: Answer): unknown {
   return answer.result
 }
 
-/** Adds the methods, which a message between threads loses. */
+/** Adds the methods of stats: they are lost in a message between threads. */
 function statsOf(numbers: object): Stats | BigIntStats {
   const bigint = 'dev' in numbers && typeof numbers.dev === 'bigint'
   const { prototype } = fs.statSync('/', { bigint }).constructor

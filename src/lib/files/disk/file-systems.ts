@@ -11,7 +11,7 @@ const PATIENCE_MS = 3000
 const FRESH_MS = 1000
 /** How long a call may wait for earlier ones. */
 const TURN_MS = 10_000
-/** How long at most a file system counts as silent after a call timed out. It may respond before that call returns. */
+/** For at most this long, a file system that responds again counts as silent because of a call that timed out. */
 const STUCK_MS = 60_000
 /** How long the list of mounts and resolved links are cached. */
 const MOUNTS_MS = 1000
@@ -32,7 +32,7 @@ export interface FileSystemsOptions {
   readonly clock?: Clock
   readonly after?: typeof after
   readonly readMounts?: () => string
-  /** Resolves when the file system mounted at `mount` has responded, be it with an error. */
+  /** Resolves when the file system mounted at `mount` has responded, even with an error. */
   readonly probe?: (mount: string) => Promise<void>
 }
 
@@ -97,13 +97,13 @@ export class FileSystems {
     return this.#states.get(mount)?.isSilent === true
   }
 
-  /** Reports that a call to the file system mounted at `mount` timed out. It may still return. */
+  /** Reports that a call to the file system mounted at `mount` timed out. `returned` resolves if the call returns. */
   silence(mount: string, returned: Promise<void>): void {
     const state = this.#stateOf(mount)
     state.isSilent = true
     state.stuck++
     void returned.then(() => state.stuck--)
-    // The timer also keeps the process alive, which could not exit by itself anyway (see endProcess).
+    // The timer keeps the process alive, but with such a call the process cannot exit anyway (see endProcess).
     const isOver = within(STUCK_MS, returned, this.#after)
     this.#expect(state, Promise.all([state.probe ?? this.#probe(mount), isOver]))
   }
@@ -171,7 +171,7 @@ export class FileSystems {
     return undefined
   }
 
-  /** A mount with a synchronous call that will not return. Node.js would wait for that call on exit. */
+  /** A mount with a call that does not return; undefined if there is none. Node.js would wait for the call on exit. */
   async stuck(): Promise<string | undefined> {
     for (const [mount, { stuck }] of this.#states) if (stuck > 0) return mount
     for (const mount of this.#busy) if (!(await this.answers(mount))) return mount
@@ -240,7 +240,7 @@ function readMounts(): string {
 /** Exit codes of the shell from here on mean that a signal ended the program. */
 const ENDED_BY_SIGNAL = 128
 
-/** Probes file systems with programs, so that a stuck probe blocks nothing else. */
+/** Probes file systems with programs: a stuck probe then blocks nothing else. */
 export class MountProbe {
   readonly #helper: HelperProcess
 
@@ -248,12 +248,11 @@ export class MountProbe {
     this.#helper = helper
   }
 
-  /** Resolves when the file system mounted at `mount` has responded, be it with an error. */
   async ask(mount: string): Promise<void> {
     if (mount.includes('\n')) return await byThread(mount)
     this.#helper.start()
     for (;;) {
-      // Asks for the size of the file system, which no network file system answers from a cache.
+      // Asks for the size of the file system: no network file system answers that from a cache.
       const code = await this.#helper.run(['stat', '-f', '--', mount])
       if (code === undefined) return await byThread(mount)
       if (code < ENDED_BY_SIGNAL) return
@@ -261,7 +260,7 @@ export class MountProbe {
   }
 }
 
-/** Probes in a thread, for lack of a helper process. One probe at a time. */
+/** Probes in a thread if there is no helper process. One probe at a time. */
 function byThread(mount: string): Promise<void> {
   return inTurn('probe of a file system', () => new Promise<void>(done => statfs(mount, () => done())))
 }

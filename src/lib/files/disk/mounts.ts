@@ -1,12 +1,12 @@
 import { readlinkSync } from 'node:fs'
 
 /**
- * Types of file systems that another machine or a program serves. While that does not respond, a call about a file does
- * not return, possibly for hours.
+ * Types of file systems that another machine or a program serves. While the server does not respond, a call about a
+ * file does not return, possibly for hours.
  */
 const REMOTE =
   /^(nfs4?|cifs|smb3|smbfs|fuse(\..+)?|ceph|9p|afs|autofs|lustre|beegfs|gpfs|glusterfs|ocfs2|gfs2|orangefs|virtiofs|vboxsf)$/
-/** Served by a local program that stores nothing elsewhere. Parts of /proc use it. */
+/** Types of REMOTE that a local program serves, without storing anything elsewhere. Parts of /proc use this one. */
 const NOT_REMOTE = new Set(['fuse.lxcfs'])
 /** Limit of symbolic links in a path, as in the kernel. */
 const MOST_LINKS = 40
@@ -23,7 +23,7 @@ export class Mounts {
       const [before = '', after = ''] = line.split(' - ')
       const point = before.split(' ')[4]
       const type = after.split(' ')[0]!
-      // A later mount hides earlier ones. The root never counts as remote, since without it nothing works.
+      // A later mount hides earlier ones. The root never counts as remote, since nothing works without it.
       if (point !== undefined) this.#remoteAt.set(unescaped(point), isRemote(type) && point !== '/')
     }
     this.#hasRemote = [...this.#remoteAt.values()].includes(true)

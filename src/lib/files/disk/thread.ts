@@ -5,14 +5,13 @@ import { type Answer, type Call, DONE, GIVEN_UP, WAITING } from './messages.js'
 const START_MS = 5000
 
 /**
- * A thread that makes synchronous calls of node:fs, with a time limit for the caller. Its descriptors are the
- * process's. After a timeout it accepts no more calls. When its call returns, it closes the file that the call opened,
- * if any, and ends.
+ * A thread that makes synchronous calls of node:fs, with a time limit for the caller. Its descriptors are valid in the
+ * whole process. After a timeout it accepts no more calls. When its call returns, it closes the file that the call
+ * opened, if any, and ends.
  */
 export class FsThread {
   /** Resolves when the thread is ready or has failed. */
   readonly ready: Promise<void>
-  /** Resolves when the thread has ended. */
   readonly ended: Promise<void>
   hasFailed = false
   readonly #flag = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
@@ -27,7 +26,7 @@ export class FsThread {
       transferList: [port2],
       execArgv: [],
       env: {},
-      // Keeps the files open that the thread opened, when the thread ends.
+      // Files that the thread has opened stay open when the thread ends.
       trackUnmanagedFds: false,
     })
     worker.unref()
@@ -36,7 +35,7 @@ export class FsThread {
     this.ready = Promise.race([this.ended, new Promise<void>(resolve => worker.once('message', () => resolve()))])
   }
 
-  /** Returns the answer; undefined after a timeout. The thread must then not be used again. */
+  /** Returns the answer; undefined after a timeout. Do not use the thread again after a timeout. */
   call(call: Call, ms: number): Answer | undefined {
     if (!this.#isDone(START_MS)) return undefined
     Atomics.store(this.#flag, 0, WAITING)

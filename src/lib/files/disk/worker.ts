@@ -16,7 +16,7 @@ port.on('message', (call: Call) => {
 })
 if (isAwaited()) parentPort!.postMessage('ready')
 
-/** Tells the caller that the result is ready. Returns false if the caller no longer waits, which ends this thread. */
+/** Notifies the caller that the result is ready. If the caller no longer waits, ends this thread and returns false. */
 function isAwaited(): boolean {
   const was = Atomics.compareExchange(flag, 0, WAITING, DONE)
   if (was === GIVEN_UP) port.close()

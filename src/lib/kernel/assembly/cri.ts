@@ -16,7 +16,7 @@ const STDERR: u64 = 0x20727265647473
 /** `F` and a space. */
 const WHOLE: u32 = 0x2046
 
-/** Reads the line [p, end). Returns false for a line that it leaves. */
+/** Reads the line [p, end). Returns false for a line that it leaves to JavaScript. */
 export function readCriLine(p: usize, end: usize): bool {
   const stop = find(p, end, <u8>SPACE)
   const stream = stop + 1

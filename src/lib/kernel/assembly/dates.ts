@@ -19,8 +19,8 @@ export function daysIn(year: u32, month: u32): u32 {
 }
 
 /**
- * Days since March 1 of the year 0. In minutes, it is less than 2^32 up to the year 8000. The year begins in March, so
- * that the leap day is the last of a year.
+ * Days since March 1 of the year 0. In minutes, this is less than 2^32 up to the year 8000. Counts years from March:
+ * the leap day is then the last day of a year.
  */
 export function dayNumber(year: u32, month: u32, day: u32): u32 {
   if (month <= 2) year--

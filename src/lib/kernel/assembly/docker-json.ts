@@ -27,7 +27,7 @@ function endsWithEscape(start: usize, end: usize, letter: u32): bool {
   return ((end - 1 - p) & 1) == 1
 }
 
-/** Reads the line [p, end). Returns false for a line that it leaves. */
+/** Reads the line [p, end). Returns false for a line that it leaves to JavaScript. */
 export function readDockerLine(p: usize, end: usize): bool {
   if (load<u64>(p) != HEAD) return false
   const log = p + 8

@@ -6,8 +6,8 @@ import { beginMembers, beginSlots, copyEscaped, membersEnd, putSlot } from './me
 import { forgetBlock } from './special-characters'
 
 /**
- * Reads the fields of lines in a format, as slots or as events in JSON. JavaScript reads the lines that a format
- * leaves. Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` contain i32, `flags` contains u8.
+ * Reads the fields of lines in a format, as slots or as events in JSON. Leaves rare lines to JavaScript. Line i is
+ * [starts[i], ends[i]) minus `shift`; `starts` and `ends` contain i32, `flags` contains u8.
  */
 
 const ACCESS: u32 = 0
@@ -18,7 +18,7 @@ const DOCKER_JSON: u32 = 3
 const OPEN_OBJECT: u32 = 0x7b
 /** Bytes for field names and for copying beyond ends, in addition to a line and the parts around its fields. */
 const MARGIN: usize = 1024
-/** Maximum output per byte of a line: it appears at most twice, and a byte takes up to six bytes. */
+/** Maximum output per byte of a line: the line is written at most twice, and an escape takes up to six bytes. */
 const MOST_PER_BYTE: usize = 12
 
 /** The parts of events besides fields (see `setFrame`). */
@@ -33,9 +33,9 @@ let middleSlotCount: u32 = 0
 
 /**
  * Sets the parts of events around their fields. `bytes` contains three parts in order: the beginning, the part before
- * the fields, and the part after them. `withLine`: the line follows the first part as the content of a string, for
- * `slot` if that is not -1. `slots` has three i32 for each wanted value of the middle part: its slot, its start in that
- * part, and its end, shifted left by one, with a bit that marks it as special.
+ * the fields, and the part after them. `withLine`: the line follows the first part as the content of a string; `slot`
+ * is the slot of that string, or -1. `slots` has three i32 for each wanted value of the middle part: its slot, start
+ * in that part, and end, shifted left by one, with a bit that marks the value as special.
  */
 export function setFrame(
   bytes: usize,
@@ -75,7 +75,7 @@ function readLine(format: u32, p: usize, end: usize): bool {
 
 /**
  * Finds the slots of `length` lines, with `stride` bytes per line at `out`, and sets `scanned` and `decoded` in the
- * flags. Returns the number of lines left, including those with a flag of `skipped`, and clears `scanned` for them.
+ * flags. Leaves rare lines and those with a flag of `skipped`: clears their `scanned`, and returns their number.
  */
 export function scanFields(
   format: u32,
@@ -130,7 +130,7 @@ function putBefore(p: usize, end: usize, to: usize, slots: usize, by: i32): usiz
 
 /**
  * Writes the events of `length` lines in order at `to`, as many as fit before `toEnd`. `starts` and `ends` get the
- * place of each event, relative to `to`. Both are 0 for a line that is left, or whose flags under `asked` are not
+ * place of each event, relative to `to`. Both are 0 for a rare line, and for a line whose flags under `asked` are not
  * `taken`. Slots are positions relative to `to`. Returns the number of lines processed.
  */
 export function writeFields(
@@ -161,7 +161,7 @@ export function writeFields(
     store<i32>(ends, 0)
     if (!fits || (byteAt(flags + i) & asked) != taken) continue
     let members = putBefore(start, end, to, slots, by)
-    // Each member is written after a comma; the first one overwrites that.
+    // Each member begins with a comma. The first comma overwrites the brace, which is written again below.
     const isFirst = byteAt(members - 1) == OPEN_OBJECT
     if (isFirst) members--
     beginMembers(members, slots, by)

@@ -46,8 +46,9 @@ export function openHead(): usize {
 }
 
 /**
- * Opens a container, which `closer` ends, in the member of `head`. There must be room for it. `slot`: the address of
- * its slot in the line's results, which gets `start`; 0: none. Returns the entry before its first member or element.
+ * Opens a container that ends with the byte `closer`; there must be room for it. `head`: the entry of its member.
+ * `slot`: the address of its slot in the line's results, where `start` is stored; 0: none. Returns the entry before its
+ * first member or element.
  */
 @inline
 export function enter(closer: u32, head: usize, slot: usize, start: i32): usize {
@@ -64,7 +65,7 @@ export function enter(closer: u32, head: usize, slot: usize, start: i32): usize 
   return closer == CLOSE_OBJECT ? head : ELEMENTS
 }
 
-/** Closes all containers except `level`; the last of them ends before `end`. Returns the entry before what follows. */
+/** Closes the containers deeper than `level`; the last ends before `end`. Returns the entry before what follows it. */
 @inline
 export function leave(level: u32, end: i32): usize {
   const head = <usize>load<u32>(open + (<usize>(level + 1) << 3), HEAD)

@@ -10,10 +10,10 @@ import { byteAt, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './bytes'
  */
 
 /**
- * An entry takes 64 bytes. It begins with 32 bytes for the head. Then, for the first 16 of these and for the others: a
- * bit for each that is not part of the head, with all higher bits set for the first (u32, u16); bytes before the value,
- * and a kind (2 u8); the slot of the name or -1 (i32); two entries that followed it, the newer one first (2 u32); and
- * two that followed its value, if that is a container (2 u32).
+ * An entry takes 64 bytes. It begins with 32 bytes for the head. Two masks have a bit for each of these bytes that is
+ * not part of the head: one for the first 16 bytes (u32, all higher bits set), one for the others (u16). Then follow:
+ * the number of bytes before the value, and a kind (2 u8); the slot of the name or -1 (i32); two entries that followed
+ * this one, the newer one first (2 u32); and two that followed its value, if that is a container (2 u32).
  */
 const ENTRY: usize = 64
 const NOT_FIRST: usize = 32
@@ -101,19 +101,19 @@ export function isWorthLooking(): bool {
   surprised = surprises >= SURPRISES ? surprised + 1 : 0
   surprises = 0
   if (surprised < MOST_SURPRISED) return true
-  // Next time, two such lines suffice.
+  // After that, two such lines suspend the lookup again.
   surprised = MOST_SURPRISED - 2
   forgone = FORGONE
   return false
 }
 
-/** Whether the first 16 bytes at `p` are those of the head. */
+/** Whether the first 16 bytes of the head, or all if it is shorter, are at `p`. */
 @inline
 export function beginsWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p), v128.load(entry))) | load<i32>(entry, NOT_FIRST)) == -1
 }
 
-/** Whether the remaining bytes of the head are there too. */
+/** Whether the other bytes of a longer head follow them. */
 @inline
 export function goesOnWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p, 16), v128.load(entry, 16))) | <i32>load<u16>(entry, NOT_SECOND)) == 0xffff

@@ -45,8 +45,8 @@ store<u8>(ESCAPES + 0x74, 1)
 export let passed: usize = 0
 
 /**
- * A bit for each quote, backslash and control character in the 16 bytes at `p`. After an exclusive or with 2, only
- * quotes and control characters are not above a space.
+ * A bit for each quote, backslash and control character in the 16 bytes at `p`. After an exclusive or with 2, quotes
+ * and control characters are at most a space (0x20), and all other characters are above it.
  */
 @inline
 function marksOf16(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
@@ -67,10 +67,10 @@ function marksOf64(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
 }
 
 /**
- * Passes members from `p` on, each after a brace or comma, as long as their heads followed that of `before` and each
- * other in earlier lines, and their values are strings, short numbers without an exponent, or literals. Puts the values
- * of wanted names into `out`, like `scanLine`. Returns where it stopped, before a member or element; 0 if the object
- * and its line ended.
+ * Passes members from `p` on, each after a brace or comma. Each head must have followed the previous head in an earlier
+ * line (the first one the head `before`), and each value must be a string, a short number without an exponent, or a
+ * literal. Puts the values of wanted names into `out`, like `scanLine`. Returns where it stopped, before a member or
+ * element; 0 if the object and its line ended.
  *
  * With `nests`, which is constant for each caller, values may be objects and arrays up to MOST_NESTED, and elements of
  * arrays may be strings and objects. Without it, do not call it inside containers; it stops at their heads. Separate
@@ -139,7 +139,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
         // The mark is the quote of the next name, or comes after the line.
         to--
         if (byteAt(to) == SPACE) to--
-        // Braces and brackets may come between.
+        // Braces and brackets may come between the value and the mark.
         if (nests) to = stopFrom(value)
         const first = value + <usize>(byteAt(value) == MINUS)
         const length = <u32>(to - first)
@@ -214,7 +214,6 @@ function stopFrom(p: usize): usize {
   return p + <usize>ctz(i8x16.bitmask(stops) | 0x10000)
 }
 
-/** Whether the text [p, end) is a literal. */
 @inline
 function isLiteral(p: usize, end: usize): bool {
   const word = load<u32>(p)

@@ -9,8 +9,8 @@ import { block, forgetBlock, marksBeyond, marksFrom } from './special-characters
  * In one strict pass over a line, checks that it is a complete, valid JSON object, and finds the values of wanted
  * top-level names. Agrees with `scanObject` in lib/formats/json-scan.ts, which tests compare to JSON.parse.
  *
- * Written in AssemblyScript. Addresses are offsets in the kernel's memory. A control character must follow the line,
- * and at least 16 more bytes of memory. It stops every inner loop, so the loops do not check for the end.
+ * Written in AssemblyScript. Addresses are offsets in the kernel's memory. A control character must follow the line. It
+ * stops every inner loop, so the loops do not check for the end. At least 16 more bytes of memory must follow it.
  */
 
 /** Bytes of an entry in the table of names. */
@@ -39,7 +39,7 @@ export function setCopy(address: usize, bytes: usize): void {
 
 /**
  * Sets the names to look for. `table` has an entry of 24 bytes per name: the length (u32), the address (u32), the first
- * 8 bytes (u64; 0 beyond the end), and the mask that keeps as many bytes of a u64 (u64).
+ * 8 bytes (u64; 0 beyond the end), and a mask (u64) that keeps as many bytes of a u64 as the name has.
  */
 export function setNames(table: usize, count: u32, bits: u32): void {
   names = table

@@ -2,8 +2,8 @@ import { BACKSLASH, byteAt, isDigit, QUOTE } from './bytes'
 import { plainEnd } from './special-characters'
 
 /**
- * Finds the ends of JSON strings, numbers and literals. A control character must follow the text, and at least 16 more
- * bytes of memory. It stops every inner loop, so the loops do not check for the end.
+ * Finds the ends of JSON strings, numbers and literals. As in json-lines.ts, a control character and at least 16 more
+ * bytes of memory must follow the text.
  */
 
 /** `true`, `null`, and `false` without its first letter. */

@@ -10,7 +10,6 @@ const MOST: u32 = PLACES / 2
 let table: usize = 0
 let used: u32 = 0
 
-/** Sets the memory of the table. */
 export function setKnown(address: usize): void {
   table = address
 }
@@ -29,7 +28,7 @@ function entryOf(owner: u32, first: u64, second: u64, hash: u32): usize {
     const entry = table + (place & (PLACES - 1)) * ENTRY
     const its = load<u32>(entry)
     if (its == 0) return entry
-    // Separate, since && would first convert each comparison to a number.
+    // Not one condition: && would first convert each comparison to a number.
     if (its == owner) {
       if (load<u64>(entry, 8) == first) if (load<u64>(entry, 16) == second) return entry
     }

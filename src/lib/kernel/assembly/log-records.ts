@@ -6,11 +6,11 @@ import { forgetBlock } from './special-characters'
 
 /**
  * Writes valid JSON objects as log records of OTLP in protobuf, with the results of components/otlp/log-record.ts. That
- * file writes the rare ones: with objects and arrays in them, names with escapes or that occur twice, escapes of code
- * points, white space other than a space, long numbers, or unusual bodies, times and so on.
+ * file writes the rare objects: those that contain objects or arrays, repeated names or names with escapes, escapes of
+ * code points, white space other than a space, long numbers, or unusual bodies, times and so on.
  */
 
-/** Uses of fields, as in ../log-records.ts. Other fields are attributes. An object with a field of use LEFT is left. */
+/** Uses of fields, as in ../log-records.ts. Other fields are attributes. Leaves objects that have a LEFT field. */
 const LEFT: u32 = 1
 const BODY: u32 = 2
 const TIME: u32 = 3
@@ -83,8 +83,8 @@ function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
 }
 
 /**
- * The names of the object so far: address, length and use (3 u32). As long as they are those of the last object, the
- * rest of its names follows, up to `known`. `lengths` has a bit for each length so far, modulo 32.
+ * The names of this object so far: address, length and use (3 u32). While they equal the names of the last object, the
+ * other names of that object still follow, up to `known`. `lengths` has a bit for each length so far, modulo 32.
  */
 const NAME: usize = 16
 const names: usize = memory.data(<i32>(16 * MOST_MEMBERS), 16)
@@ -99,7 +99,7 @@ function useOfName(p: usize): u32 {
   const name = names + <usize>nameCount * NAME
   if (nameCount < known) {
     const length = load<u32>(name, 4)
-    // Compares the quote after it too.
+    // Also compares the quote after the name.
     const others = ~1 << length
     if (length < 16 && (i8x16.bitmask(i8x16.eq(v128.load(p), v128.load(<usize>load<u32>(name)))) | others) == -1) {
       nameCount++
@@ -194,10 +194,10 @@ function put64(to: usize, tag: u8, value: u64): usize {
   return to + 9
 }
 
-/** Whether all fields together are the body, since the last object had no body field. */
+/** Whether the fields together become the body: assumes no body field if the last object had none. */
 let isMap = false
 
-/** Writes an attribute, or a member of the body, except for its value of `size` bytes, which follows. */
+/** Writes an attribute or a member of the body, up to its value. The caller then writes the value, of `size` bytes. */
 function putName(to: usize, name: usize, length: usize, size: usize): usize {
   to = putHead(to, isMap ? MEMBER_TAG : ATTRIBUTE_TAG, 2 + sizeOfVarint(length) + length + sizeOfVarint(size) + size)
   to = putBytes(to, KEY_TAG, name, length)
@@ -208,7 +208,7 @@ function putName(to: usize, name: usize, length: usize, size: usize): usize {
 let text: usize = 0
 let textSize: usize = 0
 
-/** Finds the text of the string content [p, end): in place, or if it has escapes, at `to`. False if it is left. */
+/** Finds the text of the string content [p, end): in place or, with escapes, at `to`. False if an escape is rare. */
 function findText(p: usize, end: usize, hasEscapes: u32, to: usize): bool {
   text = p
   textSize = end - p
@@ -266,7 +266,7 @@ function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   }
   if (isNegative && number == 0) return 0
   const value = <u64>(isNegative ? -number : number)
-  // The value is written to learn its size.
+  // Writes the value to learn its size.
   const size = putVarint(to, value) - to + 1
   to = putName(to, name, length, size)
   store<u8>(to, INTEGER_TAG)
@@ -317,7 +317,7 @@ const GROUPED: usize = 8 * 16
 const values: usize = memory.data(2 * 8 * 16, 8)
 let lastGrouped: usize = 0
 
-/** Whether these values of this object are those of the last one. It then becomes the last one. */
+/** Whether these values are the same in this object and the last one. This object then becomes the last one. */
 function isSameGroup(): bool {
   let isSame = true
   for (let value = values + 8; value <= lastGrouped; value += 8) {

@@ -9,7 +9,7 @@ export const TIME_BYTES: usize = 26
 export const ISO_BYTES: usize = 24
 
 const last: usize = memory.data(32)
-/** The last time. */
+/** The time that was read last, in ISO 8601. */
 export const iso: usize = memory.data(32)
 
 /** The month whose English name begins with the three bytes at `p`, from 1; 0 if there is none. */

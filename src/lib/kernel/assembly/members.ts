@@ -30,7 +30,6 @@ export function beginSlots(p: usize, end: usize, out: usize, shift: i32): void {
   by = shift
 }
 
-/** Begins to write members at `to`. */
 export function beginMembers(to: usize, out: usize, shift: i32): void {
   writes = true
   at = to
@@ -38,7 +37,6 @@ export function beginMembers(to: usize, out: usize, shift: i32): void {
   by = shift
 }
 
-/** The end of the members that were written. */
 export function membersEnd(): usize {
   return at
 }
@@ -113,7 +111,6 @@ export function copyEscaped(p: usize, end: usize, to: usize): usize {
   return to
 }
 
-/** Puts the text [p, end). */
 export function putText(field: u32, p: usize, end: usize): void {
   const slot = slotOf(field)
   if (!writes) {

@@ -1,6 +1,6 @@
 /**
  * Finds the ends of JSON strings by their special characters: quotes, backslashes and control characters. Reads 64
- * bytes at a time, so as many more bytes of memory must follow the text.
+ * bytes at a time, so 64 more bytes of memory must follow the text.
  */
 
 /** The current block of 64 bytes, and a bit for each special character in it (see `specialsOf16`). */
@@ -57,7 +57,7 @@ export function marksFrom(p: usize): u64 {
   return specials
 }
 
-/** The special characters of the next block that has some. It becomes the current one. */
+/** The special characters of the next block that has some. That block becomes the current one. */
 export function marksBeyond(): u64 {
   let next = block + 64
   let found = specialsOf64(next)

@@ -38,8 +38,8 @@ function isText(p: usize, text: usize, length: usize): bool {
 }
 
 /**
- * Compares the values with a text, for lines with a 1 in `among`. Sets that to 0 if the value has no text or an
- * unwanted one. `same`: 1 if this text is wanted, 0 if any other one is. `isString`: only a string can have the text.
+ * Compares the values with a text, for lines with a 1 in `among`. Changes the 1 to 0 if the value has no text or an
+ * unwanted one. `same`: 1 if this text is wanted, 0 if all others are. `isString`: only a string can have the text.
  * Returns how many became UNKNOWN.
  */
 export function narrowStrings(
@@ -112,8 +112,9 @@ function isPlainInteger(p: usize, end: usize): bool {
 
 /**
  * Writes the start, end and hash of the text of each value, as i32. `ids` gets the known number of the value, or
- * TO_FIND; NONE for lines with a 1 in `skipped`, which may be 0 for none; and ALONE for values that are missing, empty,
- * longer than `longest`, or neither strings without escapes nor integers. Returns how many are TO_FIND or ALONE.
+ * TO_FIND; NONE for lines with a 1 in `skipped` (an address, or 0 to skip no lines); and ALONE for values that are
+ * missing, empty, longer than `longest`, or neither strings without escapes nor integers. Returns how many are TO_FIND
+ * or ALONE.
  */
 export function hashStrings(
   length: u32,
