@@ -47,7 +47,10 @@ export class Unfinished {
     this.#tailers.set(tailer, bytes)
   }
 
-  /** Limits memory; false if it cannot. Only a file that may not be found again has its line divided for this. */
+  /**
+   * Drops unfinished lines from memory beyond the limit; false if that is not enough, and a line must be divided. Lines
+   * of files that may not be found again are kept.
+   */
   trim(): boolean {
     for (const [tailer, bytes] of this.#tailers) {
       if (this.#bytes <= MAX_PENDING_BYTES) return true

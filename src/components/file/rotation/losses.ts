@@ -20,7 +20,7 @@ const OTHER = 'other'
 export class Losses {
   readonly #context: SourceContext
   readonly #bytes: { value: number }
-  /** By the file name, as far as there is room; the time is that of the last loss, wall clock in milliseconds. */
+  /** Losses by file name; `OTHER` if there is no room. `at`: the last loss, wall clock in milliseconds. */
   readonly #files = new Map<string, { bytes: number; at: number }>()
 
   constructor(context: SourceContext) {
@@ -40,7 +40,9 @@ export class Losses {
     )
   }
 
-  /** Logs deleted or moved files with undelivered bytes. Until the process ends, they can be copied from its descriptors. */
+  /**
+   * Logs deleted or moved files with undelivered bytes. Until the process ends, its descriptors give access to them.
+   */
   warn(tailers: readonly Tailer[]): void {
     const text =
       'stopping, but a file that was deleted or moved to another folder is not fully delivered; its undelivered bytes are lost when the daemon ends. To keep them, copy open_as now'

@@ -21,7 +21,7 @@ const FULL_TEXT = {
   discard: 'is discarded',
 } as const
 
-/** Explains the decision about an event, as the first event of the throttle. */
+/** Explains the decision about an event as if it were the first event of the throttle. */
 export function explainThrottle(
   options: ThrottleOptions,
   decider: DeciderOptions,

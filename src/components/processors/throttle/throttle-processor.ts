@@ -104,7 +104,7 @@ export class ThrottleProcessor implements Processor {
     this.#clock = clock
     this.#options = options
     const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
-    // Fields that the line scanner finds. It does not find fields that first appear in a later version of the file.
+    // Fields that the line scanner finds. It does not find fields that only a later version of the limits file names.
     const known = new Map<string, FieldReader>()
     const field = (path: FieldPath) => {
       const reader = context.field(path)
@@ -267,7 +267,7 @@ export class ThrottleProcessor implements Processor {
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
     const beyondMaxKeys = counts[FAIL_OPEN]! + counts[FULL]!
-    // In shadow mode, all events pass. A cluster limit logs by itself that it passes some while its server is
+    // In shadow mode, all events pass. A cluster limit itself logs when it passes events because its server is
     // unreachable.
     if (beyondMaxKeys > 0 && !this.#cluster && this.#options.mode === 'enforce') this.#reportMaxKeys()
     this.#countDropped()

@@ -8,7 +8,7 @@ import { StateSaver } from './state-saver.js'
 export interface Persisted {
   readonly limiter: SavedLimiter
   readonly rules: readonly Rule[]
-  /** Whether they come from a predecessor. Saved buckets are then not newer. */
+  /** Whether the buckets come from a predecessor. If so, the saved buckets are not newer. */
   readonly isInherited: boolean
 }
 
@@ -26,8 +26,8 @@ export async function openSaver(
 }
 
 /**
- * The options that saved buckets depend on. If only the number of a limit changes, saved counts stay valid, except for
- * gcra, which keeps times.
+ * The options that saved buckets depend on. If only the number of a limit changes, saved counts stay valid. For gcra
+ * they do not, because it saves times instead of counts.
  */
 function meaningOf(options: ThrottleOptions): Record<string, unknown> {
   const { key_field, time_field, cost } = options
