@@ -123,7 +123,7 @@ export class Histogram implements Measure {
   }
 }
 
-/** Senders may write 1e308 twice; the sum stays finite. */
+/** Adds a number unless the sum would become infinite: senders may write 1e308 twice. */
 function addTo(values: Float64Array, column: number, number: number): void {
   const sum = values[column]! + number
   if (Number.isFinite(sum)) values[column] = sum

@@ -7,7 +7,7 @@ import { Members } from '../../../lib/formats/members.js'
 export class TypedMembers extends Members {
   /** Why a value could not be converted; undefined: all were converted. */
   problem: string | undefined
-  /** When the event was received: gives the year of times without one. Wall clock in milliseconds. */
+  /** When the event was received, wall clock in milliseconds. It determines the year of times without one. */
   receivedAt = 0
   readonly #names = new WantedNames()
   readonly #types: FieldType[] = []
