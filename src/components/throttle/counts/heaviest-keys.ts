@@ -9,13 +9,13 @@ export interface HeavyKey {
   weight: number
   /** For readers: the part of `counted` that was shown as events of other keys. */
   shown: number
-  /** While true, the key is followed, however light it is. */
+  /** While true, the key is followed even if its weight is small. */
   isKept: boolean
 }
 
 /**
- * Finds the heaviest of any number of keys in bounded memory (Space-Saving). Counts may be added many at a time. A key
- * that is followed had at least `counted` and at most `counted + missed` events, any other at most `floor`.
+ * Finds the heaviest of any number of keys in bounded memory (Space-Saving). Many events may be added at a time. A key
+ * that is followed had at least `counted` and at most `counted + missed` events. Any other key had at most `floor`.
  */
 export class HeaviestKeys {
   /** Maximum number of events of a key that is not followed. */

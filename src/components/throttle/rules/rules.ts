@@ -9,11 +9,11 @@ import type { Windows } from '../windows.js'
 import type { KeyPattern } from './key-pattern.js'
 import { RuleFinder } from './rule-finder.js'
 
-/** Limits for events that satisfy a condition, or whose bucket matches a pattern, or both. */
+/** Limits for events that satisfy a condition, whose bucket matches a pattern, or both. */
 export interface Rule {
   /** Stays the same if the rule moves in its list. */
   readonly id: string
-  /** Equal in all daemons whose rule has this pattern and condition, whatever its limits are. */
+  /** Equal in all daemons that have a rule with this pattern and condition, even with other limits. */
   readonly sharedName: string
   /** The name that people see. */
   readonly name: RuleName
@@ -84,7 +84,7 @@ export class RuleLimits {
   readonly #finder: RuleFinder
   readonly #ruleLimits: (RuleLimit | undefined)[]
 
-  /** `limiter`: of the throttle; drops the limiters of other rules. */
+  /** `limiter`: of the throttle. Drops its limiters of other rules. */
   constructor(rules: readonly Rule[], limiter: RuledLimiter) {
     this.rules = rules
     this.#limiter = limiter

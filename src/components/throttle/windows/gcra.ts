@@ -7,8 +7,9 @@ import { LimitWindows } from '../windows.js'
 const STEP_MS = 1 / 1000
 
 /**
- * gcra: with T = window / limit, an event at t passes if t >= TAT - burst * T, the tolerance; then TAT becomes
- * max(t, TAT) + cost * T. The columns hold the TAT: whole milliseconds, and the rest in parts (GcraRate).
+ * gcra: with T = window / limit and the tolerance burst * T, an event at t passes if t >= TAT - tolerance. If it
+ * passes, TAT becomes max(t, TAT) + cost * T. The columns hold the TAT: whole milliseconds, and the rest in parts
+ * (GcraRate).
  */
 export class GcraWindows extends LimitWindows {
   readonly #rate: GcraRate
@@ -21,7 +22,7 @@ export class GcraWindows extends LimitWindows {
     this.#time = new GcraTime(rate)
   }
 
-  /** The bucket is idle from its TAT on, which one event of a large cost can move far ahead. */
+  /** The bucket is idle from its TAT on. A single event of a large cost can move the TAT far ahead. */
   override latest(bucket: number): number {
     return this.times[bucket]! + 1 - this.spanMs
   }
@@ -105,7 +106,7 @@ export class GcraRate {
     } else this.#addLarge(time, Math.min(cost, Number.MAX_SAFE_INTEGER))
   }
 
-  /** The product may have 106 bits: adds T times each power of two in the cost. */
+  /** Adds T times each power of two in the cost, because the product may have 106 bits. */
   #addLarge(time: GcraTime, cost: number): void {
     let ms = this.#unitMs
     let rest = this.#unitRest

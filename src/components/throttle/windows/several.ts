@@ -8,7 +8,7 @@ import { AlignedPeriods, CalendarPeriods, type Periods } from './periods.js'
 import { SlidingWindows } from './sliding.js'
 import type { WallTime } from './wall-time.js'
 
-/** Several limits: an event passes if all of them let it pass. Only then it counts in each. */
+/** Several limits. An event passes if all of them let it pass; only then does it count in each of them. */
 export class SeveralWindows extends Windows {
   override readonly spanMs: number
   readonly #members: readonly LimitWindows[]
