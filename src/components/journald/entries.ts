@@ -46,7 +46,7 @@ export class EntryReader {
     return taken
   }
 
-  /** Frees its memory. */
+  /** Frees the memory of the reader. */
   drop(): void {
     this.#splitter.drop()
   }

@@ -10,9 +10,9 @@ interface Known {
   readonly advice: string
   /** The failure of all events. `says` must match the beginning of the text, where stream labels cannot appear. */
   readonly failure?: Failure
-  /** The error concerns only the stream, which is the partition. */
+  /** Whether the error concerns only the stream, which is the partition. */
   readonly ofPartition?: true
-  /** Finds the events that are certainly rejected, if the text contains the limit. */
+  /** Returns a test for events that are certainly rejected, if the text contains the limit. */
   readonly refuses?: (text: string, push: PushRequest) => ((batch: EventBatch, i: number) => boolean) | undefined
 }
 
@@ -29,7 +29,7 @@ function longerThan(text: string, push: PushRequest) {
   return (batch: EventBatch, i: number) => Buffer.byteLength(push.lineOf(batch, i)) > Number(most)
 }
 
-/** Nanoseconds since the epoch are a signed 64-bit number in Loki. */
+/** Loki stores nanoseconds since the epoch as a signed 64-bit number. */
 function outsideOfTime(_: string, push: PushRequest) {
   return (batch: EventBatch, i: number) => {
     const nanos = BigInt(push.nanosOf(batch, i))
@@ -131,7 +131,7 @@ export function readRefusal(
   const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
   const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))
   if (status === 429) {
-    // Loki accepts all or nothing: a request that exceeds the limit for one second may never fit.
+    // Loki accepts a request as a whole or not at all. A request that exceeds the limit for one second may never fit.
     const isTooMuch = events.reduce((sum, event) => sum + bytesOf(event), 0) > perSecond(text)
     return isTooMuch ? { ...said, failure: 'reject', groups } : known && said
   }

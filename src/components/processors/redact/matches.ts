@@ -33,7 +33,9 @@ export class Matches {
     this.count = Math.min(this.count, last + 1)
   }
 
-  /** Orders the ranges. Presets find most of them in order; each pattern finds only its own in order. */
+  /**
+   * Orders the ranges. Presets find most of them in order. The ranges of each pattern are in order only by themselves.
+   */
   order(): void {
     const { starts, ends, rules, count } = this
     let i = 1
