@@ -25,7 +25,6 @@ export function formatOf(first: Buffer): Format | undefined {
   return text.startsWith('BZh') && BZIP2.includes(text.slice(4)) ? 'bzip2' : undefined
 }
 
-/** The format that the extension names. */
 export function formatOfName(name: string): Format | undefined {
   return EXTENSIONS[EXTENSION.exec(name)?.[0] ?? '']
 }

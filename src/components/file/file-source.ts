@@ -130,8 +130,7 @@ export class FileSource implements Source {
       rotateWaitMs: options.rotate_wait,
       isStopped: () => this.#stopped,
       files: this.#openFiles,
-      // Saves positions at the end: until then, events may be delivered, and the next start counts exactly what is
-      // lost.
+      // Events may be delivered until the end. With the last positions, the next start counts exactly what is lost.
       onUnfindable: tailers => {
         losses.warn(tailers)
         if (tailers.length > 0) checkpoints.changed()

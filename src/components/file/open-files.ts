@@ -463,8 +463,8 @@ export class OpenFiles {
   }
 
   /**
-   * Records that the name refers to another file than before. The search then looks for files that had the name after
-   * `since`, wall clock in milliseconds.
+   * Records that the name refers to another file than before. Files that had it after `since` (wall clock in
+   * milliseconds) are then searched for.
    */
   displace(path: string, since = this.lookedAt): void {
     // The first sweep of a first run does not search for earlier files.
@@ -485,8 +485,7 @@ export class OpenFiles {
   truncated(former: Tailer): void {
     const { context, options, tailing, descriptors, onForget } = this.#options
     const { fd } = former
-    // A portion that was read from the old content is not lost: it is taken first, and the next read finds the
-    // truncation.
+    // A portion of the old content is not lost: it is taken first, and the next read finds the truncation.
     if (fd === undefined || former.hasPortion) return
     const stat = fstatSync(fd, { bigint: true })
     const start = beginningOf(fd)
@@ -550,7 +549,7 @@ export class OpenFiles {
     this.#tailers.set(tailer.key, tailer)
   }
 
-  /** Called when reading of the file at `path` starts, which has the inode of the entry. */
+  /** Called when the file at `path`, which has the inode of the entry, is read. */
   #resumed(path: string, entry: Entry, verdict: Verdict): void {
     const { saved, tailing, context } = this.#options
     saved.remove(entry)

@@ -27,7 +27,6 @@ const SKIPPED: Readonly<Record<Skipped, string>> = {
 export class PathProblems {
   readonly #context: ComponentContext
   readonly #open = new Map<string, Problem>()
-  /** The number of the current sweep. */
   #sweep = 0
   readonly #compressed: { value: number }
   /** The reasons for skipping compressed files that were logged. */

@@ -103,9 +103,8 @@ function endOf(fd: number, size: number): Position {
 
 /**
  * Returns a function that finds the position of an event by the number of bytes before it in the frame; undefined: the
- * lines of the frame are not in the file as they are in the frame. The position has no tail fingerprint, because the
- * bytes may be gone by then; its head still shows whether the file is the same. The function does not keep the frame,
- * because its columns may be gone, too.
+ * lines are not in the file as in the frame. The position has no tail, because the bytes may be gone by then; the head
+ * still identifies the file. The frame is not kept, because its columns may be gone, too.
  */
 export function positionsIn(frame: Frame, from: Position, to: Position): ((before: number) => Position) | undefined {
   const { length, bytes, isRun } = frame

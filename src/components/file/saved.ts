@@ -111,8 +111,7 @@ export class Saved {
       if (entry.success) this.put(entry.data)
       else this.unreadable++
     }
-    // A copy's entry is at the end of the copy even if not all of it was delivered. It is removed then, and the copy is
-    // searched again.
+    // A copy's entry is at its end even if not all of it was delivered. Then the copy must be searched again.
     for (const { claimed = '', dev, ino, offset, head } of this.#entries.values()) {
       const copy = claimed === `${dev}:${ino}` ? undefined : this.#entries.get(claimed)
       if (copy && copy.claimed === claimed && copy.offset > offset && !differ(copy.head, head)) this.remove(copy)

@@ -62,9 +62,8 @@ interface Session {
 
 /**
  * Sends the events of a topic, in one request at a time, to the leaders of its partitions. Invariant: a batch whose
- * outcome is unknown is sent again with the same numbers and the same bytes, so the broker recognizes it. Before any
- * other batch is sent to that partition, a new producer is needed. Otherwise, the broker would take the other batch for
- * the earlier one.
+ * outcome is unknown is sent again with the same numbers and the same bytes, so the broker recognizes it. Any other
+ * batch of that partition needs a new producer first. Otherwise, the broker would take it for the earlier batch.
  */
 export class KafkaDestination implements Destination {
   readonly mostPartitions = MOST_OPEN

@@ -29,8 +29,7 @@ interface Stream {
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. Its events usually belong to one stream. Events that belonged to the stream `other` when requests were
- * formed may have streams of their own now.
+ * protobuf. Its events belong to one stream. Only events that were in `other` may have their own streams by now.
  */
 export class PushRequest {
   readonly #options: LokiOptions

@@ -30,7 +30,7 @@ export class ExportRequest {
   #lastGroup: Group | undefined
   readonly #spare = new SpareBytes()
   readonly #json = new GrowingBytes()
-  /** Writes most records; undefined if the kernel cannot write records with these fields. */
+  /** Writes most records; undefined if it cannot write these fields. */
   readonly #kernel: RecordLines | undefined
 
   constructor(options: OtlpOptions, context: ComponentContext) {

@@ -12,8 +12,8 @@ const RECORD_ROOM = 2
 /** Maximum bytes before a text: its field number, which is below 16, and its length. */
 const MOST_HEAD = 11
 /**
- * Entries of `#open` that are not the start of a message. NOTHING: attributes, which are not a message of their own.
- * PAIR: a pair, which ends with its value. RECORD: a record, whose start is `#record`.
+ * Entries of `#open` that are not the start of a message. NOTHING: attributes, which are not a message. PAIR: a pair,
+ * which ends with its value. RECORD: a record; it starts at `#record`.
  */
 const [NOTHING, PAIR, RECORD] = [-1, -2, -3]
 

@@ -24,7 +24,7 @@ const MOST_ENTRIES = 1000
 const MOST_REPLY_BYTES = 256 * MIB
 const LAG_MS = 10_000
 
-/** An entry of a stream. The fields are null if the entry was trimmed while this consumer held it. */
+/** An entry of a stream. Without fields, it was trimmed while it was held. */
 type Entry = readonly [id: Buffer, fields: readonly Buffer[] | null]
 
 export class RedisSource implements Source {

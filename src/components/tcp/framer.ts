@@ -146,7 +146,7 @@ class AutoFramer implements Framer {
   }
 
   flush(over?: boolean): Frame | undefined {
-    // All bytes so far could be the beginning of a length. A flush delivers them as a line.
+    // Bytes that could be a length are delivered as a line.
     if (!this.#framer && this.#first.length > 0) this.#decide(false)
     return this.#framer?.flush(over)
   }

@@ -49,7 +49,7 @@ export abstract class BucketColumns {
 
 /**
  * The limits of buckets. Costs are in window units (`scaleOf`). For a limit of bytes, the cost is the event's size.
- * Only a combination of limits needs the arguments `cost` and `bytes` at once.
+ * Only several limits need both `cost` and `bytes`.
  */
 export abstract class Windows extends BucketColumns {
   /** A bucket is idle this long after its `latest`, in milliseconds. */
@@ -102,7 +102,6 @@ export abstract class Windows extends BucketColumns {
 export abstract class LimitWindows extends Windows {
   override readonly spanMs: number
   readonly limit: Limit
-  /** The limit, in window units. */
   protected readonly limitUnits: number
   /** The limit of each bucket; undefined: all have the same. */
   protected ownLimitUnits: Float64Array | undefined

@@ -34,7 +34,7 @@ export interface Found {
   readonly links: string[]
   /** Whether folders were skipped because their file system does not respond. */
   isBlocked: boolean
-  /** Whether the walk ended early because it found too many folders or files. */
+  /** Whether the walk ended early because of a limit. */
   isCut: boolean
   /** Whether it is certain that no folder has changed since the previous walk. */
   readonly isSame: boolean
@@ -67,7 +67,6 @@ export class Discovery {
   #settled: Found | undefined
   /** When a walk last found that folders were added, removed or changed, on the monotonic clock. */
   #changedAt = 0
-  /** Checks of the folders. */
   readonly checks: Checks
 
   constructor(

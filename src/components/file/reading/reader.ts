@@ -277,8 +277,7 @@ export class Reader {
       }
       // Files that wait for this one may be next, if it leaves the queue.
       waiting = 0
-      // A copy does not wait for held files: they may wait until copies are assigned, which can require reading this
-      // copy.
+      // A copy does not wait for held files: they may wait until reading it shows whose copy it is.
       if (tailer.isBehind && tailer.earlier.some(one => one.isPostponed && !(tailer.copy && one.held))) {
         this.#drop(tailer)
         this.#options.files.hold(tailer)
@@ -312,8 +311,7 @@ export class Reader {
 
   /**
    * Whether earlier files with this name have grown: programs write to them until they open the new file. Queues these
-   * files. Checks once after each time that the tailer reached its end, to not wait forever for a file that always
-   * grows.
+   * files. Checks once each time that the tailer was at its end: it must not wait forever for a file that always grows.
    */
   #waitsForEarlier(tailer: Tailer): boolean {
     if (tailer.sawEarlier) return false

@@ -210,9 +210,9 @@ export class Tailer {
   }
 
   /**
-   * Whether it was created when another file was rotated, which was last written at `writtenAt`. Programs write to a
-   * renamed file for a while, and copies may have rounded times. So `writtenAt` may be later than the birth of this
-   * file, but must be closer to this birth than to its last change.
+   * Whether it was created when a file last written at `writtenAt` was rotated. Programs write to a renamed file for a
+   * while, and copies may have rounded times. So `writtenAt` may be later than its birth, but closer to it than to its
+   * last change.
    */
   #follows(writtenAt: bigint): boolean {
     return this.birth > writtenAt || writtenAt - this.birth < this.changedAt - writtenAt
@@ -386,7 +386,7 @@ export class Tailer {
     return before
   }
 
-  /** Passes the parts to the successor. The committed position stays before them until they are settled. */
+  /** Until the parts are settled, the committed position stays before them. */
   #giveParts(successor: Tailer): Parts {
     const { chunk, starts, ends, release } = this.#splitter.flush()!
     const bytes = Buffer.concat([chunk.subarray(starts[0]!, ends[0]!), LINE_FEED])
@@ -455,7 +455,7 @@ export class Tailer {
       if (!this.#tailMatches()) return -1
     }
     this.#verified = mtimeMs
-    // The first bytes of an unread file are known, so a file shorter than these has other content.
+    // The first bytes of an unread file are known; a shorter file differs.
     return this.#at === 0 && size < this.#content.head.bytes ? -1 : size - this.#at
   }
 

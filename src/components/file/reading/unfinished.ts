@@ -47,10 +47,7 @@ export class Unfinished {
     this.#tailers.set(tailer, bytes)
   }
 
-  /**
-   * Drops unfinished lines from memory beyond the limit; false if that is not enough, and a line must be divided. Lines
-   * of files that may not be found again are kept.
-   */
+  /** Drops unfinished lines beyond the limit, except of files that may not be found again. False: not enough. */
   trim(): boolean {
     for (const [tailer, bytes] of this.#tailers) {
       if (this.#bytes <= MAX_PENDING_BYTES) return true

@@ -82,7 +82,7 @@ interface Content {
   readonly size: number
   readonly changedAt: number
   readonly crc?: number
-  /** Why some or all of the first bytes cannot be read. */
+  /** Why first bytes cannot be read. */
   readonly error?: unknown
 }
 
@@ -194,10 +194,9 @@ export class Candidates {
   }
 
   /**
-   * Whether the compressed file is made from the uncompressed file of its name, and may be incomplete. Then the
-   * uncompressed file is older, and the compressed one is still being written or has content of the same size.
-   * Otherwise, the uncompressed file is a successor, or an older rotated file that was left when compression was
-   * turned on.
+   * Whether the compressed file is made from the uncompressed file of its name, and may be incomplete. Then that file
+   * is older, and the compressed one is still being written or has content of the same size. Otherwise, that file is a
+   * successor, or was rotated before compression was turned on.
    */
   #isBeingMade({ name, path, stat }: Listed, names: ReadonlyMap<string, Listed>): boolean {
     const original = names.get(uncompressedName(name))?.stat
@@ -236,7 +235,7 @@ export class Candidates {
         this.close()
         if (slots.free <= 0) return false
         const of = withKnown(path, key, fd => new Inflated(fd, format, slots), { keeps: true, open })
-        // If the file was just renamed, there is no answer, and the folder is searched again.
+        // If the file was just renamed, the folder is searched again.
         if (!of) return statKey(path) === key && give(undefined)
         this.#inflated = { stamp, of }
       }

@@ -8,7 +8,7 @@ import { Inflated, type Slots } from './inflated.js'
 
 /** The result of `read` while it is still skipping to the requested offset. */
 export const ON_THE_WAY = -1
-/** Maximum work per portion, in bytes. Other files wait during a portion. */
+/** Maximum work per portion, in bytes: other files wait. */
 const BUDGET = 1024 * 1024
 
 /**

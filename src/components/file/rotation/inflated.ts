@@ -62,7 +62,7 @@ export class Inflated {
     this.#inflater = this.#begin()
   }
 
-  /** The error that directly follows the bytes taken; undefined if other bytes or the end follow. */
+  /** The error after the bytes taken; undefined if other bytes or the end follow. */
   get damage(): Error | undefined {
     return this.#parts.length === 0 ? this.#damage : undefined
   }

@@ -96,8 +96,7 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
   if (first.bytes < head.bytes) return relationOfBeginning(file, one, first)
   if (!same(first, head) || !mayBeCopy(file, one)) return 'other'
   if (one.isCompressed) {
-    // If all of the file was read, an equal size is enough and saves inflating. This is not enough if candidates of
-    // this size differ.
+    // If all of the file was read, an equal size saves inflating, unless candidates of this size differ.
     const isClear = others.every(other => other.size !== one.size || other.crc === one.crc)
     if (file.size() === position.offset && one.size === sizeIn(one, file) && isClear) return 'whole'
     if (one.size < position.offset || one.size === UNKNOWN) return yield* relationOfUnsized(file, one)
@@ -122,7 +121,7 @@ function relationBySize({ position: { offset } }: Known, size: number): Relation
   return size < offset ? 'prefix' : size === offset ? 'whole' : 'rest'
 }
 
-/** Whether the candidate can be a copy according to its times. */
+/** Whether the candidate's times allow it to be a copy. */
 function mayBeCopy(file: Known, one: Candidate): boolean {
   if (one.key === file.claimed) return true
   const { birth, notBefore = 0 } = file
@@ -159,7 +158,6 @@ function* compare(file: Known, one: Candidate, size: number): Asking<Relation> {
   return isSame ? relation : 'other'
 }
 
-/** Assigns candidates to files. */
 export function* assign<F extends Known, C extends Candidate>(
   files: readonly F[],
   candidates: readonly C[],
@@ -185,12 +183,11 @@ export function* assign<F extends Known, C extends Candidate>(
     }
     return false
   }
-  // Files with longer heads come first, because a longer head excludes more candidates.
+  // Longer heads come first: they exclude more candidates.
   const sorted = [...files].sort((a, b) => b.head.bytes - a.head.bytes || b.position.offset - a.position.offset)
   const gone = new Set(sorted.filter(({ isThere }) => !isThere))
   for (const file of gone) if (yield* claim(file, ({ key }) => key === file.claimed)) gone.delete(file)
-  // If files begin alike, a missing file claims the candidate of its size. Existing files come after that, because
-  // they are compared completely.
+  // A missing file first claims a candidate of its size. Then come existing files, which are compared completely.
   for (const file of gone) if (yield* claim(file, one => one.size === sizeIn(one, file))) gone.delete(file)
   for (const file of sorted) if (file.isThere) yield* claim(file, () => true)
   for (const file of gone) yield* claim(file, () => true)

@@ -60,7 +60,6 @@ export class Newcomers {
     return new Set([...this.#waiting.keys()].map(path => dirname(path)))
   }
 
-  /** The paths in this folder. */
   in(folder: string): string[] {
     return [...this.#waiting.keys()].filter(path => dirname(path) === folder)
   }

@@ -76,7 +76,7 @@ export class Search {
     this.unseen = new Unseen(options)
   }
 
-  /** Whether another search is needed: for some names, or because folders changed during the last search. */
+  /** Whether another search is needed, for names or for folders that changed. */
   get isWaiting(): boolean {
     return this.unseen.names.size > 0 || this.#again.size > 0
   }

@@ -3,10 +3,7 @@ import type { Mark } from './match.js'
 
 const LF = 0x0a
 
-/**
- * A copy of fewer bytes is recognized only if it ends where a line or a read ended. From here on there are marks, each
- * at twice the offset of the one before.
- */
+/** Shorter copies are recognized only if they end where a line or a read ended. Later marks double their offsets. */
 export const FIRST_MARK = 2 * FINGERPRINT_BYTES
 
 /**

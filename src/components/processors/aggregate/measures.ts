@@ -11,7 +11,6 @@ const NEGATIVE_HELP =
 export interface Measure {
   readonly name: string
   readonly at: number
-  /** Number of columns. */
   readonly width: number
   readonly series: number
   /** Adds event `i`. `row`: the first column of its key. */

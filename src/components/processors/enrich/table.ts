@@ -40,7 +40,6 @@ export class Rows {
     return this.#starts.length - 1
   }
 
-  /** The row with this number; undefined for -1. */
   at(n: number | undefined): Buffer | undefined {
     return n === undefined || n < 0 ? undefined : this.#bytes.subarray(this.#starts[n], this.#starts[n + 1])
   }

@@ -13,7 +13,7 @@ const isParser = ({ form }: CodecDefinition): boolean => form !== 'message'
 /** Built-in codecs. A plugin's codec can only be given by name: its options are unknown here. */
 const PARSERS: readonly CodecDefinition[] = [...codecs.filter(isParser), timestamp]
 
-/** The codec `timestamp` is only for fields, so sources do not have it. */
+/** `timestamp` is only for fields, not for sources. */
 const definitionOf = (name: unknown) => (name === timestamp.name ? timestamp : codecDefinition(name))
 
 type Given = Readonly<Record<string, unknown>>

@@ -3,7 +3,6 @@ import type { FieldName } from '../../../lib/formats/field-sink.js'
 import { slotOf, WantedNames } from '../../../lib/formats/json-scan.js'
 import { Members } from '../../../lib/formats/members.js'
 
-/** Members with type conversion. */
 export class TypedMembers extends Members {
   /** Why a value could not be converted; undefined: all were converted. */
   problem: string | undefined

@@ -45,7 +45,7 @@ export class Finder {
   constructor(presets: readonly Preset[], patterns: readonly NamedPattern[]) {
     this.rules = [...presets, ...patterns.map(({ name }) => name)]
     this.hasPatterns = patterns.length > 0
-    // Otherwise, `seen` may have matches because of a word outside of the value, such as the name of the field.
+    // A word before a token counts, and it can be the name of the field, outside of the value.
     this.seesValues = !this.hasPatterns && !presets.includes('bearer') && !presets.includes('api_key')
     this.#presets = presets.length
     this.#readsEscapes = Uint8Array.from(this.rules, rule => (UNESCAPED.has(rule) ? 0 : 1))
@@ -96,8 +96,7 @@ export class Finder {
   }
 
   /**
-   * Searches the text without escapes and colors. Colors separate words unless `joins`. Returns whether there are
-   * colors.
+   * Searches the text without escapes and colors. Colors separate words unless `joins`. Returns whether it has colors.
    */
   #findWithout(b: Buffer, start: number, end: number, joins: boolean): boolean {
     const { matches } = this

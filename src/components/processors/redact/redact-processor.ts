@@ -83,8 +83,7 @@ export class RedactProcessor implements Processor {
       try {
         if (!isSimple || this.#mayHold(batch, i)) this.#redact(batch, i, isSimple)
       } catch {
-        // If redaction fails, the event must not pass unchanged. The error is not shown, because it may quote the
-        // event.
+        // If redaction fails, the event must not pass unchanged. The error is hidden: it may quote the event.
         batch.changeTo(i, FAILED, batch.bytes)
         this.#failures.value++
       }
@@ -139,7 +138,6 @@ export class RedactProcessor implements Processor {
     this.#redactJson(batch, i, this.#made.bytes, 0, this.#made.length - 1, false)
   }
 
-  /** `b` has the JSON of the event. */
   #redactJson(batch: EventBatch, i: number, b: Buffer, start: number, end: number, isSeen: boolean): void {
     const values = this.#values
     const flags = batch.flags[i]!
@@ -182,7 +180,7 @@ export class RedactProcessor implements Processor {
   }
 }
 
-/** The cuts of a piece of a divided line; undefined: the line is whole. */
+/** The cuts of a piece of a divided line. */
 function cutsOf(flags: number): Cuts | undefined {
   const piece = flags & (PIECE | CONTINUES)
   if (piece === 0) return undefined

@@ -62,7 +62,7 @@ export class Values implements ValueVisitor {
 
   /**
    * Redacts the selected parts of the valid JSON object at `start`, for which the finder's `mayHold` was true. `cuts`:
-   * the cuts of its long texts. Returns whether the redacted object is in `out`.
+   * the cuts of its long texts.
    */
   object(b: Buffer, start: number, end: number, selection: Selection, cuts?: Cuts): boolean {
     this.#cuts = cuts
@@ -115,7 +115,7 @@ export class Values implements ValueVisitor {
     return this.#next < count && starts[this.#next]! < end
   }
 
-  /** Takes the matches in a value from the finder's `seen`. Returns false if a search might find others. */
+  /** Takes the matches in a value from `seen`; false if a search may find others. */
   #takeSeen(start: number, end: number): boolean {
     const { seen, matches, seesValues } = this.#finder
     if (!seesValues || this.#isForced || this.#cuts || this.#finder.sawEscapes(start, end)) return false

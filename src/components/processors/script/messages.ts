@@ -2,7 +2,7 @@
 
 /** The data for starting a process. */
 export interface ScriptData {
-  /** Id of the component. */
+  /** Of the component. */
   readonly id: string
   readonly code?: string | undefined
   /** An absolute path. */

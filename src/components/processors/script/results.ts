@@ -82,7 +82,6 @@ export class Results {
   readonly #several: number[] = []
   readonly #errors: [number, string][] = []
   readonly #growth = new Growth(ROOM_MIB)
-  /** Characters of errors. */
   #errorsLength = 0
 
   /** `bytes`: the size of the lines. */

@@ -20,7 +20,7 @@ import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metr
 
 /** Discarded events that may be inspected for the history per second. Each batch may inspect one beyond that. */
 const LOOKS_PER_SECOND = 1000
-/** Maximum number inspected in a batch that discards more events than may still be inspected. */
+/** Maximum in a batch that discards more events than may still be inspected. */
 const SOME_LOOKS = 16
 
 /** State that RefusedEvents passes to a successor with the same options. */
@@ -71,7 +71,7 @@ export class RefusedEvents {
   #secondAt = Number.NEGATIVE_INFINITY
   /** Whether it only discards events. */
   readonly #isPlain: boolean
-  /** Whether it counts discarded events by bucket, but does not sample, mark or annotate them. */
+  /** Whether it only discards events and counts them by bucket. */
   readonly #onlyCounts: boolean
   /** The limit reported for an event if the limit that discarded it is unknown. */
   readonly #limit: Exceeded
@@ -191,9 +191,7 @@ export class RefusedEvents {
     if (batch.isBacklog && overLimit > 0) this.#reportBacklog(overLimit)
   }
 
-  /**
-   * Counts the discarded events for the history. If there are many, it counts a sample; each then represents several.
-   */
+  /** Counts discarded events for the history; if there are many, a sample, whose events represent several. */
   #sample(batch: EventBatch, to: Uint8Array, discards: number, refusalOf: RefusalOf | undefined): void {
     const now = this.#clock.now()
     if (!this.#hasKey && !this.#hasRules) {

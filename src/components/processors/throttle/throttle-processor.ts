@@ -55,7 +55,6 @@ class ThrottleState {
 export interface ThrottleParts {
   /** With `scope: cluster`: creates the part that shares the limit with other daemons. */
   readonly share?: ((compiled: DeciderOptions, before: unknown) => ClusterThrottle) | undefined
-  /** The file of `limits_file`. */
   readonly file?: LimitsFile | undefined
   /** With `time_field`. */
   readonly inEventTime?: InEventTime | undefined
@@ -88,7 +87,6 @@ export class ThrottleProcessor implements Processor {
   readonly #waiting: Pacing | undefined
   /** Counts backlog that passes undecided; undefined: backlog is decided on. */
   readonly #passedBacklog: { value: number } | undefined
-  /** The current observers of its decisions. */
   readonly #observers = new Set<SeeDecisions>()
   #stands = 1
   #isSucceeded = false
@@ -96,7 +94,6 @@ export class ThrottleProcessor implements Processor {
   /** The buckets to save; undefined: other daemons share the limit. */
   readonly #persisted: Persisted | undefined
   #saver: StateSaver | undefined
-  /** Applies the rules of the file. */
   readonly #applyRules: (ofFile: readonly RuleOptions[]) => void
 
   constructor(options: ThrottleOptions, context: ProcessorContext, { share, file, inEventTime }: ThrottleParts = {}) {

@@ -17,8 +17,7 @@ import { longestWaits, type ThrottleOptions } from './options.js'
 /** With a limits file, ask again after this many milliseconds at most: new rules may give room sooner. */
 const FILE_MS = 500
 /**
- * While backlog waits, a live event may have waited behind it if it is decided at least this many milliseconds after
- * its arrival.
+ * While backlog waits, a live event decided this many milliseconds after its arrival may have waited behind it.
  */
 const LATE_MS = 5
 
@@ -283,9 +282,8 @@ const hasCaughtUp = ({ events, until }: Queue, now: number) => events === 0 && n
 export const isBehind = ({ backlog, displaced, until }: Queue, now: number) => backlog + displaced > 0 || now < until
 
 /**
- * Makes a limit a gcra limit with the same rate and room for twice as many events at once: a daemon that catches up
- * reads in bursts what an app wrote steadily. Quotas, and windows of bytes or costs, stay: gcra passes an event of any
- * cost.
+ * Makes a limit a gcra limit with the same rate and room for twice the events: a daemon that catches up reads in bursts
+ * what an app wrote steadily. Quotas, and windows of bytes or costs, stay: gcra passes an event of any cost.
  */
 function tolerant(limit: Limit): Limit {
   const { mode, unit, burst = limit.limit - 1 } = limit

@@ -51,8 +51,7 @@ export class WholeBatches {
   }
 
   /**
-   * Writes and counts the decisions. If it cannot, returns false and has no effect. `ruleLimits`: undefined without
-   * rules.
+   * Writes and counts the decisions; false, without any effect, if it cannot. `ruleLimits`: undefined without rules.
    */
   decide(
     batch: EventBatch,

@@ -263,7 +263,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 }
 
-/** Buckets whose number is bounded together with others. */
+/** Buckets that share a bound. */
 interface Member {
   /** Drops idle buckets if it is time. */
   advance(now: number): void

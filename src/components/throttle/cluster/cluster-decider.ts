@@ -90,7 +90,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     const wait = this.#onFailure === 'wait'
     let sentAt = this.#clock.now()
     let grants = await this.#backend.ask(demands)
-    // The server may have taken the returned units back although its reply was lost: do not return them again.
+    // Returns no units twice: the server may have taken them although its reply was lost.
     if (!grants) for (const demand of demands) demand.backCost = demand.backBytes = 0
     while (!grants && wait && !signal.aborted) {
       await this.#backend.untilReachable(signal)

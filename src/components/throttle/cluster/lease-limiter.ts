@@ -67,7 +67,7 @@ export class LeaseLimiter implements RuledLimiter {
   /** The keys of buckets that may hold a lease, by their text. */
   readonly #leased = new Map<string, Buffer>()
   readonly #ofRules = new Map<string, LeaseLimiter>()
-  /** Used to look up buckets by the bytes of their keys. */
+  /** Looks up buckets by the bytes of keys. */
   readonly #key: BucketKey
   /** Demands that give back the leases of removed rules. */
   #returned: LimiterDemand[] = []
@@ -251,7 +251,6 @@ export class LeaseLimiter implements RuledLimiter {
 
 const NO_KEY = Buffer.alloc(0)
 
-/** A copy of the key's bytes. */
 const bytesOf = ({ bytes, start, end }: PlacedKey) =>
   Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
 

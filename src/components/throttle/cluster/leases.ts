@@ -14,9 +14,7 @@ const DEMAND = 5
 /** The index of the nearest limit, and the end of its window. */
 const NEAREST = 6
 const ENDS = 7
-/**
- * For costs: units left, units last taken ahead, and the cost of the last refused event. The same follows for bytes.
- */
+/** For costs, then for bytes: units left, units last taken ahead, and those of the last refused event. */
 const LEFT = 8
 const SIZE = 9
 const REFUSED = 10

@@ -125,9 +125,7 @@ export interface Grant {
   /** Units taken ahead. */
   readonly cost: number
   readonly bytes: number
-  /**
-   * Milliseconds for which these units are valid; if an event was refused, until the limit that refused it has room.
-   */
+  /** Milliseconds for which they are valid; if an event was refused, until the limit that refused it has room. */
   readonly waitMs: number
   readonly ticket: number
   /** The fullest limit, or the one that refused an event: its index, the units used, and the end of its window. */
@@ -170,7 +168,6 @@ export function scriptCalls(group: string, demands: readonly Demand[], byTag: bo
   return calls
 }
 
-/** Encodes the sets of limits, and the demands. */
 function argsOf(demands: readonly Demand[], wall: number): Buffer[] {
   const sets = [...new Set(demands.map(({ limits }) => limits))]
   const indexes = new Map(sets.map((limits, n) => [limits, n]))

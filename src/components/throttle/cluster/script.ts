@@ -20,10 +20,10 @@ const LONGEST = 1e15
  * A bucket is 16 bytes for each limit: when its window began (gcra: when its level was set) and the units taken in it
  * (gcra: its level, which sinks by one every window / limit). An event takes units of all limits, or does not pass.
  *
- * Replies with the time, which is the ticket of the units taken, and seven values for each key: the events that pass,
- * as their number (-1: all) or as a text with 1 or 0 for each; the cost and the bytes taken ahead; how long these are
- * valid or, if an event was refused, when the limit that refused it has room; the limit that refused an event,
- * otherwise the fullest; how much of this limit is used; when its window ends.
+ * Replies with the time, which is the ticket of the units taken, and for each key: the events that pass, as their
+ * number (-1: all) or as a text with 1 or 0 for each; the cost and the bytes taken ahead; how long these are valid or,
+ * if an event was refused, when the limit that refused it has room; this limit, otherwise the fullest; how much of it
+ * is used; when its window ends.
  *
  * Units are given back only to windows that were open when they were taken. If the server's clock was set back, windows
  * restart but keep their counts.

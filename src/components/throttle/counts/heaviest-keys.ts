@@ -1,4 +1,3 @@
-/** The counts of a key. */
 export interface HeavyKey {
   readonly name: string
   /** Events counted since the key has been followed. */
@@ -49,7 +48,6 @@ export class HeaviestKeys {
     this.#keys = new Map(sorted.slice(0, this.#capacity).map(({ key }) => [key.name, key]))
   }
 
-  /** Multiplies all weights by this factor. */
   age(factor: number): void {
     for (const key of this.#keys.values()) key.weight *= factor
   }

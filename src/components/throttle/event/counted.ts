@@ -89,7 +89,6 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#used(bucket, place) + cost <= this.limitUnitsOf(bucket) ? PASS : DISCARD
   }
 
-  /** The count of the window at a place. */
   #used(bucket: number, place: Place): number {
     if (place === IN_NEWEST || place === MOVES_NEWEST) return this.counts[bucket]!
     return place === IN_KEPT || place === MOVES_KEPT ? this.kept.of(bucket).get(this.#row, COUNT) : 0
@@ -167,10 +166,7 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#latest[bucket]! - time >= windowMs ? OPENS : MOVES_NEWEST
   }
 
-  /**
-   * Call before a newer window replaces the newest one. Keeps that one, and drops windows that ended long before
-   * `time`.
-   */
+  /** Keeps the newest window, before a newer one replaces it. Drops windows that ended long before `time`. */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time) - this.spanMs
     const older = this.kept.of(bucket)

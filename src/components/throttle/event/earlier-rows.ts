@@ -12,7 +12,6 @@ const HEAD = 2
 /** Memory of all buckets of a throttle. */
 export class EarlierMemory {
   rows = 0
-  /** Memory of the rows. */
   bytes = 0
   /** Rows dropped early because there was no room. */
   forgotten = 0

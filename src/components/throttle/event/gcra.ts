@@ -192,9 +192,7 @@ export class GcraEventWindows extends LimitEventWindows {
     return next - row
   }
 
-  /**
-   * Call before a newer run replaces the newest one. Keeps that one, and drops runs that only late events could need.
-   */
+  /** Keeps the newest run, before a newer one replaces it. Drops runs that only late events could need. */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time)
     const older = this.kept.of(bucket)

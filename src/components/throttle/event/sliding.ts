@@ -178,9 +178,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     this.counts[bucket] = cost
   }
 
-  /**
-   * Call before a newer run replaces the newest one. Keeps that one, and drops runs that only late events could need.
-   */
+  /** Keeps the newest run, before a newer one replaces it. Drops runs that only late events could need. */
   #keepNewest(bucket: number, time: number): void {
     const windowMs = this.spanMs
     const newest = this.times[bucket]!
@@ -210,8 +208,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     const most = this.limitUnitsOf(bucket)
     const runs = this.#runs(bucket)
     const [newest, count] = [this.times[bucket]!, this.counts[bucket]!]
-    // Usually, the window that ends with the last event decides, or the sum of all that passed since the first span
-    // began.
+    // Usually, the window that ends with the last event decides, or else the sum since the first span began.
     const used = runs.within + count
     if (runs.at - time < windowMs && used + cost > most) return true
     if (runs.before(time, windowMs) + used + cost <= most) return false

@@ -104,7 +104,6 @@ class Section {
     this.#content = to.length
   }
 
-  /** Removes its content. */
   empty(): void {
     this.#to.length = this.#content
   }

@@ -69,7 +69,7 @@ export class RuleFinder {
 
   /**
    * The index of the first rule that holds for event `i`, or -1. `key`: loaded with the event's key, if it has one.
-   * Sets the place of `key` if the key alone determines the rule.
+   * Sets its place if the key alone determines the rule.
    */
   find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
     if (key === undefined) return this.#follow(this.#others, batch, i)

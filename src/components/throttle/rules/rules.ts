@@ -69,7 +69,6 @@ export function keepOnly(limiters: Map<string, { release(): void }>, rules: read
   }
 }
 
-/** The limiter and the costs of one rule. */
 export interface RuleLimit {
   /** Undefined: all events pass. */
   readonly limiter: BucketLimiter | undefined

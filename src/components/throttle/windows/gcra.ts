@@ -73,7 +73,7 @@ const PARTS_PER_NS = 2 ** 30
 export class GcraRate {
   /** Parts per millisecond. T and a nanosecond are whole numbers of parts. */
   readonly parts: number
-  /** T, for one window unit, in parts. */
+  /** T in parts. */
   readonly #unitParts: number
   readonly #unitMs: number
   readonly #unitRest: number

@@ -93,7 +93,6 @@ export class SeveralWindows extends Windows {
   }
 }
 
-/** The level with the largest used part. */
 function fullest(levels: readonly Level[]): Level {
   const part = ({ used, limit }: Level) => used / limit.limit
   return levels.reduce((most, level) => (part(level) > part(most) ? level : most))

@@ -1,4 +1,4 @@
-/** Difference between the wall clock and the followed time from which windows follow the wall clock again. */
+/** How far the wall clock may drift before windows follow it. */
 const DRIFT_MS = 1000
 
 /** The wall clock, for windows that follow the calendar although decisions use another clock. */

@@ -58,7 +58,6 @@ export function isTextAt(b: Buffer, p: number, end: number, text: string): boole
   return true
 }
 
-/** Whether `text` is at `p`. */
 export function isExactAt(b: Buffer, p: number, end: number, text: string): boolean {
   if (p + text.length > end) return false
   for (let i = 0; i < text.length; i++) if (b[p + i] !== text.charCodeAt(i)) return false

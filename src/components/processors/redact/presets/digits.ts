@@ -44,9 +44,9 @@ export function dividerEnd(b: Buffer, p: number, end: number): number {
 }
 
 /**
- * The end of a card number: 12 to 19 digits of a known brand with the check digit of Luhn. The digits may be in groups
- * of at least two digits, with the same divider between all groups. If the divider is a slash or plus sign, as in paths
- * and sums, the first group must have at least four digits.
+ * The end of a card number: 12 to 19 digits of a known brand with the check digit of Luhn. They may be in groups of at
+ * least two digits with the same divider between them. If this is a slash or plus sign, as in paths and sums, the first
+ * group must have four digits.
  */
 export function cardEnd(b: Buffer, p: number, start: number, end: number): number {
   // The digits of a fraction are not a number of their own.
@@ -79,7 +79,6 @@ export function cardEnd(b: Buffer, p: number, start: number, end: number): numbe
   return numberEnd(b, from, found, start, end)
 }
 
-/** A UUID has 36 characters. */
 const UUID = 36
 const LONGEST_HASH = 128
 
@@ -166,7 +165,7 @@ export function ipv4End(b: Buffer, p: number, end: number): number {
 
 /**
  * The end of 7 to 15 digits after a plus sign, with at most two dividers or parentheses between two digits. `p` is
- * after the sign. `isZone`: a time is before the sign, so four digits may be a time zone.
+ * after the sign. `isZone`: four digits are a time zone.
  */
 export function internationalEnd(b: Buffer, p: number, end: number, isZone: boolean): number {
   if (p >= end || !isDigit(b[p]) || b[p] === ZERO) return -1

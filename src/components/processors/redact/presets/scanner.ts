@@ -29,7 +29,6 @@ const CLOSE = 0x29
  * which are rare in texts.
  */
 export class PresetScanner {
-  /** Whether the last scanned bytes have a backslash. */
   hasBackslash = false
   /** Positions of the first and the last escape in the scanned bytes; `lastEscape` is -1 if there is none. */
   firstEscape = 0

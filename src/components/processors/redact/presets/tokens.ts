@@ -174,8 +174,8 @@ const KIND = 'private key'
 const LONGEST_KIND = 48
 
 /**
- * A private key whose first or last line is at `p`. If its last line is missing, it reaches to the end of the value; if
- * its first line is missing, it begins at the beginning of the value. Returns where to continue.
+ * A private key whose first or last line is at `p`. If its last line is missing, it ends with the value; if its first
+ * line is missing, it begins with the value. Returns where to continue.
  */
 export function findPrivateKey(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const dashes = endOfDashes(b, p, end)

@@ -12,7 +12,7 @@ const NAME = /^(\d{1,15})\.buckets$/
 /** The description of a segment, in its first block. */
 export interface SegmentHead {
   readonly sluice_buckets: number
-  /** The run of the throttle that wrote the segment. Times in the segment are on the clock of that run. */
+  /** The run of the throttle that wrote it. Its times are on the clock of that run. */
   readonly run: string
   /** The options that the state depends on, by name. */
   readonly means: Readonly<Record<string, unknown>>

@@ -23,7 +23,6 @@ interface SaverOptions {
   readonly means: SegmentHead['means']
   readonly limiter: SavedLimiter
   readonly rules: readonly Rule[]
-  /** Whether windows are in event time. */
   readonly inEventTime: boolean
   readonly clock: TimerClock
   readonly log: Logger
