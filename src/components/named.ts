@@ -38,7 +38,7 @@ async function definitionOf(kind: Kind, type: string): Promise<AnyDefinition | u
 
 /** Loads a configuration, and only the components and codecs that it names. Throws ConfigError. */
 export async function loadQuickly(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config> {
-  // With plugins, all components are loaded, because the types of plugins must differ from all of their types.
+  // With plugins, all components are loaded, because their types must differ from those of plugins.
   const config = options.plugins?.size ? undefined : await loadNamed(path, options)
   // Problems and warnings are certain and well explained only if all components are loaded.
   if (config?.warnings.length === 0) return config

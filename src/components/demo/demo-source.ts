@@ -80,7 +80,6 @@ export class DemoEvents {
     this.#random = mulberry32(seed)
   }
 
-  /** The next `count` events as JSON lines. */
   next(count: number, timestamp: string): string {
     let text = ''
     for (let i = 0; i < count; i++) {
@@ -93,7 +92,6 @@ export class DemoEvents {
     return text
   }
 
-  /** The app of the next event. */
   #next(): number {
     const others = this.#apps.length - 1
     if (this.#left-- <= 0) {

@@ -16,7 +16,7 @@ export const calls = {
   stat: (path: string) => promisify(fs.stat)(path, { bigint: true }),
   identify: (fd: number) => promisify(fs.fstat)(fd, { bigint: true }),
   fstat: promisify(fs.fstat),
-  /** The size of an open file. Runs in this thread, because a change of threads would take longer than a write. */
+  /** The size of an open file. A change of threads would take longer than a write. */
   size: async (fd: number) => fs.fstatSync(fd).size,
   read: promisify(fs.read),
   /** Returns a promise or, with `writeDirectly`, the result. */

@@ -260,7 +260,7 @@ export class FileSource implements Source {
     return isSetAside
   }
 
-  /** Whether another sweep should follow soon, because it may find more. */
+  /** Whether another sweep may soon find more. */
   get #isHeld(): boolean {
     return this.#openFiles.holds || (!this.#options.follow && this.#openFiles.isSearching)
   }

@@ -463,15 +463,15 @@ export class OpenFiles {
   }
 
   /**
-   * Records that the name refers to another file than before. Files that had it after `since` (wall clock in
-   * milliseconds) are then searched for.
+   * Records that the name refers to another file than before. Searches find files that had it after `since` (wall clock
+   * in milliseconds).
    */
   displace(path: string, since = this.lookedAt): void {
-    // The first sweep of a first run does not search for earlier files.
+    // The first sweep of all does not search for earlier files.
     if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#search.unseen.displaced(path, since)
   }
 
-  /** Called when a name appeared. If rotation creates such names, a file may have come and gone between two sweeps. */
+  /** Called when a name appeared. If rotation uses such names, a file may have come and gone between two sweeps. */
   noteName(path: string): boolean {
     const known = originalsOf(path).filter(original => this.#names.knows(original))
     for (const original of known) this.displace(original)
@@ -549,7 +549,7 @@ export class OpenFiles {
     this.#tailers.set(tailer.key, tailer)
   }
 
-  /** Called when the file at `path`, which has the inode of the entry, is read. */
+  /** Called when the file at `path` has the entry's inode. */
   #resumed(path: string, entry: Entry, verdict: Verdict): void {
     const { saved, tailing, context } = this.#options
     saved.remove(entry)

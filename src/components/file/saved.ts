@@ -200,7 +200,7 @@ export class Saved {
   }
 }
 
-/** Whether the first bytes of two files differ. Different lengths prove nothing, because a file may have grown. */
+/** Whether the first bytes of two files differ. Lengths prove nothing: files grow. */
 function differ(a: Entry['head'], b: Entry['head']): boolean {
   return a.bytes === b.bytes && a.hash !== b.hash
 }

@@ -45,7 +45,6 @@ export class EntryReader {
     return taken
   }
 
-  /** Frees the memory of the reader. */
   drop(): void {
     this.#splitter.drop()
   }

@@ -57,7 +57,7 @@ export class CatchUp {
     this.#clock = clock
   }
 
-  /** Called when reading begins, or resumes where it had stopped. */
+  /** Call when reading begins or resumes. */
   begin(): void {
     this.#until = this.#clock.wall()
     this.#idleSince = Number.POSITIVE_INFINITY

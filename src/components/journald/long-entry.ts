@@ -27,7 +27,6 @@ export class LongEntry {
   #depth = 0
   #inText = false
   #escaped = false
-  /** Whether the position is between a colon and the end of the value. */
   #inValue = false
   #name = ''
   #current: Value = { parts: [], bytes: 0, cut: false }

@@ -71,7 +71,6 @@ export const options = z
 
 export type JournaldOptions = z.output<typeof options>
 
-/** Arguments for the location of the journal. */
 export function placeArgs({ directory, files = [] }: JournaldOptions): string[] {
   return [...(directory === undefined ? [] : [`--directory=${directory}`]), ...files.map(file => `--file=${file}`)]
 }

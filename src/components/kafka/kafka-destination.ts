@@ -128,7 +128,7 @@ export class KafkaDestination implements Destination {
   }
 
   async write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<void> {
-    // Each broker of the request adds a listener to the signal.
+    // Each broker adds a listener to it.
     setMaxListeners(0, signal)
     const name = partition ?? this.#topics.of(undefined)[0]!
     const records = this.#records.get(request) ?? this.#encoder.encode(request)
@@ -163,7 +163,7 @@ export class KafkaDestination implements Destination {
     } while (outcome.isPart)
     memory.sticky = -1
     this.#records.delete(request)
-    // If this is not the first attempt, an earlier one might still read the records.
+    // After a first attempt, that one might still read the records.
     if (isFirst) this.#encoder.release(records)
   }
 
@@ -341,7 +341,7 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /** The partition of events without a key: if possible, one with a leader. It is the same for the whole request. */
+  /** The partition of events without a key: if possible one with a leader, and the same for the whole request. */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
     const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky

@@ -23,8 +23,8 @@ export class Outcome {
   }
 
   /**
-   * Sends several events again, in smaller requests. Rejects a single event. This error has no status, because several
-   * rejections with a status in a row would pause the destination.
+   * Sends several events again, in smaller requests. Rejects a single event without a status, because several
+   * rejections with a status would pause the destination.
    */
   tooLarge(indices: readonly number[], error: DeliveryError): void {
     const { message, reason } = error

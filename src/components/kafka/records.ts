@@ -18,7 +18,7 @@ export interface Records {
   readonly memory: GrowingBytes
   /** The start of each record in `bytes`, then the end of the last one. */
   readonly starts: readonly number[]
-  /** Times of the records, in milliseconds since the epoch. */
+  /** In milliseconds since the epoch. */
   readonly times: readonly number[]
   /** Hash of the key of each record; undefined without a key. */
   readonly hashes: readonly (number | undefined)[]

@@ -131,7 +131,7 @@ export function readRefusal(
   const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
   const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))
   if (status === 429) {
-    // Loki accepts a request as a whole or not at all. A request that exceeds the limit for one second may never fit.
+    // Loki accepts all or nothing: a request that exceeds the limit for one second may never fit.
     const isTooMuch = events.reduce((sum, event) => sum + bytesOf(event), 0) > perSecond(text)
     return isTooMuch ? { ...said, failure: 'reject', groups } : known && said
   }

@@ -9,10 +9,7 @@ import type { Records } from './records.js'
 
 /** Converts valid JSON to values of the OpenTelemetry protocol. */
 
-/**
- * Maximum depth; deeper JSON is written as text. Protobuf readers accept 100 nested messages, and a member of an object
- * takes 3.
- */
+/** Deeper JSON is written as text: protobuf readers accept 100 nested messages, and a member of an object takes 3. */
 const MOST_LEVELS = 24
 const [T, F, N] = [0x74, 0x66, 0x6e]
 const [LEAST, MOST] = [-(2n ** 63n), 2n ** 63n - 1n]

@@ -249,7 +249,7 @@ export class LogRecords {
   }
 }
 
-/** The fields for the kernel. It does not handle fields that are nested or may become two parts. */
+/** The kernel does not handle fields that are nested or may become two parts. */
 function logFields({ timestamp, body, severity, trace_id, span_id, resource, scope }: OtlpOptions): LogFields {
   const uses = new Map<string, number>()
   for (const [use, paths] of [

@@ -195,7 +195,6 @@ export class ProtobufRecords implements Records {
 const lengthSize = (size: number) =>
   size < 0x80 ? 1 : size < 0x4000 ? 2 : size < 0x20_0000 ? 3 : size < 0x1000_0000 ? 4 : 5
 
-/** The bytes that `write` writes. */
 function written(records: Records, write: () => void): Buffer {
   const out = new GrowingBytes()
   records.to = out

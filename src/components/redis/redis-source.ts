@@ -17,7 +17,7 @@ import type { RedisSourceOptions } from './options.js'
 /** How long the server waits for entries before it replies without entries. */
 const BLOCK_MS = 1000
 const MIB = 1024 * 1024
-/** Bytes to read at once. This is approximate, because the server counts entries instead of bytes. */
+/** Bytes to read at once; approximate, because the server counts entries. */
 const READ_BYTES = MIB / 2
 const MOST_ENTRIES = 1000
 /** Maximum bytes of one reply that the client keeps. */
@@ -39,7 +39,7 @@ export class RedisSource implements Source {
   readonly #trimmed: { value: number }
   readonly #stream: Buffer
   readonly #consumer: string
-  /** The connection for all commands except reading, which blocks its connection. */
+  /** For all commands except reading, which blocks its connection. */
   #asking: RedisConnection | undefined
   /** How many entries to read next. */
   #count = 1

@@ -26,7 +26,6 @@ const LONGEST_STEP = 255
 /** Maximum bytes that Sluice appends to the last step. */
 const REST = 64
 
-/** The problem with `key`; undefined if it is valid. */
 export function keyProblem({ parts }: Template): string | undefined {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
   if (/%(?![YmdHM])/.test(text)) return 'has a % that does not begin %Y, %m, %d, %H or %M'
@@ -50,7 +49,7 @@ export class KeyPrefixes implements ObjectNames {
   readonly #texts: RequestTexts
   readonly #time: EventTime
   readonly #hasTime: boolean
-  /** The prefix of the last event. Consecutive events usually have the same one. */
+  /** A cache: consecutive events usually have the same prefix. */
   #last = { text: '', minute: Number.NaN, prefix: '' }
 
   constructor(key: Template, timestamp: FieldPath, { field }: ComponentContext) {

@@ -123,8 +123,8 @@ function failure(cause: Error, reason: string): DeliveryError {
 }
 
 /**
- * Makes writes to a terminal non-blocking. By default, a terminal that does not accept output (for example after
- * Ctrl-S) would block the whole process, including the handling of signals.
+ * Makes writes to a terminal non-blocking. By default, a terminal that does not accept output, for example after
+ * Ctrl-S, would block the whole process, including signals.
  */
 function letWait(stream: NodeJS.WritableStream): void {
   const { isTTY, _handle: handle } = stream as { isTTY?: boolean; _handle?: { setBlocking?(on: boolean): unknown } }

@@ -55,7 +55,7 @@ export class StdinSource implements Source {
     if (error) throw error
   }
 
-  /** Resolves with the error that ended the stream; null: there was no error. */
+  /** Resolves with the error that ended the stream, if any. */
   async #readStream(out: Output, signal: AbortSignal): Promise<Error | null> {
     const splitter = this.#splitter
     const pipe = pipeOf(this.#context.stdin)

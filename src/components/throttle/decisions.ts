@@ -30,5 +30,4 @@ export const isCounted = (decision: Decision): boolean => decision !== EXCLUDED 
 export const isLost = (decision: Decision): boolean =>
   decision === DISCARD || decision === FULL || decision === TOO_LATE || decision === NO_BACKEND
 
-/** The decision of windows on an event. */
 export type WindowDecision = typeof PASS | typeof DISCARD | typeof LATE

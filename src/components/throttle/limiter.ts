@@ -69,7 +69,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
   readonly #options: LimiterOptions
   readonly #room: BucketBound
   readonly #ofRules = new Map<string, Limiter<T> | ExactRule>()
-  /** Rules for one key each, by the shape of their limits. */
+  /** By the shape of the rules' limits. */
   readonly #exact = new Map<string, ExactRules>()
 
   /** `parent`: for the limiter of rules. `prepare` is called with each new bucket. */
@@ -85,7 +85,6 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     this.#buckets = new KeyedBuckets(lifetime, create, this.#room, prepare)
   }
 
-  /** The limiter of a rule, with buckets of its own. */
   ofRule(rule: Rule): Limiter<T> | ExactRule {
     const { id, limits } = rule
     const known = this.#ofRules.get(id)

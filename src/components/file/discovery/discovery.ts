@@ -26,7 +26,6 @@ const FULL_EVERY = 10
 export type NameKind = 'plain' | 'link' | 'same' | 'unknown'
 
 export interface Found {
-  /** Matching paths. */
   readonly files: Map<string, NameKind>
   /** Folders in which a new name could match. */
   readonly folders: Set<string>

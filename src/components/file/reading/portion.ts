@@ -47,7 +47,7 @@ export class Portion {
     return this.#splitter === splitter
   }
 
-  /** Frees memory that is empty and that no read writes to, because the file may not grow for a long time. */
+  /** Frees memory that is empty and that no read writes to. The file may not grow for long. */
   free(splitter: LineSplitter): void {
     if (splitter.pending === 0 && !this.isOf(splitter)) splitter.drop()
   }

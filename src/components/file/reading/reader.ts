@@ -180,7 +180,7 @@ export class Reader {
         if (error instanceof SilentFileSystem) continue
         this.#options.problems.failed(tailer.path, 'read', error)
       }
-      // Its last line may continue in its successor. The next start finds that file, but not the beginning of the line.
+      // Its last line may continue in its successor, which the next start finds, but without the beginning of the line.
       const rest = tailer.successor?.flush(out)
       if (rest) await out.send(rest)
       if (tailer.isOpen && tailer.unread > 0) this.#options.onLost(tailer)

@@ -70,7 +70,6 @@ export class Tailer {
   found = ''
   /** The path without symbolic links. */
   target = ''
-  /** Last known size. */
   size = 0
   /** Modification time at the last sweep, in nanoseconds. */
   changedAt = 0n
@@ -80,7 +79,7 @@ export class Tailer {
   seen = 0
   /** The number of the last sweep that found it as it was at the last read. */
   unchanged = 0
-  /** Whether it is in the reader's queue. The next three fields are links of the queue. */
+  /** Whether it is in the reader's queue, which uses the next three fields. */
   queued = false
   previous: this | undefined
   next: this | undefined

@@ -55,7 +55,7 @@ export interface Listed {
 /** A file that may be a copy, and its first bytes. */
 export interface Place extends Candidate, Listed {
   readonly first: Buffer
-  /** Undefined if the file is not compressed. */
+  /** Undefined: not compressed. */
   readonly format: Format | undefined
 }
 
@@ -94,7 +94,7 @@ export interface Unreadable extends Listed {
 /** Reads files that may be copies, as far as a search needs it. A file is examined once unless it changes. */
 export class Candidates {
   readonly #options: CandidatesOptions
-  /** Contents by folder, then by the state of the file. */
+  /** By folder, then by the state of the file. */
   readonly #folders = new Map<string, Map<string, Content>>()
   /** Answers, by the state of the file and the question. */
   readonly #answers = new Map<string, Answer>()
@@ -129,7 +129,7 @@ export class Candidates {
 
   /**
    * The files that may be copies: those with the name of a compressed file, and those that `isWanted` accepts. A new
-   * compressed file that is at rest is included even if the file that it may have been made from is still there.
+   * compressed file at rest is included even if the file that it may be made from is still there.
    */
   async of(
     folder: string,
@@ -160,7 +160,7 @@ export class Candidates {
       const content = before?.get(stamp) ?? (await this.#examine(one, slices))
       // The file is gone, or another file has its name.
       if (!content) continue
-      // After an error, a file is examined again if the system refused to read it, or it is still being written.
+      // After an error, files that the system refused, or that are still being written, are examined again.
       if (!content.error || (!isOfSystem(content.error) && this.isAtRest(one.stat))) known.set(stamp, content)
       if (content.error) unreadable.push({ ...one, error: content.error })
       if (content.first.length > 0) places.push(this.#place(one, content))
@@ -258,7 +258,7 @@ export class Candidates {
     }
   }
 
-  /** Passes the inflated file to the caller; undefined if it is another file, or beyond `offset`. */
+  /** Gives up the inflated file; undefined if it is another one, or beyond `offset`. */
   take(stat: BigIntStats, offset: number): Inflated | undefined {
     const { stamp, of } = this.#inflated ?? {}
     if (stamp !== stampOf(stat) || of!.at > offset) return undefined

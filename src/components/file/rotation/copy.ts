@@ -50,7 +50,6 @@ export class Copy {
     return !this.#inflated && this.#slots.free <= 0
   }
 
-  /** Whether `at` is the end of the content. */
   endsAt(at: number): boolean {
     return this.#end !== undefined && at >= this.#end
   }
@@ -92,7 +91,7 @@ export class Copy {
     }
   }
 
-  /** Lets reading continue if the size of a file with damaged content has changed. */
+  /** Lets reading continue if a damaged file has another size. */
   look(): void {
     if (this.#cutSize === undefined) return
     const stat = statOrNone(this.path)

@@ -9,7 +9,7 @@ import type { Unreadable } from './candidates.js'
 import type { Known } from './match.js'
 import { isRotatedName } from './names.js'
 
-/** Files that cannot be read now, and files whose rest may be in one of them. Their rest does not count as lost. */
+/** Files that cannot be read now, and files whose rest may be in one of them. Neither is lost. */
 export class Hidden {
   readonly #problems: PathProblems
   /** Entries whose rest may be in a compressed file that cannot be read. */

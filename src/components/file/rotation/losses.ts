@@ -16,7 +16,6 @@ export interface Loss {
 const MAX_SERIES = 50
 const OTHER = 'other'
 
-/** Counts and logs lost bytes. */
 export class Losses {
   readonly #context: SourceContext
   readonly #bytes: { value: number }
@@ -80,7 +79,6 @@ function undeliveredOf(tailer: Tailer): number {
   return known(() => tailer.undelivered) ?? 0
 }
 
-/** Undelivered bytes of deleted files. */
 export function undeliveredOfDeleted(tailers: Iterable<Tailer>): number {
   let bytes = 0
   for (const tailer of tailers)

@@ -24,7 +24,7 @@ export interface Known {
   readonly head: Fingerprint
   /** How far it was read. */
   readonly position: Mark
-  /** The last size at which the file is known to have contained what was read. */
+  /** The last size at which it certainly contained what was read. */
   size(): number
   /** Whether its own bytes can still be read. If so, no copy is longer, and each copy is compared to its end. */
   readonly isThere: boolean

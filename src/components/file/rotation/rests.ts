@@ -59,7 +59,7 @@ export class Rests {
     } else if (!place.isCompressed) this.putEnd(place, tailer.origin.path!)
   }
 
-  /** Where to continue at this offset: in the file, or in a compressed copy. */
+  /** Where to continue at this offset. */
   #at(place: Place, offset: number): Place | Copy {
     if (!isCompressed(place)) return place
     return new Copy(place, this.#options, this.#options.candidates.take(place.stat, offset))
@@ -135,7 +135,7 @@ export class Rests {
     const { path, key } = place
     const tailer = files.adoptRest(entry, this.#at(place, offset))
     if (!tailer) {
-      // Saves the entry, and a later search also finds the file by its content.
+      // With an entry, it is also found by its content.
       saved.put(entry)
       searchAgain(dirname(path))
       return false
@@ -152,7 +152,7 @@ function beginningOf({ first }: Place): Pick<Entry, 'offset' | 'continues' | 'he
   return { offset: 0, continues: false, head: fingerprint(first, 0, first.length), tail: NO_BYTES }
 }
 
-/** Identifies a compressed file. The inode is not enough, because another file may get it later. */
+/** Identifies a compressed file, whose inode another file may get later. */
 export function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
   return `${key}@${birth ?? changedAt}`
 }

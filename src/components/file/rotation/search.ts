@@ -36,7 +36,6 @@ export interface SearchOptions {
 
 type Claimed = Claim<Subject, Place>
 
-/** One folder in one search. */
 interface Folder {
   readonly path: string
   readonly listed: readonly Listed[]
@@ -86,7 +85,7 @@ export class Search {
     return this.#again.size === 0
   }
 
-  /** Whether there is a compressed file that has, or may have, what was read of the entry's file. */
+  /** Whether a compressed file has, or may have, what was read of the entry's file. */
   isKept = (entry: Entry): boolean =>
     this.#hidden.has(entry) || (entry.claimed !== undefined && this.#candidates.has(dirname(entry.path), entry.claimed))
 
@@ -127,7 +126,7 @@ export class Search {
     try {
       const folders: Folder[] = []
       for (const path of paths) folders.push(await this.#locate(path, entries.get(path) ?? [], closed, slices))
-      // Positions are read again: `#locate` may have found that renamed files were truncated.
+      // Read again, because `#locate` may have found truncated files.
       const positions = this.#options.saved.byFolder()
       for (const folder of folders) await this.#decide(folder, positions, closed, now, slices)
       for (const tailer of this.unseen.delayed()) delays.add(tailer)

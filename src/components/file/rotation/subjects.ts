@@ -16,7 +16,6 @@ export interface Subject extends Known {
   readonly entry?: Entry
 }
 
-/** The name in its events. */
 export function nameOf({ file, path }: Entry): string {
   return file ?? path
 }

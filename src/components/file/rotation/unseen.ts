@@ -76,7 +76,7 @@ export class Unseen {
     }
   }
 
-  /** The displaced names of the folder that a listed file may have had. Ends the search for the other names. */
+  /** The displaced names of the folder that a listed file may have had. Ends the search for others. */
   namesIn(folder: string, listed: readonly Listed[], isKnown: (one: Listed) => boolean): string[] {
     const names = [...this.#displaced.keys()].filter(name => dirname(name) === folder)
     if (names.length === 0) return names

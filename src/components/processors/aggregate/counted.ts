@@ -27,7 +27,6 @@ export class Counted {
   readonly #width: number
   readonly #most: number
   readonly #table = new KeyTable()
-  /** Names of the keys, by id. */
   readonly #names: string[] = []
   /** Whether a key has series of its own, by its id. */
   readonly #shown: boolean[] = []

@@ -122,7 +122,7 @@ export class Histogram implements Measure {
   }
 }
 
-/** Adds a number unless the sum would become infinite: senders may write 1e308 twice. */
+/** Keeps the sum finite: senders may write 1e308 twice. */
 function addTo(values: Float64Array, column: number, number: number): void {
   const sum = values[column]! + number
   if (Number.isFinite(sum)) values[column] = sum

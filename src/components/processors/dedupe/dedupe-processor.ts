@@ -81,7 +81,6 @@ export class Dedupe implements Processor {
     this.#report(oldest)
   }
 
-  /** Ends a window, and reports its duplicates. */
   #end(key: string, window: Window): void {
     this.#windows.delete(key)
     this.#report(window)

@@ -51,7 +51,7 @@ export class ExactTable implements Table {
   readonly #places: ReadonlyMap<string, number>
   readonly #ignoresCase: boolean
 
-  /** `places`: the number of each key's row. With `ignoresCase`, the keys are in lower case. */
+  /** `places`: the row of each key; with `ignoresCase`, in lower case. */
   constructor(rows: Rows, places: ReadonlyMap<string, number>, ignoresCase: boolean) {
     this.#rows = rows
     this.#places = places

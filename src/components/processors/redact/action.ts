@@ -27,7 +27,7 @@ export async function makeAction(option: ActionOption, reach: Reach | undefined)
 
 function hashing(key: string): Action {
   return (to, b, start, end) => {
-    // Hashes the text without escapes: a secret has the same hash in all notations.
+    // Without escapes, a secret has the same hash in all notations.
     to.addText(
       createHmac('sha256', key)
         .update(plainBytes(b, start, end))

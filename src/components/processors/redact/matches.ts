@@ -33,9 +33,7 @@ export class Matches {
     this.count = Math.min(this.count, last + 1)
   }
 
-  /**
-   * Orders the ranges. Presets find most of them in order. The ranges of each pattern are in order only by themselves.
-   */
+  /** Orders the ranges. Presets find most ranges in order. The ranges of two patterns are mixed. */
   order(): void {
     const { starts, ends, rules, count } = this
     let i = 1

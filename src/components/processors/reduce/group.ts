@@ -77,8 +77,8 @@ export class Group {
 }
 
 /**
- * Sets a field. Objects on its path are copied, because they belong to an event. Does nothing if the path leads through
- * a value that is not an object.
+ * Sets a field. Objects on its path are copied, because they belong to an event. Does nothing if another value is on
+ * the path.
  */
 function setAt(fields: Fields, [name, ...rest]: readonly Segment[], value: unknown): void {
   if (rest.length === 0) {

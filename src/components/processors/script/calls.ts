@@ -25,7 +25,6 @@ interface Running {
   readonly done: (result: JobDone) => void
   /** Calls that have not returned. */
   open: number
-  /** Whether all calls have begun. */
   isBegun: boolean
   isOver: boolean
   cancel: (() => void) | undefined

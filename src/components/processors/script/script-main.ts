@@ -46,8 +46,7 @@ for (const stream of [process.stdout, process.stderr]) {
   }
 }
 
-// Hides the warnings that stripping types and `import()` in code are experimental. Sluice tests both with each version
-// of Node.js.
+// Node.js calls stripping types and `import()` in code experimental. Sluice tests both with each of its versions.
 process.removeAllListeners('warning')
 process.on('warning', warning => {
   if (warning.name !== 'ExperimentalWarning') written.add(`${warning.name}: ${warning.message}`)

@@ -14,7 +14,6 @@ const LOAD_MS = 10_000
 const MOST_HEAD = 16 * 1024 * 1024
 const MOST_VALUES = 1024 * 1024
 
-/** The data for starting a process. */
 export function scriptData(id: string, options: ScriptOptions): ScriptData {
   const { code, file, per, outputs, timeout: timeoutMs, concurrency } = options
   return { id, code, file, per, outputs, timeoutMs, concurrency }
@@ -41,7 +40,7 @@ export class ScriptProcess {
   readonly #events: ProcessEvents
   readonly #process: BoundedProcess
   #isOver = false
-  /** Set while the script is being loaded. */
+  /** Set while the script is loaded. */
   #loading: { readonly resolve: () => void; readonly reject: (error: Error) => void } | undefined
   /** Why the process ends, if it has reported that itself. */
   #reason: string | undefined
@@ -84,7 +83,6 @@ export class ScriptProcess {
     })
   }
 
-  /** Bytes received from it. */
   get received(): number {
     return this.#process.received
   }

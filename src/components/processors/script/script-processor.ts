@@ -214,7 +214,6 @@ export class ScriptProcessor implements Processor {
   }
 }
 
-/** A batch in the form for a script. */
 function jobOf(batch: EventBatch, head: Omit<JobHead, 'length'>): Job {
   const { parts, bytes } = encodeLines(JSON_OBJECTS, [batch])
   const lines = Buffer.allocUnsafeSlow(bytes)
@@ -223,7 +222,6 @@ function jobOf(batch: EventBatch, head: Omit<JobHead, 'length'>): Job {
   return { ...head, length: batch.length, lines }
 }
 
-/** Applies the results of a script to a batch. */
 function apply(batch: EventBatch, to: Uint8Array, scope: BatchScope, done: JobDone): void {
   to.set(done.to)
   for (const [i, error] of done.errors) scope.because(i, error)

@@ -80,7 +80,6 @@ function backlogText(options: ThrottleOptions): string | undefined {
   return `on_backlog: while its source catches up, events over the limit wait for room, for at most ${longest}`
 }
 
-/** The rule that holds for an event. */
 function ruleText(rule: RuleName | undefined): Finding {
   if (!rule) {
     return { text: 'limits: no rule holds for it, so the limit of the throttle applies', holds: false, rule: null }

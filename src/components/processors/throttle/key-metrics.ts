@@ -31,7 +31,6 @@ const HEAVIER = 1.1
 export class KeyCounters {
   readonly #options: KeyMetricsOptions
   #heaviest: HeaviestKeys
-  /** The keys that have a series. */
   readonly #named = new Set<HeavyKey>()
   #total = 0
   /** The part of the total that was shown as `__other__`. */
@@ -58,7 +57,7 @@ export class KeyCounters {
     this.#heaviest.trim()
   }
 
-  /** The series of a scrape, and the growth of `__other__` since the last scrape. */
+  /** The series of a scrape, and the growth of `__other__`. */
   show(now: number): { named: { key: string; value: number }[]; others: number } {
     this.#choose(now)
     let others = this.#total

@@ -134,7 +134,7 @@ export function readLimitsSync(path: string, options: RuledOptions): ReadLimits 
   }
 }
 
-/** The problems of a throttle's limits file; if it has none, warnings about rules that never hold. */
+/** The problems of a limits file; if it has none, warnings about rules that never hold. */
 export function fileProblems(options: RuledOptions & { readonly limits_file?: string | undefined }): FileProblem[] {
   if (options.limits_file === undefined) return []
   const read = readLimitsSync(options.limits_file, options)
@@ -235,7 +235,7 @@ const lower = (text: string) =>
 /** A rule, and the lines of its options. */
 interface Written {
   readonly value: unknown
-  /** The line (from 1) of the value at a path in the rule; if there is none, of the nearest value that exists. */
+  /** The line (from 1) of the value at a path in the rule, or of the nearest value that exists. */
   readonly lineOf: (path: readonly PropertyKey[]) => number
 }
 
@@ -274,7 +274,6 @@ const NO_LIST = 'must be a list of rules, such as: - { key: "batch-*", limit: 10
 /** Maximum number of values that aliases may stand for. */
 const MOST_ALIASES = 100_000
 
-/** Reads a list of rules in YAML 1.2. */
 function readYamlRules(text: string): WrittenRules {
   const lines = new LineCounter()
   const deep = tooDeepAt(text)
@@ -302,7 +301,7 @@ function readYamlRules(text: string): WrittenRules {
   }
 }
 
-/** The offset of the value at `path`; if there is none, of the nearest value that exists. */
+/** The offset of the value at `path`, or of the nearest value that exists. */
 function offsetOf(node: Node, path: readonly PropertyKey[]): number | undefined {
   const [step, ...rest] = path
   if (step === undefined) return node.range?.[0]

@@ -419,9 +419,7 @@ function checkCluster(options: ClusterOptions, context: z.RefinementCtx): void {
 export const throttleOptions = fields.superRefine(check).superRefine(checkCluster)
 export type ThrottleOptions = z.output<typeof throttleOptions>
 
-/**
- * The options of a throttle that a program uses as a library: it only decides. Options that need a daemon are omitted.
- */
+/** The options of a throttle in a program, where it only decides. Options that need a daemon are omitted. */
 export const streamThrottleOptions = fields
   .omit({ mode: true, over_limit: true, annotate: true, summary: true, per_key_metrics: true })
   .omit({ on_backlog: true, max_delay: true, limits_file: true, persist: true })

@@ -23,7 +23,7 @@ export class OneInN {
   readonly seed: number
   readonly #oneIn: number
   readonly #buckets: KeyedBuckets<OverLimitCounts>
-  /** The shared count of the default bucket and of all buckets for which there is no room. */
+  /** One count of the default bucket and all buckets without room. */
   readonly #others = new OverLimitCounts()
 
   constructor(oneIn: number, maxKeys: number, seed: number) {

@@ -243,7 +243,6 @@ export class BucketQueues {
     return queue && hasCaughtUp(queue, now) ? undefined : queue
   }
 
-  /** An existing or new queue. */
   open(id: number, now: number): Queue {
     let queue = this.get(id, now)
     if (!queue) this.#queues.set(id, (queue = { events: 0, backlog: 0, displaced: 0, until: Number.NEGATIVE_INFINITY }))

@@ -49,7 +49,7 @@ export class RuledBuckets {
   readonly windows: Pick<Windows, 'takeAll'> = {
     takeAll: (_ids, from, to, now, decisions) => this.#takeAll(from, to, now, decisions),
   }
-  /** Whether there are too many groups. Deciding on whole batches is then not worthwhile. */
+  /** Whether there are too many groups for whole batches to be worthwhile. */
   isTooDivided = false
   #groups: Group[] = []
   #layout = {}

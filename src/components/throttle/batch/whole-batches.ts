@@ -10,7 +10,7 @@ import { BatchKeys, type BucketIds } from './batch-keys.js'
 import { RuledBuckets } from './ruled-buckets.js'
 
 const PAUSE = 16
-/** Maximum share of events that are decided one by one. With rules, it is lower, because these are looked up twice. */
+/** Maximum share of events that are decided one by one. With rules, such events are looked up twice. */
 const MOST_ALONE = 3 / 4
 const MOST_ALONE_WITH_RULES = 1 / 4
 

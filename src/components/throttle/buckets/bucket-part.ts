@@ -96,7 +96,6 @@ export class BucketPart<W extends BucketColumns> {
     for (let i = 0; i < length; i++) if (ids[i]! >= 0) used[ids[i]!] = BOTH
   }
 
-  /** Marks a bucket as used. */
   use(id: number): void {
     if (this.#used !== undefined) this.#used[id] = BOTH
   }

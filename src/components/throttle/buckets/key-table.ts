@@ -24,7 +24,7 @@ export interface Keys {
   readonly hashes: Int32Array
   /** The ids of keys, or one of the numbers above. */
   readonly ids: Int32Array
-  /** Indices of events whose key was found, and of events whose key was not, in order, and the number of each. */
+  /** Indices of events whose key was found, and of all others, in order, and their numbers. */
   readonly found: Int32Array
   foundCount: number
   readonly alone: Int32Array
@@ -53,7 +53,7 @@ export class KeyTable {
 
   /**
    * Has room for `keys` keys of `bytes` bytes together, and a few more. `expected`: upper estimate of the number of
-   * keys. Near this number, the table grows to it in one step. Beyond it, the table grows in smaller steps.
+   * keys. Near it, the table grows to this number at once. Beyond it, the steps are smaller.
    */
   constructor(keys = 0, bytes = 0, expected = Number.POSITIVE_INFINITY) {
     this.#expected = expected
@@ -217,7 +217,6 @@ export function sameKeys(a: Key, b: Key): boolean {
   return true
 }
 
-/** A key that has these bytes. */
 export function keyOf(bytes: Uint8Array, seed: number): Key {
   const view = viewOf(bytes)
   return { bytes: view, start: 0, end: bytes.length, hash: hashBytes(view, 0, bytes.length, seed) }

@@ -212,7 +212,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     return id
   }
 
-  /** Like `bucket`, but does not add a bucket: if it is missing, `windows` has an empty bucket with the returned id. */
+  /** Like `bucket`, but does not add a bucket: for a missing one, `windows` has an empty bucket. */
   peek(key: Key | undefined, now: number): number {
     if (key === undefined) return this.bucket(key, now)
     const part = this.#parts[this.#indexOf(key.hash)]

@@ -20,7 +20,6 @@ export interface ClusterOptions extends DeciderOptions, LeaseOptions {
   readonly onFailure: OnFailure
 }
 
-/** The decisions about a batch. */
 export interface Decided {
   readonly decisions: Uint8Array
   /** Number of events per decision. */
@@ -30,8 +29,8 @@ export interface Decided {
 }
 
 /**
- * Decides in agreement with the other members of a group: from leases or, where these are not enough, by asking the
- * server about all buckets of a batch at once.
+ * Decides in agreement with the other members of a group: from leases, or by asking the server about all buckets of a
+ * batch at once.
  */
 export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   readonly #onFailure: OnFailure

@@ -46,7 +46,6 @@ export class Asking {
   }
 }
 
-/** A demand, with the limiter that made it. */
 export interface LimiterDemand extends Demand {
   readonly by: LeaseLimiter
 }

@@ -27,7 +27,6 @@ interface SharedLimit {
   readonly burst: number
   readonly windowMs: number
   readonly inBytes: boolean
-  /** The periods of a quota. */
   readonly periods: Periods | undefined
 }
 

@@ -25,7 +25,7 @@ export class BusiestKeys {
   readonly #key: BucketKey
   readonly #sampler: EventSampler
   #counts = new Map<string | undefined, Count>()
-  /** Keys of `#counts` that are names instead of texts. */
+  /** Names instead of texts in `#counts`. */
   readonly #named = new Set<string>()
 
   /** `fields`: of the key; empty: all events share one bucket. `stands`: value of the previous count. */

@@ -183,7 +183,6 @@ export class EarlierRows {
     if (this.hasState && this.length * 4 < this.#capacity) this.#move(this.length * 2)
   }
 
-  /** Removes all rows of a bucket. */
   clear(bucket: number): void {
     this.of(bucket)
     if (this.length > 0) this.#setLength(0)

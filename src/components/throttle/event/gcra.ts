@@ -215,7 +215,6 @@ export class GcraEventWindows extends LimitEventWindows {
     if (count > 0) older.removeFirst(count)
   }
 
-  /** Adds a run before the newest one. */
   #insert(bucket: number, row: number, time: number, ms: number, rest: number, cost: number): void {
     const older = this.kept.of(bucket)
     const rows = older.length

@@ -115,7 +115,6 @@ class Runs extends EarlierRows {
     this.set(row, RUN_COUNT, count)
   }
 
-  /** Adds to the run at index `row`. */
   addTo(row: number, count: number): void {
     this.set(row, RUN_COUNT, this.get(row, RUN_COUNT) + count)
     if (row >= this.from) this.within += count

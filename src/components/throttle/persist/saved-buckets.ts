@@ -12,7 +12,7 @@ interface Group {
   readonly ofRules: ReadonlyMap<string, { readonly saved: Group }>
 }
 
-/** A limiter that records which buckets have changed (`persists`). */
+/** A limiter that records changed buckets (`persists`). */
 export interface SavedLimiter {
   readonly saved: Group
   readonly timing: Pick<Timing, 'progress' | 'present'>
@@ -116,7 +116,7 @@ class Section {
   }
 }
 
-/** Of fixed length, because ids of rules can have any length. */
+/** Ids of rules can have any length. */
 function digestOf(id: string): string {
   return createHash('sha256').update(id).digest('hex').slice(0, 32)
 }

@@ -46,7 +46,7 @@ export class RuleFinder {
   readonly #prefixes: readonly number[]
   /** For keys that do not match a pattern. */
   readonly #others: Route
-  /** Known keys. Without `#globs`, all keys with a rule of their own are known from the start. */
+  /** Known keys. Without `#globs`, all keys with their own rule are known at the start. */
   #keys = new KeyTable()
   /** For each known key: the rule, or CONDITIONAL. Most events need no other column. */
   #fixed = new Int32Array(8)

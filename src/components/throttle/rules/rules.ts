@@ -51,9 +51,7 @@ export interface BucketLimiter {
   roomAt(key: PlacedKey | undefined, time: number, cost: number, size: number): number | undefined
 }
 
-/** A limiter with a limiter for each rule. */
 export interface RuledLimiter extends BucketLimiter {
-  /** The limiter of a rule, with buckets of its own. */
   ofRule(rule: Rule): BucketLimiter
   /** Drops the limiters of all other rules. */
   keepRules(rules: readonly Rule[]): void

@@ -7,9 +7,8 @@ import { LimitWindows } from '../windows.js'
 const STEP_MS = 1 / 1000
 
 /**
- * gcra: with T = window / limit and the tolerance burst * T, an event at t passes if t >= TAT - tolerance. If it
- * passes, TAT becomes max(t, TAT) + cost * T. The columns hold the TAT: whole milliseconds, and the rest in parts
- * (GcraRate).
+ * gcra: with T = window / limit and the tolerance burst * T, an event at t passes if t >= TAT - tolerance. TAT then
+ * becomes max(t, TAT) + cost * T. The columns hold the TAT: whole milliseconds, and the rest in parts (GcraRate).
  */
 export class GcraWindows extends LimitWindows {
   readonly #rate: GcraRate
@@ -166,7 +165,6 @@ export class GcraTime {
     return this
   }
 
-  /** Adds the time that a cost takes. */
   add(cost: number): this {
     this.#rate.addTo(this, cost)
     return this

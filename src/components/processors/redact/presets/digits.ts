@@ -107,7 +107,6 @@ function isUuid(b: Buffer, p: number, end: number): boolean {
   return true
 }
 
-/** Whether the first `count` digits are a card number. */
 function isCard(count: number, isDivided: boolean): boolean {
   return count >= 12 && isOfBrand(count, isDivided) && hasCheckDigit(count)
 }
@@ -116,8 +115,8 @@ function isCard(count: number, isDivided: boolean): boolean {
 const MAESTRO = new Set([5018, 5020, 5038, 5893, 6304, 6759, 6761, 6762, 6763])
 
 /**
- * Whether a brand has numbers with these first digits and this length; the reference lists them. Of numbers with 17 to
- * 19 digits, many are ids and few are cards. So for most brands, the digits of such cards must be in groups.
+ * Whether a brand has numbers with these first digits and this length; the reference lists them. With 17 to 19 digits,
+ * ids are common and cards are rare, so for most brands, such numbers must be in groups.
  */
 function isOfBrand(count: number, isDivided: boolean): boolean {
   const two = digits[0]! * 10 + digits[1]!

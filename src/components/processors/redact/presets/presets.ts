@@ -23,8 +23,8 @@ export interface KeyMarks {
   /** Minimum number of characters that follow. */
   readonly least: number
   /**
-   * The class of these characters. capitals: capitals and digits. word: letters and digits. base64url (default):
-   * letters, digits and `-_`. parts: the same, with dots in between. token: all characters of tokens.
+   * The class of these characters. capitals: also digits. word: letters and digits. base64url (default): also `-_`.
+   * parts: the same, with dots in between. token: all characters of tokens.
    */
   readonly of?: 'capitals' | 'word' | 'base64url' | 'parts' | 'token'
   /** Index of the character that the scanner looks for, with the one before it. Default: the first of `-_.`. */

@@ -162,7 +162,6 @@ export class PresetScanner {
   }
 }
 
-/** Whether a JSON number ends with the exponent at `p`. */
 function isExponent(b: Buffer, p: number, end: number): boolean {
   if (p < end && (b[p] === DASH || b[p] === SIGN)) p++
   const to = endOf(b, p, end, DIGIT)

@@ -29,7 +29,6 @@ export interface Segment extends SegmentHead {
 
 export const segmentName = (number: number) => `${number}.buckets`
 
-/** The numbers of the segments, ascending. */
 export async function segmentsIn(folder: BufferFolder): Promise<number[]> {
   const names = await folder.list()
   return names.flatMap(name => NAME.exec(name)?.slice(1).map(Number) ?? []).sort((a, b) => a - b)
