@@ -467,7 +467,7 @@ export class OpenFiles {
    * in milliseconds).
    */
   displace(path: string, since = this.lookedAt): void {
-    // The first sweep of all does not search for earlier files.
+    // The first sweep of a first run does not search for earlier files.
     if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#search.unseen.displaced(path, since)
   }
 

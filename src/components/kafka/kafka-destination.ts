@@ -128,7 +128,7 @@ export class KafkaDestination implements Destination {
   }
 
   async write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<void> {
-    // Each broker adds a listener to it.
+    // Each broker adds a listener to the signal.
     setMaxListeners(0, signal)
     const name = partition ?? this.#topics.of(undefined)[0]!
     const records = this.#records.get(request) ?? this.#encoder.encode(request)
@@ -163,7 +163,7 @@ export class KafkaDestination implements Destination {
     } while (outcome.isPart)
     memory.sticky = -1
     this.#records.delete(request)
-    // After a first attempt, that one might still read the records.
+    // An earlier attempt might still read the records.
     if (isFirst) this.#encoder.release(records)
   }
 

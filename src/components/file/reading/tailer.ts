@@ -210,8 +210,8 @@ export class Tailer {
 
   /**
    * Whether it was created when a file last written at `writtenAt` was rotated. Programs write to a renamed file for a
-   * while, and copies may have rounded times. So `writtenAt` may be later than its birth, but closer to it than to its
-   * last change.
+   * while, and copies may have rounded times. So `writtenAt` may be after the birth of this file, but nearer to it than
+   * to the last change of this file.
    */
   #follows(writtenAt: bigint): boolean {
     return this.birth > writtenAt || writtenAt - this.birth < this.changedAt - writtenAt

@@ -47,7 +47,7 @@ export class Unfinished {
     this.#tailers.set(tailer, bytes)
   }
 
-  /** Drops unfinished lines beyond the limit, except of files that may not be found again. False: not enough. */
+  /** Drops unfinished lines beyond the limit, except of files that may not be found again. False: too many are left. */
   trim(): boolean {
     for (const [tailer, bytes] of this.#tailers) {
       if (this.#bytes <= MAX_PENDING_BYTES) return true

@@ -82,7 +82,7 @@ interface Content {
   readonly size: number
   readonly changedAt: number
   readonly crc?: number
-  /** Why first bytes cannot be read. */
+  /** Why some first bytes cannot be read. */
   readonly error?: unknown
 }
 
@@ -258,7 +258,7 @@ export class Candidates {
     }
   }
 
-  /** Gives up the inflated file; undefined if it is another one, or beyond `offset`. */
+  /** Returns and releases the inflated file; undefined if it is another one, or beyond `offset`. */
   take(stat: BigIntStats, offset: number): Inflated | undefined {
     const { stamp, of } = this.#inflated ?? {}
     if (stamp !== stampOf(stat) || of!.at > offset) return undefined

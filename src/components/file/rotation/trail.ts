@@ -3,7 +3,7 @@ import type { Mark } from './match.js'
 
 const LF = 0x0a
 
-/** Shorter copies are recognized only if they end where a line or a read ended. Later marks double their offsets. */
+/** Shorter copies are recognized only if they end where a line or a read ended. The offsets of later marks double. */
 export const FIRST_MARK = 2 * FINGERPRINT_BYTES
 
 /**

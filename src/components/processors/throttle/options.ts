@@ -383,7 +383,7 @@ function patternProblem(key: string, options: RuledOptions): string | undefined 
 /** Throws KeyPatternError. */
 export const patternOf = (key: string, { key_field }: RuledOptions) => new KeyPattern(key, key_field.length > 1)
 
-/** The options of a throttle, replaced by the options that the rule sets. */
+/** The options of a throttle, with those that a rule sets in their place. */
 export function merged<O extends LimitOptions>(options: O, { when, key, ...named }: RuleOptions): O {
   const given = Object.entries(named).filter(([, value]) => value !== undefined && value !== 'unlimited')
   // A burst is only valid with gcra.

@@ -185,7 +185,7 @@ export class Pacing {
   #waits(batch: EventBatch, i: number, bucket: number, leftMs: number, now: number, scope: BatchScope): boolean {
     if (leftMs <= 0) return false
     const inMs = this.#roomIn(batch, i, bucket, now)
-    // The event would wait in vain. A limit that daemons share may have room sooner.
+    // The event would wait in vain. Only a limit that daemons share may have room sooner.
     if (inMs > leftMs && !this.#isShared) return false
     scope.later(Math.min(Math.max(0, inMs), leftMs, this.#askEveryMs))
     return true
