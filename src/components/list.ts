@@ -1,4 +1,4 @@
-// Loads all codecs of the components, too.
+// This import also loads all codecs of the components.
 import '../core/codecs/list.js'
 import type { AnyDefinition } from '../core/component.js'
 import { blackhole } from './blackhole/destination.js'

@@ -8,9 +8,9 @@ import { textsOf } from '../engine/config/yaml/files.js'
 import { Problems } from '../engine/config/yaml/problems.js'
 
 /**
- * Loads only the components whose types occur in the text of a configuration, since loading all of them would be one of
- * the slowest steps of a daemon's start. A type in another notation is not found. If a configuration is invalid with
- * these components, it must be read with all of them (list.ts).
+ * Loads only the components whose types occur in the text of a configuration, because loading all components would be
+ * one of the slowest steps of a daemon's start. A type in another notation is not found. If a configuration is invalid
+ * with these components, it must be read with all of them (list.ts).
  */
 
 const KINDS: readonly Kind[] = ['source', 'processor', 'destination']
@@ -38,15 +38,15 @@ async function definitionOf(kind: Kind, type: string): Promise<AnyDefinition | u
 
 /** Loads a configuration, and only the components and codecs that it names. Throws ConfigError. */
 export async function loadQuickly(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config> {
-  // With plugins, all components are loaded: the names of plugins must differ from theirs.
+  // With plugins, all components are loaded, because their types must differ from those of plugins.
   const config = options.plugins?.size ? undefined : await loadNamed(path, options)
-  // Only with all components are problems and warnings certain and well explained.
+  // Problems and warnings are certain and well explained only if all components are loaded.
   if (config?.warnings.length === 0) return config
   const { components } = await import('./list.js')
   return loadConfig(path, { ...options, components })
 }
 
-/** Undefined: the configuration is invalid with only the components and codecs whose names occur in its text. */
+/** Loads a configuration with the components and codecs whose names occur in its text; undefined: it is invalid. */
 async function loadNamed(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config | undefined> {
   const texts = textsOf(path, new Problems()).map(({ text }) => text)
   try {

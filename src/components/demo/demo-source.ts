@@ -6,7 +6,7 @@ import { linesOf } from '../../lib/lines/line-splitter.js'
 import { sleep } from '../../lib/time.js'
 import type { DemoOptions } from './options.js'
 
-/** Events are created in the middle of each tenth of a second, so every second of the clock has `rate` of them. */
+/** Events are created in the middle of each tenth of a second, so every second of the clock has `rate` events. */
 const TICK_MS = 100
 const PHASE_MS = 50
 const BATCH_EVENTS = 1000
@@ -52,7 +52,7 @@ export class DemoSource implements Source {
   }
 }
 
-/** One app at a time is noisy: for how long (minimum and maximum), and its share of all events. */
+/** How long an app is noisy (minimum and maximum), and its share of all events. One app at a time is noisy. */
 const NOISY_SECONDS = [3, 6] as const
 const NOISY_SHARE = 0.8
 const MESSAGES = [
@@ -80,7 +80,6 @@ export class DemoEvents {
     this.#random = mulberry32(seed)
   }
 
-  /** The next `count` events as JSON lines. */
   next(count: number, timestamp: string): string {
     let text = ''
     for (let i = 0; i < count; i++) {
@@ -93,7 +92,6 @@ export class DemoEvents {
     return text
   }
 
-  /** The app of the next event. */
   #next(): number {
     const others = this.#apps.length - 1
     if (this.#left-- <= 0) {

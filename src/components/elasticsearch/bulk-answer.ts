@@ -3,7 +3,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { Entry } from '../../net/http/client/answers/divided.js'
 import type { Refused } from '../../net/http/client/request-format.js'
 
-/** The value of an item's only member, whose name is the action. */
+/** The value of the only member of an item. The name of this member is the action. */
 const item = z.object({
   status: z.int().min(200).max(599),
   error: z
@@ -97,7 +97,7 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
   if (!found) return undefined
   const { status, error, failure_store: store } = found
   if (store === 'used') options.onFailureStore()
-  // The event was stored before: its id is the same whenever it is sent.
+  // The event was stored before. Its id stays the same when it is sent again.
   if (status === 409 && error?.type === 'version_conflict_engine_exception') return { index, status: 200 }
   if (status < 300) return { index, status }
   const { type = 'error', reason = '', caused_by: cause } = error ?? {}

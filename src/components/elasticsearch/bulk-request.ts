@@ -27,7 +27,7 @@ export class BulkRequest {
   readonly #time: EventTime
   readonly #ownTime: FieldReader
   readonly #spare = new SpareBytes()
-  /** A cache: the line before a document up to its id, and the values in it. Consecutive events mostly share them. */
+  /** A cache of the line before a document, up to the id, and of its values. Consecutive events mostly share them. */
   #head = Buffer.alloc(0)
   #valuesOfHead: string | undefined
 

@@ -8,10 +8,10 @@ import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
 
 const PATH = '/_bulk'
-/** Omits the other members of an item, such as its index. They are as long as a short event. */
+/** Omits all other members of an item, such as its index. Together they are as long as a short event. */
 const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
-/** Whether it gives valid names. The server computes the date in a name between < and >. */
+/** Whether the template gives valid names. The server computes the date in a name between < and >. */
 function isName({ parts }: Template): boolean {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
   return text.startsWith('<') || !/^[-_+]|[\\/*?"<>|,#: ]/.test(text)

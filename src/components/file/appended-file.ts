@@ -30,7 +30,7 @@ interface Written {
   readonly bytesWritten: number
 }
 
-/** Wraps the calls. On a remote file system, they run in a thread, one at a time, and only while it responds. */
+/** Wraps the calls. On a remote file system, they run in a thread, one at a time, and only while that responds. */
 export function callsThrough(fileSystems: FileSystems, path: string, os: FileCalls): FileCalls {
   const through = Object.entries(os).map(([name, call]) => [
     name,

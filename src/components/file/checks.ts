@@ -1,10 +1,12 @@
 import type { Clock } from '../../lib/time.js'
 
-/** What has not changed for this long is quiet: while a watch would report a change, checking it now and then is enough. */
+/**
+ * A file or folder is quiet if it has not changed for this long. While it is watched, a check every CHECK_MS is enough.
+ */
 const QUIET_MS = 60_000
 const CHECK_MS = 8000
 
-/** When something was checked for changes. */
+/** Tracks when a file or folder was checked for changes. */
 export class Checks {
   readonly #clock: Clock
   #at = Number.NEGATIVE_INFINITY
@@ -13,7 +15,7 @@ export class Checks {
     this.#clock = clock
   }
 
-  /** Whether what has not changed since `quietSince`, on the monotonic clock, need not be checked now. */
+  /** Whether no check is needed now. `quietSince`: the time of the last change, on the monotonic clock. */
   suffice(quietSince: number): boolean {
     const now = this.#clock.now()
     return now - this.#at < CHECK_MS && now - quietSince >= QUIET_MS

@@ -1,7 +1,7 @@
 import type { Transform } from 'node:stream'
 import zlib from 'node:zlib'
 
-/** Compressed files: their formats, by their first bytes or names. */
+/** Recognizes the formats of compressed files by their first bytes or names. */
 
 export type Format = 'gzip' | 'zstd' | 'xz' | 'bzip2'
 
@@ -15,7 +15,7 @@ const BZIP2 = ['1AY&SY', '\x17rE8P\x90']
 const EXTENSIONS: Readonly<Record<string, Format>> = { '.gz': 'gzip', '.zst': 'zstd' }
 const EXTENSION = /\.(gz|zst)$/
 
-/** A larger window of zstd is refused, as it would take that much memory. That of `zstd --long` is larger. */
+/** A zstd file with a larger window, as from `zstd --long`, is refused: inflating it would take that much memory. */
 const ZSTD_WINDOW_LOG = 23
 
 /** The format of a file that begins with these bytes; undefined: it is not compressed. */
@@ -25,7 +25,6 @@ export function formatOf(first: Buffer): Format | undefined {
   return text.startsWith('BZh') && BZIP2.includes(text.slice(4)) ? 'bzip2' : undefined
 }
 
-/** The format that the extension names. */
 export function formatOfName(name: string): Format | undefined {
   return EXTENSIONS[EXTENSION.exec(name)?.[0] ?? '']
 }

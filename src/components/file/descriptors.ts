@@ -13,7 +13,7 @@ export class TooManyOpen extends Error {
 /** The descriptors of all sources that opened files, or have to wait. */
 const sources = new Set<Descriptors>()
 
-/** For simulations: a process that ends frees its descriptors, however it ends. */
+/** For simulations: frees all descriptors, as the end of a process does. */
 export function endProcess(): void {
   sources.clear()
 }
@@ -36,7 +36,7 @@ export class Descriptors {
     return this.#open.size
   }
 
-  /** The limit of this source: an equal part of the budget at most. */
+  /** The limit of this source: at most an equal part of the budget. */
   get #max(): number {
     const others = sources.size - (sources.has(this) ? 1 : 0)
     return Math.max(1, Math.min(this.#wanted, Math.floor(this.#budget / (others + 1))))
@@ -81,8 +81,8 @@ export class Descriptors {
   }
 
   /**
-   * Closes the least recently read files, so that `spare` more can be opened. Files that could not be found again stay
-   * open. Files with an unfinished line come last, because it is read again whenever they grow.
+   * Closes the least recently read files until `spare` more can be opened. Files that could not be found again stay
+   * open. Files with an unfinished line are closed last, because that line is read again whenever they grow.
    */
   trim(spare: number, max = this.#max): void {
     let excess = this.#open.size + spare - max

@@ -23,7 +23,7 @@ import { Slices } from './slices.js'
 const SAVE_SHARE = 20
 /** Minimum time between sweeps, as a multiple of the last sweep's duration. */
 const SWEEP_SHARE = 50
-/** The same for urgent sweeps, with the minimum delay in milliseconds. */
+/** The same for urgent sweeps, and their minimum delay in milliseconds. */
 const URGENT_SHARE = 10
 const URGENT_MS = 20
 
@@ -83,7 +83,7 @@ export class FileSource implements Source {
       before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
       onCommit: () => checkpoints.changed(),
       onErrored: tailer => {
-        // After the stop, the batch stays behind the committed position and is read again after the next start.
+        // After the stop, the committed position stays before the batch, so the next start reads it again.
         if (this.#stopped) return this.#reader.giveUp()
         tailer.rewind()
         this.#reader.fail(
@@ -130,7 +130,7 @@ export class FileSource implements Source {
       rotateWaitMs: options.rotate_wait,
       isStopped: () => this.#stopped,
       files: this.#openFiles,
-      // The next start counts exactly what is lost: what was read may be delivered until the end.
+      // Events may be delivered until the end. With the last positions, the next start counts exactly what is lost.
       onUnfindable: tailers => {
         losses.warn(tailers)
         if (tailers.length > 0) checkpoints.changed()
@@ -139,14 +139,14 @@ export class FileSource implements Source {
         losses.stopped(tailer)
         checkpoints.changed()
       },
-      // The readings that ids are made of have to be known to the next run.
+      // Event ids contain the `reading` of a file's content, so the next run must know it.
       beforeSend: ({ origin }) => {
         if (!origin.wanted.areIdsUsed || (this.#openFiles.unsaved === 0 && !this.#saving)) return undefined
         this.#openFiles.unsaved = 0
         // The writer logs failures and retries.
         return checkpoints.flush().catch(() => {})
       },
-      // A destination may have made the file just before it was found. It says so before it writes the first byte.
+      // A destination may have created the file just before it was found. It registers the file before its first write.
       open: tailer =>
         !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer) && !this.#setsAside(tailer),
       areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
@@ -238,7 +238,7 @@ export class FileSource implements Source {
     }
   }
 
-  /** Saves new files at once, so that they can be found if the process is killed and they are renamed. */
+  /** Saves new files at once. If the process is killed and they are renamed, the next start can find them. */
   #saveNew(): void {
     const { clock, checkpoints } = this.#context
     const started = clock.now()
@@ -260,7 +260,7 @@ export class FileSource implements Source {
     return isSetAside
   }
 
-  /** Whether another sweep may find more at once. */
+  /** Whether another sweep may soon find more. */
   get #isHeld(): boolean {
     return this.#openFiles.holds || (!this.#options.follow && this.#openFiles.isSearching)
   }
@@ -317,7 +317,7 @@ export class FileSource implements Source {
   #hint(folder: string, type: 'change' | 'rename', name: string): void {
     const path = join(folder, name)
     const tailer = this.#openFiles.at(path)
-    // While a destination is blocked, it is not read, but the next sweep must see whether it was truncated.
+    // While a destination is blocked, the file is not read, but the next sweep must see whether it was truncated.
     tailer?.checks.report()
     if (type === 'change') {
       if (tailer) this.#reader.hint(tailer)
@@ -326,7 +326,7 @@ export class FileSource implements Source {
     this.#discovery.checks.report()
     if (tailer) this.#reader.hint(tailer)
     const match = this.#discovery.match(path)
-    // A watched folder that goes is reported by its own name, and is to be looked for where it was.
+    // A watched folder that is removed is reported under its own name. A sweep must look for it at its old path.
     if (this.#openFiles.noteName(path) || name === basename(folder)) this.#urgent = true
     else if (match === 'no') return
     if (match === 'whole') this.#hinted.add(path)

@@ -14,7 +14,7 @@ import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 /** Maximum number of bytes covered by a fingerprint. */
 export const FINGERPRINT_BYTES = 1024
 
-/** Minimum number of bytes that a file must have in common with another to be a possible copy in spite of its name. */
+/** A file without the name of a copy may be one only if it has at least this many bytes in common with another file. */
 export const ALIKE_BYTES = 64
 
 /** A hash over `bytes` bytes. */
@@ -31,7 +31,7 @@ export function fingerprint(bytes: Buffer, start: number, end: number): Fingerpr
   return start === end ? NO_BYTES : { bytes: end - start, hash: crc32(bytes.subarray(start, end)) }
 }
 
-/** The fingerprint of the bytes before `portion[end]`. `before`: `known` earlier bytes and the first of the portion. */
+/** Fingerprint of the bytes before `portion[end]`. `before`: `known` earlier bytes, then the portion's first bytes. */
 export function fingerprintBefore(portion: Buffer, end: number, before: Buffer, known: number): Fingerprint {
   if (end >= FINGERPRINT_BYTES) return fingerprint(portion, end - FINGERPRINT_BYTES, end)
   const to = Math.max(0, known + end)
@@ -78,7 +78,7 @@ export function begins(first: Buffer, { bytes, hash }: Fingerprint): boolean {
   return first.length >= bytes && fingerprint(first, 0, bytes).hash === hash
 }
 
-/** Whether `head` is that of the open file, whose first `length` bytes are `bytes`. It may cover more than those. */
+/** Whether the open file, whose first `length` bytes are `bytes`, has this head. `head` may cover more bytes. */
 export function startsWith(fd: number, bytes: Buffer, length: number, head: Fingerprint): boolean {
   return same(length < head.bytes ? fingerprintAt(fd, 0, head.bytes) : fingerprint(bytes, 0, head.bytes), head)
 }
@@ -91,7 +91,7 @@ export function keyOf(stat: Pick<BigIntStats, 'dev' | 'ino'>): string {
 /** The part of a stat that identifies the file. */
 export type Identity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
 
-/** Whether the file at `path` has this key. If its file system does not respond: `ifSilent`, or throws without it. */
+/** Whether the file at `path` has this key. If the file system does not respond: `ifSilent`; undefined: throws. */
 export function leadsTo(path: string, key: string, ifSilent?: boolean): boolean {
   try {
     return keyOf(statSync(path, { bigint: true })) === key
@@ -137,7 +137,7 @@ export function judge(fd: number, stat: BigIntStats, remembered: Remembered, bir
   return same(fingerprintAt(fd, offset - tail.bytes, offset), tail) ? 'same' : 'truncated'
 }
 
-/** Whether the file at `path` is the remembered one, which had its inode. Without birth times, the content shows it. */
+/** Whether the file at `path` is the remembered one with its inode. Without birth times, the content shows it. */
 export function isKnownFile(path: string, stat: BigIntStats, remembered: Remembered, births: BirthTimes): boolean {
   if (births.kept(stat)) return !births.differ(stat, remembered.birth)
   return withFile(path, fd => judge(fd, stat, remembered, births) === 'same') !== false

@@ -6,8 +6,8 @@ interface Member<F> {
 }
 
 /**
- * The files whose events go out under one name, in the order in which they are read. As each file is in one lineage, and
- * they are in a row, no two can wait for each other.
+ * The files whose events have the same file name, in the order in which they are read. Each file is in one lineage and
+ * waits only for files before it. So no two files can wait for each other.
  */
 export class Lineage<F extends Member<F>> {
   readonly #files: F[] = []
@@ -21,7 +21,7 @@ export class Lineage<F extends Member<F>> {
     this.#files.push(file)
   }
 
-  /** Inserts a file by its age, but never before one that was begun. `now`: the file that has the name, the newest. */
+  /** Inserts a file by its age, but not before a file that was read. `now`: the file that has the name; the newest. */
   insert(file: F, now: F | undefined): void {
     let at = this.#files.length
     for (; at > 0; at--) {

@@ -35,11 +35,11 @@ interface OpenFilesOptions {
   readonly descriptors: Descriptors
   readonly rotations: { value: number }
   readonly losses: Losses
-  /** Whether changes in the folders of all files are reported, so that quiet files need not be checked by each sweep. */
+  /** Whether changes in the folders of all files are reported. If so, not every sweep must check quiet files. */
   areWatched(): boolean
   /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
-  /** Called when no more bytes will come: the rest of the last line is delivered. */
+  /** Called when the file gets no more bytes. Its unfinished last line is then delivered. */
   onEnd(tailer: Tailer): void
   onForget(tailer: Tailer): void
 }
@@ -49,7 +49,7 @@ interface OpenFilesOptions {
  * several names. A file that was found once is read to its end under any name, and kept until all of it is settled.
  */
 export class OpenFiles {
-  /** Number of new files that no saved checkpoint contains. The code that saves one resets it. */
+  /** Number of new files that no saved checkpoint contains. The code that saves a checkpoint resets it. */
   unsaved = 0
   readonly #options: OpenFilesOptions
   readonly #tailers = new Map<string, Tailer>()
@@ -177,7 +177,7 @@ export class OpenFiles {
     await this.#search.run(closed, thorough, this.#sweeps.beganAt, slices)
     await this.#findOverwritten(slices)
     for (const tailer of held) if (!this.#search.delays.has(tailer) && this.#release(tailer)) onReady(tailer)
-    // Before anything is read, files that were rotated unseen can still be put first.
+    // In the first sweep, nothing was read yet, so files that were rotated unseen can still come first.
     if (this.#sweeps.isFirst) for (const tailer of this.#search.delays) this.#takeBack(tailer)
     problems.nextSweep()
     if (!thorough || !this.#search.isComplete) return
@@ -185,7 +185,9 @@ export class OpenFiles {
     saved.prune(context.clock.wall(), this.#search.isKept)
   }
 
-  /** Finds open files that were truncated before they were read to their end, unless this sweep found them unchanged. */
+  /**
+   * Finds open files that were truncated before they were read to their end, unless this sweep found them unchanged.
+   */
   async #findOverwritten(slices: Slices): Promise<void> {
     for (const tailer of this.#tailers.values()) {
       if (tailer.unchanged === this.#sweeps.number && tailer.at === tailer.size) continue
@@ -200,7 +202,7 @@ export class OpenFiles {
     }
   }
 
-  /** Does not read the file before the next sweep has looked for those that come before it. */
+  /** Does not let the file be read before a sweep has searched for the files that come before it. */
   hold(tailer: Tailer): void {
     this.#held.add(tailer)
     tailer.held = true
@@ -243,7 +245,7 @@ export class OpenFiles {
     return unseen
   }
 
-  /** Quickly checks an open file in a folder without renames. */
+  /** Quickly checks an open file in a folder whose names have not changed. */
   #glance(path: string): boolean {
     const { context, areWatched } = this.#options
     const tailer = this.#names.paths.get(path)
@@ -259,7 +261,7 @@ export class OpenFiles {
     tailer.seen = this.#sweeps.number
     tailer.unchanged = changed ? 0 : tailer.seen
     tailer.found = path
-    // As long as a file with several names has the one under which it was read first, it was not renamed.
+    // A file with several names does not count as renamed while it has the name under which it was read first.
     if (path === tailer.origin.path) tailer.path = path
     tailer.awaySince = undefined
     if (changed || tailer.failed) this.#options.onReady(tailer)
@@ -311,7 +313,7 @@ export class OpenFiles {
     return isKnownFile(path, stat, { birth, offset, head, tail }, this.#births)
   }
 
-  /** Whether the file at `path` is that of an entry. */
+  /** Whether the file at `path` has a saved entry. */
   isSaved(stat: BigIntStats, path: string): boolean {
     const entry = this.#options.saved.known(stat, this.#births)
     return (
@@ -321,13 +323,13 @@ export class OpenFiles {
     )
   }
 
-  /** Whether a compressed file is older than the time since which they are read. */
+  /** Whether a compressed file is older than `compressedSince`. */
   isOld(stat: BigIntStats): boolean {
     const madeAt = this.#births.kept(stat) ? stat.birthtimeMs : stat.mtimeMs
     return Number(madeAt) < this.#options.compressedSince
   }
 
-  /** The tailer of the file found at `path`. The tailer of an earlier file with its inode no longer has its key. */
+  /** The tailer of the file found at `path`. Gives the tailer of an earlier file with the same inode another key. */
   #tailerOf(stat: BigIntStats, path: string): Tailer | undefined {
     const tailer = this.#tailers.get(keyOf(stat))
     // While a file is open, its inode is not reused.
@@ -338,7 +340,7 @@ export class OpenFiles {
     return undefined
   }
 
-  /** A new file took the name of another, whose rest must be read first. */
+  /** Called when a new file took the name of `former`, whose rest must be read first. */
   rotated(path: string, tailer: Tailer, former: Tailer): void {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
@@ -359,7 +361,7 @@ export class OpenFiles {
     if (former.isOpen && !former.held) this.#options.onReady(former)
   }
 
-  /** Starts reading the file at `path`, which has no tailer. `isOwn`: it is no copy. */
+  /** Starts reading the file at `path`, which has no tailer. `isOwn`: the file is not a copy. */
   #adopt(path: string, kind: NameKind, isOwn: boolean): Tailer | undefined {
     const { context, options, tailing, descriptors, problems, saved } = this.#options
     descriptors.makeRoom()
@@ -410,7 +412,7 @@ export class OpenFiles {
     }
   }
 
-  /** Whether copies may be made: while files are followed, and not before the first look at them. */
+  /** Whether new files may be copies: only while files are followed, and not in the first sweep of a first run. */
   get #compares(): boolean {
     const { options, saved } = this.#options
     return options.follow && !(this.#sweeps.isFirst && saved.savedAt === undefined)
@@ -461,15 +463,15 @@ export class OpenFiles {
   }
 
   /**
-   * The name refers to another file than before. Files that had it since a time, wall clock in milliseconds, may be
-   * found.
+   * Records that the name refers to another file than before. Searches find files that had it after `since` (wall clock
+   * in milliseconds).
    */
   displace(path: string, since = this.lookedAt): void {
-    // A first run does not look for earlier files.
+    // The first sweep of a first run does not search for earlier files.
     if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#search.unseen.displaced(path, since)
   }
 
-  /** A name used by rotation appeared: a file may have come and gone between two sweeps. */
+  /** Called when a name appeared. If rotation uses such names, a file may have come and gone between two sweeps. */
   noteName(path: string): boolean {
     const known = originalsOf(path).filter(original => this.#names.knows(original))
     for (const original of known) this.displace(original)
@@ -477,13 +479,13 @@ export class OpenFiles {
   }
 
   /**
-   * The open file no longer contains what was read from it. Its tailer looks for a copy of the old content, and a new
-   * tailer reads the current content from the beginning.
+   * Called when the open file no longer contains what was read from it. Its tailer looks for a copy of the old content,
+   * and a new tailer reads the current content from the beginning.
    */
   truncated(former: Tailer): void {
     const { context, options, tailing, descriptors, onForget } = this.#options
     const { fd } = former
-    // What was read of the old content is not lost: it is taken first, and the next read finds the truncation.
+    // A portion of the old content is not lost: it is taken first, and the next read finds the truncation.
     if (fd === undefined || former.hasPortion) return
     const stat = fstatSync(fd, { bigint: true })
     const start = beginningOf(fd)
@@ -507,7 +509,7 @@ export class OpenFiles {
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
   }
 
-  /** Continues reading a closed, missing file in a copy; false if that cannot be read. */
+  /** Continues reading a closed, missing file in a copy; false if the copy cannot be read. */
   readOn(tailer: Tailer, place: Listed | Copy): boolean {
     const { key } = tailer
     if (!this.#moveTo(tailer, place)) return false
@@ -526,7 +528,7 @@ export class OpenFiles {
     const { path, stat } = place
     try {
       descriptors.makeRoom()
-      // Its inode may have been that of another file.
+      // An earlier file may have had its inode.
       const known = this.#tailerOf(stat, path)
       if (known && known !== tailer) return false
       const fd = openKnown(path, { key: keyOf(stat), birth: stat.birthtimeNs }, this.#births, context.reach)
@@ -547,7 +549,7 @@ export class OpenFiles {
     this.#tailers.set(tailer.key, tailer)
   }
 
-  /** The file at `path` has the inode of the entry. */
+  /** Called when the file at `path` has the entry's inode. */
   #resumed(path: string, entry: Entry, verdict: Verdict): void {
     const { saved, tailing, context } = this.#options
     saved.remove(entry)

@@ -27,10 +27,9 @@ const SKIPPED: Readonly<Record<Skipped, string>> = {
 export class PathProblems {
   readonly #context: ComponentContext
   readonly #open = new Map<string, Problem>()
-  /** The number of the current sweep. */
   #sweep = 0
   readonly #compressed: { value: number }
-  /** Why compressed files were skipped, as far as it was logged. */
+  /** The reasons for skipping compressed files that were logged. */
   readonly #skipped = new Set<Skipped>()
 
   constructor(context: ComponentContext) {
@@ -59,7 +58,7 @@ export class PathProblems {
     )
   }
 
-  /** Reports a path that no call finds. */
+  /** Reports a path that system calls cannot find. */
   mangled(path: string, kind: 'open' | 'list'): void {
     this.failed(path, kind, new Error('its name, or the name of a folder above it, is not valid UTF-8; rename it'))
   }
@@ -69,7 +68,7 @@ export class PathProblems {
     this.#damaged(path, error, false)
   }
 
-  /** The same for one that may have what is missing: it counts as unreadable as long as it is there. */
+  /** Like `damaged`, for a file that may have the rest of a missing file. It counts as unreadable while it exists. */
   hidden(path: string, error: unknown): void {
     this.#damaged(path, error, true)
   }
@@ -131,8 +130,8 @@ export class PathProblems {
 }
 
 /**
- * Whether the name in a folder, or that of a folder above it, was not valid UTF-8: it was read with marks in the place of
- * its bytes, so no call finds it.
+ * Whether a name in the path was not valid UTF-8. It was then read with replacement characters, and system calls cannot
+ * find the path.
  */
 export function isMangled(path: string): boolean {
   return path.includes('\ufffd')

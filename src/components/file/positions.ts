@@ -21,7 +21,7 @@ const LF = 0x0a
 /** The content of a file between two truncations. Its head grows until it covers FINGERPRINT_BYTES. */
 export interface Content {
   head: Fingerprint
-  /** Known by nothing else that was read: of ids of events. */
+  /** Identifies this content in event ids. */
   readonly reading: string
 }
 
@@ -35,7 +35,7 @@ export interface Position {
   /** Fingerprint of the bytes before `offset`. */
   readonly tail: Fingerprint
   readonly content: Content
-  /** Some places before it that are known from a run before. */
+  /** Marks before the position that an earlier run saved. */
   readonly marks?: readonly Mark[]
 }
 
@@ -75,7 +75,7 @@ export function startOf(
   return beginningOf(fd)
 }
 
-/** Reads the head at once, because it may be gone before any line is delivered. */
+/** Reads the head at once, because the content may be gone before a line is delivered. */
 export function beginningOf(fd: number, reading = newReading()): Position {
   const first = firstBytes(fd)
   const trail = new Trail()
@@ -102,9 +102,9 @@ function endOf(fd: number, size: number): Position {
 }
 
 /**
- * Finds the position of the event of a frame that so many bytes come before, if its lines lie in the file as they do in
- * the frame; undefined: they do not. It has no fingerprint, since its bytes may be gone by then; the head still tells
- * whether the file is the same. The frame itself is not kept: its columns are gone by then, too.
+ * Returns a function that finds the position of an event by the number of bytes before it in the frame; undefined: the
+ * lines are not in the file as in the frame. The position has no tail, because the bytes may be gone by then; the head
+ * still identifies the file. The frame is not kept, because its columns may be gone, too.
  */
 export function positionsIn(frame: Frame, from: Position, to: Position): ((before: number) => Position) | undefined {
   const { length, bytes, isRun } = frame
@@ -116,6 +116,6 @@ export function positionsIn(frame: Frame, from: Position, to: Position): ((befor
 /** Where a frame that ends at `to` begins in the content, if its lines lie there as they do in the frame. */
 export function readFrom({ bytes, length, starts, ends, flags, read }: Frame, to: Position): ReadFrom | undefined {
   const span = ends[length - 1]! + (flags[length - 1]! & LINE_END) - starts[0]!
-  // What is skipped, such as a byte order mark, is before its first line.
+  // Skipped bytes, such as a byte order mark, are before the first line.
   return read || span !== bytes ? undefined : { reading: to.content.reading, at: to.offset - bytes }
 }

@@ -67,7 +67,7 @@ const documentSchema = z.object({
   saved: z.number(),
   /** Time before which all rotations were observed, wall clock in milliseconds. */
   looked: z.number().optional(),
-  /** Names whose files in between have not been searched for. */
+  /** Names whose earlier files have not been searched for. */
   displaced: z.array(displacedSchema).optional(),
   /** Compressed files from before this time are not read, wall clock in milliseconds. Earlier versions read none. */
   compressed: z.number().optional(),
@@ -111,7 +111,7 @@ export class Saved {
       if (entry.success) this.put(entry.data)
       else this.unreadable++
     }
-    // A copy is known to its end, also if not all that it has was delivered: it is searched again.
+    // A copy's entry is at its end even if not all of it was delivered. Then the copy must be searched again.
     for (const { claimed = '', dev, ino, offset, head } of this.#entries.values()) {
       const copy = claimed === `${dev}:${ino}` ? undefined : this.#entries.get(claimed)
       if (copy && copy.claimed === claimed && copy.offset > offset && !differ(copy.head, head)) this.remove(copy)
@@ -155,7 +155,7 @@ export class Saved {
     return there?.ino === String(ino) && there.head.bytes > 0 && !there.gone ? there : undefined
   }
 
-  /** The entry with the inode of this file, unless that was another one. */
+  /** The entry with the inode of this file, unless the entry is of another file. */
   known(stat: BigIntStats, births: BirthTimes): Entry | undefined {
     const entry = this.#entries.get(keyOf(stat))
     return entry && !births.differ(stat, BigInt(entry.birth)) ? entry : undefined
@@ -200,7 +200,7 @@ export class Saved {
   }
 }
 
-/** Whether the first bytes of two files differ. Those of one file may have become more. */
+/** Whether the first bytes of two files differ. Lengths prove nothing: files grow. */
 function differ(a: Entry['head'], b: Entry['head']): boolean {
   return a.bytes === b.bytes && a.hash !== b.hash
 }

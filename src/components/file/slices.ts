@@ -3,7 +3,7 @@ import { type Clock, nextTurn } from '../../lib/time.js'
 /** How long synchronous work may block the event loop, in milliseconds. */
 const SLICE_MS = 2
 
-/** Divides long runs of short synchronous calls into slices, so that the event loop gets its turn. */
+/** Divides long runs of short synchronous calls into slices. Between two slices, the event loop gets its turn. */
 export class Slices {
   /** Time spent working so far, in milliseconds. */
   busyMs = 0

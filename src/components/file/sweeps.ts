@@ -36,7 +36,7 @@ export class Sweeps {
     }
   }
 
-  /** Whether what a file without a position has was written before the first sweep. */
+  /** Whether a file without a position was found by the first sweep, or last written before it. */
   isAfter({ mtimeMs }: BigIntStats): boolean {
     return this.isFirst || Number(mtimeMs) < this.#startedAt
   }

@@ -77,7 +77,7 @@ export const http = defineHttpDestination({
     countable(request) {
       const events = request.reduce((sum, { length }) => sum + length, 0)
       if (encoding !== 'raw' && encoding.form === 'object') return events
-      // If an event is not one line, the indices in the response do not refer to events.
+      // If an event is not exactly one line, the indices in the response do not refer to events.
       const { parts, bytes } = encodeAlone(encoding, request)
       return countLines(Buffer.concat(parts, bytes)) === events ? events : 0
     },

@@ -40,7 +40,7 @@ export class HttpSource implements Source {
   /** Requests without a response. */
   readonly #open = new Set<Exchange>()
   readonly #exchanges = new WeakMap<IncomingMessage, Exchange>()
-  /** Requests whose events are not all passed on. */
+  /** Requests whose events have not all been passed on yet. */
   readonly #receiving = new Set<Promise<unknown>>()
 
   constructor(options: HttpSourceOptions, context: SourceContext) {
@@ -109,8 +109,8 @@ export class HttpSource implements Source {
         endWith(socket, status)
       },
     })
-    // A client that half-closes after its request may still read the response. Without a response, it would send the
-    // events again.
+    // A client that half-closes its connection after the request may still read the response. Without a response, it
+    // would send the events again.
     Object.assign(server, { httpAllowHalfOpen: true })
     return server
   }

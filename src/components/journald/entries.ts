@@ -12,7 +12,6 @@ export interface Taken {
 
 /** Divides the output of journalctl into entries, with bounded memory. */
 export class EntryReader {
-  /** Number of lines that are not entries. */
   invalidLines = 0
   readonly #maxBytes: number
   readonly #splitter: LineSplitter
@@ -46,7 +45,6 @@ export class EntryReader {
     return taken
   }
 
-  /** Frees its memory. */
   drop(): void {
     this.#splitter.drop()
   }

@@ -20,7 +20,7 @@ export function fieldsOfEntries(included: readonly string[] | undefined): EventF
 }
 
 export interface EventOptions {
-  /** Used if the entry has no host. */
+  /** The host of events whose entry has no host. */
   readonly host: string
   /** Fields of the journal to keep; undefined: all. */
   readonly included: ReadonlySet<string> | undefined
@@ -60,7 +60,7 @@ export function lineOf(entry: Entry, { host, included }: EventOptions, cut: read
   return `{${line.slice(1)}}`
 }
 
-/** Whether the object is a journal entry. Events made from entries lack these fields. */
+/** Whether the object is a journal entry. Events that were made from entries do not have these fields. */
 export function isEntry(value: object): boolean {
   return ['__CURSOR', '__REALTIME_TIMESTAMP', 'MESSAGE'].some(name => Object.hasOwn(value, name))
 }

@@ -28,7 +28,7 @@ export class JournalctlProblems {
     this.#failure = ''
   }
 
-  /** Logs a line of its standard error, unless there were too many recently. */
+  /** Logs a line of journalctl's standard error, unless there were too many lines recently. */
   line(text: string): void {
     const { clock, log } = this.#context
     const now = clock.now()
@@ -40,7 +40,7 @@ export class JournalctlProblems {
     if (++this.#lines <= LINES) log.warn({ text }, 'message from journalctl')
   }
 
-  /** Reports the total number of lines since its start that are not entries. */
+  /** Reports the number of lines since the start of journalctl that are not entries. */
   invalidLines(lines: number): void {
     const { log, metrics } = this.#context
     for (; this.#invalidLines < lines; this.#invalidLines++) {

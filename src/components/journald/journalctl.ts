@@ -8,26 +8,26 @@ import { EntryReader } from './entries.js'
 import { cursorOf } from './fields.js'
 
 const PROGRAM = 'journalctl'
-/** Output complete fields, and nothing besides entries. */
+/** Let journalctl output complete fields, and only entries. */
 const JSON_OUTPUT = ['--output=json', '--all', '--no-pager']
-/** Longer lines of its standard error are skipped or truncated. */
+/** Longer lines of journalctl's standard error are skipped or truncated. */
 const COMPLAINTS = { maxLength: 500, skipOverflow: true }
 const END_MS = 2000
 const FIRST_MS = 30_000
 
 /**
- * A running journalctl. Its output is read only as fast as entries are passed on, so it waits. It ends when its output
- * is closed, so it does not outlive this process.
+ * A running journalctl. Its output is read only as fast as entries are passed on; journalctl waits meanwhile. It ends
+ * when its output is closed, so it does not outlive this process.
  */
 export class Journalctl {
   readonly stdout: Readable
-  /** Resolves when it has ended and all of its output is read: why it ended, and whether that was normal. */
+  /** Resolves when journalctl has ended and all of its output was read: why it ended, and whether that was normal. */
   readonly ended: Promise<{ readonly why: string; readonly fine: boolean }>
   readonly #child: ChildProcess
   readonly #exited: Promise<void>
   #lastComplaint = ''
 
-  /** `complain` is called with each line of its standard error. */
+  /** `complain`: called with each line of standard error. */
   constructor(args: readonly string[], complain: (line: string) => void) {
     const child = spawn(PROGRAM, [...JSON_OUTPUT, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -62,7 +62,7 @@ export class Journalctl {
     return this.#lastComplaint ? `${this.#lastComplaint}; ${how}` : how
   }
 
-  /** Ends the process in any state. */
+  /** Ends the process, in whatever state it is. */
   async end(): Promise<void> {
     this.stdout.destroy()
     this.#child.stderr?.destroy()

@@ -103,8 +103,8 @@ export class Journald implements Source {
   }
 
   /**
-   * Waits until all file systems respond. Otherwise the start of journalctl could block this process, since a new
-   * process first closes inherited files. The journal keeps the entries in the meantime.
+   * Waits until all file systems respond. Otherwise, starting journalctl could block this process, because a new
+   * process first closes inherited files. Meanwhile, the journal keeps the entries.
    */
   async #untilStartable(signal: AbortSignal): Promise<void> {
     const systems = this.#context.fileSystems ?? fileSystems
@@ -119,7 +119,7 @@ export class Journald implements Source {
     }
   }
 
-  /** Determines and saves the first position: later starts must use the same one even if nothing is delivered. */
+  /** Determines and saves the first position. Later starts must use the same position even if nothing is delivered. */
   async #begin(signal: AbortSignal): Promise<LowWaterMark<Place>> {
     const start = await this.#firstPlace(signal)
     this.#positions = this.#positionsFrom(start)
@@ -142,10 +142,10 @@ export class Journald implements Source {
     return { cursor: await firstCursor([...where, '--lines=1'], signal), at: false }
   }
 
-  /** Reads until journalctl ends, and returns why it did. Undefined: the run ended. */
+  /** Reads until journalctl ends, and returns why it ended. Undefined: `leave` aborted. */
   async #follow(out: Output, leave: AbortSignal): Promise<string | undefined> {
     const { cursor } = this.#read
-    // Not --after-cursor: if the entry is gone, it skips the next one.
+    // Not --after-cursor, which skips the next entry if the entry at the cursor is gone.
     const from = cursor === undefined ? [] : [`--cursor=${cursor}`]
     // Without --merge, journalctl follows this boot only, and skips unread entries of earlier boots.
     const args = [...placeArgs(this.#options), '--follow', '--no-tail', '--merge', ...from]
@@ -179,7 +179,7 @@ export class Journald implements Source {
     }
   }
 
-  /** Removes the entry that was read before from the first entries of journalctl. */
+  /** Removes the entry at the cursor from the first entries of journalctl, if it was read before. */
   async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
     this.#backoff.reset()
     this.#problems.works()

@@ -5,8 +5,8 @@ import type { Taken } from './entries.js'
 import { type Entry, takenAt } from './fields.js'
 
 /**
- * Measures how far reading lags behind. journalctl does not report the end of the journal, so a delayed entry cannot be
- * distinguished from one that does not exist. Only the age of the last entry is known.
+ * Measures how far reading lags behind. journalctl does not report the end of the journal, so an entry that is delayed
+ * cannot be distinguished from an entry that does not exist. Only the age of the last entry is known.
  */
 export class Lag {
   /** Whether there may be more to read. */
@@ -45,8 +45,8 @@ export class Lag {
 }
 
 /**
- * Finds out which entries are backlog: those that journald received before reading resumed after a start or a stall. A
- * later entry ends the backlog, and so does a pause: the clock of another machine may have dated the entries.
+ * Finds out which entries are backlog: those that journald received before reading began, or resumed after a stall. The
+ * first later entry ends the backlog. A pause ends it too, because another machine's clock may have dated the entries.
  */
 export class CatchUp {
   readonly #clock: Clock
@@ -57,13 +57,13 @@ export class CatchUp {
     this.#clock = clock
   }
 
-  /** Reading resumes where it had stopped. */
+  /** Call when reading begins or resumes. */
   begin(): void {
     this.#until = this.#clock.wall()
     this.#idleSince = Number.POSITIVE_INFINITY
   }
 
-  /** How many entries at the beginning of `taken` are alike: all backlog, or all live. */
+  /** How many entries at the beginning of `taken` are of the same kind: all backlog, or all live. */
   same(taken: readonly Taken[]): { readonly count: number; readonly isBacklog: boolean } {
     if (this.#clock.now() - this.#idleSince >= STALL_MS) this.#until = Number.NEGATIVE_INFINITY
     const until = this.#until

@@ -16,8 +16,8 @@ interface Value {
 }
 
 /**
- * Reads an over-long entry in portions. Over-long values are truncated, others are complete. Invariant: holds at most
- * `maxBytes` of values and a kilobyte of each value, regardless of the length of the entry.
+ * Reads an over-long entry in portions. Over-long values are truncated; other values are complete. Invariant: it holds
+ * at most `maxBytes` of values and a kilobyte of each value, even if the entry is longer.
  */
 export class LongEntry {
   readonly #mostOfValue: number
@@ -27,7 +27,6 @@ export class LongEntry {
   #depth = 0
   #inText = false
   #escaped = false
-  /** Between a colon and the end of the value. */
   #inValue = false
   #name = ''
   #current: Value = { parts: [], bytes: 0, cut: false }

@@ -71,12 +71,11 @@ export const options = z
 
 export type JournaldOptions = z.output<typeof options>
 
-/** Arguments for the location of the journal. */
 export function placeArgs({ directory, files = [] }: JournaldOptions): string[] {
   return [...(directory === undefined ? [] : [`--directory=${directory}`]), ...files.map(file => `--file=${file}`)]
 }
 
-/** Arguments that exclude entries of other machines from the journal of this one. */
+/** Arguments that exclude entries of other machines from the journal of this machine. */
 export async function ownMachine({ directory, files }: JournaldOptions): Promise<string[]> {
   if (directory !== undefined || files) return []
   const id = await readFile('/etc/machine-id', 'utf8').catch(() => '')

@@ -21,7 +21,7 @@ import { topicsOf } from './topics.js'
 const MOST_OPEN = 1000
 /** Maximum topics whose sequence numbers are kept. */
 const MOST_TOPICS = 10_000
-/** Longest quota pause of a broker in which requests are sent. The broker reads them afterwards. */
+/** Longest quota pause during which requests are sent to the broker. The broker reads them after the pause. */
 const LONGEST_PAUSE_MS = 5000
 /** Approximate bytes of a record besides its key, value and headers. */
 const RECORD_BYTES = 8
@@ -31,7 +31,7 @@ interface Lane {
   producer: Producer | undefined
   /** The number of the next record. */
   sequence: number
-  /** A batch that may be stored, but is not confirmed. */
+  /** A batch that the broker may have stored, but has not confirmed. */
   unconfirmed: Buffer | undefined
 }
 
@@ -46,7 +46,7 @@ interface Share {
 /** The state of a topic. */
 interface Memory {
   readonly lanes: Map<number, Lane>
-  /** Number of partitions among which keys are divided. */
+  /** Number of partitions over which keys are distributed. */
   partitions: number
   /** The partition of events without a key, until a request is accepted. */
   sticky: number
@@ -62,8 +62,8 @@ interface Session {
 
 /**
  * Sends the events of a topic, in one request at a time, to the leaders of its partitions. Invariant: a batch whose
- * outcome is not known is sent again with the same numbers and the same bytes, so the broker recognizes it. Any other
- * batch of that partition needs a new producer first: the broker would take it for the earlier one.
+ * outcome is unknown is sent again with the same numbers and the same bytes, so the broker recognizes it. Any other
+ * batch of that partition needs a new producer first. Otherwise, the broker would take it for the earlier batch.
  */
 export class KafkaDestination implements Destination {
   readonly mostPartitions = MOST_OPEN
@@ -72,10 +72,12 @@ export class KafkaDestination implements Destination {
   readonly #topics: RequestTexts
   readonly #encoder: RecordEncoder
   readonly #records = new WeakMap<readonly EventBatch[], Records>()
-  /** The events of a request that earlier attempts have delivered: a timeout retries the whole request. */
+  /**
+   * Events of a request that earlier attempts have delivered. A retry after a timeout has all events of the request.
+   */
   readonly #accepted = new WeakMap<readonly EventBatch[], (readonly number[])[]>()
   readonly #clock: Clock
-  /** By broker: when its pause for a quota ends. */
+  /** By broker: when the pause that a quota requires ends. */
   readonly #pausedUntil = new Map<number, number>()
   readonly #newProducers: { value: number }
   readonly #duplicates: { value: number }
@@ -126,11 +128,11 @@ export class KafkaDestination implements Destination {
   }
 
   async write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<void> {
-    // Each broker adds a listener.
+    // Each broker adds a listener to the signal.
     setMaxListeners(0, signal)
     const name = partition ?? this.#topics.of(undefined)[0]!
     const records = this.#records.get(request) ?? this.#encoder.encode(request)
-    // If an event names the topic, a missing topic is a fault of that event.
+    // If fields of an event name the topic, a missing topic is the fault of the event.
     const failure = isConstant(this.#options.topic) ? 'hold' : 'reject'
     const topic = await this.#cluster.topic(name, signal, failure)
     this.#noticeCluster()
@@ -161,11 +163,11 @@ export class KafkaDestination implements Destination {
     } while (outcome.isPart)
     memory.sticky = -1
     this.#records.delete(request)
-    // Otherwise, an earlier attempt might still read the records.
+    // An earlier attempt might still read the records.
     if (isFirst) this.#encoder.release(records)
   }
 
-  /** Starts a new session if the cluster is another one: it may have given the same producer id to another client. */
+  /** Starts a new session for another cluster, which may have given the same producer id to another client. */
   #noticeCluster(): void {
     const { id } = this.#cluster
     const session = this.#session
@@ -179,7 +181,7 @@ export class KafkaDestination implements Destination {
   #memoryOf(topic: string): Memory {
     const session = this.#session
     const memory = session.topics.get(topic) ?? { lanes: new Map(), partitions: 0, sticky: -1 }
-    // The sequence of a forgotten topic restarts at 0, which needs a new producer.
+    // The sequence numbers of a forgotten topic restart at 0. This requires a new producer.
     if (session.topics.size >= MOST_TOPICS) session.producer = undefined
     session.topics.delete(topic)
     session.topics.set(topic, memory)
@@ -239,7 +241,7 @@ export class KafkaDestination implements Destination {
     return shares
   }
 
-  /** Ensures that the broker distinguishes this batch from the one before, or recognizes it as the same. */
+  /** Ensures that the broker recognizes a repeated batch, and distinguishes any other batch from the one before. */
   async #prepare(lane: Lane, batch: Buffer, signal: AbortSignal): Promise<void> {
     const { unconfirmed } = lane
     const isKnown = unconfirmed !== undefined && haveSameRecords(unconfirmed, batch)
@@ -319,7 +321,7 @@ export class KafkaDestination implements Destination {
       if (kind === 'session') this.#renew(lane)
       if (isStale) this.#cluster.forget(topic)
       const who = `topic ${topic}, partition ${partition}`
-      // Only metadata decide whether a topic is unknown: its leader may not know it yet.
+      // The leader may not know the topic yet, so only metadata decides whether the topic is unknown.
       const meant = errorCode === CODES.UNKNOWN_TOPIC ? 'retry' : failure
       const error = this.#cluster.refusal(errorCode, who, errorMessage, isOfTopic && meant)
       if (kind === 'too_large') outcome.tooLarge(indices, error)
@@ -339,7 +341,7 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /** The partition of events without a key: one with a leader, the same for the whole request. */
+  /** The partition of events without a key: if possible one with a leader, and the same for the whole request. */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
     const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky

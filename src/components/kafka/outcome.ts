@@ -16,15 +16,15 @@ export class Outcome {
     for (const index of indices) this.#refused.push({ index, error })
   }
 
-  /** Without an error, the events are valid: others in their batch were refused, or must be stored first. */
+  /** Without an error, the events are valid: other events of their batch were refused, or must be stored first. */
   again(indices: readonly number[], error?: DeliveryError): void {
     this.#again.push(...indices)
     if (error) this.#errors.push(error)
   }
 
   /**
-   * Sends several events again, in smaller requests. Rejects a single event without a status: a row of rejections with
-   * a status would pause the destination.
+   * Sends several events again, in smaller requests. Rejects a single event without a status, because several
+   * rejections with a status would pause the destination.
    */
   tooLarge(indices: readonly number[], error: DeliveryError): void {
     const { message, reason } = error
@@ -32,7 +32,7 @@ export class Outcome {
     else this.refused(indices, new DeliveryError(message, { failure: 'reject', reason, cause: error }))
   }
 
-  /** Whether events must be sent again. Without `error`, they are sent at once. */
+  /** Whether events must be sent again. If `error` is undefined, they are sent again at once. */
   get isPart(): boolean {
     return this.#again.length > 0
   }

@@ -32,7 +32,7 @@ export function produceRequest(
 /** The empty tags of a partition, of a topic, and of the request. */
 const NO_TAGS = Buffer.of(0)
 
-/** A length is written plus one, since 0 stands for null. */
+/** Writes a length plus one, because 0 stands for null. */
 function addLength(to: GrowingBytes, length: number): void {
   let rest = length + 1
   for (; rest > 0x7f; rest >>>= 7) to.addByte((rest & 0x7f) | 0x80)

@@ -21,7 +21,7 @@ export interface Producer {
   readonly epoch: number
 }
 
-/** For a batch without sequence numbers. */
+/** The producer of a batch without sequence numbers. */
 export const NO_PRODUCER: Producer = { id: -1n, epoch: -1 }
 
 /** Encodes these events as a record batch, in the format of Kafka 0.11 and later. `stamp` completes it. */
@@ -76,7 +76,7 @@ export function stamp(batch: Buffer, { id, epoch }: Producer, sequence: number, 
 
 export const countOf = (batch: Buffer): number => batch.readInt32BE(COUNT_AT)
 
-/** Whether both have the same records, regardless of the producer. */
+/** Whether two batches have the same records, even if their producers differ. */
 export function haveSameRecords(a: Buffer, b: Buffer): boolean {
   return (
     a.length === b.length &&

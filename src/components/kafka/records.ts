@@ -18,15 +18,15 @@ export interface Records {
   readonly memory: GrowingBytes
   /** The start of each record in `bytes`, then the end of the last one. */
   readonly starts: readonly number[]
-  /** Milliseconds since the epoch. */
+  /** In milliseconds since the epoch. */
   readonly times: readonly number[]
-  /** Hash of the key; undefined without a key. */
+  /** Hash of the key of each record; undefined without a key. */
   readonly hashes: readonly (number | undefined)[]
 }
 
-/** Bytes of a record besides its event, without headers. */
+/** Typical bytes of a record besides its event and headers. */
 const RECORD_ROOM = 16
-/** In bytes. */
+/** Maximum bytes of a varint. */
 const LONGEST_VARINT = 10
 
 interface Header {

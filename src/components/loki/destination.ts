@@ -13,7 +13,7 @@ const TENANT = 'x-scope-orgid'
 /** Maximum streams that wait for more events. All of them are checked whenever a request begins or ends. */
 const MOST_OPEN = 1000
 
-/** A name that a query can use. Loki counts its bytes. */
+/** A name that queries can use. Loki limits its length in bytes. */
 const name = () =>
   reaches(
     'nothing',

@@ -10,10 +10,10 @@ import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import type { LokiOptions } from './destination.js'
 import { ProtobufPush } from './protobuf-push.js'
 
-/** After this time without an event, a stream makes room for others. */
+/** A stream that had no event for this time makes room for other streams. */
 const IDLE_MS = 3_600_000
 const FORGET_EVERY_MS = 10_000
-/** Maximum bytes of a stream's label values, which stay in memory while it is used. Loki accepts 2,048 per value. */
+/** Maximum bytes of a stream's label values, which stay in memory with the stream. Loki accepts 2,048 per value. */
 const LONGEST_LABELS = 16 * 1024
 const OTHER = 'other'
 /** Bytes of an entry besides its line, without metadata. */
@@ -22,14 +22,14 @@ const ENTRY_ROOM = 32
 const END = Buffer.from(']}')
 
 interface Stream {
-  /** As JSON. */
+  /** The labels as JSON. */
   readonly labels: string
   usedAt: number
 }
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. Its events belong to one stream. Events that were divided as `other` may have streams of their own now.
+ * protobuf. Its events belong to one stream. Only events that were in `other` may have their own streams by now.
  */
 export class PushRequest {
   readonly #options: LokiOptions
@@ -38,7 +38,7 @@ export class PushRequest {
   readonly #metadata: TemplateMembers
   readonly #time: EventTime
   readonly #protobuf: ProtobufPush | undefined
-  /** By the values of their labels. */
+  /** Streams by the values of their labels. */
   readonly #streams = new Map<string, Stream>()
   /** The stream for events beyond `max_streams`. */
   readonly #other: Stream

@@ -10,9 +10,9 @@ interface Known {
   readonly advice: string
   /** The failure of all events. `says` must match the beginning of the text, where stream labels cannot appear. */
   readonly failure?: Failure
-  /** The error concerns only the stream, which is the partition. */
+  /** Whether the error concerns only the stream, which is the partition. */
   readonly ofPartition?: true
-  /** Finds the events that are certainly rejected, if the text contains the limit. */
+  /** Returns a test for events that are certainly rejected, if the text contains the limit. */
   readonly refuses?: (text: string, push: PushRequest) => ((batch: EventBatch, i: number) => boolean) | undefined
 }
 
@@ -29,7 +29,7 @@ function longerThan(text: string, push: PushRequest) {
   return (batch: EventBatch, i: number) => Buffer.byteLength(push.lineOf(batch, i)) > Number(most)
 }
 
-/** Nanoseconds since the epoch are a signed 64-bit number in Loki. */
+/** Loki stores nanoseconds since the epoch as a signed 64-bit number. */
 function outsideOfTime(_: string, push: PushRequest) {
   return (batch: EventBatch, i: number) => {
     const nanos = BigInt(push.nanosOf(batch, i))

@@ -14,7 +14,7 @@ const inJson = z.object({
   partialSuccess: z.object({ rejectedLogRecords: count.nullish(), errorMessage: z.string().nullish() }).nullish(),
 })
 
-/** Reads a protobuf message: the last integer or bytes of each field number. Undefined if the message is invalid. */
+/** Reads a protobuf message: by field number, the last integer or bytes. Undefined if the message is invalid. */
 function fieldsOf(bytes: Buffer): Map<number, number | Buffer> | undefined {
   const fields = new Map<number, number | Buffer>()
   const reader = WireReader.of(bytes)

@@ -35,7 +35,10 @@ export const HASHES = 4096
 const seenIn = new Int32Array(HASHES)
 let object = 0
 
-/** Calls `each` for every member of the object [start, end). A repeated name has its last value, as in JSON.parse. */
+/**
+ * Calls `each` for every member of the object [start, end). Of a repeated name, the last value counts, as in
+ * JSON.parse.
+ */
 export function eachMember(to: Records, b: Buffer, start: number, end: number, each: EachMember): void {
   const { length } = to.to
   if (walk(b, start, end, each, false)) return
@@ -121,7 +124,7 @@ export function addText(to: Records, text: string): void {
   to.text(bytes, 0, bytes.length)
 }
 
-/** Writes a number. Beyond doubles and 64-bit integers, it becomes text, with all of its digits. */
+/** Writes a number. A number that is neither a double nor a 64-bit integer becomes text with all of its digits. */
 function addNumber(to: Records, b: Buffer, start: number, end: number): void {
   const plain = plainInteger(b, start, end)
   if (!Number.isNaN(plain)) {

@@ -30,7 +30,7 @@ export class ExportRequest {
   #lastGroup: Group | undefined
   readonly #spare = new SpareBytes()
   readonly #json = new GrowingBytes()
-  /** Writes most records; undefined if it cannot. */
+  /** Writes most records; undefined if it cannot write these fields. */
   readonly #kernel: RecordLines | undefined
 
   constructor(options: OtlpOptions, context: ComponentContext) {
@@ -48,7 +48,7 @@ export class ExportRequest {
     const groups = new Map<string, Group>()
     this.#lastGroup = undefined
     for (const batch of request) {
-      // All flags must be known before the kernel writes, since finding them may use the kernel.
+      // All flags must be known before the kernel writes, because finding them may use the kernel.
       for (let i = 0; i < batch.length; i++) batch.look(i)
       const json = this.#kernel && batch.origin.codec.form === 'fields' ? this.#jsonOf(batch) : undefined
       for (let i = 0; i < batch.length; ) {
@@ -62,7 +62,7 @@ export class ExportRequest {
     return { parts, bytes, release: () => this.#release(groups) }
   }
 
-  /** Converts the events of a batch in another format to lines of JSON. */
+  /** Converts the events of a batch that has another format to lines of JSON. */
   #jsonOf(batch: EventBatch): Lines {
     const json = this.#json
     json.clear()
@@ -116,7 +116,7 @@ export class ExportRequest {
       text.reserve(LENGTH_BYTES)
       text.length = text.bytes.writeUInt32LE(text.length - from, text.length)
     }
-    // The text includes the length of each value: equal texts have equal values.
+    // The text includes the length of each value, so equal texts mean equal values.
     if (this.#lastGroup && isSame(text, this.#last)) return this.#lastGroup
     const key = text.bytes.toString('latin1', 0, text.length)
     let group = groups.get(key)
@@ -151,8 +151,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * The events from `first` on whose JSON is in one buffer, in order; undefined if the first does not have JSON. `json`:
- * the JSON of all events, if their lines have another format.
+ * The events from `first` on whose JSON is in one buffer, in order; undefined if the first event does not have JSON.
+ * `json`: the JSON of all events, if their lines have another format.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch

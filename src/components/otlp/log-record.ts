@@ -28,7 +28,7 @@ const NOWHERE = -1
 
 /** A field that can become a part of the record. */
 interface Candidate {
-  /** Slot of the event's member that is the field, or contains it. */
+  /** Slot of the event's member that is or contains the field. */
   readonly slot: number
   /** The path inside this member. */
   readonly rest: readonly (MemberName | number)[]
@@ -39,9 +39,9 @@ interface Candidate {
  * One walk over the JSON of an event writes the attributes, and finds the members that may become other parts.
  */
 export class LogRecords {
-  /** Names of the members that may become other parts than attributes. */
+  /** Names of the members that may become parts other than attributes. */
   readonly #names = new WantedNames()
-  /** 1 for hashes of their names. */
+  /** 1 for the hashes of these names. */
   readonly #mayBeOther = new Uint8Array(HASHES)
   /** Positions of these members in the current event, by slot. */
   readonly #starts: Int32Array
@@ -158,7 +158,7 @@ export class LogRecords {
     if (span !== undefined) to.id(SPAN_ID, span)
   }
 
-  /** Writes attributes, and records the positions of members that may be other parts. */
+  /** Writes attributes, and notes the positions of members that may become other parts. */
   #walk(b: Buffer, start: number, end: number, to: Records): void {
     this.#starts.fill(NOWHERE)
     eachMember(to, b, start, end, (name, nameStart, nameEnd, hash, json, from, until, hasEscape) => {
@@ -206,7 +206,7 @@ export class LogRecords {
     to.close()
   }
 
-  /** The text or number in `found`; undefined: another value. */
+  /** The text or number at `found`; undefined: another value. */
   #text(): string | undefined {
     const first = this.#json[found.start]!
     const isScalar = first === QUOTE || first === MINUS || (first >= ZERO && first <= NINE)
@@ -226,7 +226,7 @@ export class LogRecords {
     const candidate = this.#find(this.#severity)
     const text = candidate && this.#text()
     if (text === undefined) return undefined
-    // A number says less than a word, so it stays an attribute, too.
+    // A number also stays an attribute, because it says less than a word.
     if (this.#json[found.start] !== QUOTE || /^\d+$/.test(text)) return { number: severityOfNumber(Number(text)) }
     this.#take(candidate!)
     return { number: severityOfWord(text), word: text }

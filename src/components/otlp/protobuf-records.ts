@@ -12,8 +12,8 @@ const RECORD_ROOM = 2
 /** Maximum bytes before a text: its field number, which is below 16, and its length. */
 const MOST_HEAD = 11
 /**
- * Entries of `#open` that are not the start of a message. NOTHING: attributes are not a message. PAIR: a pair ends with
- * its value. RECORD: its start is `#record`.
+ * Entries of `#open` that are not the start of a message. NOTHING: attributes, which are not a message. PAIR: a pair,
+ * which ends with its value. RECORD: a record; it starts at `#record`.
  */
 const [NOTHING, PAIR, RECORD] = [-1, -2, -3]
 
@@ -55,7 +55,7 @@ export class ProtobufRecords implements Records {
     this.#pair(6, b, start, end)
   }
 
-  /** Knows all lengths in advance, so it does not move bytes. */
+  /** Computes all lengths in advance, and so does not move bytes. */
   textAttribute(name: Buffer, nameStart: number, nameEnd: number, b: Buffer, start: number, end: number): void {
     const { to } = this
     const [ofName, ofText] = [nameEnd - nameStart, end - start]
@@ -195,7 +195,6 @@ export class ProtobufRecords implements Records {
 const lengthSize = (size: number) =>
   size < 0x80 ? 1 : size < 0x4000 ? 2 : size < 0x20_0000 ? 3 : size < 0x1000_0000 ? 4 : 5
 
-/** The bytes that `write` writes. */
 function written(records: Records, write: () => void): Buffer {
   const out = new GrowingBytes()
   records.to = out

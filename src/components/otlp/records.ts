@@ -12,7 +12,7 @@ export type RecordField = typeof TIME
 
 /** Records of one resource and one scope. */
 export interface Group {
-  /** Names and values of its attributes. */
+  /** Names and values of the attributes of the resource. */
   readonly resource: readonly (readonly [string, string])[]
   readonly scope: string
   readonly records: GrowingBytes

@@ -19,7 +19,7 @@ function listKeys(): string {
   return services.map(service => `${service} (${inCode(marksOf(service))})`).join('; ')
 }
 
-/** Processing errors may quote values of any field, as when a script throws. */
+/** A processing error may quote the value of any field, for example when a script throws. */
 const REASON = parseFieldPath('.processing_error')
 const MOST_FIELDS = 64
 const MOST_PATTERNS = 64

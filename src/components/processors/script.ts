@@ -1,7 +1,7 @@
 import { defineProcessor } from '../../core/component.js'
 import { scriptOptions } from './script/options.js'
 
-/** Maximum batches in a script at a time, however many calls may wait. */
+/** Maximum batches that a script has at a time, even if `concurrency` allows more calls. */
 const MOST_BATCHES = 16
 
 export const script = defineProcessor({

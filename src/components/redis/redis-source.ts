@@ -17,14 +17,14 @@ import type { RedisSourceOptions } from './options.js'
 /** How long the server waits for entries before it replies without entries. */
 const BLOCK_MS = 1000
 const MIB = 1024 * 1024
-/** Approximate bytes to read at once: the server counts entries, not bytes. */
+/** Bytes to read at once; approximate, because the server counts entries. */
 const READ_BYTES = MIB / 2
 const MOST_ENTRIES = 1000
 /** Maximum bytes of one reply that the client keeps. */
 const MOST_REPLY_BYTES = 256 * MIB
 const LAG_MS = 10_000
 
-/** An entry of a stream; null if it was trimmed while it was held. */
+/** An entry of a stream. Without fields, it was trimmed while it was held. */
 type Entry = readonly [id: Buffer, fields: readonly Buffer[] | null]
 
 export class RedisSource implements Source {
@@ -39,7 +39,7 @@ export class RedisSource implements Source {
   readonly #trimmed: { value: number }
   readonly #stream: Buffer
   readonly #consumer: string
-  /** For all commands but reading, which blocks a connection. */
+  /** For all commands except reading, which blocks its connection. */
   #asking: RedisConnection | undefined
   /** How many entries to read next. */
   #count = 1
@@ -63,7 +63,7 @@ export class RedisSource implements Source {
 
   async run(out: Output, signal: AbortSignal): Promise<void> {
     this.#asking?.destroy()
-    // Begins with one entry, since the last reply may have been too large.
+    // Begins with one entry, because the last reply may have been too large.
     this.#count = 1
     let failure: unknown
     const lost = (error: unknown) => {
@@ -127,7 +127,7 @@ export class RedisSource implements Source {
     }
   }
 
-  /** `from`: `>` for new entries; otherwise those after this id that this consumer holds. */
+  /** `from`: `>` for new entries; an id for the entries after this id that this consumer holds. */
   async #read(connection: RedisConnection, from: string): Promise<readonly Entry[]> {
     const { stream, group, timeout } = this.#options
     const [count, block] = [String(this.#count), String(BLOCK_MS)]
@@ -172,8 +172,8 @@ export class RedisSource implements Source {
   }
 
   /**
-   * Renews the claim on open entries, and takes over entries that others no longer hold. Returns whether there were
-   * any.
+   * Renews the claim on open entries, and takes over entries of inactive consumers. Returns whether entries were taken
+   * over.
    */
   async #claim(): Promise<boolean> {
     const { stream, group, claim_after } = this.#options

@@ -7,7 +7,7 @@ import type { Template } from '../../core/template.js'
 import type { ObjectNames } from '../../engine/flow/spool/spooled-destination.js'
 import { isDotSegment } from '../../net/urls.js'
 
-/** Positions of the parts of the time in `2026-01-31T23:59:59Z`. */
+/** Positions of the parts of a time such as `2026-01-31T23:59:59Z`. */
 const PARTS: Readonly<Record<string, readonly [from: number, to: number]>> = {
   Y: [0, 4],
   m: [5, 7],
@@ -15,16 +15,17 @@ const PARTS: Readonly<Record<string, readonly [from: number, to: number]>> = {
   H: [11, 13],
   M: [14, 16],
 }
-/** Does not match in encoded values of fields: hexadecimal digits in upper case follow a `%` there. */
+/** Does not match in encoded values of fields, where upper-case hexadecimal digits follow a `%`. */
 const TIME = /%([YmdHM])/g
 /** Maximum bytes of a prefix. S3 accepts 1,024 bytes for the whole name. */
 const LONGEST = 900
-/** Servers that keep objects in files reject longer steps. One rejected object would pause the destination. */
+/**
+ * Maximum bytes of a step. Servers that store objects as files reject longer ones; this would pause the destination.
+ */
 const LONGEST_STEP = 255
 /** Maximum bytes that Sluice appends to the last step. */
 const REST = 64
 
-/** The problem with `key`; undefined if it is valid. */
 export function keyProblem({ parts }: Template): string | undefined {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
   if (/%(?![YmdHM])/.test(text)) return 'has a % that does not begin %Y, %m, %d, %H or %M'
@@ -48,7 +49,7 @@ export class KeyPrefixes implements ObjectNames {
   readonly #texts: RequestTexts
   readonly #time: EventTime
   readonly #hasTime: boolean
-  /** Consecutive events usually have the same prefix. */
+  /** A cache: consecutive events usually have the same prefix. */
   #last = { text: '', minute: Number.NaN, prefix: '' }
 
   constructor(key: Template, timestamp: FieldPath, { field }: ComponentContext) {
@@ -68,7 +69,7 @@ export class KeyPrefixes implements ObjectNames {
   }
 }
 
-/** The prefix at time `ms`, for an event without the fields. */
+/** The prefix at time `ms` for an event that does not have the fields. */
 export function samplePrefix({ parts }: Template, ms: number): string {
   const texts = parts.map(part => (typeof part === 'string' ? part : encodeURIComponent(part.fallback || 'none')))
   return withTime(texts.join(''), new Date(ms).toISOString())

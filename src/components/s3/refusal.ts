@@ -7,7 +7,7 @@ interface Known {
   readonly advice: string
 }
 
-/** The receiver no longer knows the multipart upload. */
+/** The error code if the receiver no longer knows the multipart upload. */
 export const NO_UPLOAD = 'NoSuchUpload'
 const RIGHT = 'the key needs s3:PutObject for the objects, and s3:AbortMultipartUpload'
 const NO_SUCH_KEY: Known = { failure: 'hold', advice: 'the receiver does not know the access key ID' }
@@ -106,7 +106,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 export const unescaped = (xml: string): string =>
   xml.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all)
 
-/** A response without a code may come from another server, such as a proxy. */
+/** For a response without a code, possibly from another server, such as a proxy. */
 function byStatus(status: number): Partial<Known> {
   if (status === 301) return KNOWN.PermanentRedirect!
   if (status === 403) return KNOWN.AccessDenied!

@@ -13,12 +13,12 @@ import { Transport } from '../../net/http/client/transport.js'
 import type { S3Options } from './destination.js'
 import { NO_UPLOAD, Refusal, refusalOf, unescaped } from './refusal.js'
 
-/** A larger object is sent in parts of this size, and each is in memory while it is sent. */
+/** A larger object is sent in parts of this size. Each part is in memory while it is sent. */
 const PART_BYTES = 8 * 1024 * 1024
 const USER_AGENT = `sluice/${packageVersion()}`
 const NOTHING = Buffer.alloc(0)
 const SIGNATURE_LENGTH = 64
-/** The note of an object whose upload was requested, but does not have an id yet. */
+/** The note of an object for which an upload was requested, and whose upload id is not known yet. */
 const ASKED = '?'
 const LOST_UPLOAD: ReadonlySet<string | undefined> = new Set([NO_UPLOAD, 'InvalidPart', 'InvalidPartOrder'])
 
@@ -114,7 +114,7 @@ export class S3Store implements ObjectStore {
     return true
   }
 
-  /** Aborts all uploads of the object, since the response with the id was lost. */
+  /** Aborts all uploads of the object, because the response with the id of its upload was lost. */
   async #abortAll(key: string, signal: AbortSignal): Promise<void> {
     const query = { uploads: '', prefix: key }
     const { text } = await this.#ask({ method: 'GET', key: '', query }, signal).catch(error => {
@@ -218,7 +218,7 @@ export class S3Store implements ObjectStore {
   }
 }
 
-/** Buckets with Object Lock require MD5. A Node.js in FIPS mode does not have it. */
+/** Buckets with Object Lock require MD5. Node.js in FIPS mode does not have MD5. */
 const digestOf = (body: Buffer): Record<string, string> =>
   getFips() ? {} : { 'content-md5': createHash('md5').update(body).digest('base64') }
 

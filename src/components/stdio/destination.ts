@@ -51,7 +51,7 @@ export class Stdout implements Destination {
     try {
       await this.#send(request)
     } catch (error) {
-      // The reader is gone, so a retry would be pointless. Wait for the end of the run, which this error causes.
+      // The reader is gone, so a retry would be useless. Waits for the end of the run, which this error causes.
       if (error instanceof Error && errorCode(error.cause) === 'EPIPE') await aborted(signal)
       throw error
     }
@@ -64,7 +64,7 @@ export class Stdout implements Destination {
   #send(request: readonly EventBatch[]): Promise<void> {
     const { parts } = this.#encoded(request, this.#raw)
     return new Promise((resolve, reject) => {
-      // The callback of the last part comes after the others; one error is enough.
+      // The callback of the last part is called after all others. One error is enough.
       const written = (error?: Error | null) => (error ? reject(failure(error, 'write')) : resolve())
       parts.forEach((part, i) => {
         this.#stream.write(part, i === parts.length - 1 ? written : undefined)
@@ -73,7 +73,9 @@ export class Stdout implements Destination {
     })
   }
 
-  /** Appends to a file. A failed write cannot be removed: its torn line is terminated and all events are rewritten. */
+  /**
+   * Appends to a file. A failed write cannot be removed, so its torn line is terminated and all events are rewritten.
+   */
   async #append(fd: number, request: readonly EventBatch[]): Promise<void> {
     const raw = this.#torn ? new RawEncoder() : this.#raw.copy()
     const { parts } = this.#encoded(request, raw)
@@ -121,8 +123,8 @@ function failure(cause: Error, reason: string): DeliveryError {
 }
 
 /**
- * Makes writes to a terminal non-blocking. By default, a terminal that does not accept output, as after Ctrl-S, would
- * block the whole process, including signals.
+ * Makes writes to a terminal non-blocking. By default, a terminal that does not accept output, for example after
+ * Ctrl-S, would block the whole process, including signals.
  */
 function letWait(stream: NodeJS.WritableStream): void {
   const { isTTY, _handle: handle } = stream as { isTTY?: boolean; _handle?: { setBlocking?(on: boolean): unknown } }

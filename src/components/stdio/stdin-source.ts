@@ -55,7 +55,7 @@ export class StdinSource implements Source {
     if (error) throw error
   }
 
-  /** Resolves with the error that ended the stream. */
+  /** Resolves with the error that ended the stream, if any. */
   async #readStream(out: Output, signal: AbortSignal): Promise<Error | null> {
     const splitter = this.#splitter
     const pipe = pipeOf(this.#context.stdin)
@@ -93,7 +93,7 @@ export class StdinSource implements Source {
     if (this.#fault) throw this.#fault
   }
 
-  /** A record that cannot be delimited, or that does not end, is not delivered. */
+  /** Reports a record that is not delivered, because it cannot be delimited or does not end. */
   #reportRest({ problem, pending }: LineSplitter): void {
     const { metrics, log } = this.#context
     metrics.failed('framing')

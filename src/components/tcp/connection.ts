@@ -9,7 +9,7 @@ import type { Framer } from './framer.js'
 /** At the end of a run: how long a sender may continue, and how long it may pause. */
 const LEAVE_MS = 2000
 const PAUSE_MS = 250
-/** Bytes that the buffers of both systems may hold at that time. After LEAVE_MS, a sender of more is cut off. */
+/** Bytes that the buffers of both systems may hold when a run ends. After LEAVE_MS, a sender of more is cut off. */
 const MOST_ON_ITS_WAY_BYTES = 32 * 1024 * 1024
 
 export interface Reading {
@@ -18,7 +18,7 @@ export interface Reading {
   readonly clock: Clock
   /** Maximum idle time before the connection is closed. */
   readonly idleMs: number | undefined
-  /** Resolves when there may be room; undefined: there is. Reading waits for it. */
+  /** Resolves when there may be room; undefined: there is room now. Reading waits for room. */
   room(): Promise<void> | undefined
   /** Accepts a frame synchronously. */
   take(frame: Frame): void

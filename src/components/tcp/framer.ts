@@ -18,7 +18,7 @@ export interface Framer {
   readonly cutOff?: Error | undefined
   /** The messages completed by these bytes, if any. The bytes are copied to `room`, and may be changed. */
   push(bytes: Buffer, room?: number): Frame | undefined
-  /** The unfinished message as it is. Later bytes continue it; `over`: more bytes do not follow. */
+  /** The unfinished message as it is. Later bytes continue it, unless `over`: then no bytes follow. */
   flush(over?: boolean): Frame | undefined
   /** Releases memory while no data arrives. */
   release(): void
@@ -33,9 +33,9 @@ export type Framing = 'newline' | 'octet_counted' | 'auto'
 export interface FramerOptions {
   readonly framing: Framing
   readonly maxLineBytes: number
-  /** A null byte ends a message too; it becomes a line end. */
+  /** Whether a null byte also ends a message. It becomes a line end. */
   readonly endsWithNull: boolean
-  /** May change the bytes of a counted message in place; its line end follows them. */
+  /** May change the bytes of a counted message in place. A line end follows them. */
   readonly tidy: ((chunk: Buffer, start: number, end: number) => void) | undefined
 }
 
@@ -146,7 +146,7 @@ class AutoFramer implements Framer {
   }
 
   flush(over?: boolean): Frame | undefined {
-    // Only digits: this is a line.
+    // Bytes that could be a length are delivered as a line.
     if (!this.#framer && this.#first.length > 0) this.#decide(false)
     return this.#framer?.flush(over)
   }

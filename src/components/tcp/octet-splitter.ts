@@ -6,7 +6,7 @@ import type { Framer } from './framer.js'
  * end or by an appended LF.
  *
  * Invariants: once a message is complete or flushed, each of its bytes is in exactly one line of one frame, in order.
- * Without a recognized length, everything up to the next LF is a line; only line ends between messages are skipped. A
+ * If a length is not recognized, everything up to the next LF is a line. Only line ends between messages are skipped. A
  * message longer than `maxLineBytes` is divided into pieces. The result does not depend on how the bytes were
  * portioned.
  */
@@ -21,12 +21,12 @@ const MOST_DIGITS = 9
 export class OctetSplitter extends LineSplitter implements Framer {
   broken = 0
   readonly #tidy: ((chunk: Buffer, start: number, end: number) => void) | undefined
-  /** Reads a length, a message that lacks `#left` bytes, or a line instead of a length. */
+  /** What is read next: a length, the `#left` bytes of a message, or the rest of a line without a length. */
   #state: 'length' | 'message' | 'line' = 'length'
   #digits = ''
   #left = 0
 
-  /** `tidy` may change the bytes of a complete message in place; its line end follows them. */
+  /** `tidy` may change the bytes of a complete message in place. A line end follows them. */
   constructor(maxLineBytes: number, tidy?: (chunk: Buffer, start: number, end: number) => void) {
     super(maxLineBytes)
     this.#tidy = tidy

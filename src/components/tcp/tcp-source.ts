@@ -148,8 +148,8 @@ export class TcpSource implements Source {
   }
 
   /**
-   * Delivers the largest unfinished message. Choosing the current sender's message would let others fill the memory and
-   * cause every later long message to be divided.
+   * Delivers the largest unfinished message. If the current sender's message were chosen, other senders could fill the
+   * memory, and every later long message would be divided.
    */
   #giveUpLargest(): void {
     const [largest] = [...this.#large].sort(([one], [other]) => other.pending - one.pending)

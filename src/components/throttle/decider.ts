@@ -140,7 +140,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     return this.#ruleLimitOf(batch, i).costs?.of(batch, i) ?? 1
   }
 
-  /** Asks about the bucket of event `i`, or about the default one if that replaces a bucket without room. */
+  /** Asks about the bucket of event `i`; if it has no room, and the default bucket replaces it, about that one. */
   #ask<A>(batch: EventBatch, i: number, ask: (limiter: BucketLimiter, ...about: About) => A | undefined) {
     const { limiter, costs } = this.#ruleLimitOf(batch, i)
     if (limiter === undefined) return undefined
@@ -151,8 +151,8 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
   }
 
   /**
-   * The level of the bucket of event `i`: of the limit that would refuse it, or else of the fullest. Undefined if there
-   * is no room for the bucket, or nothing limits it.
+   * The level of the bucket of event `i`: of the limit that would refuse the event, otherwise of the fullest limit.
+   * Undefined if there is no room for the bucket, or no limit applies.
    */
   level(batch: EventBatch, i: number): Level | undefined {
     return this.#ask(batch, i, (limiter, ...about) => limiter.level(...about))
@@ -163,7 +163,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     return this.#ask(batch, i, (limiter, ...about) => limiter.roomAt(...about)) ?? Number.POSITIVE_INFINITY
   }
 
-  /** Why event `i` was just discarded; undefined if no limit did. Slow: not for each event. */
+  /** The limit that has just discarded event `i`; undefined if no limit did. Slow: not for each event. */
   refusal(batch: EventBatch, i: number): Refusal | undefined {
     const level = this.level(batch, i)
     if (level === undefined) return undefined
@@ -175,8 +175,8 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
 }
 
 /**
- * Decides in event time, or on the monotonic clock, where setting the clock has no effect. On the clock, aligned
- * windows and quotas follow the wall clock, at most a second late.
+ * Decides in event time, or on the monotonic clock, which does not change when the wall clock is set. On the clock,
+ * aligned windows and quotas follow the wall clock to within a second.
  */
 export class Decider extends KeyedDecider<Limiter> {
   /** The decisions about the events of the last batch. */
@@ -185,7 +185,7 @@ export class Decider extends KeyedDecider<Limiter> {
   readonly counts = new Uint32Array(DECISIONS)
   /** The keys of the last batch, if it was decided on as a whole. */
   keys: BatchKeys | undefined
-  /** Undefined: on the clock. */
+  /** Undefined: decisions are in clock time. */
   readonly inEventTime: EventTiming | undefined
   readonly #clock: Clock
   /** The wall clock for aligned windows and quotas; undefined in event time. */
@@ -212,7 +212,7 @@ export class Decider extends KeyedDecider<Limiter> {
     return this.decideAt(batch, this.#present())
   }
 
-  /** Decides on all events of a batch at one time; in event time, at their own. */
+  /** Decides on all events of a batch at one time; in event time, at the events' own times. */
   decideAt(batch: EventBatch, now: number): this {
     const { length } = batch
     const { inEventTime, counts } = this
@@ -271,13 +271,13 @@ export class Decider extends KeyedDecider<Limiter> {
   /** The current time. Lets windows follow the wall clock. */
   #present(): number {
     const now = this.#clock.now()
-    // If it was set back, open windows would last until the old time is reached again.
+    // If the wall clock was set back, open windows would last until it reaches the old time again.
     if (this.#followsWall && this.wall!.follow(now, this.#clock.wall())) this.limiter.restartAligned()
     return now
   }
 }
 
-/** Decides on the clock. `before`: the limiter of a predecessor with the same options. */
+/** Decides in clock time. `before`: the limiter of a predecessor with the same options. */
 export function createClockDecider(options: DeciderOptions, clock: Clock, before?: unknown): Decider {
   if (before instanceof Limiter && before.timing instanceof ClockTiming) return new Decider(options, clock, before)
   const timing = new ClockTiming()

@@ -6,11 +6,13 @@ export const PASS = 0
 export const DISCARD = 1
 /** A new key while there are `maxKeys` buckets and no idle one was found; not counted. */
 export const FULL = 2
-/** Not counted, since the options exempt it. */
+/** Not counted, because `exclude` matches. */
 export const EXCLUDED = 3
 /** Not counted and passed: a new key beyond `maxKeys`, or the server of a cluster limit is unreachable. */
 export const FAIL_OPEN = 4
-/** In event time: the window of the event is no longer in memory. LATE: it passes uncounted; TOO_LATE: it is discarded. */
+/**
+ * In event time: the window of the event is no longer in memory. LATE: it passes uncounted; TOO_LATE: it is discarded.
+ */
 export const LATE = 5
 export const TOO_LATE = 6
 /** Beyond the limit, and to be decided again when there is room. */
@@ -28,5 +30,4 @@ export const isCounted = (decision: Decision): boolean => decision !== EXCLUDED 
 export const isLost = (decision: Decision): boolean =>
   decision === DISCARD || decision === FULL || decision === TOO_LATE || decision === NO_BACKEND
 
-/** The decision of windows on an event. */
 export type WindowDecision = typeof PASS | typeof DISCARD | typeof LATE

@@ -1,7 +1,7 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import { type FieldReader, NUMBER } from '../../core/event/field-reader.js'
 
-/** Limits: what they count, and how. */
+/** What limits count, and how. */
 
 import type { CalendarUnit } from './windows/periods.js'
 
@@ -63,8 +63,8 @@ export class Costs {
   }
 
   /**
-   * The cost of event `i` for limits that do not count bytes: 1 if its field is not a number, or is negative. It is
-   * capped at twice the largest limit: larger numbers could not be counted.
+   * The cost of event `i` for limits that do not count bytes; 1 if its field is not a number, or is negative. It is
+   * capped at twice the largest limit, because larger numbers could not be counted exactly.
    */
   of(batch: EventBatch, i: number): number {
     const field = this.#field

@@ -33,9 +33,9 @@ export interface Timing {
   windows(limits: readonly Limit[]): Windows
   /** How long a bucket is in use after the end of its windows. */
   readonly graceMs: number
-  /** Whether a bucket used since the last search for idle ones is in use, whatever its windows are. */
+  /** Whether a bucket that was used since the last search for idle ones is in use, even if its windows have ended. */
   readonly keepsUsed: boolean
-  /** The time that counts for idle buckets while an event at `time` is decided. */
+  /** The time at which buckets are checked for being idle while an event at `time` is decided. */
   present(time: number): number
   /** In event time: the progress to save. */
   readonly progress?: SavedProgress
@@ -69,7 +69,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
   readonly #options: LimiterOptions
   readonly #room: BucketBound
   readonly #ofRules = new Map<string, Limiter<T> | ExactRule>()
-  /** By the shape of their limits. */
+  /** By the shape of the rules' limits. */
   readonly #exact = new Map<string, ExactRules>()
 
   /** `parent`: for the limiter of rules. `prepare` is called with each new bucket. */
@@ -85,7 +85,6 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     this.#buckets = new KeyedBuckets(lifetime, create, this.#room, prepare)
   }
 
-  /** The limiter of a rule, with buckets of its own. */
   ofRule(rule: Rule): Limiter<T> | ExactRule {
     const { id, limits } = rule
     const known = this.#ofRules.get(id)
@@ -112,7 +111,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     for (const [shape, exact] of this.#exact) if (!exact.sweep()) this.#exact.delete(shape)
   }
 
-  /** Drops all buckets that are idle after `ms` milliseconds without an event, rules included. */
+  /** Drops all buckets that are idle after `ms` milliseconds without an event, including those of rules. */
   dropUnused(ms: number): void {
     if (ms >= this.#buckets.idleMs) this.#buckets.clear()
     for (const limiter of this.#ofRules.values()) if (limiter instanceof Limiter) limiter.dropUnused(ms)

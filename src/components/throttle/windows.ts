@@ -12,7 +12,7 @@ export abstract class BucketColumns {
   /** When that window opened or that run passed; -Infinity: the bucket is empty. */
   protected times = new Float64Array(8).fill(Number.NEGATIVE_INFINITY)
 
-  /** The bucket's counts matter until one window length after this time. */
+  /** The bucket's counts are in use until one window length after this time. */
   latest(bucket: number): number {
     return this.times[bucket]!
   }
@@ -48,8 +48,8 @@ export abstract class BucketColumns {
 }
 
 /**
- * The limits of buckets. Costs are in window units (`scaleOf`). For a limit of bytes, the cost is the event's size;
- * only several limits at once need both.
+ * The limits of buckets. Costs are in window units (`scaleOf`). For a limit of bytes, the cost is the event's size.
+ * Only several limits need both `cost` and `bytes`.
  */
 export abstract class Windows extends BucketColumns {
   /** A bucket is idle this long after its `latest`, in milliseconds. */
@@ -84,7 +84,7 @@ export abstract class Windows extends BucketColumns {
     return discarded
   }
 
-  /** How full the bucket is; of several limits, the one that refuses an event of this cost, or else the fullest. */
+  /** How full the bucket is. With several limits: the one that refuses an event of this cost, otherwise the fullest. */
   abstract level(bucket: number, time: number, cost: number, bytes: number): Level
 
   /** The earliest time from `now` at which an event fits if nothing else passes; Infinity: never, or unknown. */
@@ -102,7 +102,6 @@ export abstract class Windows extends BucketColumns {
 export abstract class LimitWindows extends Windows {
   override readonly spanMs: number
   readonly limit: Limit
-  /** The limit, in window units. */
   protected readonly limitUnits: number
   /** The limit of each bucket; undefined: all have the same. */
   protected ownLimitUnits: Float64Array | undefined
@@ -158,7 +157,7 @@ export class FixedWindows extends LimitWindows {
     this.#windowMs = limit.windowMs
   }
 
-  /** In one step, since this is the limit of most throttles. */
+  /** Decides in one step, because most throttles have such a limit. */
   override take(bucket: number, now: number, cost: number): WindowDecision {
     const isOpen = now - this.times[bucket]! < this.#windowMs
     const used = isOpen ? this.counts[bucket]! + cost : cost
@@ -171,7 +170,7 @@ export class FixedWindows extends LimitWindows {
 
   override takeAll(ids: Int32Array, from: number, to: number, now: number, decisions: Uint8Array): number {
     const { counts, times, ownLimitUnits } = this
-    // Local copies, since V8 would look up and convert each of these for each event.
+    // Local copies, because V8 would look up and convert each of these for each event.
     const time = +now
     const windowMs = +this.#windowMs
     const most = +this.limitUnits

@@ -26,7 +26,6 @@ const FULL_EVERY = 10
 export type NameKind = 'plain' | 'link' | 'same' | 'unknown'
 
 export interface Found {
-  /** Matching paths. */
   readonly files: Map<string, NameKind>
   /** Folders in which a new name could match. */
   readonly folders: Set<string>
@@ -34,9 +33,9 @@ export interface Found {
   readonly links: string[]
   /** Whether folders were skipped because their file system does not respond. */
   isBlocked: boolean
-  /** Whether there was more than may be found. */
+  /** Whether the walk ended early because of a limit. */
   isCut: boolean
-  /** Whether all folders are certainly as they were at the walk before. */
+  /** Whether it is certain that no folder has changed since the previous walk. */
   readonly isSame: boolean
 }
 
@@ -63,11 +62,10 @@ export class Discovery {
   readonly #remote: Remote
   #listings = new Map<string, Listing>()
   #walk = 0
-  /** What the last walk found, if it would find the same until a folder changes. */
+  /** The result of the last walk, if it stays valid until a folder changes. */
   #settled: Found | undefined
-  /** When a walk last found another folder than the one before, or a changed one, on the monotonic clock. */
+  /** When a walk last found that folders were added, removed or changed, on the monotonic clock. */
   #changedAt = 0
-  /** Checks of the folders. */
   readonly checks: Checks
 
   constructor(
@@ -95,8 +93,8 @@ export class Discovery {
   }
 
   /**
-   * Walks the folders in slices. Follows symbolic links except below `**`, where they could form a loop. With
-   * `areWatched`, changes of names are reported to `checks`.
+   * Walks the folders in slices. Follows symbolic links except below `**`, where they could form a loop. `areWatched`:
+   * changes of names are reported to `checks`.
    */
   async walk(slices: Slices, areWatched = false): Promise<Found> {
     const isFull = this.#walk++ % FULL_EVERY === 0
@@ -136,7 +134,7 @@ export class Discovery {
     const known = isFull ? new Map<string, Listing>() : this.#listings
     this.#listings = new Map()
     const steps: Step[] = this.#globs.map(segments => ({ folder: '/', segments, at: 0 }))
-    // Several `**` lead to the same step on many ways.
+    // A pattern with several `**` reaches the same step in many ways.
     const taken = new Map<readonly Segment[], Set<string>>(this.#globs.map(segments => [segments, new Set<string>()]))
     for (let step = steps.pop(); step; step = steps.pop()) {
       if (slices.due) await slices.pause()
@@ -241,7 +239,7 @@ function belowNames({ folder, segments, at }: Step): Step {
   return { folder, segments, at }
 }
 
-/** The caller may add folders to what it gets. */
+/** Copies a result, because the caller may add folders to it. */
 function copyOf(found: Found): Found {
   return { ...found, folders: new Set(found.folders) }
 }

@@ -8,7 +8,7 @@ import { finalPath } from '../../../lib/files/final-path.js'
 import { Pattern } from '../../../lib/pattern.js'
 
 const require = createRequire(import.meta.url)
-/** Only for patterns that do not stand for themselves alone: they have 60 KB of code. */
+/** Loaded only for patterns that match more than themselves, because these modules have 60 KB of code. */
 const picomatch = () => require('picomatch') as typeof Picomatch
 const braces = () => require('brace-expansion') as typeof BraceExpansion
 
@@ -19,13 +19,13 @@ export const ANY_DEPTH = Symbol('**')
 /** More alternatives than any reasonable pattern has. */
 const MAX_ALTERNATIVES = 1000
 
-/** A pattern that stands for itself alone. */
+/** A pattern that matches only itself. */
 const LITERAL = /^[\w./-]+$/
 
 /** `whole`: the path matches. `prefix`: paths below it may match. */
 export type GlobMatch = 'whole' | 'prefix' | 'no'
 
-/** Compiles patterns to segments. Braces are expanded, so that each alternative has its own base folder. */
+/** Compiles patterns to segments. Braces are expanded first, because each alternative may have another base folder. */
 export function compileGlobs(patterns: readonly string[]): Segment[][] {
   return patterns.flatMap(pattern => expandBraces(pattern)).map(pattern => compile(resolve(pattern)))
 }
@@ -67,7 +67,7 @@ export function globFault(patterns: readonly string[]): string | undefined {
 /** Expands `a{b,c}` to `ab` and `ac`, `{1..3}` to 1, 2 and 3. Other braces are literal. */
 export function expandBraces(pattern: string): string[] {
   if (!pattern.includes('{')) return [pattern]
-  // It would remove these backslashes, which the parts of a pattern still need.
+  // `expand` would remove these backslashes, which the parts of a pattern still need.
   const escaped = pattern.replace(/\\[\\{},.]/g, '\\\\$&')
   const all = braces().expand(escaped, { max: MAX_ALTERNATIVES + 1 })
   if (all.length > MAX_ALTERNATIVES) throw new Error(`the braces of ${pattern} expand to too many patterns`)
@@ -92,7 +92,7 @@ export function matchPath(path: string, segments: readonly Segment[]): GlobMatch
   return isWhole ? 'whole' : next.size > 0 ? 'prefix' : 'no'
 }
 
-/** The segments that the next name may match, if `s` comes next: `**` also stands for no folder. */
+/** The segments that the next name may match when segment `s` is reached: `**` also matches zero folders. */
 function afterDepth(s: number, segments: readonly Segment[]): Set<number> {
   const all = new Set<number>()
   for (; s < segments.length; s++) {

@@ -15,7 +15,7 @@ const MAX_FILES = 1000
 
 type IsExcluded = (path: string, name: string) => boolean
 
-/** Warns of `include` patterns that match a folder, no file, a compressed or an unreadable one at the moment. */
+/** Warns of `include` patterns that now match a folder, no file, an unreadable file, or one in a format not read. */
 export function includeWarnings(
   include: readonly string[],
   exclude: readonly string[],
@@ -28,7 +28,7 @@ export function includeWarnings(
 }
 
 function warningOf(pattern: string, exclude: readonly string[], systems: FileSystems): string | undefined {
-  // It is refused separately.
+  // Such a pattern is refused elsewhere.
   if (pattern.startsWith('~')) return undefined
   let globs: Segment[][]
   let isExcluded: IsExcluded
@@ -58,7 +58,7 @@ function warningOf(pattern: string, exclude: readonly string[], systems: FileSys
   return `${pattern} is a folder, but only files are read; write ${files} for the files in it`
 }
 
-/** The files that match at the moment, without those that are skipped; undefined: none. */
+/** The files that match now and are not skipped; undefined if there are none, or all are empty. */
 export function filesThere(include: readonly string[], exclude: readonly string[]): FilesThere | undefined {
   const isExcluded = compileExclude(exclude)
   const found = new Map<string, number>()
@@ -136,7 +136,7 @@ function* walk(segments: readonly Segment[], systems: FileSystems): Generator<Pl
         if (segment === ANY_DEPTH ? name.startsWith('.') : !matchName(segment, name)) continue
         path = join(folder, name)
         if (segment === ANY_DEPTH) {
-          // As in a sweep, links are not followed, which may lead in a circle.
+          // As in a sweep, links are not followed here, because they may form a loop.
           if (typeof entry !== 'string' && entry.isDirectory()) steps.push({ folder: path, at })
           if (!isLast) continue
         }
@@ -169,7 +169,7 @@ function kindOf(path: string): Match {
   }
 }
 
-/** Why a file is not read: its format, or the error of opening it; undefined: it is. */
+/** Why a file is not read: its format, or the error of opening it; undefined: the file is read. */
 function unreadOf(path: string): Format | Error | undefined {
   let fd: number | undefined
   try {

@@ -18,7 +18,7 @@ interface Watch {
   readonly folder: string
 }
 
-/** Watches folders. Its notifications are hints: it may miss any change, which the next sweep finds. */
+/** Watches folders. The notifications are only hints: any change may be missed, and the next sweep finds it. */
 export class Watches {
   readonly #log: Logger
   readonly #clock: Clock
@@ -47,8 +47,8 @@ export class Watches {
   }
 
   /**
-   * Watches exactly these folders; instead of a missing folder, its nearest existing parent. Returns true if there are
-   * new watches, because earlier changes were not reported, or if a folder went before it was watched.
+   * Watches exactly these folders; instead of a missing folder, its nearest existing parent. Returns true if changes
+   * may have been missed: there are new watches, or a folder was removed before it was watched.
    */
   async sync(folders: Iterable<string>, slices: Slices): Promise<boolean> {
     const wanted = new Map<string, string>()

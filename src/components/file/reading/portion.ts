@@ -11,15 +11,15 @@ const SLOW_MS = 1
 const EMPTY = Buffer.alloc(0)
 
 /**
- * The part of a file that is being read, in memory of its splitter. Reads cached data directly. Reads that wait for a
- * disk, and all reads from remote file systems, use another thread, so that they do not block the process.
+ * The part of a file that is being read, in memory of its splitter. Cached data is read directly. Reads that wait for
+ * a disk, and all reads from remote file systems, use another thread and do not block the process.
  */
 export class Portion {
   /** Whether a read is in progress in another thread. */
   reading = false
   room: Buffer = EMPTY
   #splitter: LineSplitter | undefined
-  /** One that is no longer used, but is still read into. */
+  /** A retired splitter that a pending read still writes to. */
   #left: LineSplitter | undefined
   readonly #remote: Remote
   readonly #direct: DirectCalls
@@ -29,7 +29,7 @@ export class Portion {
     this.#direct = new DirectCalls(clock, SLOW_MS)
   }
 
-  /** `most`: bytes that may be read. A shorter portion after a long unfinished line fits into memory that is reused. */
+  /** `most`: maximum bytes. After a long unfinished line, the portion is shorter, to fit into memory that is reused. */
   begin(splitter: LineSplitter, most: number, offset: number): Buffer {
     const bytes = portionAfter(splitter.pending, most)
     this.#splitter = splitter
@@ -47,12 +47,12 @@ export class Portion {
     return this.#splitter === splitter
   }
 
-  /** Frees memory that holds nothing and is not read into: the file may rest for long. */
+  /** Frees memory that is empty and that no read writes to. The file may not grow for long. */
   free(splitter: LineSplitter): void {
     if (splitter.pending === 0 && !this.isOf(splitter)) splitter.drop()
   }
 
-  /** Frees the memory of a splitter that will not be used any more, when nothing is read into it. */
+  /** Frees the memory of a retired splitter, once no read writes to it. */
   leave(splitter: LineSplitter): void {
     if (this.reading && this.isOf(splitter)) this.#left = splitter
     else splitter.drop()

@@ -13,9 +13,9 @@ import type { Tailer } from './tailer.js'
 import { hasMore, Unfinished } from './unfinished.js'
 import { Waker } from './waker.js'
 
-/** Portions of a file in a row while others wait, so that a huge backlog does not block them. */
+/** Maximum portions of one file in a row while other files wait. A huge backlog must not block them. */
 const SHARE = 2
-/** The least time between two reads because of append hints, so that many small appends become one read. */
+/** Minimum time between two reads because of append hints. It combines many small appends into one read. */
 const GATHER_MS = 5
 const IDLE_MS = 3_600_000
 
@@ -29,11 +29,11 @@ export interface ReaderOptions {
   /** Whether the run ends because the source is stopped. */
   isStopped(): boolean
   readonly files: Pick<OpenFiles, 'unfindable' | 'truncated' | 'hold'>
-  /** Called at the stop with the files that must be delivered before it ends. */
+  /** Called when the source stops, with the files that must be delivered before the run ends. */
   onUnfindable(tailers: readonly Tailer[]): void
   /** Called when the rest of a removed file cannot be delivered. */
   onLost(tailer: Tailer): void
-  /** What has to be done before this batch is sent; undefined: nothing. */
+  /** Called before a batch is sent. Resolves when it may be sent; undefined: at once. */
   beforeSend(batch: EventBatch): Promise<void> | undefined
   /** Opens the file if it is closed; false if it cannot be read now. */
   open(tailer: Tailer): boolean
@@ -47,9 +47,9 @@ interface Reading {
 }
 
 /**
- * Reads files with new data in turns, and sends their batches. Reads that wait for a disk continue while a batch is sent.
- * Invariants: one portion is in progress at a time. Batches of a file are sent in the order of its bytes. Every batch
- * is sent, or given back if the run ends before.
+ * Reads files with new data in turns, and sends their batches. Reads that wait for a disk continue while a batch is
+ * sent. Invariants: one portion is in progress at a time. Batches of a file are sent in the order of its bytes. Every
+ * batch is sent, or given back if the run ends before.
  */
 export class Reader {
   readonly #options: ReaderOptions
@@ -115,7 +115,7 @@ export class Reader {
     this.#givenUp = true
   }
 
-  /** Sends the rest of a last line that will not continue. */
+  /** Sends the unfinished last line of a file that gets no more data. */
   finish(tailer: Tailer, out: Output): void {
     this.#post(tailer.flush(out))
     this.#waker.wake()
@@ -180,7 +180,7 @@ export class Reader {
         if (error instanceof SilentFileSystem) continue
         this.#options.problems.failed(tailer.path, 'read', error)
       }
-      // Its last line may go on in a file that the next start finds, but not without its beginning.
+      // Its last line may continue in its successor, which the next start finds, but without the beginning of the line.
       const rest = tailer.successor?.flush(out)
       if (rest) await out.send(rest)
       if (tailer.isOpen && tailer.unread > 0) this.#options.onLost(tailer)
@@ -189,7 +189,7 @@ export class Reader {
 
   async #readOut(tailer: Tailer, out: Output): Promise<void> {
     tailer.parked = undefined
-    // The sweep that the stop found under way may release it, or find that it was truncated.
+    // A sweep that still runs during the stop may release the file, or find that it was truncated.
     while (!this.#givenUp && tailer.isOpen) {
       const left = tailer.left()
       const taken = left > 0 ? tailer.take(await tailer.read(left), out) : undefined
@@ -201,7 +201,7 @@ export class Reader {
     }
   }
 
-  /** Turns the current portion into a batch. Returns whether that was read directly, and should be sent at once. */
+  /** Turns the current portion into a batch. Returns whether it was read directly; its batch should be sent at once. */
   async #take(out: Output): Promise<boolean> {
     const reading = this.#reading
     if (!reading) return false
@@ -247,7 +247,7 @@ export class Reader {
     this.#drop(tailer)
   }
 
-  /** Its file system does not respond. A sweep finds the file again after it does. */
+  /** Called when the file system does not respond. Once it responds, a sweep finds the file again. */
   #postpone(tailer: Tailer): void {
     tailer.failed = 'silent'
     this.#drop(tailer)
@@ -277,7 +277,7 @@ export class Reader {
       }
       // Files that wait for this one may be next, if it leaves the queue.
       waiting = 0
-      // A held file may wait until it is known which copy belongs to which file, and only reading a copy shows that.
+      // A copy does not wait for held files: they may wait until reading it shows whose copy it is.
       if (tailer.isBehind && tailer.earlier.some(one => one.isPostponed && !(tailer.copy && one.held))) {
         this.#drop(tailer)
         this.#options.files.hold(tailer)
@@ -310,8 +310,8 @@ export class Reader {
   }
 
   /**
-   * Whether earlier files with this name have grown, because programs write to them until they open the new one. Queues
-   * these files. Checks only once each time the tailer was at its end, to not wait forever for a file that always grows.
+   * Whether earlier files with this name have grown: programs write to them until they open the new file. Queues these
+   * files. Checks once each time that the tailer was at its end: it must not wait forever for a file that always grows.
    */
   #waitsForEarlier(tailer: Tailer): boolean {
     if (tailer.sawEarlier) return false
@@ -325,7 +325,7 @@ export class Reader {
     return tailer.waits
   }
 
-  /** Lets the others go on. Their number does not determine how much memory is in use. */
+  /** Lets other files continue, and releases memory: memory use must not depend on the number of files. */
   #putLast(tailer: Tailer): void {
     this.#turns = 0
     if (this.#queue.size === 1) return
@@ -378,7 +378,7 @@ export class Reader {
     if (this.#options.clock.now() - began >= STALL_MS) this.fellBehind()
   }
 
-  /** Nothing was read for a while: what the files have now is backlog. */
+  /** Called when nothing was read for a while. What the files contain now is backlog. */
   fellBehind(): void {
     for (const tailer of [...this.#queue, ...this.#hinted]) {
       if (tailer.fd !== undefined && !this.#options.remote.has(tailer.path)) tailer.glance()
@@ -396,7 +396,7 @@ export class Reader {
     for (const batch of this.#outbox.splice(0)) batch.ack.settle('errored')
   }
 
-  /** Resolves when a read has returned, or to false if its file system does not respond. */
+  /** Resolves to true when a read has returned, or to false if its file system does not respond. */
   async #returns({ tailer, result }: Reading): Promise<boolean> {
     if (!(result instanceof Promise)) return true
     const returned = result.then(() => true)

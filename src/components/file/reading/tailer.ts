@@ -70,7 +70,6 @@ export class Tailer {
   found = ''
   /** The path without symbolic links. */
   target = ''
-  /** Last known size. */
   size = 0
   /** Modification time at the last sweep, in nanoseconds. */
   changedAt = 0n
@@ -80,14 +79,14 @@ export class Tailer {
   seen = 0
   /** The number of the last sweep that found it as it was at the last read. */
   unchanged = 0
-  /** Whether it is in the reader's queue, which has the links. */
+  /** Whether it is in the reader's queue, which uses the next three fields. */
   queued = false
   previous: this | undefined
   next: this | undefined
   list: unknown
-  /** Whether files before it in its lineage come first: not after it was at its end, until they get more. */
+  /** Whether earlier files of its lineage must be read first. False once this file was at its end, until they grow. */
   isBehind = true
-  /** Whether, since this file was at its end, the files before it were checked for lines that were written late. */
+  /** Whether the earlier files were checked for late lines after this file was last at its end. */
   sawEarlier = false
   /** The copy that is read after the file itself is gone. */
   copy: Copy | undefined
@@ -97,7 +96,7 @@ export class Tailer {
   isUncompared = false
   /** Whether reading must wait for the search for the former file with this name. */
   held = false
-  /** After a truncation: when the file still contained what was read, wall clock in milliseconds. */
+  /** After a truncation: when the file last contained what was read, wall clock in milliseconds. */
   truncatedSince: number | undefined
   /**
    * What failed last. `silent`: the file system did not respond. `moved`: the file was not under its path any more.
@@ -106,7 +105,7 @@ export class Tailer {
   failed: 'open' | 'read' | 'silent' | 'moved' | 'waits' | undefined
   /** When it was found under another name. */
   movedAt = Number.NEGATIVE_INFINITY
-  /** The unfinished part of the file, from `at` on, was dropped to save memory or a descriptor. */
+  /** Set if the unfinished part of the file, which ends at `at`, was dropped to save memory or a descriptor. */
   parked: { readonly at: number; readonly inLine: boolean } | undefined
   /** When the last new byte was read, on the monotonic clock. */
   grownAt: number
@@ -126,7 +125,7 @@ export class Tailer {
   #gone = false
   #closing = false
   readonly #portion: Portion
-  /** How far the file was read, and from where on. */
+  /** How far the file was read, and where reading started. */
   #at: number
   readonly #start: number
   /** The largest offset ever read. */
@@ -141,9 +140,9 @@ export class Tailer {
   #splitter: LineSplitter
   /** Pieces of this splitter that are already counted. */
   #pieces = 0
-  /** What the file before it has of its first line, until that is delivered. */
+  /** The beginning of its first line, taken from the file before it, until the line is delivered. */
   #parts: Parts | undefined
-  /** Everything before this offset was in the file when its reading began again, after a start or a stall. */
+  /** Everything before this offset was in the file when reading began, or resumed after a stall. */
   #backlogEnd = 0
   /** Modification time at which the content was last known to continue what was read. */
   #verified = -1
@@ -179,7 +178,7 @@ export class Tailer {
     this.#sureSize = 0
   }
 
-  /** If the file shrinks, the bytes seen before are still missing, so the size never decreases. */
+  /** Records a size. It never decreases: if the file shrinks, the bytes seen before are still missing. */
   sees(size: number): void {
     this.size = Math.max(this.size, size)
   }
@@ -194,7 +193,7 @@ export class Tailer {
     if (this.failed === 'silent' || this.failed === 'moved') this.failed = undefined
   }
 
-  /** Nothing is left of what came before it, or of itself. */
+  /** Called when this file and the files before it were read to their ends. */
   atEnd(): void {
     this.isBehind = false
     this.sawEarlier = false
@@ -202,7 +201,7 @@ export class Tailer {
 
   /** Whether it was made after `other`. */
   isNewerThan(other: Tailer): boolean {
-    // Its inode may be older than what was copied from it before.
+    // Its inode may be older than copies of its earlier content.
     if (this.truncatedSince !== undefined)
       return (other.copy?.changedAt ?? Number(other.changedAt) / 1e6) <= this.#firstSeen
     if (isCopyOnly(this.key) === isCopyOnly(other.key)) return this.birth > other.birth
@@ -210,8 +209,9 @@ export class Tailer {
   }
 
   /**
-   * Whether it was made when a file was rotated that was last written at `writtenAt`. Programs still write to a renamed
-   * file for a while, and copies may have rounded times: what counts is which end of its own life that is closer to.
+   * Whether it was created when a file last written at `writtenAt` was rotated. Programs write to a renamed file for a
+   * while, and copies may have rounded times. So `writtenAt` may be after the birth of this file, but nearer to it than
+   * to the last change of this file.
    */
   #follows(writtenAt: bigint): boolean {
     return this.birth > writtenAt || writtenAt - this.birth < this.changedAt - writtenAt
@@ -282,7 +282,7 @@ export class Tailer {
     return Math.max(0, this.size - this.#delivered.offset)
   }
 
-  /** The first bytes of what it contains. */
+  /** Fingerprint of the first bytes. */
   get head(): Fingerprint {
     return this.#content.head
   }
@@ -331,7 +331,7 @@ export class Tailer {
     this.parked = parked
   }
 
-  /** The inode of the closed file may be reused, so it can only be identified by its content. */
+  /** Called when the inode may be reused. From then on, only its content identifies the closed file. */
   leave(): void {
     if (this.#gone) return
     this.#gone = true
@@ -371,12 +371,12 @@ export class Tailer {
     this.#putParts()
   }
 
-  /** Whether its end belongs to a line that may go on in the next file. */
+  /** Whether the file ends within a line that may continue in the next file. */
   get hasParts(): boolean {
     return this.#context.splitting.joinsParts && !this.parked && this.pending > 0 && !this.inLine
   }
 
-  /** Takes the parts of a line at the end of the file before it, which may go on in this one. Returns that file. */
+  /** Takes the parts of a line at the end of the file before it. The line may continue here. Returns that file. */
   takeParts(): Tailer | undefined {
     const before = this.earlier.at(-1)
     if (!this.isNew || this.#parts || !before?.hasParts) return undefined
@@ -385,7 +385,7 @@ export class Tailer {
     return before
   }
 
-  /** The position stays before the parts until they are settled. */
+  /** Until the parts are settled, the committed position stays before them. */
   #giveParts(successor: Tailer): Parts {
     const { chunk, starts, ends, release } = this.#splitter.flush()!
     const bytes = Buffer.concat([chunk.subarray(starts[0]!, ends[0]!), LINE_FEED])
@@ -423,14 +423,14 @@ export class Tailer {
     return changed
   }
 
-  /** The same, using the descriptor. */
+  /** Like `look`, using the descriptor. */
   glance(): boolean {
     const { size, mtimeMs } = fstatSync(this.#fd!)
     this.sees(size)
     return size !== this.#end || mtimeMs !== this.#verified
   }
 
-  /** What is known of the file now is backlog. */
+  /** Marks what was seen of the file up to now as backlog. */
   fellBehind(): void {
     this.#backlogEnd = Math.max(this.#backlogEnd, this.size)
   }
@@ -450,11 +450,11 @@ export class Tailer {
     if (size < this.size) return -1
     this.sees(size)
     if (size === this.#at && size > 0 && this.#verified !== mtimeMs) {
-      // Modified but not longer: either this was read already, or the content has changed.
+      // The file was modified but is not longer: either the change was read already, or the content differs.
       if (!this.#tailMatches()) return -1
     }
     this.#verified = mtimeMs
-    // The first bytes of an unread file are known.
+    // The first bytes of an unread file are known; a shorter file differs.
     return this.#at === 0 && size < this.#content.head.bytes ? -1 : size - this.#at
   }
 
@@ -549,7 +549,7 @@ export class Tailer {
   /** Whether the `length` bytes that were read continue the earlier content, given that the bytes before them match. */
   #isSure(length: number): boolean {
     if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
-    // There are fewer bytes than before: the previous content began with the same ones.
+    // The file is shorter than before: the previous content only began with the same bytes.
     if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
     this.#sureSize = Math.max(this.#sureSize, this.size)
     return true
@@ -600,7 +600,7 @@ export class Tailer {
     return this.#batch(frame, tail, out)
   }
 
-  /** The file has only a byte order mark until now, which is part of no event. */
+  /** Called when the file has only a byte order mark so far, which is not part of an event. */
   #passMark(): void {
     this.#positions.add(this.#deliver(this.#at, this.#tail))()
   }

@@ -47,7 +47,7 @@ export class Unfinished {
     this.#tailers.set(tailer, bytes)
   }
 
-  /** Limits memory; false if it cannot. Only a file that may not be found again has its line divided for this. */
+  /** Drops unfinished lines beyond the limit, except of files that may not be found again. False: too many are left. */
   trim(): boolean {
     for (const [tailer, bytes] of this.#tailers) {
       if (this.#bytes <= MAX_PENDING_BYTES) return true

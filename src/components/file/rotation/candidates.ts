@@ -30,19 +30,19 @@ import type { Answer, Candidate, Question } from './match.js'
 
 const NOTHING = Buffer.alloc(0)
 
-/** Maximum number of compressed files examined per folder beside the new ones, the newest first. */
+/** Maximum number of compressed files examined per folder, in addition to new ones: the last ones modified. */
 const MAX_COPIES = 2000
 /** Work for reading the first bytes of a compressed file, in bytes. */
 const PEEK_BUDGET = 1024 * 1024
-/** Work for one question about a compressed file, in bytes. Then other files are searched for. */
+/** Work for one question about a compressed file, in bytes. After that, the search continues with other files. */
 const ANSWER_BUDGET = 8 * 1024 * 1024
-/** Answers about compressed files that are kept, so that they are not inflated by each search. */
+/** Maximum number of kept answers. They save inflating compressed files again in each search. */
 const MAX_ANSWERS = 10_000
 /** A compressed file that changed within this time may be incomplete. */
 export const SETTLE_MS = 2000
-/** Who compresses a file writes more often than this. */
+/** A program that compresses a file writes more often than this. */
 const AT_REST_MS = 30_000
-/** The minimum size of a gzip file. A smaller one with such a name is not complete. */
+/** The minimum size of a gzip file. A smaller file with the name of a compressed file is incomplete. */
 const SMALLEST = 18
 
 /** A regular file of a folder. */
@@ -55,7 +55,7 @@ export interface Listed {
 /** A file that may be a copy, and its first bytes. */
 export interface Place extends Candidate, Listed {
   readonly first: Buffer
-  /** Of a compressed file. */
+  /** Undefined: not compressed. */
   readonly format: Format | undefined
 }
 
@@ -74,7 +74,7 @@ export interface CandidatesOptions {
   open(path: string): number
 }
 
-/** What is known of a file in one state. */
+/** What is known about one state of a file. */
 interface Content {
   readonly key: string
   readonly format?: Format
@@ -82,23 +82,23 @@ interface Content {
   readonly size: number
   readonly changedAt: number
   readonly crc?: number
-  /** The first bytes cannot be read, or not all of them. */
+  /** Why some first bytes cannot be read. */
   readonly error?: unknown
 }
 
-/** Files of which no candidate, or only a part of one, could be made. */
+/** A file whose first bytes cannot be read, or not all of them. */
 export interface Unreadable extends Listed {
   readonly error: unknown
 }
 
-/** Reads what is needed of the files that may be copies. A file is examined once unless it changes. */
+/** Reads files that may be copies, as far as a search needs it. A file is examined once unless it changes. */
 export class Candidates {
   readonly #options: CandidatesOptions
-  /** By folder, and in it by the state of the file. */
+  /** By folder, then by the state of the file. */
   readonly #folders = new Map<string, Map<string, Content>>()
   /** Answers, by the state of the file and the question. */
   readonly #answers = new Map<string, Answer>()
-  /** The last compressed file that was inflated, as far as it was. */
+  /** The compressed file that was inflated last, at the offset that was reached. */
   #inflated: { readonly stamp: string; readonly of: Inflated } | undefined
 
   constructor(options: CandidatesOptions) {
@@ -122,14 +122,14 @@ export class Candidates {
     return age < 0 || age >= SETTLE_MS
   }
 
-  /** What is known of the first bytes of a new file after `of`, inflated; undefined: not yet. */
+  /** After `of`: the known first bytes of a new file, inflated. Undefined: it was not examined yet. */
   firstBytes(folder: string, one: Pick<Listed, 'name' | 'stat'>): Buffer | undefined {
     return this.#folders.get(folder)?.get(stateOf(one))?.first
   }
 
   /**
    * The files that may be copies: those with the name of a compressed file, and those that `isWanted` accepts. A new
-   * file that is at rest is one even beside the file that it may be made of.
+   * compressed file at rest is included even if the file that it may be made from is still there.
    */
   async of(
     folder: string,
@@ -158,9 +158,9 @@ export class Candidates {
       if (slices.due) await slices.pause()
       const stamp = stateOf(one)
       const content = before?.get(stamp) ?? (await this.#examine(one, slices))
-      // Another file has the name now.
+      // The file is gone, or another file has its name.
       if (!content) continue
-      // What the system refuses is tried again, and so is what is still being written.
+      // After an error, files that the system refused, or that are still being written, are examined again.
       if (!content.error || (!isOfSystem(content.error) && this.isAtRest(one.stat))) known.set(stamp, content)
       if (content.error) unreadable.push({ ...one, error: content.error })
       if (content.first.length > 0) places.push(this.#place(one, content))
@@ -194,14 +194,14 @@ export class Candidates {
   }
 
   /**
-   * Whether the compressed file is made of the file beside it, and may be incomplete: that one is older, so no
-   * successor, and they have the same size, or the compressed file is still being written. Else it is an older rotated
-   * file, left when compression was turned on.
+   * Whether the compressed file is made from the uncompressed file of its name, and may be incomplete. Then that file
+   * is older, and the compressed one is still being written or has content of the same size. Otherwise, that file is a
+   * successor, or was rotated before compression was turned on.
    */
   #isBeingMade({ name, path, stat }: Listed, names: ReadonlyMap<string, Listed>): boolean {
     const original = names.get(uncompressedName(name))?.stat
     if (!original || original.birthtimeNs >= stat.birthtimeNs) return false
-    // At its end it usually gets the times of what it was made of.
+    // A complete file usually gets the times of the file that it was made from.
     const isFinished =
       stat.mtimeNs < stat.birthtimeNs || this.#options.clock.wall() - Number(stat.ctimeNs) / 1e6 >= AT_REST_MS
     if (!isFinished) return true
@@ -210,7 +210,7 @@ export class Candidates {
       : false
   }
 
-  /** Answers at once if that takes one read; undefined if `inflate` has to. */
+  /** Answers a question that takes at most one read; undefined: call `inflate` first. */
   answer({ candidate, offset, bytes }: Question): { readonly answer: Answer } | undefined {
     const { isCompressed, path, key, stat } = candidate as Place
     if (isCompressed) {
@@ -221,7 +221,7 @@ export class Candidates {
     return { answer: tail && { tail } }
   }
 
-  /** Inflates a compressed file to answer. False: that takes longer, and goes on with the next call. */
+  /** Inflates a compressed file to answer a question. False: it takes longer; the next call continues. */
   async inflate({ candidate, offset, bytes }: Question): Promise<boolean> {
     const { path, key, stat, format } = candidate as Compressed
     const { slots, problems, open } = this.#options
@@ -235,7 +235,7 @@ export class Candidates {
         this.close()
         if (slots.free <= 0) return false
         const of = withKnown(path, key, fd => new Inflated(fd, format, slots), { keeps: true, open })
-        // If it was just renamed, the folder is searched again.
+        // If the file was just renamed, the folder is searched again.
         if (!of) return statKey(path) === key && give(undefined)
         this.#inflated = { stamp, of }
       }
@@ -258,7 +258,7 @@ export class Candidates {
     }
   }
 
-  /** Hands over the inflated file, if it is there and not beyond `offset`. */
+  /** Returns and releases the inflated file; undefined if it is another one, or beyond `offset`. */
   take(stat: BigIntStats, offset: number): Inflated | undefined {
     const { stamp, of } = this.#inflated ?? {}
     if (stamp !== stampOf(stat) || of!.at > offset) return undefined
@@ -274,7 +274,7 @@ export class Candidates {
   }
 }
 
-/** The regular files of a folder: none if it is gone or cannot be read. */
+/** The regular files of a folder; empty if the folder is gone or cannot be read. */
 export async function list(folder: string, slices: Slices): Promise<Listed[]> {
   const listed: Listed[] = []
   for (const name of namesOrNone(folder)) {
@@ -286,7 +286,9 @@ export async function list(folder: string, slices: Slices): Promise<Listed[]> {
   return listed
 }
 
-/** Undefined if the file is gone, cannot be read, or is another one now. `keeps`: what is returned closes it. */
+/**
+ * Undefined if the file is gone, cannot be read, or is another one now. `keeps`: the result of `use` closes the file.
+ */
 export function withKnown<T>(
   path: string,
   key: string,
@@ -301,7 +303,7 @@ function statKey(path: string): string | undefined {
   return stat && keyOf(stat)
 }
 
-/** Whether its name is that of a compressed file that can be read. */
+/** Whether the name is that of a compressed file in a format that can be read. */
 function hasName({ name }: Listed): boolean {
   const format = formatOfName(name)
   return format !== undefined && isReadable(format)
@@ -312,7 +314,7 @@ function stampOf({ dev, ino, size, mtimeNs }: BigIntStats): string {
   return `${dev}:${ino}:${size}:${mtimeNs}`
 }
 
-/** The same, as it was examined: a file that does not begin like a compressed one may have the name of one. */
+/** Identifies a file, its state and the format of its name, which counts if the first bytes do not show a format. */
 function stateOf({ name, stat }: Pick<Listed, 'name' | 'stat'>): string {
   return `${formatOfName(name)}:${stampOf(stat)}`
 }
@@ -348,7 +350,7 @@ async function examine({ name, path, stat }: Listed): Promise<Content | undefine
   }
 }
 
-/** The size and checksum at the end, and the modification time: that of the original, if it is recorded. */
+/** The size and checksum at the end of a gzip file, and the modification time of the original if it is recorded. */
 function trailerOf(fd: number, stat: BigIntStats): { size: number; crc?: number; changedAt?: number } {
   if (stat.size < SMALLEST) return { size: 0 }
   const bytes = Buffer.alloc(12)

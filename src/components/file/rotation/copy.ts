@@ -8,11 +8,11 @@ import { Inflated, type Slots } from './inflated.js'
 
 /** The result of `read` while it is still skipping to the requested offset. */
 export const ON_THE_WAY = -1
-/** Maximum work per portion, in bytes, so that others do not wait longer. */
+/** Maximum work per portion, in bytes: other files wait. */
 const BUDGET = 1024 * 1024
 
 /**
- * Reads a compressed file, which may have the rest of one that is missing. Positions refer to uncompressed bytes.
+ * Reads a compressed file that may have the rest of a missing file. Positions refer to uncompressed bytes.
  * Invariants: bytes are returned only if those before them have the requested fingerprint. A portion takes bounded time
  * and memory.
  */
@@ -20,7 +20,7 @@ export class Copy {
   readonly path: string
   /** Device and inode. */
   readonly key: string
-  /** Wall clock in milliseconds; its birth is undefined if its file system stores none. */
+  /** Wall clock in milliseconds. The birth time is undefined if the file system stores none. */
   readonly changedAt: number
   readonly birth: number | undefined
   readonly #format: Format
@@ -30,12 +30,12 @@ export class Copy {
   #inflated: Inflated | undefined
   /** The end of the content, when known. */
   #end: number | undefined
-  /** The size of the file when it ended there by damage. It may have been incomplete. */
+  /** The size of the file when damage ended its content. It may have been incomplete then. */
   #cutSize: bigint | undefined
-  /** It was renamed or removed, or does not have what was read: search again. */
+  /** The copy was renamed or removed, or does not contain what was read: search again. */
   isLost = false
 
-  /** `inflated`: the open file, as far as it was read to find out that it is the right one. */
+  /** `inflated`: the file if it is already open, read as far as the search needed to recognize it. */
   constructor(place: Compressed, { problems, slots, open }: CandidatesOptions, inflated?: Inflated) {
     ;({ path: this.path, key: this.key, changedAt: this.changedAt, birth: this.birth } = place)
     this.#format = place.format
@@ -50,7 +50,6 @@ export class Copy {
     return !this.#inflated && this.#slots.free <= 0
   }
 
-  /** Whether `at` is the end of the content. */
   endsAt(at: number): boolean {
     return this.#end !== undefined && at >= this.#end
   }
@@ -61,7 +60,7 @@ export class Copy {
    */
   async read(before: Buffer, room: Buffer, at: number, tail: Fingerprint): Promise<number> {
     try {
-      // A batch from it came back.
+      // A batch was given back.
       if (this.#inflated && this.#inflated.at > at) this.close()
       this.#inflated ??= withKnown(this.path, this.key, fd => new Inflated(fd, this.#format, this.#slots), {
         keeps: true,
@@ -92,7 +91,7 @@ export class Copy {
     }
   }
 
-  /** Looks whether there is more of a file that was cut off. */
+  /** Lets reading continue if a damaged file has another size. */
   look(): void {
     if (this.#cutSize === undefined) return
     const stat = statOrNone(this.path)

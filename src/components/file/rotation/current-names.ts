@@ -8,7 +8,7 @@ interface Former {
   readonly since: number
 }
 
-/** Maps names to the files that have them, and remembers those that had them. */
+/** Maps names to the files that have them, and remembers the files that had them before. */
 export class CurrentNames {
   readonly #files: OpenFiles
   readonly #paths = new Map<string, Tailer>()
@@ -87,7 +87,7 @@ export class CurrentNames {
     if (!tailer) this.#files.displace(path, since)
   }
 
-  /** Records that this file had the name, unless it has a new file now. */
+  /** Records that this file had the name, unless the name refers to a new file now. */
   precede(path: string, tailer: Tailer): void {
     if (!this.#paths.get(path)?.isNew) this.setFormer(path, tailer)
   }

@@ -62,7 +62,7 @@ export class DetachedFiles {
       if (slices.due) await slices.pause()
       if (tailer.awaySince === undefined) {
         tailer.awaySince = now
-        // With its size, the start after a kill counts what is lost.
+        // Saves its size. After a kill, the next start needs it to count lost bytes.
         checkpoints.changed()
       }
       if (tailer.copy?.isLost) tailer.copy = undefined
@@ -87,7 +87,7 @@ export class DetachedFiles {
       tailer.failed = 'read'
       problems.failed(tailer.path, 'read', error)
     }
-    // It is unknown whether the file was quiet in the meantime.
+    // It is unknown whether a postponed file grew in the meantime.
     if (tailer.isPostponed) tailer.awaySince = now
     tailer.wasLookedFor()
     if (left !== 0 && !tailer.failed) {
@@ -104,7 +104,7 @@ export class DetachedFiles {
     const { context, saved, options, files, search } = this.#options
     if (context.clock.now() - quietSince(tailer) < options.rotate_wait || tailer.unsettled || tailer.reading) return
     const { unlinked } = tailer
-    // Keep the entry, so that the next run does not match its copy to another file.
+    // Keep the entry. Without it, the next run could match its copy to another file.
     const mayBeCopied = unlinked && namesOrNone(dirname(tailer.path)).some(name => formatOfName(name) !== undefined)
     const mayBeHidden = tailer.unread > 0 && search.mayHideRestOf(tailer)
     if (tailer.unread > 0 && !mayBeHidden) this.#reportLost(tailer)
@@ -128,7 +128,7 @@ export class DetachedFiles {
   }
 }
 
-/** Since when it has been missing without growing. */
+/** Since when the file has been missing and has not grown. */
 function quietSince({ awaySince, grownAt }: Tailer): number {
   return Math.max(awaySince!, grownAt)
 }

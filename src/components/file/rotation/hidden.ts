@@ -9,29 +9,29 @@ import type { Unreadable } from './candidates.js'
 import type { Known } from './match.js'
 import { isRotatedName } from './names.js'
 
-/** Files that cannot be read now, and those whose rest may be in them: these are not lost. */
+/** Files that cannot be read now, and files whose rest may be in one of them. Neither is lost. */
 export class Hidden {
   readonly #problems: PathProblems
   /** Entries whose rest may be in a compressed file that cannot be read. */
   readonly #entries = new Set<Entry>()
   /** Keys of files with a position that could not be opened. */
   readonly #unopened = new Set<string>()
-  /** The files of each folder that cannot be read. */
+  /** By folder, the files that cannot be read. */
   readonly #unreadables = new Map<string, readonly Unreadable[]>()
-  /** Those of them that may have what is searched for, by path. */
+  /** The unreadable files that may have the rest of a missing file, by path. */
   readonly #hiding = new Map<string, Unreadable>()
 
   constructor(problems: PathProblems) {
     this.#problems = problems
   }
 
-  /** Starts a search. A thorough one looks at all files with a position again. */
+  /** Starts a search. A thorough search examines all files with a position again. */
   begin(isThorough: boolean): void {
     this.#entries.clear()
     if (isThorough) this.#unopened.clear()
   }
 
-  /** Whether its file, or a compressed one that may have its rest, cannot be read now. */
+  /** Whether the entry's file, or a compressed file that may have its rest, cannot be read now. */
   has(entry: Entry): boolean {
     return this.#entries.has(entry) || this.#unopened.has(entryKey(entry))
   }
@@ -68,14 +68,14 @@ export class Hidden {
     return hides
   }
 
-  /** The same for the rest of an entry. */
+  /** Like `mayHide`, for the rest of an entry. */
   mayHideRestOf(entry: Entry, known: Pick<Known, 'names' | 'birth' | 'since'>): boolean {
     const hides = this.mayHide(dirname(entry.path), known)
     if (hides) this.#entries.add(entry)
     return hides
   }
 
-  /** The folders of files that may hide others, and that can be read now or are gone. */
+  /** The folders of files that may have hidden others, and that changed, became readable or are gone. */
   *uncovered(): Iterable<string> {
     for (const [path, { stat: before, error }] of this.#hiding) {
       const stat = statOrNone(path)

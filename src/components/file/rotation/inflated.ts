@@ -16,9 +16,9 @@ export class Slots {
 }
 
 /**
- * The uncompressed bytes of a file with one or more gzip members or zstd frames, from the beginning forward. Invariants:
- * calls do not overlap. Memory does not depend on the sizes of the file or its content: the inflater pauses after each
- * part. Every byte before damaged data is returned.
+ * The uncompressed bytes of a file with one or more gzip members or zstd frames, from the beginning forward.
+ * Invariants: calls do not overlap. Memory does not depend on the sizes of the file or its content: the inflater pauses
+ * after each part. Every byte before damaged data is returned.
  */
 export class Inflated {
   /** Number of bytes taken. */
@@ -37,12 +37,12 @@ export class Inflated {
   readonly #window = Buffer.alloc(FINGERPRINT_BYTES)
   readonly #parts: Buffer[] = []
   #inflater: Transform
-  /** What was read and is not fed yet; it follows the first `#fedTo` bytes and those that are being inflated. */
+  /** Bytes read and not fed yet. In the file, `#fedTo` bytes and those being inflated come before them. */
   #input: Buffer = NOTHING
   #fedTo = 0
   /** Whether the inflater has not taken all of what it was fed. */
   #isBusy = false
-  /** Bytes inflated so far, and how many of them were already returned before a restart. */
+  /** Bytes inflated since the last restart, and how many had been inflated before it. */
   #made = 0
   #unwanted = 0
   /** From this offset on, input is fed byte by byte, to get all output before damaged data. */
@@ -53,7 +53,7 @@ export class Inflated {
   /** Called when there is a part, or the inflater needs input, fails or ends. */
   #done: () => void = () => {}
 
-  /** Takes ownership of the open file. `slots`: until it is closed, it takes one of them. */
+  /** Takes ownership of the open file. `slots`: it occupies one of them until it is closed. */
   constructor(fd: number, format: Format, slots?: Slots) {
     this.#fd = fd
     this.#format = format
@@ -62,7 +62,7 @@ export class Inflated {
     this.#inflater = this.#begin()
   }
 
-  /** The error after the bytes taken, unless they are the end. */
+  /** The error after the bytes taken; undefined if other bytes or the end follow. */
   get damage(): Error | undefined {
     return this.#parts.length === 0 ? this.#damage : undefined
   }

@@ -16,11 +16,10 @@ export interface Loss {
 const MAX_SERIES = 50
 const OTHER = 'other'
 
-/** Counts and logs lost bytes. */
 export class Losses {
   readonly #context: SourceContext
   readonly #bytes: { value: number }
-  /** By the file name, as far as there is room; the time is that of the last loss, wall clock in milliseconds. */
+  /** Losses by file name; `OTHER` if there is no room. `at`: the last loss, wall clock in milliseconds. */
   readonly #files = new Map<string, { bytes: number; at: number }>()
 
   constructor(context: SourceContext) {
@@ -40,7 +39,9 @@ export class Losses {
     )
   }
 
-  /** Logs deleted or moved files with undelivered bytes. Until the process ends, they can be copied from its descriptors. */
+  /**
+   * Logs deleted or moved files with undelivered bytes. Until the process ends, its descriptors give access to them.
+   */
   warn(tailers: readonly Tailer[]): void {
     const text =
       'stopping, but a file that was deleted or moved to another folder is not fully delivered; its undelivered bytes are lost when the daemon ends. To keep them, copy open_as now'
@@ -78,7 +79,6 @@ function undeliveredOf(tailer: Tailer): number {
   return known(() => tailer.undelivered) ?? 0
 }
 
-/** Undelivered bytes of deleted files. */
 export function undeliveredOfDeleted(tailers: Iterable<Tailer>): number {
   let bytes = 0
   for (const tailer of tailers)

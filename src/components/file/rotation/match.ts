@@ -1,10 +1,10 @@
 import { ALIKE_BYTES, FINGERPRINT_BYTES, type Fingerprint, same } from '../identity.js'
 
 /**
- * Decides which file of a folder holds the bytes behind (head, position) of a known file. Every file that is gone claims
- * at most one candidate, and every candidate is claimed by at most one file; a candidate that nobody claims was never
- * seen. A file that is there claims all of its copies. Pure: facts go in; a decision that needs other bytes yields a
- * question. Times are wall clock in milliseconds.
+ * Decides which files of a folder are copies of known files, by their first bytes and the bytes before the position.
+ * A missing file claims at most one candidate; an existing file claims all of its copies. At most one file claims a
+ * candidate; an unclaimed candidate was never seen. These functions do not read files: if a decision needs more bytes,
+ * they yield a question. Times are wall clock in milliseconds.
  */
 
 /** A place in a file, and the fingerprint of the bytes before it. */
@@ -13,28 +13,30 @@ export interface Mark {
   readonly tail: Fingerprint
 }
 
-/** What is known of a file, which is one inode between two truncations. */
+/** What is known about a file. A file is the content of one inode between two truncations. */
 export interface Known {
   /** Names under which it was read first and found last. A copy is named after either. */
   readonly names: readonly string[]
-  /** Whether it has the first of them now. */
+  /** Whether the file has the first of these names now. */
   readonly isNamed?: boolean
   /** 0 if unknown. */
   readonly birth: number
   readonly head: Fingerprint
   /** How far it was read. */
   readonly position: Mark
-  /** Last known size while it certainly held what was read. */
+  /** The last size at which it certainly contained what was read. */
   size(): number
-  /** Whether its own bytes can still be read: no copy is longer, and each is compared with them to its end. */
+  /** Whether its own bytes can still be read. If so, no copy is longer, and each copy is compared to its end. */
   readonly isThere: boolean
   /** When it was last known to be whole. */
   readonly since?: number | undefined
   /** Before this time, no plain copy of it was made. */
   readonly notBefore?: number | undefined
-  /** Key of the candidate that was found to be its copy before. No other one is only a part of it. */
+  /** Key of the candidate that was found to be its copy before. No other candidate can be a copy of only a part. */
   readonly claimed?: string | undefined
-  /** The last mark in its first `size` bytes. If another file of `size` bytes has this mark, it holds only these bytes. */
+  /**
+   * The last mark in its first `size` bytes. If another file of `size` bytes has this mark, it holds only these bytes.
+   */
   markIn(size: number): Mark | undefined
 }
 
@@ -42,7 +44,9 @@ export interface Candidate {
   readonly key: string
   readonly name: string
   readonly isCompressed: boolean
-  /** Size of the content; of gzip, that of the last member, modulo 4 GiB; of zstd, Infinity: only inflating shows it. */
+  /**
+   * Content size. gzip: size of the last member modulo 4 GiB. zstd: Infinity, because only inflating shows the size.
+   */
   readonly size: number
   /** Undefined if the file system stores none. */
   readonly birth: number | undefined
@@ -53,7 +57,7 @@ export interface Candidate {
   head(bytes: number): Fingerprint
 }
 
-/** `prefix`: less than what was read. `whole`: exactly that. `rest`: that, and more. */
+/** `prefix`: the candidate has less than what was read. `whole`: exactly that. `rest`: that, and more. */
 export type Relation = 'other' | 'prefix' | 'whole' | 'rest'
 
 /** Asks for the fingerprint of `bytes` bytes before `offset`. */
@@ -63,7 +67,7 @@ export interface Question {
   readonly bytes: number
 }
 
-/** `end`: the content is only so long, or what is before the damage. Undefined: the bytes cannot be read. */
+/** `end`: where the content or its undamaged part ends, if before `offset`. Undefined: the bytes cannot be read. */
 export type Answer =
   | { readonly tail: Fingerprint; readonly end?: number; readonly isDamaged?: boolean | undefined }
   | undefined
@@ -92,7 +96,7 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
   if (first.bytes < head.bytes) return relationOfBeginning(file, one, first)
   if (!same(first, head) || !mayBeCopy(file, one)) return 'other'
   if (one.isCompressed) {
-    // Inflating all that was read only to find nothing new is saved, unless others of this size have other content.
+    // If all of the file was read, an equal size saves inflating, unless candidates of this size differ.
     const isClear = others.every(other => other.size !== one.size || other.crc === one.crc)
     if (file.size() === position.offset && one.size === sizeIn(one, file) && isClear) return 'whole'
     if (one.size < position.offset || one.size === UNKNOWN) return yield* relationOfUnsized(file, one)
@@ -100,7 +104,7 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
   return yield* compare(file, one, one.size)
 }
 
-/** `content`: the whole content of a candidate, which is less than is known of the beginning of the file. */
+/** `content`: the whole content of the candidate. It is shorter than the known beginning of the file. */
 function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint): Relation {
   if ((content.bytes < ALIKE_BYTES && !isBeingMade(file, one)) || !mayBePart(file, one)) return 'other'
   const mark = file.markIn(content.bytes)
@@ -117,7 +121,7 @@ function relationBySize({ position: { offset } }: Known, size: number): Relation
   return size < offset ? 'prefix' : size === offset ? 'whole' : 'rest'
 }
 
-/** Whether their times allow it. */
+/** Whether the candidate's times allow it to be a copy. */
 function mayBeCopy(file: Known, one: Candidate): boolean {
   if (one.key === file.claimed) return true
   const { birth, notBefore = 0 } = file
@@ -125,7 +129,7 @@ function mayBeCopy(file: Known, one: Candidate): boolean {
   // A restored compressed file may have lost its times.
   if (one.isCompressed) return isStrong(file) || one.birth === undefined || one.changedAt >= birth
   if (one.birth !== undefined && one.birth < birth) return false
-  // Other files may begin with the little that was read.
+  // If little was read, other files may begin with the same bytes.
   return isStrong(file) || made >= notBefore
 }
 
@@ -133,7 +137,7 @@ function mayBePart({ claimed }: Known, one: Candidate): boolean {
   return claimed === undefined || claimed === one.key
 }
 
-/** Several members, more than 4 GiB, and zstd are longer than the size says. */
+/** For content of unknown size: several gzip members, more than 4 GiB, or zstd. */
 function* relationOfUnsized(file: Known, one: Candidate): Asking<Relation> {
   const offset = Math.max(file.size(), file.position.offset) + 1
   const answer = yield { candidate: one, offset, bytes: 0 }
@@ -154,7 +158,6 @@ function* compare(file: Known, one: Candidate, size: number): Asking<Relation> {
   return isSame ? relation : 'other'
 }
 
-/** Assigns candidates to files. */
 export function* assign<F extends Known, C extends Candidate>(
   files: readonly F[],
   candidates: readonly C[],
@@ -180,18 +183,18 @@ export function* assign<F extends Known, C extends Candidate>(
     }
     return false
   }
-  // A longer head excludes more.
+  // Longer heads come first: they exclude more candidates.
   const sorted = [...files].sort((a, b) => b.head.bytes - a.head.bytes || b.position.offset - a.position.offset)
   const gone = new Set(sorted.filter(({ isThere }) => !isThere))
   for (const file of gone) if (yield* claim(file, ({ key }) => key === file.claimed)) gone.delete(file)
-  // Of equal files, that of the same size belongs to the one that is gone. A file that is there is compared whole.
+  // A missing file first claims a candidate of its size. Then come existing files, which are compared completely.
   for (const file of gone) if (yield* claim(file, one => one.size === sizeIn(one, file))) gone.delete(file)
   for (const file of sorted) if (file.isThere) yield* claim(file, () => true)
   for (const file of gone) yield* claim(file, () => true)
   return claims
 }
 
-/** The size of the file as that of the candidate is given. */
+/** The size of the file, in the form in which the candidate's size is given. */
 function sizeIn({ isCompressed }: Candidate, file: Known): number {
   return isCompressed ? file.size() % GZIP_SIZES : file.size()
 }

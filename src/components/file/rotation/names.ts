@@ -19,25 +19,27 @@ export function isRotatedName(name: string, of: string): boolean {
   return DATED.test(plain.slice(stem.length, -extension.length))
 }
 
-/** Whether a file with this name may get the other one: a compressed file is a new file, and may have its inode. */
+/**
+ * Whether a file may be renamed like this. Compressing is not renaming: it creates a file, maybe with the same inode.
+ */
 export function mayBecome(name: string, later: string): boolean {
   return formatOfName(name) !== undefined || formatOfName(later) === undefined
 }
 
-/** Names of files that, by its name alone, this file may be a copy of. */
+/** Names of the files that a file with this name may be a copy of. */
 export function* originalNames(name: string): Iterable<string> {
   for (let at = name.length - 1; at > 0; at--) if ('-._~'.includes(name[at]!)) yield name.slice(0, at)
   const dated = /^(.+?)([-._]\d{4}[-._:T\d]{2,})(\.[^.]+)$/.exec(name)
   if (dated) yield dated[1]! + dated[3]!
 }
 
-/** Compares rotated names of one file, the oldest first: numbers count up with age, times count down. */
+/** Compares rotated names of one file, the oldest first: numbers increase with age, times decrease. */
 export function compareAge(a: string, b: string): number {
   const order = a.localeCompare(b, 'en', { numeric: true })
   return COUNTED.test(uncompressedName(a)) ? -order : order
 }
 
-/** What the names of all copies of a file begin with. */
+/** The beginning that the names of all copies of a file share. */
 export function stemOf(name: string): string {
   return split(name)[0]
 }

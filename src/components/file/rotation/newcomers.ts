@@ -10,7 +10,7 @@ import type { Candidates } from './candidates.js'
 import { originalNames } from './names.js'
 import type { SearchOptions } from './search.js'
 
-/** The original of a copy is truncated right after the copy was made. Later, a file that looks like one is its own. */
+/** An original is truncated right after it was copied. After this time, a file that looks like a copy is not one. */
 const TWIN_MS = 10_000
 
 const NOTHING = Buffer.alloc(0)
@@ -27,14 +27,14 @@ interface Seen {
   readonly isCompressed: boolean
   readonly size: bigint
   readonly changedAt: bigint
-  /** Since when it has been like this, on the monotonic clock. */
+  /** Since when the file has been in this state, on the monotonic clock. */
   readonly since: number
 }
 
 /**
  * New files that may be copies, by their names or their first bytes. A copy is created before its original is
- * truncated, and until then its content is read from the original. So it waits until the original is truncated, and
- * then its rest is read; or until it has different content, and then it is read as a file of its own.
+ * truncated, and until then its content is read from the original. So the copy waits. When the original is truncated,
+ * the rest is read from the copy. If the copy gets different content, it is read as a file of its own.
  */
 export class Newcomers {
   readonly #options: NewcomersOptions
@@ -60,7 +60,6 @@ export class Newcomers {
     return new Set([...this.#waiting.keys()].map(path => dirname(path)))
   }
 
-  /** The paths in this folder. */
   in(folder: string): string[] {
     return [...this.#waiting.keys()].filter(path => dirname(path) === folder)
   }
@@ -74,7 +73,7 @@ export class Newcomers {
   }
 
   /**
-   * Whether the open file is compressed or, if it is compared, begins like another file. If so, it waits for `takeUp`.
+   * Whether the open file is compressed or, with `isCompared`, begins like another file. If so, it waits for `takeUp`.
    */
   addByContent(path: string, kind: NameKind, fd: number, isCompared: boolean): boolean {
     const first = firstBytes(fd)
@@ -83,7 +82,7 @@ export class Newcomers {
     return true
   }
 
-  /** Whether a file is or was read that begins like this one. Files whose name it took do not count. */
+  /** Whether this file begins like a file that is or was read. Files whose name it took do not count. */
   #isKnown(path: string, first: Buffer): boolean {
     const { files, saved } = this.#options
     const all = fingerprint(first, 0, first.length)
@@ -101,7 +100,7 @@ export class Newcomers {
     return false
   }
 
-  /** Starts a search: copies that the sweep did not find are forgotten, and known compressed files do not wait. */
+  /** Starts a search. Forgets copies that the sweep did not find. Known compressed files no longer wait. */
   begin(): void {
     const there = new Set<string>()
     for (const path of this.#waiting.keys()) {
@@ -114,8 +113,9 @@ export class Newcomers {
   }
 
   /**
-   * Reads the files of a folder that are not copies. `copyOf`: the name of the file of which it is a copy. `listed`: the
-   * files as they were compared, by device and inode. `inflate`: reads a compressed one; false: it changed.
+   * Reads the files of a folder that are not copies. `copyOf`: returns the name of the original of a copy. `listed`:
+   * the files as they were compared, by device and inode. `inflate`: reads a compressed file; false: the file has
+   * changed.
    */
   async takeUp(
     folder: string,
@@ -166,7 +166,7 @@ export class Newcomers {
     return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'
   }
 
-  /** Reads a compressed file that is not a copy, or reports why not. False: it may still be written. */
+  /** Reads a compressed file that is not a copy, or reports why it does not. False: the file may be incomplete. */
   #takeCompressed(path: string, stat: BigIntStats, format: Format, inflate: (stat: BigIntStats) => boolean): boolean {
     const { candidates, problems, files } = this.#options
     if (!candidates.isAtRest(stat)) return false
@@ -181,7 +181,7 @@ function isSame({ size, changedAt }: Seen, stat: BigIntStats): boolean {
   return size === stat.size && changedAt === stat.mtimeNs
 }
 
-/** The paths of files that, by its name alone, the file at `path` may be a copy of. */
+/** The paths of the files that the file at `path` may be a copy of, according to its name. */
 export function originalsOf(path: string): string[] {
   const folder = dirname(path)
   return [...originalNames(basename(path))].map(name => join(folder, name))

@@ -12,17 +12,17 @@ import type { Hidden } from './hidden.js'
 import type { SearchOptions } from './search.js'
 import { nameOf } from './subjects.js'
 
-/** A byte of gzip inflates to no more than this. The size of a damaged file may say more. */
+/** A compressed byte inflates to at most this many bytes. The size in a damaged file may be larger. */
 const MOST_INFLATED = 1032
 
 interface RestsOptions extends SearchOptions, CandidatesOptions {
   readonly candidates: Candidates
   readonly hidden: Hidden
-  /** Called when a file was just renamed: it is found again by the next search of its folder. */
+  /** Called when a file was just renamed: the next search of its folder finds it again. */
   searchAgain(folder: string): void
 }
 
-/** Reads on where the rest of a file was found: under another name, in a copy, or in a file that was never seen. */
+/** Continues where the rest of a file was found: under another name or in a copy. Also reads unseen files. */
 export class Rests {
   readonly #options: RestsOptions
 
@@ -44,7 +44,7 @@ export class Rests {
     this.#begin(tailer)
   }
 
-  /** Reads on in a copy, unless that has nothing new. */
+  /** Continues in a copy, unless the copy has nothing new. */
   found(tailer: Tailer, place: Place, isRest: boolean): void {
     const { files, context } = this.#options
     if (isRest && !files.readOn(tailer, this.#at(place, tailer.at))) {
@@ -59,7 +59,7 @@ export class Rests {
     } else if (!place.isCompressed) this.putEnd(place, tailer.origin.path!)
   }
 
-  /** Where a file is read on from this offset. */
+  /** Where to continue at this offset. */
   #at(place: Place, offset: number): Place | Copy {
     if (!isCompressed(place)) return place
     return new Copy(place, this.#options, this.#options.candidates.take(place.stat, offset))
@@ -70,11 +70,11 @@ export class Rests {
     this.#options.onReady(tailer)
   }
 
-  /** Remembers a plain copy of what was read, so that it is known if it grows. */
+  /** Records the end of a plain copy of what was read. If the copy grows, it is recognized. */
   putEnd({ path, stat, size, first }: Place, file: string): void {
     const head = fingerprint(first, 0, first.length)
     const tail = withFile(path, fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size)) ?? NO_BYTES
-    // Its modification time decides how long its position is kept.
+    // How long the position is kept depends on the modification time.
     const away = Number(stat.mtimeNs) / 1e6
     const position = { offset: size, continues: false, head, tail, claimed: keyOf(stat) }
     this.#options.saved.put({ path, file, ...identityOf(stat), ...position, away })
@@ -90,7 +90,7 @@ export class Rests {
     return this.#start({ path, file: name, ...identityOf(stat), ...beginningOf(place), size: Number(stat.size) }, place)
   }
 
-  /** Whether the compressed file is or was read under another name: it may have several, also in other folders. */
+  /** Whether the compressed file is or was read under another name. It may have names in several folders. */
   isKnownByLink(place: Compressed): boolean {
     for (const { copy } of this.#options.files.tailers) if (copy && stateOf(copy) === stateOf(place)) return true
     for (const { claimed, dev, birth, head } of this.#options.saved.entries())
@@ -114,7 +114,7 @@ export class Rests {
     else log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
   }
 
-  /** Reads on in a copy of the file of an entry. */
+  /** Continues in a copy of the entry's file. */
   readOn(entry: Entry, place: Place): void {
     const { context, saved } = this.#options
     const file = nameOf(entry)
@@ -135,7 +135,7 @@ export class Rests {
     const { path, key } = place
     const tailer = files.adoptRest(entry, this.#at(place, offset))
     if (!tailer) {
-      // It is known by now, and found by its content, too.
+      // With an entry, it is also found by its content.
       saved.put(entry)
       searchAgain(dirname(path))
       return false
@@ -152,12 +152,12 @@ function beginningOf({ first }: Place): Pick<Entry, 'offset' | 'continues' | 'he
   return { offset: 0, continues: false, head: fingerprint(first, 0, first.length), tail: NO_BYTES }
 }
 
-/** Identifies a compressed file: its inode may be given to another one. */
+/** Identifies a compressed file, whose inode another file may get later. */
 export function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
   return `${key}@${birth ?? changedAt}`
 }
 
-/** What stands for the birth time of a file only seen as a compressed copy. */
+/** Used as the birth time of a file that was seen only as a compressed copy. */
 function birthOf({ changedAt }: Place): string {
   return String(Math.round(changedAt * 1e6))
 }

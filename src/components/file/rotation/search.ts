@@ -30,13 +30,12 @@ export interface SearchOptions {
   readonly files: OpenFiles
   /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
-  /** Called when no more bytes will come: the rest of the last line is delivered. */
+  /** Called when the file gets no more bytes. Its unfinished last line is then delivered. */
   onEnd(tailer: Tailer): void
 }
 
 type Claimed = Claim<Subject, Place>
 
-/** One folder in one search. */
 interface Folder {
   readonly path: string
   readonly listed: readonly Listed[]
@@ -47,13 +46,13 @@ interface Folder {
 }
 
 /**
- * Finds files that were renamed, copied or compressed, and files that came and went between two sweeps. Each folder is
- * listed once; then every known file claims at most one of the others (match.ts), and what follows is done at once.
+ * Finds files that were renamed, copied or compressed, and files that came and went between two sweeps. It lists each
+ * folder, lets known files claim the other files in it (match.ts), and applies the claims at once.
  */
 export class Search {
   readonly newcomers: Newcomers
   readonly unseen: Unseen
-  /** Files that come after those that are searched for. */
+  /** Files that must be read after the files that are searched for. */
   delays: ReadonlySet<Tailer> = new Set()
   readonly #options: SearchOptions
   readonly #candidates: Candidates
@@ -76,7 +75,7 @@ export class Search {
     this.unseen = new Unseen(options)
   }
 
-  /** Whether a search waits for files that change now. */
+  /** Whether another search is needed, for names or for folders that changed. */
   get isWaiting(): boolean {
     return this.unseen.names.size > 0 || this.#again.size > 0
   }
@@ -86,11 +85,11 @@ export class Search {
     return this.#again.size === 0
   }
 
-  /** Whether the compressed file is there that has what was read, or may have. */
+  /** Whether a compressed file has, or may have, what was read of the entry's file. */
   isKept = (entry: Entry): boolean =>
     this.#hidden.has(entry) || (entry.claimed !== undefined && this.#candidates.has(dirname(entry.path), entry.claimed))
 
-  /** Remembers a file that cannot be opened now. It is read when it can be, also under another name. */
+  /** Records a file that cannot be opened now. It is read once it can be opened, even if it was renamed. */
   noteUnopened(path: string, stat: BigIntStats): void {
     const { saved, births, context } = this.#options
     this.#hidden.addUnopened(stat)
@@ -111,8 +110,8 @@ export class Search {
   }
 
   /**
-   * Searches the folders of the `closed` files, which the sweep did not find, and those in which something changed.
-   * `isThorough`: also for all files with a position. `now`: wall clock in milliseconds.
+   * Searches the folders of the `closed` files, which the sweep did not find, and folders in which something changed.
+   * `isThorough`: also the folders of all files with a position. `now`: wall clock in milliseconds.
    */
   async run(closed: readonly Tailer[], isThorough: boolean, now: number, slices: Slices): Promise<void> {
     this.unseen.begin()
@@ -127,7 +126,7 @@ export class Search {
     try {
       const folders: Folder[] = []
       for (const path of paths) folders.push(await this.#locate(path, entries.get(path) ?? [], closed, slices))
-      // Files that were found under other names may be truncated.
+      // Read again, because `#locate` may have found truncated files.
       const positions = this.#options.saved.byFolder()
       for (const folder of folders) await this.#decide(folder, positions, closed, now, slices)
       for (const tailer of this.unseen.delayed()) delays.add(tailer)
@@ -171,7 +170,7 @@ export class Search {
       there.add(entry)
       if (Number(one.stat.size) > entry.offset) grown.push({ one, entry })
     }
-    // Of several files that had a name, the oldest is read first.
+    // If several files had the same name, the oldest is read first.
     grown.sort((a, b) => Number(a.one.stat.mtimeNs - b.one.stat.mtimeNs) || compareAge(a.one.path, b.one.path))
     for (const { one, entry } of grown) this.#rests.resume(one, entry)
     for (const tailer of closed) {
@@ -185,7 +184,7 @@ export class Search {
       if (!files.open(tailer)) tailer.awaySince = context.clock.now()
       else if (births.kept(one.stat) || tailer.verify()) this.#rests.goOn(tailer, one.path)
       else {
-        // It is forgotten under the names that it has.
+        // `forget` needs the names under which the tailer is registered.
         Object.assign(tailer, { path: name, found })
         files.forget(tailer)
       }
@@ -193,7 +192,7 @@ export class Search {
     return { path, listed, byKey, stamp: stampOf(listed), there }
   }
 
-  /** Assigns the files of a folder to those that are known, and does what follows from it. */
+  /** Matches the files of a folder with known files, and applies the result. */
   async #decide(
     folder: Folder,
     entries: ReadonlyMap<string, readonly Entry[]>,
@@ -239,7 +238,7 @@ export class Search {
     const areTold =
       [...originals].every(([name, tailer]) => originalsNow.get(name) === tailer) &&
       this.#checkOpen([...originalsNow, ...open.filter(([, { fd }]) => fd !== undefined)])
-    // A copy may be made, and its original truncated, while they are compared.
+    // While files are compared, a copy may be made and its original truncated.
     const sizes = new Map(later.map(({ stat }) => [keyOf(stat), stat.size]))
     if (!isSame || !areTold || unclaimed.some(({ key, stat }) => sizes.get(key) !== stat.size)) {
       this.#again.add(path)
@@ -271,13 +270,13 @@ export class Search {
     return found
   }
 
-  /** Notices truncations of these files. Returns whether there were none, and all still have their names. */
+  /** Checks these files for truncations. Returns whether there were none, and all files still have their names. */
   #checkOpen(named: Iterable<[name: string | undefined, Tailer]>): boolean {
     const { files } = this.#options
     let areSame = true
     for (const [name, tailer] of named) {
       if (!files.open(tailer) || tailer.fd === undefined) continue
-      // If it was just renamed, the files found may have had the name after it.
+      // If the file was just renamed, a file that was found may have had the name after it.
       if (tailer.hasPortion || (name !== undefined && !leadsTo(name, tailer.key))) areSame = false
       else if (!tailer.holds()) {
         files.truncated(tailer)
@@ -287,7 +286,7 @@ export class Search {
     return areSame
   }
 
-  /** Whether a plain file is looked at: by its name it may be a copy, or it is new. */
+  /** Returns whether to examine a plain file: its name may be that of a copy, or the file is new. */
   #wantedIn({ path }: Folder, sought: readonly Tailer[], missing: readonly Entry[]): (one: Listed) => boolean {
     const stems = new Set<string>()
     const add = (name: string) => stems.add(stemOf(name))
@@ -301,7 +300,7 @@ export class Search {
     }
   }
 
-  /** The files that are read from compressed copies, by those. */
+  /** The files that are read from compressed copies, by the state of the copy. */
   #readingIn(folder: string): ReadonlyMap<string, Tailer> {
     const reading = new Map<string, Tailer>()
     for (const tailer of this.#options.files.tailers)
@@ -313,7 +312,7 @@ export class Search {
     const subjects: Subject[] = []
     for (const tailer of this.#options.files.tailers) {
       if (dirname(tailer.path) !== path || tailer.copy) continue
-      // Its copies have what was written to it since the sweep looked at it.
+      // Updates its head, because copies also contain what was written to it since the sweep.
       if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES) tailer.holds()
       const there = byKey.get(tailer.key)
       const isIt = there && mayBecome(tailer.path, there.path) && !this.#options.births.differ(there.stat, tailer.birth)
@@ -353,7 +352,7 @@ export class Search {
     }
   }
 
-  /** Reads on in copies, the oldest first. */
+  /** Continues in copies, the oldest first. */
   #apply(claims: readonly Claimed[], sought: ReadonlySet<Entry | Tailer>, isSure: boolean): void {
     for (const { file, candidate, relation } of [...claims].sort(
       (a, b) => a.candidate.changedAt - b.candidate.changedAt,
@@ -370,7 +369,7 @@ export class Search {
     }
   }
 
-  /** No copy has the rest of a file that is closed. */
+  /** Called when no copy has the rest of a closed file. */
   #over(tailer: Tailer): void {
     if (tailer.isOpen || tailer.copy) return
     tailer.wasLookedFor()
@@ -384,7 +383,7 @@ export class Search {
       entry.away === undefined && this.#hidden.mayHideRestOf(entry, ofEntry(entry, this.#options.saved.lookedAt))
     const isLost = !isHidden && (entry.size ?? 0) > entry.offset && entry.away === undefined
     if (!isLost || !existsSync(path)) return
-    // Any compressed file that was made since may be that of one that was never opened.
+    // If the file was never opened, any compressed file made since its birth may be its copy.
     const since = entry.head.bytes === 0 ? this.#birthOf(entry, path) : undefined
     const mayBe = ({ name, stat }: Listed) =>
       formatOfName(name) !== undefined &&

@@ -10,18 +10,17 @@ import { Trail } from './trail.js'
 /** Clocks of file systems may be behind by up to this. */
 export const CLOCK_MS = 10
 
-/** A file that is known: one with a tailer, or only a position. */
+/** A known file: with a tailer, or only with a position. */
 export interface Subject extends Known {
   readonly tailer?: Tailer
   readonly entry?: Entry
 }
 
-/** The name in its events. */
 export function nameOf({ file, path }: Entry): string {
   return file ?? path
 }
 
-/** 0 for a file that was found to be a copy: its content is older, and so may be copies of it. */
+/** Birth time; 0 for a file that was found to be a copy, because its content and other copies may be older. */
 function bornAt(birth: bigint | string, key: string, claimed: string | undefined): number {
   return `${key}:`.startsWith(`${claimed}:`) ? 0 : Number(birth) / 1e6
 }
@@ -30,7 +29,7 @@ function bornAt(birth: bigint | string, key: string, claimed: string | undefined
 export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   const { origin, path, birth, fd, head, at, tail, trail, claimed, truncatedSince } = tailer
   const position = { offset: at, tail }
-  // Another file may have its descriptor by the time that it is asked for.
+  // When `size` or `markIn` is called, the descriptor may already belong to another file.
   const isOpen = () => tailer.fd === fd
   const own =
     fd === undefined
@@ -76,7 +75,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
   }
 }
 
-/** Of what was not read, no more than the first bytes are known. */
+/** Of the unread part, only the first bytes are known. */
 function markIn(position: Mark, head: Fingerprint, trail: Trail): Known['markIn'] {
   return size =>
     (size < head.bytes ? trail.within(size) : undefined) ?? (size >= position.offset ? position : trail.within(size))
@@ -84,7 +83,7 @@ function markIn(position: Mark, head: Fingerprint, trail: Trail): Known['markIn'
 
 type Content = Pick<Known, 'isThere' | 'size' | 'markIn'>
 
-/** What is known of a file that is there: everything. */
+/** The content of an existing file, all of which can be read. */
 function whole(sizeOf: () => number, read: (use: (fd: number) => Fingerprint) => Fingerprint | undefined): Content {
   return {
     isThere: true,

@@ -3,12 +3,12 @@ import type { Mark } from './match.js'
 
 const LF = 0x0a
 
-/** A copy of fewer bytes is recognized if it ends where a line or a read ended; from here on by marks, each twice as far. */
+/** Shorter copies are recognized only if they end where a line or a read ended. The offsets of later marks double. */
 export const FIRST_MARK = 2 * FINGERPRINT_BYTES
 
 /**
- * Some places up to which a file was read. By them, a file that is shorter than what was read is recognized as a copy of
- * its beginning.
+ * Marks in the part of a file that was read. They show whether a file that is shorter than this part is a copy of its
+ * beginning.
  */
 export class Trail {
   readonly #marks: Mark[]
@@ -32,7 +32,7 @@ export class Trail {
     let from = this.#marks.at(-1)?.offset ?? 0
     const mark = (offset: number) => {
       const tail = tailAt(offset)
-      // Less of it is known if a position within a batch was restored.
+      // Fewer bytes are known if a position within a batch was restored.
       if (tail.bytes === Math.min(offset, FINGERPRINT_BYTES)) this.#marks.push({ offset, tail })
     }
     while (from < end && at < FIRST_MARK) {
@@ -45,19 +45,19 @@ export class Trail {
     for (let offset = FIRST_MARK; offset <= end; offset *= 2) if (offset > from && offset > at) mark(offset)
   }
 
-  /** Registers one more place. */
+  /** Adds a mark at this offset. */
   insert(offset: number, tailAt: (offset: number) => Fingerprint): void {
     const before = this.#marks.findLastIndex(mark => mark.offset <= offset)
     if (this.#marks[before]?.offset !== offset) this.#marks.splice(before + 1, 0, { offset, tail: tailAt(offset) })
   }
 
-  /** The last place in the first `size` bytes, if it proves that a file of this size has only these. */
+  /** The last mark in the first `size` bytes, if it proves that a file of this size has only these bytes. */
   within(size: number): Mark | undefined {
     const mark = this.#marks.findLast(({ offset }) => offset <= size)
     return mark && (mark.offset === size || mark.offset >= FIRST_MARK) ? mark : undefined
   }
 
-  /** Those that are saved for a file read up to `end`: of a large one, not the ends of its first lines. */
+  /** The marks to save for a file read up to `end`. For a large file, the ends of its first lines are left out. */
   saved(end: number): readonly Mark[] {
     return this.#marks.filter(({ offset }) => offset < end && (offset >= FIRST_MARK || end < 4 * FIRST_MARK))
   }

@@ -11,26 +11,26 @@ import { compareAge, isRotatedName } from './names.js'
 import type { SearchOptions } from './search.js'
 import { CLOCK_MS } from './subjects.js'
 
-/** How long files that were rotated during a search wait for it. Rotations that never rest disturb it again and again. */
+/** How long files that were rotated during a search wait for its end. Constant rotation would always delay the end. */
 const LONGEST_DELAY_MS = 10_000
 
-/** The names that refer to another file than before: files may have had them between two sweeps. */
+/** Names that refer to another file than before. Between two sweeps, further files may have had them. */
 export class Unseen {
-  /** Whether the files that existed at the start are still being reported: compressed ones are complete. */
+  /** Whether the files that existed at the start are still being reported. Compressed files then count as complete. */
   isStarting = true
   readonly #options: SearchOptions
   /** The earliest time of the change, wall clock in milliseconds. */
   readonly #displaced = new Map<string, number>()
-  /** Files that could not be opened, and the name that was searched for with its time. They may be new, or copies. */
+  /** Files that could not be opened, with the displaced name that they may have had. They may be new, or copies. */
   readonly #unreadable = new Map<string, Displaced>()
-  /** Since when the files of a name wait for the search. */
+  /** When files with this name were first blocked by the search. */
   readonly #waitingSince = new Map<string, number>()
 
   constructor(options: SearchOptions) {
     this.#options = options
     const { displaced, names, lookedAt } = options.saved
     for (const { path, since } of displaced) this.#displaced.set(path, since)
-    // Other files may have come and gone under them while the source did not run, also if they were vacant before.
+    // While the source did not run, other files may have had these names and be gone, even if the names were vacant.
     if (lookedAt !== undefined) for (const name of names) if (!formatOfName(name)) this.displaced(name, lookedAt)
   }
 
@@ -47,7 +47,7 @@ export class Unseen {
     return this.#displaced.get(name)!
   }
 
-  /** Whether the search is over, so that nothing with this name must be read before newer files. */
+  /** Whether the search for the name is over. Until then, older files of the name must be read before newer ones. */
   isSettled(name: string): boolean {
     return !this.#displaced.has(name)
   }
@@ -76,7 +76,7 @@ export class Unseen {
     }
   }
 
-  /** The displaced names of the folder, if there is a file that may have had one of them. */
+  /** The displaced names of the folder that a listed file may have had. Ends the search for others. */
   namesIn(folder: string, listed: readonly Listed[], isKnown: (one: Listed) => boolean): string[] {
     const names = [...this.#displaced.keys()].filter(name => dirname(name) === folder)
     if (names.length === 0) return names
@@ -96,8 +96,8 @@ export class Unseen {
   }
 
   /**
-   * Ends the search for a name: returns those of the unclaimed files that had it, the oldest first. Undefined if one of
-   * them may be incomplete. `now`: wall clock in milliseconds.
+   * Ends the search for a name. Returns the unclaimed files that had it, the oldest first; undefined: the search goes
+   * on, because one of them may be incomplete. `now`: wall clock in milliseconds.
    */
   of(name: string, unclaimed: readonly Place[], unreadable: readonly Unreadable[], now: number): Place[] | undefined {
     const { births, problems, context } = this.#options
@@ -122,7 +122,7 @@ export class Unseen {
     return unseen.sort((a, b) => a.changedAt - b.changedAt || compareAge(a.path, b.path))
   }
 
-  /** The files that come after those searched for: the current one, and those that had the name during the search. */
+  /** The files to read after those searched for: the current one, and files that had the name during the search. */
   *delayed(): Iterable<Tailer> {
     const { files, context } = this.#options
     const now = context.clock.now()

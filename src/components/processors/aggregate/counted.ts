@@ -27,7 +27,6 @@ export class Counted {
   readonly #width: number
   readonly #most: number
   readonly #table = new KeyTable()
-  /** Names of the keys, by id. */
   readonly #names: string[] = []
   /** Whether a key has series of its own, by its id. */
   readonly #shown: boolean[] = []
@@ -36,7 +35,7 @@ export class Counted {
   #totals: Float64Array
   /** Shares of the batches with events of the open interval. */
   shares: Share[] = []
-  /** When the open interval began, by the clock. */
+  /** When the open interval began, on the monotonic clock. */
   since: number
 
   /** `width`: columns of a key. `most`: maximum keys counted separately. */
@@ -49,8 +48,8 @@ export class Counted {
   }
 
   /**
-   * Keys have their own series while there is room. A key without room does not get series later, since its counts are
-   * already part of the others.
+   * Keys have their own series while there is room. A key without room does not get series later, because its counts
+   * are already part of `__other__`.
    */
   showIn(room: SeriesOfKeys): void {
     this.#room = room
@@ -67,7 +66,7 @@ export class Counted {
     return WITHOUT_KEY * this.#width
   }
 
-  /** The keys, with where their columns begin; null: no key, undefined: all others. Skips keys without events. */
+  /** The keys with events, and where their columns begin. null: events without a key; undefined: all other keys. */
   *keys(values: Float64Array): Iterable<[key: string | null | undefined, row: number]> {
     const width = this.#width
     if (values[WITHOUT_KEY * width]! > 0) yield [null, WITHOUT_KEY * width]
@@ -78,7 +77,7 @@ export class Counted {
     if (values[OTHERS]! > 0) yield [undefined, OTHERS]
   }
 
-  /** The sums of all intervals, with the open one. */
+  /** The sums of all intervals, including the open one. */
   totals(): Float64Array {
     return this.#totals.map((value, n) => value + this.current[n]!)
   }
@@ -123,7 +122,7 @@ export class Counted {
     return row
   }
 
-  /** Adds the counts of idle keys to the others. */
+  /** Removes idle keys, and adds their counts to `__other__`. */
   #forgetIdle(last: Float64Array): void {
     const width = this.#width
     const totals = this.#totals

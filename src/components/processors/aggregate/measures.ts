@@ -11,7 +11,6 @@ const NEGATIVE_HELP =
 export interface Measure {
   readonly name: string
   readonly at: number
-  /** Number of columns. */
   readonly width: number
   readonly series: number
   /** Adds event `i`. `row`: the first column of its key. */
@@ -123,7 +122,7 @@ export class Histogram implements Measure {
   }
 }
 
-/** Senders may write 1e308 twice; the sum stays finite. */
+/** Keeps the sum finite: senders may write 1e308 twice. */
 function addTo(values: Float64Array, column: number, number: number): void {
   const sum = values[column]! + number
   if (Number.isFinite(sum)) values[column] = sum

@@ -16,14 +16,14 @@ const COUNT_FIELD = parseFieldPath('.duplicates')
 interface Window {
   readonly since: number
   duplicates: number
-  /** The name of the window's values, once there is something to report. */
+  /** The name of its field values; empty until there are duplicates to report. */
   name: string
 }
 
 export class Dedupe implements Processor {
   readonly #options: DedupeOptions
   readonly #context: ProcessorContext
-  /** By the values of the fields, oldest first. */
+  /** Windows by the values of the fields, the oldest first. */
   readonly #windows: QueueMap<string, Window>
   readonly #key: BucketKey
   readonly #editor: EventEditor
@@ -81,7 +81,6 @@ export class Dedupe implements Processor {
     this.#report(oldest)
   }
 
-  /** Ends a window, and reports its duplicates. */
   #end(key: string, window: Window): void {
     this.#windows.delete(key)
     this.#report(window)

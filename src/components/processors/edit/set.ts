@@ -52,7 +52,7 @@ function textSetter(template: Template, field: ReturnType<Tools['editor']['field
   const compiled = compileTemplate(template, path => read(path))
   const made = new GrowingBytes()
   return (batch: Parameters<Apply>[0], i: number): boolean => {
-    // Stops at this size, since an event that is longer is refused anyway.
+    // Stops at this size, because a longer event is refused anyway.
     compiled.append(batch, i, made, mostOf(batch.size(i)))
     const isSet = editor.setText(field, made.bytes, 0, made.length)
     if (made.length > MOST_KEPT) made.release()

@@ -16,7 +16,7 @@ export interface Tools {
   readonly reach: Reach | undefined
 }
 
-/** Changes event `i`, which is open in the editor. Returns why it cannot; undefined: it did, or it does not apply. */
+/** Changes event `i`, which is open in the editor. Returns why it cannot; undefined: no problem. */
 export type Apply = (batch: EventBatch, i: number) => string | undefined
 
 /** One change of an event. A step has one or more; each sees the changes of earlier ones. */
@@ -47,7 +47,7 @@ export interface StepKind {
 /** Declares a kind of step. Erases the type of the options, which the schema parses. */
 export function defineStep<S extends z.ZodType>(kind: {
   readonly name: string
-  /** With a description. */
+  /** Must have a description. */
   readonly schema: S
   operations(given: z.output<S>): readonly Operation[]
 }): StepKind {

@@ -14,7 +14,7 @@ import { hostFacts } from './host-facts.js'
 import { type ReadTable, readTable } from './read-table.js'
 import { type Table, TableError } from './table.js'
 
-/** Total size of a batch's events that become much longer, in MiB. */
+/** Limit for all events of a batch that become much longer, in MiB. */
 const ROOM_MIB = 128
 
 const EVENTS = 'sluice_enrich_events_total'

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { arch, availableParallelism, hostname, platform, release, totalmem } from 'node:os'
 
-/** Reads a fact about this machine; undefined: it is not known here. */
+/** Reads a fact about this machine; undefined: the fact is unknown on this machine. */
 type Fact = () => string | number | undefined | Promise<string | undefined>
 
 const FACTS = {

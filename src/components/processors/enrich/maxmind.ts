@@ -4,10 +4,10 @@ import { errorText } from '../../../core/errors.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 import { SearchedTable, type Table, TableError } from './table.js'
 
-/** Marker before the metadata, near the end of the file. By chance it may be among the entries, too. */
+/** Marker before the metadata, near the end of the file. By chance, the same bytes may be among the entries, too. */
 const METADATA = Buffer.from('\xab\xcd\xefMaxMind.com', 'latin1')
 const MOST_METADATA = 100
-/** Between the tree and the entries. */
+/** Bytes between the tree and the entries. */
 const SEPARATOR_BYTES = 16
 
 /** Opens a MaxMind database. `paths`: the values taken from an entry, as in `country.iso_code`; undefined: all. */
@@ -27,7 +27,7 @@ class Database {
   #isMeasured = false
 
   constructor(bytes: Buffer) {
-    // The reader asks for the entry first, and then for values that it points to.
+    // The reader asks for the entry first, and then for values to which the entry has pointers.
     const get = (offset: string | number) => {
       if (!this.#isMeasured) this.#bounds.check(Number(offset))
       this.#isMeasured = true
@@ -58,7 +58,7 @@ class Database {
   }
 }
 
-/** Throws if the metadata are too large at any place where the reader may find them. */
+/** Throws if the metadata is too large at any place where the reader may find it. */
 function checkMetadata(bytes: Buffer): void {
   let count = 0
   for (let at = bytes.indexOf(METADATA); at >= 0; at = bytes.indexOf(METADATA, at + 1)) {
@@ -95,8 +95,8 @@ function at(value: unknown, names: readonly string[]): unknown {
 }
 
 /**
- * Maximum size of an entry: each value counts VALUE_BYTES, and a text its bytes. The largest known ones take some
- * kilobytes.
+ * Maximum size of an entry. Each value counts VALUE_BYTES, and a text also counts its bytes. The largest known entries
+ * take some kilobytes.
  */
 const MOST_BYTES = 256 * 1024
 const VALUE_BYTES = 8

@@ -23,9 +23,9 @@ export class Ranges<K extends string | number> {
     this.#around = around
   }
 
-  /** Returns two ranges instead if they are equal, or overlap although neither contains the other. */
+  /** Returns two ranges instead if they are equal, or if they overlap and neither contains the other. */
   static of<K extends string | number>(given: readonly RowRange<K>[]): Ranges<K> | readonly [RowRange<K>, RowRange<K>] {
-    // The larger of two with the same beginning comes first.
+    // Of two ranges with the same beginning, the larger one comes first.
     const ranges = given.toSorted((a, b) =>
       a.low !== b.low ? (a.low < b.low ? -1 : 1) : a.high !== b.high ? (a.high > b.high ? -1 : 1) : 0,
     )
@@ -68,7 +68,7 @@ export function addressKey(text: string): string | undefined {
 /** The keys of a range such as `10.0.0.0/8`, or of an address alone; undefined: `text` is neither. */
 export function cidrKeys(text: string): KeyRange<string> | undefined {
   const range = parseRange(text)
-  // A range with mapped and other addresses does not have keys.
+  // A range that contains both IPv4-mapped and other addresses does not have keys.
   if (!range || (!range.isIPv4 && isMapped(range.groups))) return undefined
   const { masks } = range
   const low = range.groups.map((group, n) => group & masks[n]!)

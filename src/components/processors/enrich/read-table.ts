@@ -25,7 +25,7 @@ export type TableOptions = Pick<EnrichOptions, 'match' | 'column' | 'columns' | 
 /** The table, or why it cannot be used. */
 export type ReadTable = Table | FileProblem
 
-/** Reads the file at `path` within the limits of its component. */
+/** Reads the file at `path`, which `reach` must allow. */
 export async function readTable(path: string, options: TableOptions, reach: Reach | undefined): Promise<ReadTable> {
   try {
     const { bytes } = await readWithin(reach, path, stats => fileProblem(path, stats))
@@ -37,7 +37,7 @@ export async function readTable(path: string, options: TableOptions, reach: Reac
 
 export function tableProblems(options: EnrichOptions): FileProblem[] {
   if (options.table === undefined) return []
-  // Problems show the absolute path, since a relative one depends on the current directory.
+  // Problems show the absolute path, because a relative path depends on the current directory.
   const path = resolve(options.table)
   try {
     const problem = fileProblem(path, statSync(path))
@@ -150,7 +150,7 @@ function rangesOf<K extends string | number>(given: readonly RowRange<K>[]): Ran
 
 /** A row of a file: the texts of its key columns, and the columns that it puts into events. */
 export interface TableRecord {
-  /** In the file, from 1; undefined: not known. */
+  /** The line in the file, from 1; undefined: unknown. */
   readonly line: number | undefined
   readonly keys: readonly string[]
   readonly columns: Readonly<Record<string, unknown>>

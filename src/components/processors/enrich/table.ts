@@ -1,6 +1,6 @@
 import { BoundedMap } from '../../../lib/bounded-map.js'
 
-/** Maximum keys whose rows are remembered, which makes repeated lookups fast. */
+/** Maximum keys whose rows are remembered. This makes repeated lookups fast. */
 const MOST_REMEMBERED = 10_000
 /** Longer texts are not remembered, to limit memory. Addresses and numbers are shorter. */
 const LONGEST_REMEMBERED = 64
@@ -15,14 +15,14 @@ export class TableError extends Error {
   }
 }
 
-/** The rows of a table by the text of a key. Each is a JSON object. */
+/** The rows of a table by the text of a key. Each row is a JSON object. */
 export interface Table {
   readonly size: number
   /** The row of a key; undefined if there is none. Throws TableError if the row cannot be used. */
   find(text: string): Buffer | undefined
 }
 
-/** Rows one after the other in one buffer, since an object for each takes several times the memory. */
+/** Rows one after the other in one buffer, because an object for each row would take several times the memory. */
 export class Rows {
   readonly #bytes: Buffer
   /** The start of each row, and the end of the last one. */
@@ -40,7 +40,6 @@ export class Rows {
     return this.#starts.length - 1
   }
 
-  /** The row with this number; undefined for -1. */
   at(n: number | undefined): Buffer | undefined {
     return n === undefined || n < 0 ? undefined : this.#bytes.subarray(this.#starts[n], this.#starts[n + 1])
   }
@@ -52,7 +51,7 @@ export class ExactTable implements Table {
   readonly #places: ReadonlyMap<string, number>
   readonly #ignoresCase: boolean
 
-  /** `places`: the row of each key; in lower case if case does not count. */
+  /** `places`: the row of each key; with `ignoresCase`, in lower case. */
   constructor(rows: Rows, places: ReadonlyMap<string, number>, ignoresCase: boolean) {
     this.#rows = rows
     this.#places = places

@@ -20,7 +20,7 @@ export class Flattener {
   /** The names and separators before the current name, as within the quotes of a JSON string. */
   readonly #path = new GrowingBytes()
   #most = 0
-  /** The fields in [#start, #plainEnd) are copied as they are, before the first one that changes. */
+  /** The fields before the first one that changes are in [#start, #plainEnd). They are copied unchanged. */
   #start = 0
   #plainEnd = 0
   #isChanged = false
@@ -35,7 +35,7 @@ export class Flattener {
 
   /**
    * Flattens the valid JSON object [start, end); undefined if nothing in it changes. The result is valid until the next
-   * call. A result that is longer than an event may grow can be incomplete.
+   * call. A result beyond the size to which an event may grow can be incomplete.
    */
   write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
     this.#out.clear()
@@ -83,7 +83,7 @@ export class Flattener {
     return p + 1
   }
 
-  /** The position after a value: the next one, or the closing bracket. */
+  /** The position of what follows a value: the next value, or the closing bracket. */
   #next(b: Buffer, end: number, limit: number): number {
     const p = skipSpace(b, end, limit)
     return b[p] === COMMA ? skipSpace(b, p + 1, limit) : p

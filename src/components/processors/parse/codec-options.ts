@@ -13,12 +13,12 @@ const isParser = ({ form }: CodecDefinition): boolean => form !== 'message'
 /** Built-in codecs. A plugin's codec can only be given by name: its options are unknown here. */
 const PARSERS: readonly CodecDefinition[] = [...codecs.filter(isParser), timestamp]
 
-/** `timestamp` is for fields alone. */
+/** `timestamp` is only for fields, not for sources. */
 const definitionOf = (name: unknown) => (name === timestamp.name ? timestamp : codecDefinition(name))
 
 type Given = Readonly<Record<string, unknown>>
 
-/** The options of all codecs in one shape, beside the codec itself. */
+/** The options of all codecs in one shape, without `codec` itself. */
 function optionsOfAll(): Record<string, z.ZodType> {
   const variants = new Map<string, { schema: z.ZodType; owners: string[] }[]>()
   for (const { name, options } of PARSERS) {
@@ -39,7 +39,7 @@ function optionsOfAll(): Record<string, z.ZodType> {
   return shape
 }
 
-/** A default would also set the option for codecs that do not have it. */
+/** Removes a default, which would also set the option for codecs that do not have it. */
 function withoutDefault(schema: z.ZodType): z.ZodType {
   const { type, innerType } = schema._zod.def as unknown as { type: string; innerType: z.ZodType }
   return ['default', 'prefault', 'optional'].includes(type) ? withoutDefault(innerType) : schema
@@ -52,7 +52,7 @@ export const codecShape = {
 }
 const optionNames = Object.keys(codecShape).filter(name => name !== 'codec')
 
-/** Reports options that the chosen codec does not have, and problems of its own. */
+/** Reports options that the chosen codec does not have, and problems with the options that it has. */
 export function checkCodec(given: Given, context: z.RefinementCtx): void {
   const definition = definitionOf(given.codec)
   const own = definition?.options.shape ?? {}

@@ -14,7 +14,6 @@ const NAMES = Object.keys(TIME_FORMATS).join(', ')
 
 const format = () => reaches('nothing', z.string())
 
-/** Returns the problem of a format. */
 function checkFormat(text: string): string | undefined {
   if (Object.hasOwn(TIME_FORMATS, text)) return undefined
   if (!text.includes('%')) return `must be one of ${NAMES}, or a format such as %Y-%m-%d %H:%M:%S`

@@ -3,11 +3,10 @@ import type { FieldName } from '../../../lib/formats/field-sink.js'
 import { slotOf, WantedNames } from '../../../lib/formats/json-scan.js'
 import { Members } from '../../../lib/formats/members.js'
 
-/** Members with type conversion. */
 export class TypedMembers extends Members {
   /** Why a value could not be converted; undefined: all were converted. */
   problem: string | undefined
-  /** When the event was received: gives the year of times without one. Wall clock in milliseconds. */
+  /** When the event was received, wall clock in milliseconds. It determines the year of times without one. */
   receivedAt = 0
   readonly #names = new WantedNames()
   readonly #types: FieldType[] = []

@@ -12,12 +12,12 @@ export type ActionOption =
   | { readonly replace: string }
   | { readonly hash: HashKeyOption }
 
-/** Writes the replacement of the text [start, end) of `b`. `isJson`: within the quotes of a JSON string. */
+/** Writes the replacement of the text [start, end) of `b`. `isJson`: the output is within a JSON string. */
 export type Action = (to: GrowingBytes, b: Buffer, start: number, end: number, isJson: boolean) => void
 
 const MASK = Buffer.from('***')
 
-/** Reads the key of hashes, within the limits of the component. */
+/** Creates the action. Reads the key of hashes, which `reach` must allow. */
 export async function makeAction(option: ActionOption, reach: Reach | undefined): Promise<Action> {
   if (option === 'mask') return masking(0)
   if ('mask' in option) return masking(option.mask.keep_last)
@@ -27,7 +27,7 @@ export async function makeAction(option: ActionOption, reach: Reach | undefined)
 
 function hashing(key: string): Action {
   return (to, b, start, end) => {
-    // The same secret has the same hash, however it is written.
+    // Without escapes, a secret has the same hash in all notations.
     to.addText(
       createHmac('sha256', key)
         .update(plainBytes(b, start, end))

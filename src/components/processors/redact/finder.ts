@@ -20,7 +20,7 @@ export interface NamedPattern {
 
 /**
  * Finds the matches of all rules in one UTF-8 value. Rules are numbered: the presets, then the patterns. All rules see
- * the original value, so they do not depend on replacements by others.
+ * the original value, so no rule depends on the replacements of another.
  */
 export class Finder {
   readonly matches = new Matches()
@@ -28,15 +28,15 @@ export class Finder {
   readonly seen = new Matches()
   readonly rules: readonly string[]
   readonly hasPatterns: boolean
-  /** Whether a search of a value alone finds the same matches as `seen` has in it. */
+  /** Whether searching a single value finds the same matches that `seen` has in this value. */
   readonly seesValues: boolean
   readonly #presets: number
-  /** By rule: 1 if matches in a text with escapes count; 0 if they could contain parts of escapes. */
+  /** By rule: 1 if its matches in a text with escapes count; 0 if they may contain parts of escapes. */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
-  /** The rule for values whose name is a secret's name; -1: none. */
+  /** The rule for values whose name is the name of a secret; -1: none. */
   readonly #named: number
-  /** Where the first and the last escape were seen. */
+  /** Positions of the first and the last escape that `mayHold` saw. */
   #firstEscape = 0
   #lastEscape = -1
   readonly #scanner: PresetScanner
@@ -45,7 +45,7 @@ export class Finder {
   constructor(presets: readonly Preset[], patterns: readonly NamedPattern[]) {
     this.rules = [...presets, ...patterns.map(({ name }) => name)]
     this.hasPatterns = patterns.length > 0
-    // A word before a token can be the name of a field.
+    // A word before a token counts, and it can be the name of the field.
     this.seesValues = !this.hasPatterns && !presets.includes('bearer') && !presets.includes('api_key')
     this.#presets = presets.length
     this.#readsEscapes = Uint8Array.from(this.rules, rule => (UNESCAPED.has(rule) ? 0 : 1))
@@ -55,8 +55,8 @@ export class Finder {
   }
 
   /**
-   * Whether values in [start, end) of a JSON line may have matches. Unless there are patterns, a value without escapes
-   * and exponents has no match if `seen` has none in it.
+   * Whether values in [start, end) of a JSON line may have matches. If there are no patterns, a value without escapes
+   * and exponents can only have the matches that `seen` has.
    */
   mayHold(b: Buffer, start: number, end: number): boolean {
     if (this.hasPatterns) return true
@@ -77,26 +77,26 @@ export class Finder {
     return this.matches.count > 0
   }
 
-  /** Whether [start, end) may have escapes, by the first and last one that `mayHold` saw. */
+  /** Whether [start, end) may have escapes, judging by the first and the last one that `mayHold` saw. */
   sawEscapes(start: number, end: number): boolean {
     return this.#firstEscape < end && this.#lastEscape >= start
   }
 
-  /** Replaces `matches` by those in [start, end), and in its unescaped form. */
+  /** Replaces `matches` with the matches in [start, end) and in its unescaped form. */
   find(b: Buffer, start: number, end: number): void {
     this.matches.clear()
     if (this.#find(b, start, end)) this.#findUnescaped(b, start, end)
   }
 
   /**
-   * Adds the matches in the unescaped form of [start, end). Colors may separate words or be within them: tries both.
+   * Adds the matches in the unescaped form of [start, end). Colors may be between words or within them: tries both.
    */
   #findUnescaped(b: Buffer, start: number, end: number): void {
     if (this.#findWithout(b, start, end, false)) this.#findWithout(b, start, end, true)
   }
 
   /**
-   * Searches the text without escapes and colors. Colors separate words unless `joins`. Returns whether there are any.
+   * Searches the text without escapes and colors. Colors separate words unless `joins`. Returns whether it has colors.
    */
   #findWithout(b: Buffer, start: number, end: number, joins: boolean): boolean {
     const { matches } = this

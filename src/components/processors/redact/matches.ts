@@ -33,7 +33,7 @@ export class Matches {
     this.count = Math.min(this.count, last + 1)
   }
 
-  /** Orders the ranges. Presets find most of them in order; each pattern finds only its own in order. */
+  /** Orders the ranges. Presets find most ranges in order. The ranges of two patterns are mixed. */
   order(): void {
     const { starts, ends, rules, count } = this
     let i = 1

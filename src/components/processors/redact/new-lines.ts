@@ -3,7 +3,7 @@ import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { writeBytes } from '../../../lib/formats/json-string.js'
 import { LINE_END } from '../../../lib/lines/line-splitter.js'
 
-/** Replaces lines of a batch, all together in a new chunk. */
+/** Replaces lines of a batch. Copies all lines into a new chunk. */
 export class NewLines {
   readonly #text = new GrowingBytes()
   /** The events, in order, and where their new lines end in the text. */

@@ -27,8 +27,8 @@ const PIECES = [PIECE, PIECE | CONTINUES, CONTINUES].map(flags => ({
 }))
 
 /**
- * Redacts events. A text line is replaced by another line: the original must not be visible downstream. Other events
- * get redacted JSON.
+ * Redacts events. A line of text is replaced by a redacted line, because the original must not be visible downstream.
+ * Other events get redacted JSON.
  */
 export class RedactProcessor implements Processor {
   readonly #finder: Finder
@@ -83,7 +83,7 @@ export class RedactProcessor implements Processor {
       try {
         if (!isSimple || this.#mayHold(batch, i)) this.#redact(batch, i, isSimple)
       } catch {
-        // If its redaction fails, an event must not leave as it is, and the error may quote it.
+        // If redaction fails, the event must not pass unchanged. The error is hidden: it may quote the event.
         batch.changeTo(i, FAILED, batch.bytes)
         this.#failures.value++
       }
@@ -93,7 +93,7 @@ export class RedactProcessor implements Processor {
     if (growth < 0) this.#context.metrics.consumed(0, -growth)
   }
 
-  /** Whether the matches of a line, as JSON or as text, can be found in its bytes. */
+  /** Whether all matches of a line, as JSON or as text, can be found in its bytes. */
   #isSimple({ origin, chunk, length, starts, ends }: EventBatch): boolean {
     if (length === 0 || origin.codec.form !== 'object' || this.#hasSecretOrigin(origin)) return false
     if (!this.#selection.all) return true
@@ -101,13 +101,13 @@ export class RedactProcessor implements Processor {
     return raw < 0 || raw >= ends[length - 1]!
   }
 
-  /** Whether event `i` may have matches. Most lines are ruled out without decoding. */
+  /** Whether event `i` may have matches. Rules out most lines without decoding them. */
   #mayHold(batch: EventBatch, i: number): boolean {
     const isRead = (batch.flags[i]! & (MODIFIED | PIECE | CONTINUES)) === 0
     return !isRead || this.#finder.mayHold(batch.chunk, batch.starts[i]!, batch.ends[i]!)
   }
 
-  /** `isSeen`: the finder has just scanned the line. This does not apply if the line is modified or divided. */
+  /** `isSeen`: the finder has just scanned the line, unless the line is modified or divided. */
   #redact(batch: EventBatch, i: number, isSeen: boolean): void {
     const flags = batch.look(i)
     const { texts, origin, chunk } = batch
@@ -138,7 +138,6 @@ export class RedactProcessor implements Processor {
     this.#redactJson(batch, i, this.#made.bytes, 0, this.#made.length - 1, false)
   }
 
-  /** `b` has the JSON of the event. */
   #redactJson(batch: EventBatch, i: number, b: Buffer, start: number, end: number, isSeen: boolean): void {
     const values = this.#values
     const flags = batch.flags[i]!
@@ -181,7 +180,7 @@ export class RedactProcessor implements Processor {
   }
 }
 
-/** The cuts of a divided line. */
+/** The cuts of a piece of a divided line. */
 function cutsOf(flags: number): Cuts | undefined {
   const piece = flags & (PIECE | CONTINUES)
   if (piece === 0) return undefined

@@ -46,7 +46,7 @@ function select(paths: readonly (readonly (string | number)[])[]): Selection {
   }
 }
 
-/** Receives the selected strings, without their quotes, and numbers. */
+/** Receives the selected strings (without quotes) and numbers. */
 export interface ValueVisitor {
   /** Whether it also receives names in values that are selected whole. */
   readonly coversNames: boolean
@@ -97,7 +97,7 @@ function visitItems(b: Buffer, p: number, end: number, { items }: Selection, vis
   }
 }
 
-/** All values in [start, end), however deep, and the names if the visitor receives them. */
+/** Visits all values in [start, end) at any depth, and the names if the visitor receives them. */
 function visitAll(b: Buffer, start: number, end: number, visitor: ValueVisitor): void {
   for (let p = start; p < end; ) {
     const byte = b[p]!

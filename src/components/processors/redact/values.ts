@@ -7,12 +7,12 @@ import type { Finder } from './finder.js'
 import type { Matches } from './matches.js'
 import { type Selection, type ValueVisitor, visitSelected } from './selection.js'
 
-/** Minimum and maximum bytes replaced at the place where a line was divided; they end at white space. */
+/** Minimum and maximum bytes replaced on each side of a place where a line was divided, up to the next white space. */
 const LEAST_CUT = 64
 const MOST_CUT = 4096
 const E = 0x45
 
-/** The ends of a text at which a long line was divided. */
+/** At which ends of a text a long line was divided. */
 export interface Cuts {
   readonly before: boolean
   readonly behind: boolean
@@ -27,14 +27,14 @@ export class Values implements ValueVisitor {
   readonly #finder: Finder
   readonly #action: Action
   readonly #count: Count
-  /** The rule of text at a cut. */
+  /** The number of the rule for text at a cut. */
   readonly #cutRule: number
   /** The end of each rule's last match. */
   readonly #counted: Float64Array
   #isChanged = false
   #copied = 0
   #cuts: Cuts | undefined
-  /** Index of the first match seen by the finder that is not before the current value. */
+  /** Index of the first match in the finder's `seen` that is not before the current value. */
   #next = 0
   /** Whether all selected values are replaced whole. */
   #isForced = false
@@ -47,7 +47,7 @@ export class Values implements ValueVisitor {
     this.#counted = new Float64Array(this.#cutRule + 1)
   }
 
-  /** Redacts the text [start, end), which need not be UTF-8. Returns whether it is in `out`. */
+  /** Redacts the text [start, end), which need not be UTF-8. Returns whether the redacted text is in `out`. */
   text(b: Buffer, start: number, end: number, cuts?: Cuts): boolean {
     if (this.#finder.hasPatterns && !isUtf8(b.subarray(start, end))) {
       b = Buffer.from(b.toString('utf8', start, end))
@@ -62,7 +62,7 @@ export class Values implements ValueVisitor {
 
   /**
    * Redacts the selected parts of the valid JSON object at `start`, for which the finder's `mayHold` was true. `cuts`:
-   * of its long texts.
+   * the cuts of its long texts.
    */
   object(b: Buffer, start: number, end: number, selection: Selection, cuts?: Cuts): boolean {
     this.#cuts = cuts
@@ -115,7 +115,7 @@ export class Values implements ValueVisitor {
     return this.#next < count && starts[this.#next]! < end
   }
 
-  /** Uses the matches seen in a value, if a search would find the same. */
+  /** Takes the matches in a value from `seen`; false if a search may find others. */
   #takeSeen(start: number, end: number): boolean {
     const { seen, matches, seesValues } = this.#finder
     if (!seesValues || this.#isForced || this.#cuts || this.#finder.sawEscapes(start, end)) return false
@@ -139,7 +139,7 @@ export class Values implements ValueVisitor {
     this.#copied = end
   }
 
-  /** Searches a number with an exponent in its form without one. */
+  /** Searches the form without an exponent of a number that has one. */
   #searchWritten(b: Buffer, start: number, end: number): boolean {
     let p = start
     while (p < end && (b[p]! & 0xdf) !== E) p++

@@ -18,7 +18,7 @@ interface Collected {
   readonly path: FieldPath
   readonly collector: Collector
   readonly rule: Rule
-  /** Bytes of the value, which the next one replaces. */
+  /** Bytes of the kept value, which the next value replaces. */
   held: number
 }
 
@@ -77,8 +77,8 @@ export class Group {
 }
 
 /**
- * Sets a field. Objects on the way are copied, since they belong to an event. Does nothing if another value is in the
- * way.
+ * Sets a field. Objects on its path are copied, because they belong to an event. Does nothing if another value is on
+ * the path.
  */
 function setAt(fields: Fields, [name, ...rest]: readonly Segment[], value: unknown): void {
   if (rest.length === 0) {

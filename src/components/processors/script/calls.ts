@@ -25,7 +25,6 @@ interface Running {
   readonly done: (result: JobDone) => void
   /** Calls that have not returned. */
   open: number
-  /** Whether all calls have begun. */
   isBegun: boolean
   isOver: boolean
   cancel: (() => void) | undefined
@@ -44,7 +43,7 @@ export class Calls {
   /** Resolves when all calls for the batches so far have begun. */
   #begun = Promise.resolve()
 
-  /** `begins` is called for each call, if the batch is noted (`isNoted`). */
+  /** `begins`: called before each call of the function if the batch has `isNoted`. */
   constructor(call: ScriptFunction, data: ScriptData, begins: (batch: number, event: number) => void) {
     this.#call = call
     this.#data = data

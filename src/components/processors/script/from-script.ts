@@ -20,7 +20,7 @@ export interface Expected {
 }
 
 const LF = 0x0a
-/** A start, an end and a value of the column. */
+/** Bytes per event: a start, an end and a value of the column. */
 const COLUMN_BYTES = 9
 
 function demand(holds: boolean, what: string): asserts holds {
@@ -30,7 +30,7 @@ function demand(holds: boolean, what: string): asserts holds {
 const isIndex = (value: unknown, length: number): value is number =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) < length
 
-/** The head of a message. `expected`: awaited batches, by id. */
+/** The head of a message. `expected`: returns the awaited batch with an id. */
 export function checkedHead(head: unknown, expected: (id: unknown) => Expected | undefined): FromScript {
   demand(typeof head === 'object' && head !== null, 'a head that is not an object')
   const { type, error, line, id, event, several, errors } = head as Record<string, unknown>
@@ -78,7 +78,7 @@ function areObjects(bytes: Buffer, start: number, last: number): boolean {
   return true
 }
 
-/** The answer with its columns. `outputs`: how many there are besides the main one. */
+/** The answer with its columns. `outputs`: number of outputs besides the main one. */
 export function checkedDone(head: DoneHead, length: number, outputs: number, frame: Buffer): JobDone {
   demand(frame.length >= length * COLUMN_BYTES, 'columns that are too short')
   const { buffer, byteOffset } = frame

@@ -2,10 +2,10 @@
 
 /** The data for starting a process. */
 export interface ScriptData {
-  /** The component. */
+  /** Of the component. */
   readonly id: string
   readonly code?: string | undefined
-  /** Absolute. */
+  /** An absolute path. */
   readonly file?: string | undefined
   readonly per: 'event' | 'batch'
   readonly outputs: readonly string[]
@@ -40,7 +40,7 @@ export interface DoneHead {
 export interface JobDone extends Omit<DoneHead, 'type'> {
   /** The column of the batch (core/processor.ts). */
   readonly to: Uint8Array
-  /** The new JSON of event `i` is at [starts[i], ends[i]) of `bytes`, followed by a line feed. No end: unchanged. */
+  /** The new JSON of event `i` is at [starts[i], ends[i]) of `bytes`, followed by a line feed. End 0: unchanged. */
   readonly starts: Int32Array
   readonly ends: Int32Array
   readonly bytes: Uint8Array

@@ -82,7 +82,6 @@ export class Results {
   readonly #several: number[] = []
   readonly #errors: [number, string][] = []
   readonly #growth = new Growth(ROOM_MIB)
-  /** Characters of errors. */
   #errorsLength = 0
 
   /** `bytes`: the size of the lines. */
@@ -197,16 +196,16 @@ const ESCAPE = /\\u[\da-f]{0,3}$/i
 const isDigit = (character: string | undefined) => character !== undefined && character >= '0' && character <= '9'
 
 /**
- * Whether `text`, written by JSON.stringify, equals the object of a line in another notation: with spaces, other
- * escapes, or numbers such as 1.0 and 12345678901234567890. Parses the line only if the first difference can be one of
- * notation.
+ * Whether a line has the same object as `text`, which JSON.stringify wrote. The line may have another notation: spaces,
+ * other escapes, or numbers such as 1.0 and 12345678901234567890. Parses the line only if this may be the cause of the
+ * first difference.
  */
 export function isSameObject(line: string, text: string): boolean {
   return text === line || (differsInNotation(line, text) && jsonText(JSON.parse(line)) === text)
 }
 
 function differsInNotation(line: string, text: string): boolean {
-  // A field was appended, since JSON.stringify rarely writes more than other notations.
+  // A field was probably appended: JSON.stringify rarely writes longer texts than other notations.
   const last = line.length - 1
   if (text.length > line.length && text[last] === ',' && text[last - 1] === line[last - 1]) return false
   let at = 0

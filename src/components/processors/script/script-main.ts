@@ -46,7 +46,7 @@ for (const stream of [process.stdout, process.stderr]) {
   }
 }
 
-// Node.js warns of stripping types and of `import()` in code, which are tested here with each of its versions.
+// Node.js calls stripping types and `import()` in code experimental. Sluice tests both with each of its versions.
 process.removeAllListeners('warning')
 process.on('warning', warning => {
   if (warning.name !== 'ExperimentalWarning') written.add(`${warning.name}: ${warning.message}`)
@@ -61,7 +61,7 @@ process.on('uncaughtException', error => fail(`it failed: ${scriptError(error)}`
 // These signals are meant for the daemon, which ends this process.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
 
-/** `import()` finds modules of Node.js and absolute paths, since the code has no file. */
+/** The code has no file, so `import()` finds only modules of Node.js and absolute paths. */
 const importModuleDynamically = constants.USE_MAIN_CONTEXT_DEFAULT_LOADER
 const run = (code: string): unknown => compiled(code, { importModuleDynamically }).runInThisContext()
 

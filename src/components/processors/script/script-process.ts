@@ -14,7 +14,6 @@ const LOAD_MS = 10_000
 const MOST_HEAD = 16 * 1024 * 1024
 const MOST_VALUES = 1024 * 1024
 
-/** The data for starting a process. */
 export function scriptData(id: string, options: ScriptOptions): ScriptData {
   const { code, file, per, outputs, timeout: timeoutMs, concurrency } = options
   return { id, code, file, per, outputs, timeoutMs, concurrency }
@@ -35,18 +34,18 @@ export interface ProcessEvents {
 /** The script itself is wrong and cannot be loaded, so a retry does not help. */
 export class NotLoadable extends Error {}
 
-/** One run of the process of a script. Once the script is loaded, it does not keep the daemon alive. */
+/** One run of the process of a script. Once the script is loaded, the process does not keep the daemon alive. */
 export class ScriptProcess {
   readonly #data: ScriptData
   readonly #events: ProcessEvents
   readonly #process: BoundedProcess
   #isOver = false
-  /** While it loads. */
+  /** Set while the script is loaded. */
   #loading: { readonly resolve: () => void; readonly reject: (error: Error) => void } | undefined
-  /** Why it ends, if it has reported that itself. */
+  /** Why the process ends, if it has reported that itself. */
   #reason: string | undefined
 
-  /** Resolves when the script is loaded. Throws if it cannot be: NotLoadable if the script says so. */
+  /** Resolves when the script is loaded. Throws if that fails: NotLoadable if the process reported why. */
   static async open(data: ScriptData, maxMemory: number, events: ProcessEvents): Promise<ScriptProcess> {
     const process = new ScriptProcess(data, maxMemory, events)
     const cancel = after(LOAD_MS, () =>
@@ -84,7 +83,6 @@ export class ScriptProcess {
     })
   }
 
-  /** Bytes received from it. */
   get received(): number {
     return this.#process.received
   }

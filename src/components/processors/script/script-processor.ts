@@ -17,7 +17,9 @@ import { WrittenLines } from './written-lines.js'
  * calls does not end. Twice, because both processes may have been suspended.
  */
 const GRACE_MS = 500
-/** How often to extend the time of a process that writes: this may be its answer, or an endless call. */
+/**
+ * How often to extend the time of a process that sends data. It may be sending its answer, or be in an endless call.
+ */
 const MOST_GRACES = 5
 /** Maximum calls of a batch that end the process, each followed by a restart. After these, all of its events fail. */
 const MOST_DEATHS = 10
@@ -139,7 +141,7 @@ export class ScriptProcessor implements Processor {
     job?.answer(result)
   }
 
-  /** Watches over the oldest batch. */
+  /** Watches the time of the oldest batch. */
   #watch(): void {
     const [oldest] = this.#unanswered.values()
     if (oldest === this.#watched) return
@@ -212,7 +214,6 @@ export class ScriptProcessor implements Processor {
   }
 }
 
-/** A batch in the form for a script. */
 function jobOf(batch: EventBatch, head: Omit<JobHead, 'length'>): Job {
   const { parts, bytes } = encodeLines(JSON_OBJECTS, [batch])
   const lines = Buffer.allocUnsafeSlow(bytes)
@@ -221,7 +222,6 @@ function jobOf(batch: EventBatch, head: Omit<JobHead, 'length'>): Job {
   return { ...head, length: batch.length, lines }
 }
 
-/** Applies the results of a script to a batch. */
 function apply(batch: EventBatch, to: Uint8Array, scope: BatchScope, done: JobDone): void {
   to.set(done.to)
   for (const [i, error] of done.errors) scope.because(i, error)

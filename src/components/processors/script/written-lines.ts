@@ -5,8 +5,8 @@ const IN_MS = 60_000
 export const LONGEST_LINE = 4096
 
 /**
- * Passes on the lines that a script writes, as with `console.log`: at most MOST_LINES a minute, and the number of the
- * others.
+ * Passes on the lines that a script writes, as with `console.log`: at most MOST_LINES a minute, then only the number of
+ * further lines.
  */
 export class WrittenLines {
   readonly #pass: (line: string) => void

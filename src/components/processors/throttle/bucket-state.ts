@@ -13,16 +13,16 @@ export interface BucketStates {
   readonly decider: Decider | ClusterDecider
   readonly history: DiscardHistory
   readonly clock: Clock
-  /** Undefined: the throttle has none. */
+  /** Undefined: the throttle has no rules. */
   readonly rules: readonly Rule[] | undefined
   /** Whether keys without a bucket share the default one. */
   readonly sharesDefault: boolean
 }
 
 /**
- * The state of the bucket with this text; null: the default one. Each rule has buckets of its own. `title`: of the
- * rule; null: the throttle itself; undefined: the rule of the last recorded discard, or else the one that the key alone
- * determines.
+ * The state of the bucket with this key; null: the default bucket. Each rule has its own buckets. `title`: title of
+ * the rule; null: the throttle's own limit; undefined: the rule of the last recorded discard, otherwise the rule that
+ * the key alone determines.
  */
 export function bucketState(of: BucketStates, key: string | null, title: string | null | undefined): BucketState {
   const { history, clock } = of
@@ -43,7 +43,7 @@ function noted(history: DiscardHistory, name: string | null): string | null | un
   return refusal && (refusal.rule ? ruleTitle(refusal.rule) : null)
 }
 
-/** The rule with this title, or the one that holds for all events of the key; null: no rule; undefined: unknown. */
+/** The rule with this title; without one, the rule for all events of the key. null: no rule; undefined: unknown. */
 function ruleOf(rules: readonly Rule[], key: string | null, title: string | null | undefined): Rule | null | undefined {
   if (title === null) return null
   for (const rule of rules) {

@@ -21,7 +21,7 @@ const FULL_TEXT = {
   discard: 'is discarded',
 } as const
 
-/** Explains the decision about an event, as the first event of the throttle. */
+/** Explains the decision about an event as if it were the first event of the throttle. */
 export function explainThrottle(
   options: ThrottleOptions,
   decider: DeciderOptions,
@@ -80,7 +80,6 @@ function backlogText(options: ThrottleOptions): string | undefined {
   return `on_backlog: while its source catches up, events over the limit wait for room, for at most ${longest}`
 }
 
-/** The rule that holds for an event. */
 function ruleText(rule: RuleName | undefined): Finding {
   if (!rule) {
     return { text: 'limits: no rule holds for it, so the limit of the throttle applies', holds: false, rule: null }

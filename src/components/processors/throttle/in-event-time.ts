@@ -38,7 +38,7 @@ function countInEventTime(
     'sluice_throttle_forgotten_windows_total',
     'Windows that were removed early because there was not enough room.',
   )
-  // The predecessor of an inherited limiter has counted these.
+  // If the limiter is inherited, the predecessor has already counted these.
   let counted = room.forgotten
   let warned = false
   return () => {

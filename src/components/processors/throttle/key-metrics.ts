@@ -18,22 +18,22 @@ const ERROR_HELP =
 /** Number of keys followed for each series, and the minimum in total. */
 const FOLLOWED_EACH = 4
 const FOLLOWED = 1000
-/** In the choice of keys, events this old count half. */
+/** When keys are chosen, events of this age count half. */
 const HALF_LIFE_MS = 3_600_000
 /** How much heavier a key must be to replace another one: keys of similar weight must not alternate. */
 const HEAVIER = 1.1
 
 /**
- * Counters of the heaviest keys. Events that a scrape has shown as other keys stay there, and a key that loses its
- * series adds its count to them. So a counter never decreases while it has a series, and the sum is always exact.
+ * Counters of the heaviest keys. Events that a scrape has shown as `__other__` stay there. When a key loses its
+ * series, its count moves to `__other__`. So a counter never decreases while it has a series, and the sum is always
+ * exact.
  */
 export class KeyCounters {
   readonly #options: KeyMetricsOptions
   #heaviest: HeaviestKeys
-  /** The keys that have a series. */
   readonly #named = new Set<HeavyKey>()
   #total = 0
-  /** The part of the total that was shown as other keys. */
+  /** The part of the total that was shown as `__other__`. */
   #others = 0
   #chosenAt: number
   #agedAt: number
@@ -57,7 +57,7 @@ export class KeyCounters {
     this.#heaviest.trim()
   }
 
-  /** The series of a scrape, and the growth of the others. */
+  /** The series of a scrape, and the growth of `__other__`. */
   show(now: number): { named: { key: string; value: number }[]; others: number } {
     this.#choose(now)
     let others = this.#total
@@ -99,7 +99,7 @@ export class KeyCounters {
     }
   }
 
-  /** Forgets all keys. Returns the events not yet counted as other keys. */
+  /** Forgets all keys. Returns the number of events not yet counted as `__other__`. */
   end(): number {
     const rest = this.#total - this.#others
     this.#others = this.#total
@@ -122,7 +122,7 @@ export function showKeys(counters: KeyCounters, { metrics, clock }: KeysContext,
   metrics.gauge('sluice_throttle_key_error_events', ERROR_HELP, () => counters.error)
 }
 
-/** Counts all keys as others from here on. */
+/** Moves the counts of all keys to `__other__`. */
 export function endKeys(counters: KeyCounters, metrics: ThrottleMetrics): void {
   metrics.counter(NAME, HELP, { key: OTHER }).value += counters.end()
 }

@@ -21,10 +21,10 @@ type Apply = (rules: readonly RuleOptions[]) => void
 
 /** The rules in a file, which is read again when it changes. While it is broken, the last valid rules stay in use. */
 export class LimitsFile {
-  /** Whether the rules come from the present file. */
+  /** Whether the rules come from the current version of the file. */
   isValid = true
   rules: readonly RuleOptions[] = []
-  /** When they were read, by the wall clock. */
+  /** When the rules were read, on the wall clock. */
   readAt = 0
   readonly #file: WatchedFile<ReadLimits>
   readonly #log: Logger
@@ -82,7 +82,7 @@ interface LimitsProblem extends WrittenProblem {
   readonly isMissing?: boolean
 }
 
-/** The rules of a file, and which of them never hold. */
+/** The rules of a file, and warnings about rules that never hold. */
 interface FileRules {
   readonly rules: readonly RuleOptions[]
   readonly warnings: readonly LimitsProblem[]
@@ -101,7 +101,7 @@ function problemOf({ file, line, path, message }: LimitsProblem): Problem {
   return { file, line, column: 1, path: pathText(path), message }
 }
 
-/** The options of a throttle with the rules of its file among its own. Throws ConfigError. */
+/** The options of a throttle, with the rules of its file added to its own. Throws ConfigError. */
 export function withFileRules<O extends RuledOptions & { readonly limits_file?: string | undefined }>(options: O): O {
   const { limits_file: path, limits = [] } = options
   if (path === undefined) return options
@@ -134,7 +134,7 @@ export function readLimitsSync(path: string, options: RuledOptions): ReadLimits 
   }
 }
 
-/** The problems of a throttle's limits file, or else the rules that never hold. */
+/** The problems of a limits file; if it has none, warnings about rules that never hold. */
 export function fileProblems(options: RuledOptions & { readonly limits_file?: string | undefined }): FileProblem[] {
   if (options.limits_file === undefined) return []
   const read = readLimitsSync(options.limits_file, options)
@@ -176,7 +176,7 @@ export function parseLimits(file: string, bytes: Buffer, options: RuledOptions):
   return { rules, warnings: warningsOf(file, rules, read.rules, options) }
 }
 
-/** Warns of rules that never hold because of earlier rules in the file or in the options, which come first. */
+/** Warns of rules in the file that never hold because of earlier rules. The rules in the options come first. */
 function warningsOf(
   file: string,
   rules: readonly RuleOptions[],
@@ -194,7 +194,7 @@ function warningsOf(
   })
 }
 
-/** `[3].limit`, as lists are numbered in the configuration. */
+/** Formats a path as the configuration does: `[3].limit`. */
 function pathText(path: readonly PropertyKey[]): string {
   return path.map((step, n) => (typeof step === 'number' ? `[${step}]` : `${n > 0 ? '.' : ''}${String(step)}`)).join('')
 }
@@ -232,10 +232,10 @@ const lower = (text: string) =>
 
 // Rules of a file, before they are checked.
 
-/** A rule, and where its options are. */
+/** A rule, and the lines of its options. */
 interface Written {
   readonly value: unknown
-  /** The line, from 1, of the value at a path in the rule, or of the nearest existing one. */
+  /** The line (from 1) of the value at a path in the rule, or of the nearest value that exists. */
   readonly lineOf: (path: readonly PropertyKey[]) => number
 }
 
@@ -248,7 +248,7 @@ interface WrittenProblem {
 
 type WrittenRules = { readonly rules: readonly Written[] } | { readonly problems: readonly WrittenProblem[] }
 
-/** Options whose values are numbers if they look like them. */
+/** Options whose values are converted to numbers if they consist of digits. */
 const NUMBERS = new Set(['limit', 'limit_bytes', 'burst'])
 const WHOLE = /^\d+$/
 
@@ -274,7 +274,6 @@ const NO_LIST = 'must be a list of rules, such as: - { key: "batch-*", limit: 10
 /** Maximum number of values that aliases may stand for. */
 const MOST_ALIASES = 100_000
 
-/** Reads a list of rules in YAML 1.2. */
 function readYamlRules(text: string): WrittenRules {
   const lines = new LineCounter()
   const deep = tooDeepAt(text)
@@ -302,7 +301,7 @@ function readYamlRules(text: string): WrittenRules {
   }
 }
 
-/** The offset of the value at `path`, or of the nearest existing one. */
+/** The offset of the value at `path`, or of the nearest value that exists. */
 function offsetOf(node: Node, path: readonly PropertyKey[]): number | undefined {
   const [step, ...rest] = path
   if (step === undefined) return node.range?.[0]

@@ -330,8 +330,8 @@ function checkBurst(
 }
 
 /**
- * Adds an issue for each rule that cannot be used. Does nothing if the throttle's own limits are invalid, since each
- * rule would repeat that.
+ * Adds an issue for each rule that cannot be used. Does nothing if the throttle's own limits are invalid, because each
+ * rule would repeat their problems.
  */
 function checkRules(options: RuledOptions, context: z.RefinementCtx): void {
   if (problemsOf(options).length > 0) return
@@ -383,7 +383,7 @@ function patternProblem(key: string, options: RuledOptions): string | undefined 
 /** Throws KeyPatternError. */
 export const patternOf = (key: string, { key_field }: RuledOptions) => new KeyPattern(key, key_field.length > 1)
 
-/** The options of a throttle, with the options of a rule in their place. */
+/** The options of a throttle, with those that a rule sets in their place. */
 export function merged<O extends LimitOptions>(options: O, { when, key, ...named }: RuleOptions): O {
   const given = Object.entries(named).filter(([, value]) => value !== undefined && value !== 'unlimited')
   // A burst is only valid with gcra.
@@ -391,7 +391,7 @@ export function merged<O extends LimitOptions>(options: O, { when, key, ...named
   return { ...options, burst, ...Object.fromEntries(given) }
 }
 
-/** Options that cannot be combined with a group, and why. */
+/** Options that cannot be combined with `scope: cluster`, and why. */
 const LOCAL_ONLY = {
   time_field:
     'cannot be combined with scope: cluster, whose windows follow the clock of the server; leave it out, or use scope: local',
@@ -419,7 +419,7 @@ function checkCluster(options: ClusterOptions, context: z.RefinementCtx): void {
 export const throttleOptions = fields.superRefine(check).superRefine(checkCluster)
 export type ThrottleOptions = z.output<typeof throttleOptions>
 
-/** The options of a throttle that only decides, in a program. Options that need a daemon are omitted. */
+/** The options of a throttle in a program, where it only decides. Options that need a daemon are omitted. */
 export const streamThrottleOptions = fields
   .omit({ mode: true, over_limit: true, annotate: true, summary: true, per_key_metrics: true })
   .omit({ on_backlog: true, max_delay: true, limits_file: true, persist: true })

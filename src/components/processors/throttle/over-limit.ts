@@ -7,7 +7,7 @@ const KEPT_MS = 3_600_000
 
 /** The events over the limit since the last one that passed, by bucket. */
 class OverLimitCounts extends BucketColumns {
-  /** Counts an event; returns whether it is the one of `oneIn` that passes. */
+  /** Counts an event; returns whether it is the one in `oneIn` that passes. */
   next(bucket: number, oneIn: number, now: number): boolean {
     const isEmpty = this.times[bucket] === Number.NEGATIVE_INFINITY
     const count = isEmpty ? 1 : this.counts[bucket]! + 1
@@ -23,7 +23,7 @@ export class OneInN {
   readonly seed: number
   readonly #oneIn: number
   readonly #buckets: KeyedBuckets<OverLimitCounts>
-  /** Counts of the default bucket, and of all buckets without room. */
+  /** One count of the default bucket and all buckets without room. */
   readonly #others = new OverLimitCounts()
 
   constructor(oneIn: number, maxKeys: number, seed: number) {
@@ -33,7 +33,7 @@ export class OneInN {
     this.#buckets = new KeyedBuckets(options, () => new OverLimitCounts())
   }
 
-  /** Call before the events of one point in time. */
+  /** Call before the events that arrive at `now`. */
   advance(now: number): void {
     this.#buckets.advance(now)
   }

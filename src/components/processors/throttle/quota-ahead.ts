@@ -10,8 +10,8 @@ import type { ThrottleMetrics } from './throttle-metrics.js'
 const DRIFT_MS = 1000
 
 /**
- * Reports quotas that still count in a future period: the clock had jumped ahead, and was set back. Returns a function
- * to call for each batch.
+ * Reports quotas that still count in a future period because the clock jumped ahead and was then set back. Returns a
+ * function to call for each batch.
  */
 export function reportQuotasAhead(
   wall: WallTime,
@@ -21,7 +21,7 @@ export function reportQuotasAhead(
   log: Logger,
 ): () => void {
   let checked = Number.NEGATIVE_INFINITY
-  /** By unit and time zone: creating them is slow, and many rules may share them. */
+  /** Periods by `per` and time zone. Creating them is slow, and many rules may share them. */
   const known = new Map<string, Periods>()
   const periods = (limit: Quota) => {
     const name = `${limit.per} ${limit.timeZone}`
@@ -30,7 +30,7 @@ export function reportQuotasAhead(
     return found
   }
   const isAhead = () => wall.latestMs > clock.wall() + DRIFT_MS
-  /** When the latest of these periods ends, in milliseconds since the epoch, or 0. */
+  /** When the last of the future periods ends, in milliseconds since the epoch; 0: there are none. */
   const until = () => {
     const now = clock.wall()
     if (!isAhead()) return 0

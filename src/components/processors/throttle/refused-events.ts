@@ -18,8 +18,9 @@ import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 import { Summary } from './summary.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
-/** Maximum discarded events inspected for the history: per second, and in each batch beyond that. */
+/** Discarded events that may be inspected for the history per second. Each batch may inspect one beyond that. */
 const LOOKS_PER_SECOND = 1000
+/** Maximum in a batch that discards more events than may still be inspected. */
 const SOME_LOOKS = 16
 
 /** State that RefusedEvents passes to a successor with the same options. */
@@ -70,7 +71,7 @@ export class RefusedEvents {
   #secondAt = Number.NEGATIVE_INFINITY
   /** Whether it only discards events. */
   readonly #isPlain: boolean
-  /** Whether it also counts them by bucket, but nothing else. */
+  /** Whether it only discards events and counts them by bucket. */
   readonly #onlyCounts: boolean
   /** The limit reported for an event if the limit that discarded it is unknown. */
   readonly #limit: Exceeded
@@ -190,7 +191,7 @@ export class RefusedEvents {
     if (batch.isBacklog && overLimit > 0) this.#reportBacklog(overLimit)
   }
 
-  /** Counts a sample of the discarded events for the history; each represents several. */
+  /** Counts discarded events for the history; if there are many, a sample, whose events represent several. */
   #sample(batch: EventBatch, to: Uint8Array, discards: number, refusalOf: RefusalOf | undefined): void {
     const now = this.#clock.now()
     if (!this.#hasKey && !this.#hasRules) {
@@ -205,7 +206,7 @@ export class RefusedEvents {
     if (!isExact) this.#history.sampled(now)
     const { length } = batch
     const places = isExact ? length : Math.max(1, Math.min(SOME_LOOKS, this.#looks))
-    // The first one after each of these equidistant places.
+    // The first discarded event after each of these equidistant places.
     const found: number[] = []
     for (let place = 0; place < places; place++) {
       const end = Math.floor(((place + 1) * length) / places)

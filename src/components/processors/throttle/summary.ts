@@ -4,7 +4,7 @@ import { OTHER } from '../../throttle/buckets/bucket-name.js'
 import type { DiscardCount } from '../../throttle/counts/discard-tally.js'
 import type { SummaryOptions } from './options.js'
 
-/** Buckets counted per interval, for each one that gets an event. */
+/** Buckets counted per interval, as a multiple of `max_per_interval`. */
 const COUNTED_EACH = 4
 
 type Sum = { -readonly [K in keyof Omit<DiscardCount, 'bucket'>]: DiscardCount[K] }

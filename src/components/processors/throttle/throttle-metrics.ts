@@ -34,7 +34,7 @@ export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys:
     'sluice_throttle_dropped_buckets_total',
     'Buckets that were removed because they were idle or their rule was removed.',
   )
-  // The predecessor of an inherited limiter has counted these.
+  // If the limiter is inherited, the predecessor has already counted these.
   let counted = decider.limiter.dropped
   return () => {
     const { dropped } = decider.limiter

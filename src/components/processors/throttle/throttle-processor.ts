@@ -55,7 +55,6 @@ class ThrottleState {
 export interface ThrottleParts {
   /** With `scope: cluster`: creates the part that shares the limit with other daemons. */
   readonly share?: ((compiled: DeciderOptions, before: unknown) => ClusterThrottle) | undefined
-  /** The file of `limits_file`. */
   readonly file?: LimitsFile | undefined
   /** With `time_field`. */
   readonly inEventTime?: InEventTime | undefined
@@ -88,7 +87,6 @@ export class ThrottleProcessor implements Processor {
   readonly #waiting: Pacing | undefined
   /** Counts backlog that passes undecided; undefined: backlog is decided on. */
   readonly #passedBacklog: { value: number } | undefined
-  /** The current observers of its decisions. */
   readonly #observers = new Set<SeeDecisions>()
   #stands = 1
   #isSucceeded = false
@@ -96,7 +94,6 @@ export class ThrottleProcessor implements Processor {
   /** The buckets to save; undefined: other daemons share the limit. */
   readonly #persisted: Persisted | undefined
   #saver: StateSaver | undefined
-  /** Applies the rules of the file. */
   readonly #applyRules: (ofFile: readonly RuleOptions[]) => void
 
   constructor(options: ThrottleOptions, context: ProcessorContext, { share, file, inEventTime }: ThrottleParts = {}) {
@@ -104,7 +101,7 @@ export class ThrottleProcessor implements Processor {
     this.#clock = clock
     this.#options = options
     const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
-    // Fields that the line scanner finds. It does not find fields that first appear in a later version of the file.
+    // Fields that the line scanner finds. It does not find fields that only a later version of the limits file names.
     const known = new Map<string, FieldReader>()
     const field = (path: FieldPath) => {
       const reader = context.field(path)
@@ -267,7 +264,7 @@ export class ThrottleProcessor implements Processor {
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
     const beyondMaxKeys = counts[FAIL_OPEN]! + counts[FULL]!
-    // In shadow mode, all events pass. A cluster limit logs by itself that it passes some while its server is
+    // In shadow mode, all events pass. A cluster limit itself logs when it passes events because its server is
     // unreachable.
     if (beyondMaxKeys > 0 && !this.#cluster && this.#options.mode === 'enforce') this.#reportMaxKeys()
     this.#countDropped()

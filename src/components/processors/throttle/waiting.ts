@@ -17,7 +17,7 @@ import { longestWaits, type ThrottleOptions } from './options.js'
 /** With a limits file, ask again after this many milliseconds at most: new rules may give room sooner. */
 const FILE_MS = 500
 /**
- * If backlog waits, a live event may have waited behind it if it is decided this many milliseconds after its arrival.
+ * While backlog waits, a live event decided this many milliseconds after its arrival may have waited behind it.
  */
 const LATE_MS = 5
 
@@ -40,8 +40,8 @@ interface Room {
 }
 
 /**
- * Decides which events over the limit wait for room. Backlog waits. It takes the room of live events; those that had to
- * wait then take the room of later ones. A bucket has caught up when its windows no longer contain such late events.
+ * Decides which events over the limit wait for room. Backlog waits. It takes the room of live events. Live events that
+ * wait for this reason take the room of later ones. A bucket has caught up when no such late event is in its windows.
  * Until then, a live event also waits if it would have passed without backlog. So an app within its limit does not lose
  * events, and the throttle discards the excess of other apps as usual.
  */
@@ -61,7 +61,7 @@ export class Pacing {
   readonly #without: WithoutBacklog
   /** Limits of the throttle, for events without a rule. */
   readonly #ownLimits: readonly Limit[]
-  /** Whether there may be limits with gcra, whose levels do not sink to 0 at a fixed time. */
+  /** Whether there may be gcra limits. Their levels do not sink to 0 at a fixed time. */
   readonly #hasGcra: boolean
   /** The longest windows of limits. */
   readonly #spans = new WeakMap<readonly Limit[], number>()
@@ -73,7 +73,7 @@ export class Pacing {
   /** Whether the current batch arrived some time ago. */
   #isLate = false
 
-  /** For options with which events may wait. */
+  /** The options must let events wait. */
   constructor(options: ThrottleOptions, of: Limits, compiled: DeciderOptions, clock: Clock, before?: LateState) {
     const { live, backlog } = longestWaits(options)
     const { keyFields, limits, rules } = compiled
@@ -102,7 +102,7 @@ export class Pacing {
   }
 
   /**
-   * Changes the decision about refused events that may wait to WAITS, and returns their number. Call for each batch.
+   * Sets the decision to WAITS for refused events that may wait, and returns their number. Call for each batch.
    * `refused`: number of refused events in the batch.
    */
   apply(batch: EventBatch, decisions: Uint8Array, refused: number, scope: BatchScope): number {
@@ -170,7 +170,7 @@ export class Pacing {
     if (!queue || !(isLate || isBehind(queue, now))) return
     const limits = this.#limits.ruleOf(batch, i)?.limits ?? this.#ownLimits
     if (isLate) queue.until = Math.max(queue.until, now + this.#spanOf(limits))
-    // Each passing event delays the time from which late events no longer matter.
+    // With gcra, each passing event delays the time from which late events no longer matter.
     if (this.#hasGcra && limits.some(isGcra))
       queue.until = Math.max(queue.until, this.#limits.level(batch, i)?.until ?? now)
   }
@@ -185,7 +185,7 @@ export class Pacing {
   #waits(batch: EventBatch, i: number, bucket: number, leftMs: number, now: number, scope: BatchScope): boolean {
     if (leftMs <= 0) return false
     const inMs = this.#roomIn(batch, i, bucket, now)
-    // The event would wait in vain, unless other daemons may leave room sooner.
+    // The event would wait in vain. Only a limit that daemons share may have room sooner.
     if (inMs > leftMs && !this.#isShared) return false
     scope.later(Math.min(Math.max(0, inMs), leftMs, this.#askEveryMs))
     return true
@@ -243,7 +243,6 @@ export class BucketQueues {
     return queue && hasCaughtUp(queue, now) ? undefined : queue
   }
 
-  /** An existing or new queue. */
   open(id: number, now: number): Queue {
     let queue = this.get(id, now)
     if (!queue) this.#queues.set(id, (queue = { events: 0, backlog: 0, displaced: 0, until: Number.NEGATIVE_INFINITY }))
@@ -282,8 +281,8 @@ const hasCaughtUp = ({ events, until }: Queue, now: number) => events === 0 && n
 export const isBehind = ({ backlog, displaced, until }: Queue, now: number) => backlog + displaced > 0 || now < until
 
 /**
- * Doubles the burst of a limit of events and keeps its rate: a daemon that catches up reads in bursts what an app wrote
- * steadily. Other limits are unchanged, since gcra passes an event of any cost.
+ * Makes a limit a gcra limit with the same rate and room for twice the events: a daemon that catches up reads in bursts
+ * what an app wrote steadily. Quotas, and windows of bytes or costs, stay: gcra passes an event of any cost.
  */
 function tolerant(limit: Limit): Limit {
   const { mode, unit, burst = limit.limit - 1 } = limit
@@ -294,13 +293,13 @@ function tolerant(limit: Limit): Limit {
 const tolerantRule = (rule: Rule): Rule => ({ ...rule, limits: rule.limits.map(tolerant) })
 
 /**
- * Decides on live events alone, at their arrival times, in windows of its own, which begin empty. If an event would
- * pass here, its app did not exceed its limit.
+ * Decides on live events alone, at their arrival times, in its own windows, which are empty at first. If an event
+ * passes here, its app did not exceed its limit.
  */
 export class WithoutBacklog {
   readonly #clock: Clock
   readonly #options: DeciderOptions
-  /** The oldest plausible arrival, in milliseconds ago. */
+  /** Arrivals are assumed to be at most this many milliseconds ago. */
   readonly #mostMs: number
   #before: unknown
   #decider: Decider | undefined
@@ -310,7 +309,7 @@ export class WithoutBacklog {
 
   /** `before`: the windows of a predecessor. */
   constructor(options: DeciderOptions, clock: Clock, mostMs: number, before: unknown) {
-    // An event without room for its bucket passes here, so at worst it waits.
+    // An event for whose bucket there is no memory passes here, so at worst it waits.
     const limits = options.limits.map(tolerant)
     this.#options = { ...options, limits, exclude: undefined, onMaxKeys: 'pass', persists: false }
     this.#clock = clock

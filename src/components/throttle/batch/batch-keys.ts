@@ -9,7 +9,7 @@ import { type Keys, viewOf } from '../buckets/key-table.js'
 
 /** Looks up bucket ids by key. */
 export interface BucketIds {
-  /** A new object whenever ids may refer to other buckets. */
+  /** Replaced by a new object when ids may refer to other buckets. */
   readonly layout: object
   /** Finds the buckets of the first `length` events and marks them as used. `left` of their ids are not known yet. */
   findAll(keys: Keys, length: number, left: number): void
@@ -28,7 +28,7 @@ export class BatchKeys implements Keys {
   aloneCount = 0
   readonly #field: FieldReader
   readonly #seed: number
-  /** The layout of buckets to which the ids in the kernel belong. */
+  /** The layout of buckets for which the ids in the kernel are valid. */
   #layout: object | undefined
   #owner = 0
 

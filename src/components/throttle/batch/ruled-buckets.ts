@@ -19,7 +19,7 @@ interface Group {
   ids: Int32Array
 }
 
-/** One of many keys. The same object serves all of them. */
+/** One of many keys. One object serves all of them in turn. */
 class KeyAt implements Key {
   bytes: DataView
   start = 0
@@ -49,7 +49,7 @@ export class RuledBuckets {
   readonly windows: Pick<Windows, 'takeAll'> = {
     takeAll: (_ids, from, to, now, decisions) => this.#takeAll(from, to, now, decisions),
   }
-  /** Whether there are too many groups for this to be worth it. */
+  /** Whether there are too many groups for whole batches to be worthwhile. */
   isTooDivided = false
   #groups: Group[] = []
   #layout = {}
@@ -96,7 +96,7 @@ export class RuledBuckets {
   #idOf(key: Key): number {
     const rule = this.ruleLimits.ofKey(key)
     if (rule === CONDITIONAL) return NONE
-    // Does not create a limiter before an event needs it: that would drop idle buckets at other times.
+    // Does not create a limiter before an event needs it, because idle buckets would then be dropped at other times.
     const ruleLimit = rule < 0 ? undefined : this.ruleLimits.opened(rule)
     if (rule >= 0 && (ruleLimit === undefined || ruleLimit.costs !== undefined)) return NONE
     const limiter = ruleLimit === undefined ? this.#limiter : (ruleLimit.limiter?.shared ?? ruleLimit.limiter)
@@ -121,7 +121,7 @@ export class RuledBuckets {
   #select(group: Group, g: number, ids: Int32Array, length: number): void {
     if (group.ids.length < length) group.ids = new Int32Array(ids.length)
     const own = group.ids
-    // A local copy, since V8 would look up the constant for each event.
+    // A local copy, because V8 would look up the constant for each event.
     const none = NONE | 0
     for (let i = 0; i < length; i++) {
       const id = ids[i]!

@@ -10,7 +10,7 @@ import { BatchKeys, type BucketIds } from './batch-keys.js'
 import { RuledBuckets } from './ruled-buckets.js'
 
 const PAUSE = 16
-/** Maximum share of events that are decided one by one. With rules, these are looked up twice. */
+/** Maximum share of events that are decided one by one. With rules, such events are looked up twice. */
 const MOST_ALONE = 3 / 4
 const MOST_ALONE_WITH_RULES = 1 / 4
 
@@ -24,10 +24,10 @@ interface WholeBuckets extends BucketIds {
 type Take = (batch: EventBatch, i: number, now: number) => Decision
 
 /**
- * Decides on all events of a batch in a few loops over columns, where each event costs 1. The decisions equal those
- * made one by one, since buckets are independent while none is added or dropped. Events that may add or drop a bucket
- * are decided one by one, in order. So are events whose key is not a plain string or integer, or whose rule depends on
- * more than the key.
+ * Decides on all events of a batch in a few loops over columns, if each event costs 1. The decisions are the same as if
+ * made one by one, because buckets are independent while no bucket is added or dropped. Some events are decided one by
+ * one, in order: those that may add or drop a bucket, those whose key is not a plain string or integer, and those whose
+ * rule depends on more than the key.
  */
 export class WholeBatches {
   readonly #limiter: Limiter

@@ -8,7 +8,7 @@ import { hashBytes, type Key, randomSeed, viewOf } from './key-table.js'
 
 /** Keys longer than this, in bytes, are stored as their digest, to limit memory. */
 export const LONGEST_KEY = 256
-/** A buffer that grew beyond this is kept only as long as keys need it. */
+/** A buffer that grew beyond this is kept only while keys need this much. */
 const KEPT_BYTES = 64 * 1024
 
 const NULL_TEXT = Buffer.from('null')
@@ -18,12 +18,12 @@ const OPENING = 0x5b
 const CLOSING = 0x5d
 
 /**
- * The bytes that identify an event's bucket: the text of the bucket in UTF-8. With one field this is the text of its
- * value, with several the JSON array of their texts. Different texts have different bytes: text that UTF-8 cannot
- * represent and digests of long keys start with a byte that does not occur in UTF-8.
+ * The bytes that identify an event's bucket: the text of the bucket in UTF-8. With one field, this is the text of its
+ * value; with several fields, the JSON array of their texts. Different texts have different bytes: text that UTF-8
+ * cannot represent, and digests of long keys, start with a byte that does not occur in UTF-8.
  */
 export class BucketKey implements Key {
-  /** The bytes that contain the key, for reading several at a time. */
+  /** The bytes that contain the key, as a view that can read several bytes at a time. */
   bytes = viewOf(Buffer.alloc(0))
   start = 0
   end = 0
@@ -42,8 +42,8 @@ export class BucketKey implements Key {
   #loaded: Uint8Array | undefined
 
   /**
-   * `seed`: of the hash; any integer. `isExact`: integers keep all digits, since events with different ids must not be
-   * confused; otherwise they keep the digits of a double.
+   * `seed`: of the hash; any integer. `isExact`: integers keep all digits, because events with different ids must not
+   * be confused. Otherwise, integers keep the digits of a double.
    */
   constructor(fields: readonly FieldReader[], seed = randomSeed(), isExact = false) {
     this.#seed = seed

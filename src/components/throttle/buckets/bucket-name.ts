@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** Longer names, in bytes of UTF-8, are cut. */
+/** Maximum bytes of a name in UTF-8. Longer names are cut. */
 const LONGEST = 256
 /** Bytes of a long text that its name keeps. */
 const KEPT = 200

@@ -12,7 +12,7 @@ export interface Lifetime {
   readonly notesChanges?: boolean | undefined
 }
 
-/** Bits recorded for each bucket: used since the last search, used since it was written. */
+/** Bits recorded for each bucket: used since the last search for idle buckets, used since it was written. */
 const USED = 1
 const CHANGED = 2
 const BOTH = USED | CHANGED
@@ -37,7 +37,7 @@ export class Places {
   }
 }
 
-/** A key. A known key has a number among the places. */
+/** A key. `place`: the number of a known key in `places`. */
 export interface PlacedKey extends Key {
   readonly places?: Places | undefined
   readonly place?: number
@@ -49,7 +49,7 @@ export class BucketPart<W extends BucketColumns> {
   windows: W
   /** When idle buckets were last searched for. */
   searchedAt: number
-  /** A new object whenever its buckets get other ids. */
+  /** Replaced by a new object when buckets get other ids. */
   layout = {}
   readonly #lifetime: Lifetime
   readonly #create: () => W
@@ -96,7 +96,6 @@ export class BucketPart<W extends BucketColumns> {
     for (let i = 0; i < length; i++) if (ids[i]! >= 0) used[ids[i]!] = BOTH
   }
 
-  /** Marks a bucket as used. */
   use(id: number): void {
     if (this.#used !== undefined) this.#used[id] = BOTH
   }

@@ -8,10 +8,10 @@ import { type Key, randomSeed, viewOf } from './key-table.js'
 
 const QUOTE = 0x22
 const UNDERSCORE = 0x5f
-/** UTF-8 text does not begin with this byte or a higher one. A key that does is not the text of its bucket. */
+/** UTF-8 text does not begin with this byte or a higher one. A key that begins so is not the text of its bucket. */
 export const FIRST_MARK = 0xfe
 
-/** The bucket that the key of an event names. One object serves all events without allocation. */
+/** The key of an event, which names its bucket. One object serves all events without allocation. */
 export class EventKey implements Key {
   /** Whether the event has a key; false: it belongs to the default bucket, and `start` equals `end`. */
   isThere = false

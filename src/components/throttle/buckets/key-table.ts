@@ -11,7 +11,7 @@ export interface Key {
   readonly hash: number
 }
 
-/** Instead of an id: none is needed (NONE), it must be found, or it cannot be found here. */
+/** Instead of an id. NONE: no id is needed; TO_FIND: the id must be found; ALONE: it cannot be found here. */
 export const NONE = -1
 export const TO_FIND = -2
 export const ALONE = -3
@@ -24,7 +24,7 @@ export interface Keys {
   readonly hashes: Int32Array
   /** The ids of keys, or one of the numbers above. */
   readonly ids: Int32Array
-  /** Indices of events whose key was found, and of the others, in order; and their counts. */
+  /** Indices of events whose key was found, and of all others, in order, and their numbers. */
   readonly found: Int32Array
   foundCount: number
   readonly alone: Int32Array
@@ -40,7 +40,7 @@ const LARGE = 65_536
  * longer needed is dropped as a whole (bucket-part.ts).
  */
 export class KeyTable {
-  /** Ids by hash, plus one; 0 is free. At most half are used, of a large table 5/8. */
+  /** Ids by hash, plus one; 0: free. At most half of the places are used; in a large table, at most 5/8. */
   #places: Int32Array
   #hashes: Int32Array
   /** Start of the key of an id in #keys; its end is the start of the next one. */
@@ -53,7 +53,7 @@ export class KeyTable {
 
   /**
    * Has room for `keys` keys of `bytes` bytes together, and a few more. `expected`: upper estimate of the number of
-   * keys. Near it, the table grows to this size at once, and then in smaller steps.
+   * keys. Near it, the table grows to this number at once. Beyond it, the steps are smaller.
    */
   constructor(keys = 0, bytes = 0, expected = Number.POSITIVE_INFINITY) {
     this.#expected = expected
@@ -217,7 +217,6 @@ export function sameKeys(a: Key, b: Key): boolean {
   return true
 }
 
-/** A key that has these bytes. */
 export function keyOf(bytes: Uint8Array, seed: number): Key {
   const view = viewOf(bytes)
   return { bytes: view, start: 0, end: bytes.length, hash: hashBytes(view, 0, bytes.length, seed) }
@@ -232,7 +231,8 @@ export const randomSeed = (): number => randomInt(2 ** 31)
 
 /**
  * A 32-bit hash of [start, end): one multiplication for two bytes, then mixed. A random `seed` prevents forged
- * collisions. With more bytes at a time it would not: a change of the highest bit passes a multiplication unchanged.
+ * collisions. With more bytes per multiplication it would not, because a change of the highest bit would pass
+ * unchanged.
  */
 export function hashBytes(bytes: DataView, start: number, end: number, seed: number): number {
   let hash = seed

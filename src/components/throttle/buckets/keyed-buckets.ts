@@ -7,12 +7,12 @@ export interface BucketsOptions extends Lifetime {
   readonly maxKeys: number
 }
 
-/** Up to this `maxKeys` there is one part; above it, enough parts for PART buckets each. */
+/** Up to this `maxKeys`, there is one part. Above it, there are enough parts for PART buckets each. */
 const UNDIVIDED = 100_000
-/** Buckets per part: growing or searching one takes a few milliseconds. */
+/** Buckets per part. Growing or searching a part of this size takes a few milliseconds. */
 const PART = 65_536
 const MOST_PARTS = 64
-/** Factor by which a part may exceed its share, since parts are searched at different times. */
+/** Factor by which a part may exceed its share, because parts are searched at different times. */
 const SPREAD = 1.25
 /** Maximum work of one call of `advance`, in buckets checked. Moving a bucket costs as much as KEEPING checks. */
 const MOST_WORK = 100_000
@@ -145,9 +145,9 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /**
-   * Reads a bucket with a key of `length` bytes, unless it is idle by now; with `keepsUsed` it never is. `seed`: of the
-   * hashes. If there is no room, drops idle buckets: the saved state includes buckets that were dropped later. Returns
-   * false if there is still no room.
+   * Reads a bucket with a key of `length` bytes, unless the bucket is idle by now; with `keepsUsed`, it is never idle.
+   * `seed`: of the hashes. If there is no room, drops idle buckets: the saved state includes buckets that were dropped
+   * later. Returns false if there is still no room.
    */
   read(length: number, from: StateReader, seed: number): boolean {
     const start = from.bytes(length)
@@ -170,7 +170,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   remove(keys: readonly Key[]): void {
     const empty = this.#create()
     for (const key of keys) this.#parts[this.#indexOf(key.hash)]?.empty(key, empty)
-    // At this time, only empty buckets are idle.
+    // At the time -Infinity, only empty buckets are idle.
     this.dropIdle(Number.NEGATIVE_INFINITY)
   }
 
@@ -212,7 +212,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     return id
   }
 
-  /** Like `bucket`, but does not add one: for a missing bucket, `windows` is an empty one. */
+  /** Like `bucket`, but does not add a bucket: for a missing one, `windows` has an empty bucket. */
   peek(key: Key | undefined, now: number): number {
     if (key === undefined) return this.bucket(key, now)
     const part = this.#parts[this.#indexOf(key.hash)]
@@ -263,7 +263,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 }
 
-/** Buckets that share a room. */
+/** Buckets that share a bound. */
 interface Member {
   /** Drops idle buckets if it is time. */
   advance(now: number): void
@@ -322,7 +322,7 @@ export class BucketBound {
     return this.size < this.#maxKeys
   }
 
-  /** Drops all idle buckets (slow), unless it already did at this time. Returns whether there is room. */
+  /** Drops all idle buckets (slow), unless it did so at this time before. Returns whether there is room. */
   dropIdle(now: number): boolean {
     if (now > this.#clearedAt) {
       this.#clearedAt = now

@@ -10,7 +10,7 @@ export type OnFailure = 'local_share' | 'pass' | 'discard' | 'wait'
 
 /** The server that keeps the buckets of all members. */
 export interface Backend {
-  /** Asks once. Undefined: it did not reply in time, or is known to be down. */
+  /** Asks once. Undefined: the server did not reply in time, or is known to be down. */
   ask(demands: readonly Demand[]): Promise<readonly Grant[] | undefined>
   /** Resolves when it is worthwhile to ask again, or the signal aborts. */
   untilReachable(signal: AbortSignal): Promise<void>
@@ -20,7 +20,6 @@ export interface ClusterOptions extends DeciderOptions, LeaseOptions {
   readonly onFailure: OnFailure
 }
 
-/** The decisions about a batch. */
 export interface Decided {
   readonly decisions: Uint8Array
   /** Number of events per decision. */
@@ -30,8 +29,8 @@ export interface Decided {
 }
 
 /**
- * Decides in agreement with the other members of a group: from leases, or else by asking the server about all buckets
- * of a batch at once.
+ * Decides in agreement with the other members of a group: from leases, or by asking the server about all buckets of a
+ * batch at once.
  */
 export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   readonly #onFailure: OnFailure
@@ -90,7 +89,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     const wait = this.#onFailure === 'wait'
     let sentAt = this.#clock.now()
     let grants = await this.#backend.ask(demands)
-    // The server may have taken back the units although its reply was lost.
+    // Returns no units twice: the server may have taken them although its reply was lost.
     if (!grants) for (const demand of demands) demand.backCost = demand.backBytes = 0
     while (!grants && wait && !signal.aborted) {
       await this.#backend.untilReachable(signal)

@@ -46,7 +46,6 @@ export class Asking {
   }
 }
 
-/** A demand, with the limiter that made it. */
 export interface LimiterDemand extends Demand {
   readonly by: LeaseLimiter
 }
@@ -67,7 +66,7 @@ export class LeaseLimiter implements RuledLimiter {
   /** The keys of buckets that may hold a lease, by their text. */
   readonly #leased = new Map<string, Buffer>()
   readonly #ofRules = new Map<string, LeaseLimiter>()
-  /** For keys as bytes. */
+  /** Looks up buckets by the bytes of keys. */
   readonly #key: BucketKey
   /** Demands that give back the leases of removed rules. */
   #returned: LimiterDemand[] = []
@@ -187,11 +186,11 @@ export class LeaseLimiter implements RuledLimiter {
     leases.setLevel(id, nearest, used, now + endsMs)
     const { part, shortestMs } = this.#limits
     const refused = smallestRefused(demand, grant)
-    // The server read its clock before it replied, so there is room by then.
+    // The server computed `waitMs` before it replied, so at this time there is certainly room.
     if (refused) leases.setRoomAt(id, now + waitMs)
     if (part === 0) return
     if (refused) {
-      // Counts from the request, which the server received later: its window ends later than this.
+      // Counts from the request. The server received it later, so its window ends after this time.
       const fullMs = Math.min(shortestMs * FULL_PART, LONGEST_FULL_MS)
       leases.setFull(id, refused.cost, refused.bytes, Math.min(sentAt + waitMs, now + fullMs))
     } else if (cost + bytes > 0) {
@@ -251,7 +250,6 @@ export class LeaseLimiter implements RuledLimiter {
 
 const NO_KEY = Buffer.alloc(0)
 
-/** A copy of the key's bytes. */
 const bytesOf = ({ bytes, start, end }: PlacedKey) =>
   Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
 
@@ -264,7 +262,7 @@ function fuller(described: Level, alone: Level | undefined): Level {
 function shareOf(limit: Limit, members: number): Limit {
   const share = Math.max(1, Math.floor(limit.limit / members))
   if (limit.mode === 'quota') return { ...limit, limit: share }
-  // Fixed windows, not shorter than the server's: any window there overlaps at most two of them.
+  // Fixed windows that are not shorter than the server's. Any window of the server overlaps at most two of them.
   return { mode: 'fixed', limit: share, windowMs: limit.windowMs * (1 + CLOCK_MARGIN), unit: limit.unit }
 }
 

@@ -14,7 +14,7 @@ const DEMAND = 5
 /** The index of the nearest limit, and the end of its window. */
 const NEAREST = 6
 const ENDS = 7
-/** For costs, then for bytes: units left, units last taken ahead, and the last refused event. */
+/** For costs, then for bytes: units left, units last taken ahead, and those of the last refused event. */
 const LEFT = 8
 const SIZE = 9
 const REFUSED = 10
@@ -124,7 +124,7 @@ export class Leases extends BucketColumns {
     return now < this.times[bucket]! ? { cost, bytes, ticket: this.#get(bucket, TICKET) } : undefined
   }
 
-  /** Forgets how large the last lease was, since it was not needed. */
+  /** Forgets the size of the last lease, because it was not needed. */
   restart(bucket: number): void {
     this.#set(bucket, SIZE, 0)
     this.#set(bucket, SIZE + BYTES, 0)

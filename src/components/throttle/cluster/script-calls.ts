@@ -27,7 +27,6 @@ interface SharedLimit {
   readonly burst: number
   readonly windowMs: number
   readonly inBytes: boolean
-  /** The periods of a quota. */
   readonly periods: Periods | undefined
 }
 
@@ -36,7 +35,7 @@ export class SharedLimits {
   readonly limits: readonly SharedLimit[]
   /** Maximum part of the remaining units that a member may take ahead; 0: it asks about each event. */
   readonly part: number
-  /** Prefix of its bucket names on the server. It separates buckets that are stored differently. */
+  /** Prefix of the bucket names on the server. Buckets that are stored differently have different prefixes. */
   readonly name: string
   readonly hasCosts: boolean
   readonly hasBytes: boolean
@@ -103,7 +102,7 @@ export interface Demand {
   bytes: number
   /** The cost and the size of each event in turn; undefined: each costs 1. */
   readonly list: number[] | undefined
-  /** Units of the last lease that were spent. */
+  /** Spent units of the last lease. */
   readonly spentCost: number
   readonly spentBytes: number
   /** Units that this request returns to the server, and their ticket. */
@@ -120,12 +119,12 @@ export const NOTHING = {
 
 /** The server's reply about one bucket. */
 export interface Grant {
-  /** The number of events that pass, which are the first ones, or a list with 1 for each that passes. */
+  /** The number of events that pass (the first ones), or a list with 1 for each event that passes. */
   readonly passed: number | Uint8Array
   /** Units taken ahead. */
   readonly cost: number
   readonly bytes: number
-  /** Milliseconds for which these are valid; if an event was refused, until the limit that refused it has room. */
+  /** Milliseconds for which they are valid; if an event was refused, until the limit that refused it has room. */
   readonly waitMs: number
   readonly ticket: number
   /** The fullest limit, or the one that refused an event: its index, the units used, and the end of its window. */
@@ -147,8 +146,8 @@ export interface ScriptCall {
 }
 
 /**
- * The calls for a batch's demands, to be sent together. `byTag`: the keys of a call are in one slot. `wall`: the
- * server's clock, in milliseconds, for the periods of quotas.
+ * The calls for a batch's demands, to be sent together. `byTag`: whether all keys of a call must be in one slot.
+ * `wall`: the server's clock, in milliseconds, for the periods of quotas.
  */
 export function scriptCalls(group: string, demands: readonly Demand[], byTag: boolean, wall: number): ScriptCall[] {
   const tags = demands.map(({ key }) => tagOf(key))
@@ -168,7 +167,6 @@ export function scriptCalls(group: string, demands: readonly Demand[], byTag: bo
   return calls
 }
 
-/** Encodes the sets of limits, and the demands. */
 function argsOf(demands: readonly Demand[], wall: number): Buffer[] {
   const sets = [...new Set(demands.map(({ limits }) => limits))]
   const indexes = new Map(sets.map((limits, n) => [limits, n]))
@@ -190,7 +188,7 @@ function argsOf(demands: readonly Demand[], wall: number): Buffer[] {
   return [encodeSets(sets, wall), asked.bytes]
 }
 
-/** Takes twice the units spent of the last lease, so a busy bucket is asked about less and less often. */
+/** Twice the spent units of the last lease, so the server is asked about a busy bucket less and less often. */
 function ahead(need: number, spent: number, most: number): number {
   return need === 0 ? 0 : Math.min(most, Math.max(need, spent * 2))
 }

@@ -6,12 +6,12 @@ export const GCRA_LEASE_PART = 1 / 10
 const LONGEST = 1e15
 
 /**
- * Takes units of buckets, or gives some back, on the server's clock, in microseconds. KEYS: the buckets. ARGV[1]: sets
- * of limits, ARGV[2]: a demand for each bucket; both are little-endian doubles.
+ * Takes units from buckets, or gives some back. Times are on the server's clock, in microseconds. KEYS: the buckets.
+ * ARGV[1]: sets of limits; ARGV[2]: a demand for each bucket. Both are little-endian doubles.
  *
  * A set is the number of its limits, and for each: its mode (0: fixed, 1: aligned, 2: gcra, 3: quota), whether it
- * counts bytes, the limit, the maximum part of the remaining units that may be taken ahead, and three times or amounts:
- * the window and the burst; for a quota, the start and the end of the present period, and the end of the next one.
+ * counts bytes, the limit, the maximum part of the remaining units that may be taken ahead, and three more numbers: the
+ * window, the burst and 0; for a quota, the start and the end of the present period, and the end of the next one.
  *
  * A demand is the number of its set; the units given back, wanted ahead and needed, each for costs and for bytes; the
  * ticket of the units given back; and the number of listed events, each with its cost and its size. Without a list, the
@@ -21,12 +21,12 @@ const LONGEST = 1e15
  * (gcra: its level, which sinks by one every window / limit). An event takes units of all limits, or does not pass.
  *
  * Replies with the time, which is the ticket of the units taken, and for each key: the events that pass, as their
- * number or as a text with 1 or 0 for each; the cost and the bytes taken ahead; for how long these are valid, or else
- * when the limit that refused an event has room; the fullest limit, or the one that refused; how much of it is used;
- * when its window ends.
+ * number (-1: all) or as a text with 1 or 0 for each; the cost and the bytes taken ahead; how long these are valid or,
+ * if an event was refused, when the limit that refused it has room; this limit, otherwise the fullest; how much of it
+ * is used; when its window ends.
  *
- * Units are given back to windows that were open when they were taken. If a server's clock was set back, the windows
- * restart with their counts.
+ * Units are given back only to windows that were open when they were taken. If the server's clock was set back, windows
+ * restart but keep their counts.
  */
 export const SCRIPT = `
 local time = redis.call('TIME')

@@ -7,7 +7,7 @@ import { bucketName } from '../buckets/bucket-name.js'
 import { isCounted, isLost } from '../decisions.js'
 import { EventSampler } from './event-sampler.js'
 
-/** Maximum number of events inspected per second. If there are more, only a sample is. */
+/** Maximum number of events inspected per second. If there are more, only a sample is inspected. */
 const LOOKS_PER_SECOND = 20_000
 /** Maximum number of keys in memory. Beyond it, only the busiest are kept. */
 const MOST_KEYS = 4096
@@ -25,7 +25,7 @@ export class BusiestKeys {
   readonly #key: BucketKey
   readonly #sampler: EventSampler
   #counts = new Map<string | undefined, Count>()
-  /** The names among the keys. */
+  /** Names instead of texts in `#counts`. */
   readonly #named = new Set<string>()
 
   /** `fields`: of the key; empty: all events share one bucket. `stands`: value of the previous count. */

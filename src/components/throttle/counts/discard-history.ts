@@ -7,15 +7,15 @@ const MINUTES = 60
 const KEPT = 256
 
 interface Row {
-  /** Discarded events by minute: a ring. */
+  /** Discarded events by minute, as a ring. */
   readonly minutes: Float64Array
-  /** The newest minute in it. */
+  /** The newest minute in the ring. */
   newest: number
   /** The limit that discarded a recent event. */
   refusal: Refusal | undefined
 }
 
-/** Counts discarded events of the last hour for the buckets that have most of them. Memory is bounded. */
+/** Counts discarded events of the last hour, for the buckets with the most discarded events. Memory is bounded. */
 export class DiscardHistory {
   readonly #rows = new Map<string, Row>()
   #inexactAt = Number.NEGATIVE_INFINITY

@@ -51,8 +51,8 @@ export class DiscardTally {
   }
 
   /**
-   * Counts event `i` if the row of its bucket is known from the last time. `owner` and `id`: as in BatchKeys; a
-   * negative id is not known. Returns whether it was counted.
+   * Counts event `i` if the row of its bucket is known from `know`. `owner` and `id`: as in BatchKeys; a negative id is
+   * not known. Returns whether the event was counted.
    */
   addKnown(owner: number, id: number, batch: EventBatch, i: number, wall: number): boolean {
     const slot = slotOf(id)
@@ -74,7 +74,8 @@ export class DiscardTally {
   }
 
   /**
-   * Counts event `i`, which has this key. There must be room. `wall`: the time now. Returns whether it is the first.
+   * Counts event `i`, which has this key. There must be room. `wall`: the present. Returns whether it is the bucket's
+   * first event.
    */
   add(key: EventKey, batch: EventBatch, i: number, wall: number): boolean {
     const known = this.#keys.find(key)

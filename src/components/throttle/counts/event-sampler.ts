@@ -53,7 +53,7 @@ export class EventSampler {
     this.#skip = i - length
   }
 
-  /** The distance to the next event: random, because keys may alternate. */
+  /** The distance to the next event. It is random, because keys may alternate. */
   #step(): number {
     if (this.#stands === 1) return 1
     this.#chance = (Math.imul(this.#chance, 1_103_515_245) + 12_345) & 0x7fffffff

@@ -1,4 +1,3 @@
-/** The counts of a key. */
 export interface HeavyKey {
   readonly name: string
   /** Events counted since the key has been followed. */
@@ -9,13 +8,13 @@ export interface HeavyKey {
   weight: number
   /** For readers: the part of `counted` that was shown as events of other keys. */
   shown: number
-  /** While true, the key is followed, however light it is. */
+  /** While true, the key is followed even if its weight is small. */
   isKept: boolean
 }
 
 /**
- * Finds the heaviest of any number of keys in bounded memory (Space-Saving). Counts may be added many at a time. A key
- * that is followed had at least `counted` and at most `counted + missed` events, any other at most `floor`.
+ * Finds the heaviest of any number of keys in bounded memory (Space-Saving). Many events may be added at a time. A key
+ * that is followed had at least `counted` and at most `counted + missed` events. Any other key had at most `floor`.
  */
 export class HeaviestKeys {
   /** Maximum number of events of a key that is not followed. */
@@ -49,7 +48,6 @@ export class HeaviestKeys {
     this.#keys = new Map(sorted.slice(0, this.#capacity).map(({ key }) => [key.name, key]))
   }
 
-  /** Multiplies all weights by this factor. */
   age(factor: number): void {
     for (const key of this.#keys.values()) key.weight *= factor
   }

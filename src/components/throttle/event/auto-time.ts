@@ -21,7 +21,7 @@ export const TIME_FIELDS: readonly FieldPath[] = [
   '.eventTime',
 ].map(parseFieldPath)
 
-/** Numbers from these on are plausible as seconds since the epoch (1973), milliseconds, microseconds, nanoseconds. */
+/** Smallest plausible times since the epoch, in seconds, milliseconds, microseconds and nanoseconds (all in 1973). */
 const SECONDS = 1e8
 const MILLISECONDS = 1e11
 const MICROSECONDS = 1e14

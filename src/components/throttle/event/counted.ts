@@ -36,10 +36,10 @@ const NOWHERE = 6
 
 /**
  * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event outside of the
- * kept windows joins the next window, if all events counted there stay within one window length; the start of that
- * window moves to the event. Otherwise the event opens its own window. So windows do not overlap, and the first event
- * of one and the last event of the next are at least a window's length apart. With periods (aligned windows, quotas),
- * each window is a period.
+ * kept windows joins the next window if it is less than a window length before the last event counted there; the start
+ * of that window moves to the event. Otherwise, the event opens its own window. So windows do not overlap, and the
+ * first event of one and the last event of the next are at least a window length apart. With periods (aligned windows,
+ * quotas), each window is a period.
  */
 export class CountedEventWindows extends LimitEventWindows {
   readonly #periods: Periods | undefined
@@ -62,7 +62,7 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#periods!.endOf(start) - this.spanMs
   }
 
-  /** Most events are in the newest window: they are decided in one step. */
+  /** Decides in one step if the event is in the newest window, as most events are. */
   override take(bucket: number, time: number, cost: number): WindowDecision {
     const start = this.times[bucket]!
     if (time < start || !this.#contains(start, time))
@@ -89,7 +89,6 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#used(bucket, place) + cost <= this.limitUnitsOf(bucket) ? PASS : DISCARD
   }
 
-  /** The count of the window at a place. */
   #used(bucket: number, place: Place): number {
     if (place === IN_NEWEST || place === MOVES_NEWEST) return this.counts[bucket]!
     return place === IN_KEPT || place === MOVES_KEPT ? this.kept.of(bucket).get(this.#row, COUNT) : 0
@@ -167,7 +166,7 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#latest[bucket]! - time >= windowMs ? OPENS : MOVES_NEWEST
   }
 
-  /** Call before a newer window replaces the newest one: keeps it, and drops those that ended long before `time`. */
+  /** Keeps the newest window, before a newer one replaces it. Drops windows that ended long before `time`. */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time) - this.spanMs
     const older = this.kept.of(bucket)

@@ -12,7 +12,6 @@ const HEAD = 2
 /** Memory of all buckets of a throttle. */
 export class EarlierMemory {
   rows = 0
-  /** Memory of the rows. */
   bytes = 0
   /** Rows dropped early because there was no room. */
   forgotten = 0
@@ -34,7 +33,7 @@ export class EarlierRows {
   /** The list with the rows, and the index of the first one. Valid until a change. */
   array: number[] = NONE
   rows = 0
-  /** Whether there is a list, and so a state. */
+  /** Whether the bucket has a list, which also holds its state. */
   protected hasState = false
   readonly #room: EarlierMemory
   readonly #width: number
@@ -89,7 +88,7 @@ export class EarlierRows {
     this.array[HEAD + index] = value
   }
 
-  /** Writes the head of a list; delayed until another one is shown. */
+  /** Writes the head of the list. Called only when another list is shown. */
   protected save(): void {
     this.array[FIRST] = (this.rows - this.#head) / this.#width
     this.array[LENGTH] = this.length
@@ -109,7 +108,7 @@ export class EarlierRows {
     const width = this.#width
     let high = this.length
     let low = high - 1
-    // Usually the row is one of the last.
+    // Usually, the row is among the last rows.
     for (let step = 2; low >= 0 && array[rows + low * width]! > time; step *= 2) {
       high = low
       low = high - step
@@ -160,7 +159,7 @@ export class EarlierRows {
   /** Moves the rows to the front of a list with this capacity. */
   #move(capacity: number): void {
     const { array, rows, length } = this
-    // If filled with a fraction, V8 stores plain doubles and no spare places.
+    // After filling with a fraction, V8 stores plain doubles without spare places.
     const list = new Array<number>(this.#head + capacity * this.#width).fill(0.5)
     if (this.hasState) for (let at = 0; at < this.#head; at++) list[at] = array[at]!
     for (let at = 0; at < length * this.#width; at++) list[this.#head + at] = array[rows + at]!
@@ -184,7 +183,6 @@ export class EarlierRows {
     if (this.hasState && this.length * 4 < this.#capacity) this.#move(this.length * 2)
   }
 
-  /** Removes all rows of a bucket. */
   clear(bucket: number): void {
     this.of(bucket)
     if (this.length > 0) this.#setLength(0)

@@ -8,8 +8,8 @@ import { LimitEventWindows } from './earlier-windows.js'
 import type { Shared } from './timing.js'
 
 /**
- * Columns of a run: its time, the TAT after it (GcraRate), the sum of costs that passed at this time, and the last of
- * them.
+ * Columns of a run: its time, the TAT after it (GcraRate), the sum of the costs that passed at this time, and the last
+ * cost.
  */
 const TIME = 0
 const TAT_MS = 1
@@ -47,7 +47,7 @@ export class GcraEventWindows extends LimitEventWindows {
     this.#latest = new GcraTime(rate)
   }
 
-  /** The bucket matters up to its TAT. */
+  /** The bucket is in use up to its TAT. */
   override latest(bucket: number): number {
     const newest = this.times[bucket]!
     if (newest === Number.NEGATIVE_INFINITY) return newest
@@ -105,7 +105,7 @@ export class GcraEventWindows extends LimitEventWindows {
     }
   }
 
-  /** The number of runs at or before `time`; the newest one follows those that are kept. */
+  /** The number of runs at or before `time`. The newest run comes after the kept ones. */
   #rowAfter(bucket: number, older: EarlierRows, time: number): number {
     const newest = this.times[bucket]!
     if (newest === Number.NEGATIVE_INFINITY) return 0
@@ -185,14 +185,14 @@ export class GcraEventWindows extends LimitEventWindows {
       tat.add(last)
       const ms = isKept ? array[at + TAT_MS]! : more[at]!
       const rest = isKept ? array[at + TAT_REST]! : more[at + 1]!
-      // A run before a forgotten one may have a larger TAT than can be computed now.
+      // If a run was forgotten, a later run may have a larger TAT than can be computed now.
       if (tat.isBefore(ms, rest)) break
       if (writes) this.#setRow(bucket, older, next, tat.ms, tat.rest, last)
     }
     return next - row
   }
 
-  /** Call before a newer run replaces the newest one: keeps it, and drops those that only late events could need. */
+  /** Keeps the newest run, before a newer one replaces it. Drops runs that only late events could need. */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time)
     const older = this.kept.of(bucket)
@@ -204,7 +204,7 @@ export class GcraEventWindows extends LimitEventWindows {
     for (let column = 0; column < WIDTH; column++) older.set(row, column, this.#newest(bucket, column))
   }
 
-  /** Drops runs that no event from `from` on needs, since another run follows by then, or the run has ended. */
+  /** Drops runs that no event from `from` on needs: the next run is at or before `from`, or the TAT is before it. */
   #drop(bucket: number, older: EarlierRows, from: number): void {
     let count = 0
     while (
@@ -215,7 +215,6 @@ export class GcraEventWindows extends LimitEventWindows {
     if (count > 0) older.removeFirst(count)
   }
 
-  /** Adds a run before the newest one. */
   #insert(bucket: number, row: number, time: number, ms: number, rest: number, cost: number): void {
     const older = this.kept.of(bucket)
     const rows = older.length

@@ -5,7 +5,7 @@ import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 const LONGEST_PAUSE_MS = 1000
 /** An origin without an event for this long is inactive and no longer waited for. */
 const ACTIVE_MS = 60_000
-/** Maximum number of origins waited for; beyond it the oldest is dropped. Each HTTP request is an origin. */
+/** Maximum number of origins waited for. Beyond it, the oldest one is dropped. Each HTTP request is an origin. */
 const MOST_ORIGINS = 10_000
 /** Number of origins that may be checked per batch. */
 const LOOKED_AT_PER_BATCH = 8
@@ -21,14 +21,14 @@ interface Reached {
 /**
  * Tracks the progress of event times for each origin (a file, a connection) separately, because one may catch up while
  * others are live. An event is late if it is more than the allowed lateness behind both the newest event of its origin
- * and the newest of its bucket. So events that are in order in either are not late.
+ * and the newest event of its bucket. So an event that is in order in one of them is not late.
  */
 export class EventProgress {
   /** The time that every active origin has reached. Decreases when an origin with earlier events appears. */
   oldest = Number.NEGATIVE_INFINITY
   readonly latenessMs: number
   readonly #origins = new BoundedMap<object, Reached>(MOST_ORIGINS)
-  /** Stands for the origins of an earlier run, until as many others have begun. */
+  /** Stands for the origins of an earlier run, until as many new origins have appeared. */
   readonly #earlier = {}
   #earlierCount = Number.POSITIVE_INFINITY
   #current: Reached = { origin: this, newest: Number.NEGATIVE_INFINITY, at: 0 }
@@ -83,7 +83,7 @@ export class EventProgress {
     to.whole(this.#origins.has(this.#earlier) ? this.#earlierCount : this.#origins.size)
   }
 
-  /** Reads the progress, before the first event: an origin that is behind may resume later than others. */
+  /** Reads the progress. Call before the first event, because an origin that is behind may resume later than others. */
   read(from: StateReader): void {
     this.oldest = from.number()
     this.#earlierCount = from.whole()

@@ -59,7 +59,7 @@ class Runs extends EarlierRows {
 
   /** Moves the window to the one that ends at `time`. */
   advance(time: number, windowMs: number): void {
-    // Moves back only after a later event that did not pass: the runs of this window are still kept.
+    // The window moves back only after a later event that did not pass. The runs that it needs are still kept.
     while (time < this.at && this.from > 0 && time - this.get(this.from - 1, RUN_TIME) < windowMs) {
       this.within += this.get(--this.from, RUN_COUNT)
     }
@@ -69,7 +69,7 @@ class Runs extends EarlierRows {
     }
   }
 
-  /** The amount that passed before the window, but less than a window before `time`. */
+  /** The amount that passed before the current window, but less than a window length before `time`. */
   before(time: number, windowMs: number): number {
     const { array, rows } = this
     let sum = 0
@@ -80,14 +80,14 @@ class Runs extends EarlierRows {
   }
 
   /**
-   * The amount in the fullest span that contains `time`, or in the first one above `enough`. `newest` and `count`: the
-   * newest run, after all that are kept. Checks each span that begins with a run or with `time`.
+   * The amount in the fullest span that contains `time`, or in the first span with more than `enough`. `newest` and
+   * `count`: the newest run, which comes after all kept runs. Checks each span that begins with a run or with `time`.
    */
   mostWith(time: number, newest: number, count: number, windowMs: number, enough: number): number {
     const { array, rows: begin } = this
     const end = begin + this.length * RUN_WIDTH
     let first = begin + this.upTo(time - windowMs) * RUN_WIDTH
-    // Sums and differences of times are rounded; the difference decides.
+    // Sums and differences of times may be rounded differently; the difference decides.
     while (first < end && time - array[first]! >= windowMs) first += RUN_WIDTH
     while (first > begin && time - array[first - RUN_WIDTH]! < windowMs) first -= RUN_WIDTH
     let most = 0
@@ -115,7 +115,6 @@ class Runs extends EarlierRows {
     this.set(row, RUN_COUNT, count)
   }
 
-  /** Adds to the run at index `row`. */
   addTo(row: number, count: number): void {
     this.set(row, RUN_COUNT, this.get(row, RUN_COUNT) + count)
     if (row >= this.from) this.within += count
@@ -135,9 +134,9 @@ class Runs extends EarlierRows {
 }
 
 /**
- * Limits in `sliding` mode. A span is any period as long as the window. An event passes if all spans that contain it
- * stay within the limit with it. For an event in order, this is only the span that ends with the event. For an earlier
- * event, these are also later spans. As a result, each span stays within the limit in any order of arrival.
+ * Limits in `sliding` mode. A span is any period as long as the window. An event passes if it would not take any span
+ * that contains it beyond the limit. For an event in order, only the span that ends with the event has to be checked;
+ * for an earlier event, later spans too. So each span stays within the limit in any order of arrival.
  */
 export class SlidingEventWindows extends LimitEventWindows<Runs> {
   constructor(limit: Limit, shared: Shared) {
@@ -178,7 +177,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     this.counts[bucket] = cost
   }
 
-  /** Call before a newer run replaces the newest one: keeps it, and drops those that only late events could need. */
+  /** Keeps the newest run, before a newer one replaces it. Drops runs that only late events could need. */
   #keepNewest(bucket: number, time: number): void {
     const windowMs = this.spanMs
     const newest = this.times[bucket]!
@@ -208,7 +207,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     const most = this.limitUnitsOf(bucket)
     const runs = this.#runs(bucket)
     const [newest, count] = [this.times[bucket]!, this.counts[bucket]!]
-    // Usually, the window that ends with the last event decides, or the sum since the first span began.
+    // Usually, the window that ends with the last event decides, or else the sum since the first span began.
     const used = runs.within + count
     if (runs.at - time < windowMs && used + cost > most) return true
     if (runs.before(time, windowMs) + used + cost <= most) return false

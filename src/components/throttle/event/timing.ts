@@ -23,9 +23,9 @@ export interface Shared {
 const SILENCE_MS = 3_600_000
 
 /**
- * Event time: an event counts at its own time, and a bucket is idle when no active origin can have an event for it,
- * except a late one. An event without a valid time, or with a time ahead of the clock by more than the allowed
- * lateness, counts at its arrival. So a single wrong time does not make other events late.
+ * Event time: an event counts at its own time. A bucket is idle when active origins can only have late events for it.
+ * An event without a valid time, or with a time ahead of the clock by more than the allowed lateness, counts at its
+ * arrival. So a single wrong time does not make other events late.
  */
 export class EventTiming implements Timing, Shared {
   readonly progress: EventProgress
@@ -48,7 +48,7 @@ export class EventTiming implements Timing, Shared {
     this.progress = new EventProgress(latenessMs)
   }
 
-  /** Reads times by the fields of a successor. */
+  /** From now on, reads times with the fields of a successor. */
   setTime(time: EventTimeOptions['time']): void {
     this.#time = time
   }
@@ -118,7 +118,7 @@ export function createEventDecider(
   return new Decider(options, clock, known ?? new Limiter(options, new EventTiming(eventTime)))
 }
 
-/** Creates a decider in event time if the options say so, otherwise on the clock. `before`: as in both functions. */
+/** Creates a decider in event time if the options have `eventTime`, otherwise in clock time. `before`: as there. */
 export function createDecider(options: DeciderOptions, clock: Clock, before?: unknown): Decider {
   const { eventTime } = options
   return eventTime ? createEventDecider(options, eventTime, clock, before) : createClockDecider(options, clock, before)

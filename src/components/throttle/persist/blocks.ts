@@ -40,7 +40,6 @@ export function blockHead(bytes: Buffer): BlockHead {
   }
 }
 
-/** Whether a block is as it was written. */
 export function isIntact(head: Buffer, content: Buffer): boolean {
   return blockHead(head).sum === crc32(content, crc32(head.subarray(SUMMED_FROM)))
 }

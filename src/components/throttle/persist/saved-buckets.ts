@@ -12,7 +12,7 @@ interface Group {
   readonly ofRules: ReadonlyMap<string, { readonly saved: Group }>
 }
 
-/** A limiter that notes changes (`persists`). */
+/** A limiter that records changed buckets (`persists`). */
 export interface SavedLimiter {
   readonly saved: Group
   readonly timing: Pick<Timing, 'progress' | 'present'>
@@ -47,8 +47,8 @@ export class SavedBuckets {
   }
 
   /**
-   * Yields blocks with the buckets that changed since they were written, or with all. A block is valid until the next
-   * one, has room for its head (`sealBlock`), and takes about a millisecond. Decisions may be made in between.
+   * Yields blocks with the buckets that changed since they were written, or with all buckets. A block is valid until
+   * the next one, has room for its head (`sealBlock`), and takes about a millisecond. Decisions may be made in between.
    */
   *blocks(all: boolean): Generator<Buffer> {
     const to = this.#to
@@ -65,7 +65,7 @@ export class SavedBuckets {
     if (to.length > HEAD_BYTES) yield to.written()
   }
 
-  /** Writes the buckets of a group. Yields blocks that are full; the rest belongs to the next one. */
+  /** Writes the buckets of a group. Yields blocks that are full; the rest goes into the next block. */
   *#blocksOf(rule: string, { buckets }: Group, all: boolean): Generator<Buffer> {
     const to = this.#to
     let section = new Section(to, rule)
@@ -104,7 +104,6 @@ class Section {
     this.#content = to.length
   }
 
-  /** Removes its content. */
   empty(): void {
     this.#to.length = this.#content
   }
@@ -117,7 +116,7 @@ class Section {
   }
 }
 
-/** Rules can have ids of any length. */
+/** Ids of rules can have any length. */
 function digestOf(id: string): string {
   return createHash('sha256').update(id).digest('hex').slice(0, 32)
 }
@@ -137,7 +136,7 @@ export class BucketsReader {
     this.#rules = new Map(rules.map(rule => [digestOf(rule.id), rule]))
   }
 
-  /** `shiftMs`: added to times on the clock; `now`: the present there. Neither matters in event time. */
+  /** `shiftMs`: added to times in clock time; `now`: the present in clock time. Both have no effect in event time. */
   read(content: Buffer, now: number, shiftMs: number): void {
     const from = new StateReader(content, now, shiftMs)
     while (!from.isAtEnd) {

@@ -15,14 +15,14 @@ export function shapeOf(limits: readonly Limit[]): string {
 }
 
 /**
- * Rules that hold for one key each, and have limits of one shape. Their buckets are side by side in the columns of one
- * limiter. With a limiter for each of a thousand rules, hardly any event would find its bucket in the CPU cache.
+ * Rules that hold for one key each, and whose limits have the same shape. Their buckets are side by side in the columns
+ * of one limiter. With a limiter for each of a thousand rules, few buckets of events would be in the CPU cache.
  */
 export class ExactRules {
   /** The limiter with the buckets of all rules. */
   readonly limiter: Limiter
   #keys = new KeyTable()
-  /** By the id of their key. */
+  /** Rules by the id of their key. */
   #rules: ExactRule[] = []
 
   constructor(create: (prepare: PrepareBucket<Windows>) => Limiter) {
@@ -79,7 +79,7 @@ export class ExactRule implements BucketLimiter {
     return { buckets: this, ofRules: new Map<string, never>() }
   }
 
-  /** The default bucket, which is used only if there is no room for the other one. */
+  /** The default bucket, which is used only if there is no room for the bucket of the key. */
   get defaults(): Windows {
     this.#defaults ??= this.shared.timing.windows(this.limits)
     return this.#defaults
@@ -98,7 +98,7 @@ export class ExactRule implements BucketLimiter {
     return key ? this.shared.take(key, time, cost, size) : this.defaults.take(0, time, cost, size)
   }
 
-  /** The level of the bucket with this key: an empty one if the rule does not hold for it. */
+  /** The level of the bucket with this key. If the rule does not hold for the key, the bucket is empty. */
   level(key: PlacedKey | undefined, time: number, cost: number, size: number): Level | undefined {
     if (key && sameKeys(key, this.key)) return this.shared.level(key, time, cost, size)
     const windows = key ? this.shared.timing.windows(this.limits) : this.defaults

@@ -6,7 +6,7 @@ import { Pattern, PatternError } from '../../../lib/pattern.js'
  */
 
 const LONGEST = 1024
-/** A pattern without any of these matches its own text alone. */
+/** A pattern without any of these matches only its own text. */
 const SPECIAL = /[*?[{}\\]/
 /** Characters with a meaning in regular expressions. */
 const SYNTAX = /[\\^$.*+?()[\]{}|/]/
@@ -21,7 +21,7 @@ export class KeyPattern {
   readonly prefix: string
   /** The characters that all matching texts end with. */
   readonly #suffix: string
-  /** Undefined: either every text with the prefix matches, or the prefix alone. */
+  /** Undefined: every text with the prefix matches, or only the prefix itself. */
   readonly #pattern: Pattern | undefined
 
   /** `isList`: texts are JSON arrays, so a bracket at the beginning is literal. Throws KeyPatternError. */

@@ -16,7 +16,7 @@ interface Route {
   readonly stop: number
   /** The rules before it that match the key and have a condition, in order. */
   readonly conditional: readonly number[]
-  /** Whether conditions do not have to be tested: `stop` is the rule. */
+  /** Whether `stop` is the rule for all events of the key, without testing conditions. */
   readonly isFixed: boolean
 }
 
@@ -46,9 +46,9 @@ export class RuleFinder {
   readonly #prefixes: readonly number[]
   /** For keys that do not match a pattern. */
   readonly #others: Route
-  /** Known keys. Without `#globs` all that matter are known from the start. */
+  /** Known keys. Without `#globs`, all keys with their own rule are known at the start. */
   #keys = new KeyTable()
-  /** For each known key: the rule, or CONDITIONAL. This column has all that most events need. */
+  /** For each known key: the rule, or CONDITIONAL. Most events need no other column. */
   #fixed = new Int32Array(8)
   #routes: Route[] = []
   #places = new Places()
@@ -68,8 +68,8 @@ export class RuleFinder {
   }
 
   /**
-   * The index of the first rule that holds for event `i`, or -1. `key`: loaded with its key, if it has one; it receives
-   * its stored place.
+   * The index of the first rule that holds for event `i`, or -1. `key`: loaded with the event's key, if it has one.
+   * Sets its place if the key alone determines the rule.
    */
   find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
     if (key === undefined) return this.#follow(this.#others, batch, i)

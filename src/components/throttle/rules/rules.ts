@@ -9,11 +9,11 @@ import type { Windows } from '../windows.js'
 import type { KeyPattern } from './key-pattern.js'
 import { RuleFinder } from './rule-finder.js'
 
-/** Limits for events that satisfy a condition, or whose bucket matches a pattern, or both. */
+/** Limits for events that satisfy a condition, whose bucket matches a pattern, or both. */
 export interface Rule {
   /** Stays the same if the rule moves in its list. */
   readonly id: string
-  /** Equal in all daemons whose rule has this pattern and condition, whatever its limits are. */
+  /** Equal in all daemons that have a rule with this pattern and condition, even with other limits. */
   readonly sharedName: string
   /** The name that people see. */
   readonly name: RuleName
@@ -51,9 +51,7 @@ export interface BucketLimiter {
   roomAt(key: PlacedKey | undefined, time: number, cost: number, size: number): number | undefined
 }
 
-/** A limiter with a limiter for each rule. */
 export interface RuledLimiter extends BucketLimiter {
-  /** The limiter of a rule, with buckets of its own. */
   ofRule(rule: Rule): BucketLimiter
   /** Drops the limiters of all other rules. */
   keepRules(rules: readonly Rule[]): void
@@ -69,7 +67,6 @@ export function keepOnly(limiters: Map<string, { release(): void }>, rules: read
   }
 }
 
-/** The limiter and the costs of one rule. */
 export interface RuleLimit {
   /** Undefined: all events pass. */
   readonly limiter: BucketLimiter | undefined
@@ -84,7 +81,7 @@ export class RuleLimits {
   readonly #finder: RuleFinder
   readonly #ruleLimits: (RuleLimit | undefined)[]
 
-  /** `limiter`: of the throttle; drops the limiters of other rules. */
+  /** `limiter`: of the throttle. Drops its limiters of other rules. */
   constructor(rules: readonly Rule[], limiter: RuledLimiter) {
     this.rules = rules
     this.#limiter = limiter

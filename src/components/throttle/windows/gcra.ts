@@ -7,8 +7,8 @@ import { LimitWindows } from '../windows.js'
 const STEP_MS = 1 / 1000
 
 /**
- * gcra: with T = window / limit, an event at t passes if t >= TAT - burst * T, the tolerance; then TAT becomes
- * max(t, TAT) + cost * T. The columns hold the TAT: whole milliseconds, and the rest in parts (GcraRate).
+ * gcra: with T = window / limit and the tolerance burst * T, an event at t passes if t >= TAT - tolerance. TAT then
+ * becomes max(t, TAT) + cost * T. The columns hold the TAT: whole milliseconds, and the rest in parts (GcraRate).
  */
 export class GcraWindows extends LimitWindows {
   readonly #rate: GcraRate
@@ -21,7 +21,7 @@ export class GcraWindows extends LimitWindows {
     this.#time = new GcraTime(rate)
   }
 
-  /** The bucket is idle from its TAT on, which one event of a large cost can move far ahead. */
+  /** The bucket is idle from its TAT on. A single event of a large cost can move the TAT far ahead. */
   override latest(bucket: number): number {
     return this.times[bucket]! + 1 - this.spanMs
   }
@@ -72,7 +72,7 @@ const PARTS_PER_NS = 2 ** 30
 export class GcraRate {
   /** Parts per millisecond. T and a nanosecond are whole numbers of parts. */
   readonly parts: number
-  /** T, for one window unit, in parts. */
+  /** T in parts. */
   readonly #unitParts: number
   readonly #unitMs: number
   readonly #unitRest: number
@@ -105,7 +105,7 @@ export class GcraRate {
     } else this.#addLarge(time, Math.min(cost, Number.MAX_SAFE_INTEGER))
   }
 
-  /** The product may have 106 bits: adds T times each power of two in the cost. */
+  /** Adds T times each power of two in the cost, because the product may have 106 bits. */
   #addLarge(time: GcraTime, cost: number): void {
     let ms = this.#unitMs
     let rest = this.#unitRest
@@ -165,7 +165,6 @@ export class GcraTime {
     return this
   }
 
-  /** Adds the time that a cost takes. */
   add(cost: number): this {
     this.#rate.addTo(this, cost)
     return this

@@ -34,14 +34,14 @@ export type CalendarUnit = 'hour' | 'day' | 'week' | 'month'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** Clocks of all zones are less than this ahead of or behind UTC, with a change on the same day. */
+/** Local clocks differ from UTC by less than this in all zones, even with a change of clocks on the same day. */
 const MOST_SHIFTED_MS = 26 * HOUR_MS
-/** No zone has rules before or after this. All time before is one period, and so is all time after. */
+/** No zone has rules outside of this range. All time before it is one period, and so is all time after it. */
 const FIRST_MS = Date.UTC(1800, 0)
 const LAST_MS = Date.UTC(9999, 0)
 const MOST_CACHED = 10_000
 
-/** The nominal length of a period, and the longest one, with any change of clocks in it. */
+/** The nominal length of a period, and the maximum length if clocks change in it. */
 const LENGTHS: Readonly<Record<CalendarUnit, readonly [nominalMs: number, longestMs: number]>> = {
   hour: [HOUR_MS, HOUR_MS],
   day: [DAY_MS, 2 * DAY_MS],

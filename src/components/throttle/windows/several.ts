@@ -8,7 +8,7 @@ import { AlignedPeriods, CalendarPeriods, type Periods } from './periods.js'
 import { SlidingWindows } from './sliding.js'
 import type { WallTime } from './wall-time.js'
 
-/** Several limits: an event passes if all of them let it pass. Only then it counts in each. */
+/** Several limits. An event passes if all of them let it pass; only then does it count in each of them. */
 export class SeveralWindows extends Windows {
   override readonly spanMs: number
   readonly #members: readonly LimitWindows[]
@@ -93,7 +93,6 @@ export class SeveralWindows extends Windows {
   }
 }
 
-/** The level with the largest used part. */
 function fullest(levels: readonly Level[]): Level {
   const part = ({ used, limit }: Level) => used / limit.limit
   return levels.reduce((most, level) => (part(level) > part(most) ? level : most))

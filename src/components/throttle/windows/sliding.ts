@@ -3,7 +3,7 @@ import type { Level, Limit } from '../limit.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import { LimitWindows } from '../windows.js'
 
-/** The amounts that passed in one bucket before its newest run, one run for each time: a growable ring. */
+/** The runs of one bucket before its newest one, as a growable ring. A run is the amount that passed at one time. */
 interface Runs {
   times: Float64Array
   counts: Float64Array
@@ -14,9 +14,9 @@ interface Runs {
 }
 
 /**
- * sliding: an event passes if it and the amount that passed in its bucket in (t - window, t] are within the limit. This
- * is exact, and therefore stores the times of passed events: up to 16 bytes, or 32 with spare room, per event of the
- * window. An event from before the newest one counts at the newest one's time.
+ * sliding: an event at t passes if it and the amount that passed in its bucket in (t - window, t] are within the limit.
+ * To be exact, this stores the times of passed events: up to 16 bytes, or 32 with spare room, per event of the window.
+ * An event from before the newest one counts at the time of the newest one.
  */
 export class SlidingWindows extends LimitWindows {
   readonly #windowMs: number

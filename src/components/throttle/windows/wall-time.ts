@@ -5,10 +5,10 @@ const DRIFT_MS = 1000
 export class WallTime {
   /** Wall clock minus the time of the decisions, in milliseconds; 0 if decisions are made in wall time. */
   offsetMs = 0
-  /** The latest wall time of a decision, if the clock is followed. */
+  /** The latest wall time of a decision. Only `follow` sets it. */
   latestMs = Number.NEGATIVE_INFINITY
 
-  /** Follows the clock, which shows `wall` at `now`, unless it only drifted. Returns whether it was set back. */
+  /** Follows the wall clock, which shows `wall` at `now`, unless it only drifted. Returns whether it was set back. */
   follow(now: number, wall: number): boolean {
     const before = this.offsetMs
     const offsetMs = wall - now

@@ -46,8 +46,8 @@ function domainEnd(b: Buffer, p: number, end: number): number {
 const isHex = (byte: number | undefined) => is(byte, HEX)
 
 /**
- * A MAC address whose first divider is at `p`: six or eight bytes in pairs of digits, as in 00:1a:2b:3c:4d:5e, or six
- * of them in fours, as in 001a.2b3c.4d5e. Returns where to continue; -1 if not found.
+ * A MAC address whose first divider is at `p`: six or eight bytes as pairs of digits (00:1a:2b:3c:4d:5e), or six bytes
+ * as groups of four digits (001a.2b3c.4d5e). Returns where to continue; -1 if not found.
  */
 export function findMac(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const length = startsWithGroup(b, p, start, 4) ? 4 : 2
@@ -77,14 +77,14 @@ function groupsEnd(b: Buffer, p: number, end: number, length: number): number {
   return p < end && (is(b[p], WORD) || (b[p] === divider && p + 1 < end && is(b[p + 1], WORD))) ? -1 : p
 }
 
-/** Whether groups of digits look like a version or date: without letters, and without a zero at the start. */
+/** Whether groups of digits look like a version or a date: they have no letters, and no zero at the start. */
 function isNumber(b: Buffer, from: number, to: number): boolean {
   if (b[from] === ZERO) return false
   for (let p = from; p < to; p++) if (is(b[p], WORD) && !is(b[p], DIGIT)) return false
   return true
 }
 
-/** An IPv6 address whose first colon is at `p`, with its zone. Returns where to continue. */
+/** An IPv6 address, including its zone, whose first colon is at `p`. Returns where to continue. */
 export function findIpv6(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = startOf(b, p, Math.max(start, p - 5), HEX)
   if (p - from > 4 || (from > start && (is(b[from - 1], WORD) || b[from - 1] === COLON))) return p + 1

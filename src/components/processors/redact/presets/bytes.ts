@@ -3,15 +3,15 @@ export const DIGIT = 1
 export const HEX = 2
 /** Letters and digits. */
 export const WORD = 4
-/** Base64 for URLs: also - and _. */
+/** Base64 for URLs: letters, digits, - and _. */
 export const BASE64URL = 8
-/** Characters of general tokens: also . ~ + / and =. */
+/** Characters of general tokens: those of BASE64URL, and . ~ + / =. */
 export const TOKEN = 16
-/** The part of an address before its @. Other characters are allowed and hardly used. */
+/** Characters of an address before its @. Other allowed characters are hardly ever used. */
 export const LOCAL = 32
 /** Host names, including letters outside ASCII. */
 export const HOST = 64
-/** Digits, and letters of upper case. */
+/** Digits and upper-case letters. */
 export const UPPER = 128
 
 const CLASSES = new Uint8Array(256)
@@ -41,13 +41,13 @@ export function endOf(b: Buffer, p: number, end: number, bits: number): number {
   return p
 }
 
-/** The start of the run of these classes of bytes that ends before `p`; not before `start`. */
+/** The start of the run of bytes of these classes that ends before `p`; at least `start`. */
 export function startOf(b: Buffer, p: number, start: number, bits: number): number {
   while (p > start && (CLASSES[b[p - 1]!]! & bits) !== 0) p--
   return p
 }
 
-/** Whether `text`, in lower case, is at `p` in any case. A + also counts as a space, which it is in forms. */
+/** Whether `text`, given in lower case, is at `p` in any case. A + counts as the space for which it stands in forms. */
 export function isTextAt(b: Buffer, p: number, end: number, text: string): boolean {
   if (p + text.length > end) return false
   for (let i = 0; i < text.length; i++) {
@@ -58,7 +58,6 @@ export function isTextAt(b: Buffer, p: number, end: number, text: string): boole
   return true
 }
 
-/** Whether `text` is at `p`. */
 export function isExactAt(b: Buffer, p: number, end: number, text: string): boolean {
   if (p + text.length > end) return false
   for (let i = 0; i < text.length; i++) if (b[p + i] !== text.charCodeAt(i)) return false

@@ -18,7 +18,7 @@ const digits = new Uint8Array(LONGEST_CARD)
 
 const isDigit = (byte: number | undefined) => is(byte, DIGIT)
 
-/** Further spaces, and the minus sign, in UTF-8. */
+/** Further spaces and the minus sign of Unicode, as UTF-8. */
 const OTHER_DIVIDERS = [0xe280af, 0xe2819f, 0xe28892, 0xe38080]
 /** First bytes of dividers. */
 const DIVIDERS = new Uint8Array(256)
@@ -30,7 +30,7 @@ export function mayDivide(byte: number): boolean {
 
 /**
  * The end of the character at `p` if it may divide groups of digits, otherwise `p`. Dividers are spaces, dashes, dots,
- * slashes, the + that is a space in forms, and the spaces and dashes of Unicode, also the no-break space of Latin-1.
+ * slashes, the + that stands for a space in forms, spaces and dashes of Unicode, and the no-break space of Latin-1.
  */
 export function dividerEnd(b: Buffer, p: number, end: number): number {
   if (p >= end || DIVIDERS[b[p]!] === 0) return p
@@ -44,9 +44,9 @@ export function dividerEnd(b: Buffer, p: number, end: number): number {
 }
 
 /**
- * A card number: 12 to 19 digits of a known brand with the check digit of Luhn, also in groups of at least two that
- * have the same divider between them. Before a slash or plus sign, as in paths and sums, the first group must have four
- * digits.
+ * The end of a card number: 12 to 19 digits of a known brand with the check digit of Luhn. They may be in groups of at
+ * least two digits with the same divider between them. If this is a slash or plus sign, as in paths and sums, the first
+ * group must have four digits.
  */
 export function cardEnd(b: Buffer, p: number, start: number, end: number): number {
   // The digits of a fraction are not a number of their own.
@@ -79,7 +79,6 @@ export function cardEnd(b: Buffer, p: number, start: number, end: number): numbe
   return numberEnd(b, from, found, start, end)
 }
 
-/** A UUID has 36 characters. */
 const UUID = 36
 const LONGEST_HASH = 128
 
@@ -108,7 +107,6 @@ function isUuid(b: Buffer, p: number, end: number): boolean {
   return true
 }
 
-/** Whether the first `count` digits are a card number. */
 function isCard(count: number, isDivided: boolean): boolean {
   return count >= 12 && isOfBrand(count, isDivided) && hasCheckDigit(count)
 }
@@ -118,7 +116,7 @@ const MAESTRO = new Set([5018, 5020, 5038, 5893, 6304, 6759, 6761, 6762, 6763])
 
 /**
  * Whether a brand has numbers with these first digits and this length; the reference lists them. With 17 to 19 digits,
- * ids are common and cards are rare: for most brands, such cards must be in groups.
+ * ids are common and cards are rare, so for most brands, such numbers must be in groups.
  */
 function isOfBrand(count: number, isDivided: boolean): boolean {
   const two = digits[0]! * 10 + digits[1]!
@@ -165,8 +163,8 @@ export function ipv4End(b: Buffer, p: number, end: number): number {
 }
 
 /**
- * 7 to 15 digits after a plus sign, with at most two dividers or parentheses between them. `p` is after the sign.
- * `isZone`: a time is before it.
+ * The end of 7 to 15 digits after a plus sign, with at most two dividers or parentheses between two digits. `p` is
+ * after the sign. `isZone`: four digits are a time zone.
  */
 export function internationalEnd(b: Buffer, p: number, end: number, isZone: boolean): number {
   if (p >= end || !isDigit(b[p]) || b[p] === ZERO) return -1
@@ -188,7 +186,7 @@ export function internationalEnd(b: Buffer, p: number, end: number, isZone: bool
   return count >= 7 && !is(last < end ? b[last] : undefined, WORD) ? last : -1
 }
 
-/** Whether a time such as 10:24:29, and then a space or the + of a form, precede `p`. */
+/** Whether a time such as 10:24:29, followed by a space or the + of a form, is before `p`. */
 export function isBehindTime(b: Buffer, p: number, start: number): boolean {
   if (p - 4 < start || (b[p - 1] !== SPACE && b[p - 1] !== PLUS)) return false
   return isDigit(b[p - 2]) && isDigit(b[p - 3]) && b[p - 4] === COLON
@@ -236,7 +234,7 @@ const NUMERIC = new Set(
     .map(text => text.charCodeAt(0) * 256 + text.charCodeAt(1)),
 )
 
-/** An account number (IBAN) whose two letters are before `p`, with its check digits, also in groups with dividers. */
+/** The end of an account number (IBAN) whose two letters are before `p`. It may be in groups with dividers. */
 export function ibanEnd(b: Buffer, p: number, end: number): number {
   const country = (b[p - 2]! & 0xdf) * 256 + (b[p - 1]! & 0xdf)
   const length = LENGTHS.get(country)

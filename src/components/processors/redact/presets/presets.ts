@@ -18,18 +18,18 @@ export type Preset = (typeof PRESETS)[number]
 /** Prefixes that mark the keys of a service. */
 export interface KeyMarks {
   readonly service: string
-  /** With a space between them. */
+  /** The prefixes, separated by spaces. */
   readonly marks: string
   /** Minimum number of characters that follow. */
   readonly least: number
   /**
-   * The class of these characters: capitals and digits; letters and digits; letters, digits and `-_` (default); the
-   * same with dots in between; or all characters of tokens.
+   * The class of these characters. capitals: also digits. word: letters and digits. base64url (default): also `-_`.
+   * parts: the same, with dots in between. token: all characters of tokens.
    */
   readonly of?: 'capitals' | 'word' | 'base64url' | 'parts' | 'token'
-  /** Index of the character by which they are found, together with the one before it. Default: the first of `-_.`. */
+  /** Index of the character that the scanner looks for, with the one before it. Default: the first of `-_.`. */
   readonly anchor?: number
-  /** Whether at least one digit follows, which distinguishes them from words. */
+  /** Whether at least one digit must follow. This distinguishes keys from words. */
   readonly needsDigit?: true
 }
 

@@ -7,7 +7,7 @@ import { americanEnd, cardEnd, ibanEnd, internationalEnd, ipv4End, isBehindTime,
 import { PRESETS, type Preset } from './presets.js'
 import { findBearer, findJwt, findKey, findPrivateKey, KEY_ANCHORS } from './tokens.js'
 
-/** The kinds of matches that a byte can be a part of. */
+/** What to search for around a byte. */
 const NUMBER = 1
 const AT = 2
 const ADDRESS = 3
@@ -29,7 +29,6 @@ const CLOSE = 0x29
  * which are rare in texts.
  */
 export class PresetScanner {
-  /** Whether the last scanned bytes have a backslash. */
   hasBackslash = false
   /** Positions of the first and the last escape in the scanned bytes; `lastEscape` is -1 if there is none. */
   firstEscape = 0
@@ -37,10 +36,10 @@ export class PresetScanner {
   /** Whether the scanned bytes may have a number with an exponent. */
   hasExponent = false
   readonly #kinds = new Uint8Array(256)
-  /** Number of the rule of each preset; -1 for those that are not wanted. */
+  /** Number of the rule of each preset; -1: the preset is not wanted. */
   readonly #rules: Readonly<Record<Preset, number>>
 
-  /** The rules are numbered by their place in `presets`. */
+  /** The index of a preset in `presets` is the number of its rule. */
   constructor(presets: readonly Preset[]) {
     const rules = Object.fromEntries(PRESETS.map(name => [name, presets.indexOf(name)])) as Record<Preset, number>
     this.#rules = rules
@@ -100,7 +99,7 @@ export class PresetScanner {
     }
   }
 
-  /** `p` is at the first digit of several. */
+  /** `p` is at the first digit of a number. */
   #number(b: Buffer, p: number, start: number, end: number, out: Matches): number {
     let to = p + 1
     while (to < end && b[to]! <= NINE && b[to]! >= ZERO) to++
@@ -163,7 +162,6 @@ export class PresetScanner {
   }
 }
 
-/** Whether a JSON number ends with the exponent at `p`. */
 function isExponent(b: Buffer, p: number, end: number): boolean {
   if (p < end && (b[p] === DASH || b[p] === SIGN)) p++
   const to = endOf(b, p, end, DIGIT)

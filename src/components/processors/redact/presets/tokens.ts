@@ -17,7 +17,9 @@ const GREATER = 0x3e
 const UPPER_K = 0x4b
 const UNDERSCORE = 0x5f
 
-/** A token of at least three parts, whose first begins with the `eyJ` that ends at `p`. Returns where to continue. */
+/**
+ * A token of at least three parts that begins with the `eyJ` whose last letter is at `p`. Returns where to continue.
+ */
 export function findJwt(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = p - 2
   if (from < start || b[p - 1] !== 0x79 || b[from] !== 0x65) return p + 1
@@ -51,7 +53,7 @@ export function findBearer(b: Buffer, p: number, start: number, end: number, out
   return to
 }
 
-/** Whether there are only letters. After the + of a form, a + may also separate words. */
+/** Whether [from, to) has only letters. If the + of a form is before it, a + may also separate words. */
 function areWords(b: Buffer, from: number, to: number): boolean {
   const isForm = b[from - 1] === PLUS
   let p = from
@@ -70,7 +72,7 @@ function isDivider(byte: number): boolean {
   return isSpace(byte) || byte === QUOTE || byte === APOSTROPHE || byte === COLON || byte === EQUALS || byte === GREATER
 }
 
-/** A space or tab, or the + that is a space in forms. */
+/** A space, a tab, or the + that stands for a space in forms. */
 function isSpace(byte: number): boolean {
   return byte === SPACE || byte === TAB || byte === PLUS
 }
@@ -81,7 +83,7 @@ interface Key {
   readonly least: number
   /** The classes of the characters that follow. */
   readonly bits: number
-  /** Whether there can be dots between them. */
+  /** Whether there can be dots between these characters. */
   readonly hasParts: boolean
   readonly needsDigit: boolean
 }
@@ -99,10 +101,10 @@ const KEYS: readonly Key[] = KEY_MARKS.flatMap(({ marks, least, of = 'base64url'
   })),
 )
 
-/** Characters searched for a digit. A longer run without one consists of words. */
+/** Characters searched for a digit. A longer run without a digit consists of words. */
 const MOST_WORDS = 64
 
-/** Names in lower case, each with the index of the _ or K by which it is found. */
+/** Names of secrets in lower case, each with the index of the _ or K that the scanner looks for. */
 const NAMES = SECRET_NAMES.map(name => [name.toLowerCase(), name.search(/[_K]/)] as const)
 
 /** Keys by their anchor byte, then by the byte before it. */
@@ -113,7 +115,7 @@ for (const key of KEYS) {
   keysOfByte[before] = [...(keysOfByte[before] ?? []), key]
 }
 
-/** The bytes by which keys are found. */
+/** The bytes that the scanner looks for to find keys. */
 export const KEY_ANCHORS: readonly number[] = [
   ...new Set([...KEYS.map(({ text, anchor }) => text.charCodeAt(anchor)), UNDERSCORE, UPPER_K]),
 ]
@@ -172,8 +174,8 @@ const KIND = 'private key'
 const LONGEST_KIND = 48
 
 /**
- * A private key with its first or last line at `p`. Without its last line it reaches to the end of the value, and
- * without its first one from the beginning. Returns where to continue.
+ * A private key whose first or last line is at `p`. If its last line is missing, it ends with the value; if its first
+ * line is missing, it begins with the value. Returns where to continue.
  */
 export function findPrivateKey(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const dashes = endOfDashes(b, p, end)

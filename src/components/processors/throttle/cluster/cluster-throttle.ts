@@ -62,7 +62,7 @@ export class ClusterThrottle {
     return this.decider.limiter
   }
 
-  /** Whether it waits for the server, as `on_backend_failure: wait` says. */
+  /** Whether batches wait for the server because of `on_backend_failure: wait`. */
   get isWaiting(): boolean {
     return this.#waiting > 0 && !this.#backend.isUp
   }
@@ -105,7 +105,7 @@ export class ClusterThrottle {
 
   setRules(rules: readonly Rule[]): void {
     this.decider.setRules(rules)
-    // Gives back the leases of the old rules before the new ones ask.
+    // Gives back the leases of the old rules before the new rules ask the server.
     void this.decider.giveBack(this.limiter.idleMs)
   }
 

@@ -40,15 +40,15 @@ const LONGEST_WAIT_MS = 10_000
 const DENIED_WAIT_MS = 10_000
 const SHA = createHash('sha1').update(SCRIPT).digest('hex')
 /**
- * Asks about a bucket without taking units. A user who may not read the keys of the group fails here, and not with
- * every batch.
+ * Asks about a bucket without taking units. If the user may not read the keys of the group, this probe fails instead
+ * of every batch.
  */
 const PROBE: Demand = {
   ...NOTHING,
   limits: new SharedLimits([{ mode: 'fixed', limit: 1, windowMs: 1, unit: 'events' }], 0),
   key: Buffer.from('\0probe'),
 }
-/** Permissions of its user, as in the ACL of the server. */
+/** Permissions that the user needs, in the syntax of the server's ACL. */
 const PERMISSIONS = '~sluice:* +ping +eval +evalsha +time +get +set'
 const MEANWHILE: Readonly<Record<OnFailure, string>> = {
   local_share: 'this daemon passes its share of the limits (on_backend_failure: local_share)',
@@ -72,7 +72,7 @@ export class RedisBackend implements Backend {
   #connection: RedisConnection | undefined
   /** The server's clock minus the monotonic clock, as of its last reply. */
   #aheadMs: number
-  /** The outage of the server; undefined: it replies, or was not tried. */
+  /** The outage of the server; undefined: the server replies, or was not asked yet. */
   #down: { since: number; failures: number; error: string; nextAt: number | undefined } | undefined
   #loggedProblem = ''
   #cancelProbe: (() => void) | undefined
@@ -101,7 +101,7 @@ export class RedisBackend implements Backend {
     return this.#connection !== undefined
   }
 
-  /** Undefined if the server replies, or was not tried. Times are on the wall clock. */
+  /** Undefined if the server replies, or was not asked yet. Times are on the wall clock. */
   get outage(): ProcessorOutage | undefined {
     if (!this.#down) return undefined
     const { since, failures, error, nextAt } = this.#down

@@ -4,11 +4,10 @@ import type { Rule } from '../../../throttle/rules/rules.js'
 import { limitsOf, type ThrottleOptions } from '../options.js'
 import { StateSaver } from './state-saver.js'
 
-/** The buckets of a throttle to save. */
 export interface Persisted {
   readonly limiter: SavedLimiter
   readonly rules: readonly Rule[]
-  /** Whether they come from a predecessor. Saved buckets are then not newer. */
+  /** Whether the buckets come from a predecessor. If so, the saved buckets are not newer. */
   readonly isInherited: boolean
 }
 
@@ -26,8 +25,8 @@ export async function openSaver(
 }
 
 /**
- * The options that saved buckets depend on. If only the number of a limit changes, saved counts stay valid, except for
- * gcra, which keeps times.
+ * The options that saved buckets depend on. If only the number of a limit changes, saved counts stay valid; the times
+ * that gcra saves do not.
  */
 function meaningOf(options: ThrottleOptions): Record<string, unknown> {
   const { key_field, time_field, cost } = options

@@ -9,7 +9,7 @@ import { blocksOf, FORMAT, type Segment, type SegmentHead, segmentName, segments
 export interface Restoring {
   readonly folder: BufferFolder
   readonly means: SegmentHead['means']
-  /** The clock of the decisions; undefined: they are in event time. */
+  /** The clock of the decisions; undefined: decisions are in event time. */
   readonly clock: Clock | undefined
   /** The wall clock, in milliseconds. */
   readonly wall: number
@@ -94,8 +94,8 @@ function reportUnreadable({ folder, log }: Restoring, name: string, error: unkno
 }
 
 /**
- * The shift of each segment's times to our clock. Within a run it is exact. Between runs, and up to the present, the
- * wall clock gives the elapsed time; 0 if it was set back.
+ * The shift that converts each segment's times to our clock. Within a run it is exact. Between runs, and from the last
+ * run to now, the wall clock gives the elapsed time; 0 if it was set back.
  */
 function shiftsOf(segments: readonly Segment[], present: { now: number; wall: number }): number[] {
   const shifts: number[] = []
@@ -105,7 +105,7 @@ function shiftsOf(segments: readonly Segment[], present: { now: number; wall: nu
   for (const segment of segments.toReversed()) {
     const { first, last } = segment
     if (segment.run !== run) shift += next.now - Math.max(0, next.wall - last.wall) - last.now
-    // Whole numbers keep the precision of times.
+    // Adding a whole number keeps the precision of times.
     shift = Math.round(shift)
     shifts.unshift(shift)
     next = first

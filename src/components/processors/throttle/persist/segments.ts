@@ -2,8 +2,8 @@ import type { BufferFile, BufferFolder } from '../../../../engine/flow/disk-buff
 import { blockHead, HEAD_BYTES, isIntact, type Stamp } from '../../../throttle/persist/blocks.js'
 
 /**
- * The files of a throttle in data_dir: segments with increasing numbers; later ones take precedence. The first segment
- * of a run, and each that replaces earlier ones, begins with all buckets; changes follow.
+ * The files of a throttle in data_dir: segments with increasing numbers. Later segments take precedence. The first
+ * segment of a run, and each segment that replaces earlier ones, begins with all buckets; changes follow.
  */
 
 export const FORMAT = 1
@@ -12,7 +12,7 @@ const NAME = /^(\d{1,15})\.buckets$/
 /** The description of a segment, in its first block. */
 export interface SegmentHead {
   readonly sluice_buckets: number
-  /** The run of a throttle that wrote it, and whose clock it uses. */
+  /** The run of the throttle that wrote it. Its times are on the clock of that run. */
   readonly run: string
   /** The options that the state depends on, by name. */
   readonly means: Readonly<Record<string, unknown>>
@@ -23,13 +23,12 @@ export interface Segment extends SegmentHead {
   /** When its first and its last block were made. */
   readonly first: Stamp
   readonly last: Stamp
-  /** Bytes after its last block: it is damaged there, or was being written when the process ended. */
+  /** Bytes after its last block: the segment is damaged there, or was being written when the process ended. */
   readonly lost: number
 }
 
 export const segmentName = (number: number) => `${number}.buckets`
 
-/** The numbers of the segments, ascending. */
 export async function segmentsIn(folder: BufferFolder): Promise<number[]> {
   const names = await folder.list()
   return names.flatMap(name => NAME.exec(name)?.slice(1).map(Number) ?? []).sort((a, b) => a - b)

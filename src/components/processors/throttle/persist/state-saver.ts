@@ -14,7 +14,7 @@ const INTERVAL_MS = 1000
 /** Creating blocks takes at most 1/50 of the time. */
 const BUSY_SHARE = 50
 const RETRY_MAX_MS = 30_000
-/** A segment with all buckets replaces a segment that has grown to twice its size, and to this at least. */
+/** A segment is replaced when it exceeds this size, and `GROWTH` times the size of its part with all buckets. */
 const SMALLEST_SEGMENT = 1024 * 1024
 const GROWTH = 2
 
@@ -23,7 +23,6 @@ interface SaverOptions {
   readonly means: SegmentHead['means']
   readonly limiter: SavedLimiter
   readonly rules: readonly Rule[]
-  /** Whether windows are in event time. */
   readonly inEventTime: boolean
   readonly clock: TimerClock
   readonly log: Logger
@@ -55,7 +54,7 @@ export class StateSaver {
   #notBefore = 0
   #failures = 0
   #loggedCause = ''
-  /** Older segments that could not be removed. This was logged. */
+  /** Older segments that could not be removed. Each was logged once. */
   readonly #kept = new Set<string>()
   #hasEnded = false
 
@@ -155,7 +154,7 @@ export class StateSaver {
   /** Whether there is a segment with all buckets that may still grow. */
   async #isWhole(): Promise<boolean> {
     if (!this.#segment || this.#bytes > Math.max(SMALLEST_SEGMENT, GROWTH * this.#bytesOfAll)) return false
-    // Otherwise data_dir was removed.
+    // If the file is missing, data_dir was removed.
     return (await this.#folder.list()).includes(this.#name)
   }
 
@@ -199,8 +198,8 @@ export class StateSaver {
   }
 
   /**
-   * After a failure: the next segment begins with all buckets. A segment that does not have all yet is useless, and
-   * removed.
+   * After a failure, the next segment begins with all buckets. A segment that does not have all buckets yet is useless
+   * and is removed.
    */
   async #giveUp(): Promise<void> {
     await this.#segment?.close().catch(() => {})
