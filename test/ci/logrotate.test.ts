@@ -119,8 +119,9 @@ async function run(t: Test, seed: number, logrotate: string): Promise<void> {
     return daemon
   }
   daemon = await begin()
-  // Of a file that no daemon ever saw nothing can be known.
-  await daemon.until(() => existsSync(join(folder, 'state/checkpoints/log.json')))
+  // Of a file that no daemon ever saw nothing can be known. The first checkpoint may be older than the first search.
+  const checkpoint = join(folder, 'state/checkpoints/log.json')
+  await daemon.until(() => existsSync(checkpoint) && readFileSync(checkpoint, 'utf8').includes(log.path))
   const end = async (signal: 'SIGKILL' | 'SIGTERM') => {
     daemon?.child.kill(signal)
     await daemon?.exit
