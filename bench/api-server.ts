@@ -5,10 +5,9 @@ import { fastify } from 'fastify'
 import { type Logger, pino } from 'pino'
 import { components } from '../src/components/list.js'
 import { systemClock } from '../src/lib/time.js'
-import { ConnectionLimits } from '../src/net/limits.js'
 import { Service } from '../src/service/api/domain/service.js'
-import { buildApp } from '../src/service/api/http/app.js'
 import { openState } from '../src/service/api/store/state.js'
+import { benchApp } from './api-app.js'
 
 /** The two servers of the bench of the API, each a process of its own: `constant`, `fill FOLDER` and then `service FOLDER`. */
 
@@ -81,16 +80,7 @@ async function service(fill: boolean): Promise<void> {
 }
 
 async function serve(service: Service, log: Logger): Promise<void> {
-  const app = await buildApp({
-    service,
-    log,
-    maxBody: 1e6,
-    trustedProxies: [],
-    connections: new ConnectionLimits({ max: 1000, closesUsed: true }, { closed() {}, refused() {} }),
-    headersMs: 10_000,
-    requestMs: 60_000,
-    keepAliveMs: 60_000,
-  })
+  const app = await benchApp(service, log)
   tell({ url: await app.listen(listen), keys: JSON.parse(readFileSync(join(folder, 'keys.json'), 'utf8')) })
 }
 

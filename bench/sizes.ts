@@ -4,14 +4,13 @@ import { pino } from 'pino'
 import { components } from '../src/components/list.js'
 import type { PostgresOptions } from '../src/engine/config/store-options.js'
 import { systemClock } from '../src/lib/time.js'
-import { ConnectionLimits } from '../src/net/limits.js'
 import { Service } from '../src/service/api/domain/service.js'
-import { buildApp } from '../src/service/api/http/app.js'
 import { openPostgres } from '../src/service/api/store/postgres.js'
 import { openSqlite } from '../src/service/api/store/sqlite.js'
 import type { Store } from '../src/service/api/store/store.js'
 import { NONE, programOptions } from '../test/support/program-options.js'
 import { pipelineConfig } from '../test/support/service.js'
+import { benchApp } from './api-app.js'
 import { median } from './measure.js'
 import { workFolder } from './work.js'
 
@@ -51,16 +50,7 @@ const service = await Service.open({
   background: false,
   limits: { ...rates, pipelines: 1e9, serviceAccounts: 1e9, accounts: 1e9 },
 })
-const app = await buildApp({
-  service,
-  log,
-  maxBody: 1e6,
-  trustedProxies: [],
-  connections: new ConnectionLimits({ max: 1000, closesUsed: true }, { closed() {}, refused() {} }),
-  headersMs: 60_000,
-  requestMs: 60_000,
-  keepAliveMs: 60_000,
-})
+const app = await benchApp(service, log)
 const made = await service.init()
 const key = made.enterprise_service_account.key
 
