@@ -10,6 +10,7 @@ import type { Clock } from '../../../lib/time.js'
 import { Checks } from '../checks.js'
 import type { Remote } from '../discovery/remote.js'
 import {
+  begins,
   FINGERPRINT_BYTES,
   type Fingerprint,
   fingerprint,
@@ -466,6 +467,8 @@ export class Tailer {
   learnHead(): void {
     if (this.#at > 0 || this.#fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
     const first = firstBytes(this.#fd)
+    // Truncated since the last look: the next read compares with the head of the old content.
+    if (!begins(first, this.#content.head)) return
     this.#content.head = fingerprint(first, 0, first.length)
     this.trail.begin(first)
   }

@@ -16,7 +16,7 @@ import t, { type Test } from 'tap'
 import { sleep, systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
 import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
-import { until } from '../../../support/until.js'
+import { turns, until } from '../../../support/until.js'
 
 /** Resolves to what a run saved that read the first line and was stopped. */
 async function readBefore(options: Parameters<typeof tail>[0]): Promise<MemoryCheckpoints> {
@@ -224,6 +224,8 @@ t.test('what is still written to a renamed file comes before what the new one ge
   renameSync(path, `${path}.1`)
   writeFileSync(path, '2\n')
   await arrived(run, 2)
+  // The earlier file is looked at again once the new one was read to its end.
+  await turns()
   appendFileSync(`${path}.1`, '3\n')
   appendFileSync(path, '4\n')
   await arrived(run, 4)
