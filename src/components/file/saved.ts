@@ -112,9 +112,10 @@ export class Saved {
       else this.unreadable++
     }
     // A copy's entry is at its end even if not all of it was delivered. Then the copy must be searched again.
-    for (const { claimed = '', dev, ino, offset, head } of this.#entries.values()) {
+    for (const entry of this.#entries.values()) {
+      const { claimed = '', dev, ino } = entry
       const copy = claimed === `${dev}:${ino}` ? undefined : this.#entries.get(claimed)
-      if (copy && copy.claimed === claimed && copy.offset > offset && !differ(copy.head, head)) this.remove(copy)
+      if (copy?.claimed === claimed && continues(copy, entry)) this.remove(copy)
     }
     this.names = new Set([...this.#entries.values()].map(({ file, path }) => file ?? path))
   }
@@ -203,6 +204,12 @@ export class Saved {
 /** Whether the first bytes of two files differ. Lengths prove nothing: files grow. */
 function differ(a: Entry['head'], b: Entry['head']): boolean {
   return a.bytes === b.bytes && a.hash !== b.hash
+}
+
+/** Whether the file of `copy`, which was read further, may have what was read of the file of `entry`. */
+function continues(copy: Entry, { offset, head, tail }: Entry): boolean {
+  const mark = copy.marks?.find(one => one.offset === offset)
+  return copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
 }
 
 /** The existing files that `selects` accepts and that the source of this document has started to read. */

@@ -49,7 +49,7 @@ const EXCEPTIONS: readonly Exception[] = [
     // A closed file is known by its inode only, and by its content if any was read.
     name: 'without birth times, a file that was closed for want of descriptors is confused with another one',
     seed: 1408,
-    promises: ['twice', 'missing', 'unreported'],
+    promises: ['twice', 'missing', 'unreported', 'torn'],
     applies: ({ maxOpenFiles, habits }) => maxOpenFiles < 3 && habits.births !== 'stored',
   },
   {

@@ -342,7 +342,8 @@ export class Reader {
     tailer.atEnd()
     tailer.releaseMemory()
     this.#unfinished.note(tailer)
-    if (tailer.isOver && !tailer.hasParts ? tailer.pending === 0 : this.#unfinished.trim()) return
+    const isKept = this.#unfinished.trim() && !this.#unfinished.isDue(tailer)
+    if (tailer.isOver && !tailer.hasParts ? tailer.pending === 0 : isKept) return
     this.#unfinished.forget(tailer)
     this.#post(tailer.flush(out))
   }

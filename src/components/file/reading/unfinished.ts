@@ -69,6 +69,11 @@ export class Unfinished {
     )
   }
 
+  /** Whether the unfinished part must be delivered before another file is opened, which could park it again. */
+  isDue(tailer: Tailer): boolean {
+    return this.#dueAtOf(tailer) <= this.#options.clock.now()
+  }
+
   /** The files whose unfinished part is due, or all of them. */
   *due(all: boolean): Iterable<Tailer> {
     const { clock, onReady } = this.#options

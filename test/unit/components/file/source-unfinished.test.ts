@@ -287,6 +287,19 @@ t.test('unfinished lines take no descriptors from other files, and are whole all
   t.same(run.out.texts().sort(), [...Array(5).fill('first'), ...Array(5).fill('half and half')])
 })
 
+t.test('unfinished lines that are due at once do not take the only descriptor from each other', async t => {
+  const dir = testFolder(t, { 'a.log': 'a', 'b.log': 'b', 'c.log': 'c' })
+  const options = { include: [join(dir, '*.log')], max_open_files: 1, partial_line_timeout: '100ms' }
+  const clock = new TestTime()
+  clock.hold()
+  const run = await tail(options, undefined, undefined, clock)
+  for (const name of ['a', 'b', 'c']) await run.read(join(dir, `${name}.log`))
+  clock.ms += 200
+  await lines(run, 3)
+  t.strictSame(run.out.texts().toSorted(), ['a', 'b', 'c'])
+  await run.stop()
+})
+
 t.test('unfinished lines beyond the memory for them are not cut', async t => {
   const dir = testFolder(t)
   mkdirSync(join(dir, 'logs'))

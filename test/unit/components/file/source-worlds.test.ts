@@ -54,6 +54,20 @@ t.test('a copy is known although it has the inode of an earlier one', async t =>
   t.same(Array.from(saved.entries(), ({ offset }) => offset).sort(), [1000, 4000])
 })
 
+t.test('a copy is known although an earlier file with its inode was the copy of less', async t => {
+  const [short, long] = [
+    entryOf('/app.log', '3', '1', 65, { claimed: '1:6', gone: true }),
+    entryOf('/a', '6', '2', 1300),
+  ]
+  const known = (begins: boolean) => {
+    const tail = begins ? short.tail : entryOf('/other', '3', '1', 65).tail
+    const files = [short, { ...long, claimed: '1:6', marks: [{ offset: 65, tail }] }]
+    return [...new Saved({ version: 1, saved: 0, files }).entries()].length
+  }
+  t.equal(known(false), 2)
+  t.equal(known(true), 1, 'the copy must be searched again')
+})
+
 t.test('files are searched from the earliest time at which their name had another file', async t => {
   const unseen = new Unseen({ saved: new Saved(undefined) } as SearchOptions)
   for (const since of [2000, 1000, 3000]) unseen.displaced('/app.log', since)
