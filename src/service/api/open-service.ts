@@ -6,7 +6,7 @@ import type { ServiceOptions } from '../../engine/config/service-options.js'
 import type { StoreOptions } from '../../engine/config/store-options.js'
 import type { TimerClock } from '../../lib/time.js'
 import { RedisConnector } from '../../net/redis/connector.js'
-import { boundReplies, type Connect } from '../../net/redis/in-time.js'
+import { boundReplies } from '../../net/redis/in-time.js'
 import { SharedRates } from './domain/keys/shared-rates.js'
 import { Service } from './domain/service.js'
 import { ALONE, SharedNodes } from './nodes.js'
@@ -89,11 +89,8 @@ function sharedRates(
   const connector = new RedisConnector(redis, { ...context, log, bound: boundReplies })
   // All nodes have the same secret. Throttles of published pipelines must not use these buckets.
   const group = createHmac('sha256', secret).update('the group of the rate limits').digest('hex').slice(0, 16)
-  const settings = {
-    ...({ group, timeoutMs: redis.timeout, onFailure: 'local_share' } as const),
-    password: () => connector.password,
-  }
-  const connect: Connect = (lost, signal) => connector.connect(lost, signal)
-  const backend = new RedisBackend(connect, settings, { ...context, log })
+  const password = () => connector.password
+  const settings = { group, timeoutMs: redis.timeout, onFailure: 'local_share', password } as const
+  const backend = new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, { ...context, log })
   return new SharedRates(backend, nodes, context.clock)
 }

@@ -125,6 +125,7 @@ export class Context {
     this.ids = new Ids(clock, random)
   }
 
+  /** Counts uses by key, on all nodes together if they share their limits. */
   limiter(name: 'requestsPerKey' | 'failedTries' | 'newDaemons' | 'changes' | 'changesOfAccount'): RateLimits {
     const local = new RateLimiter(this.limits[name], this.clock, this.nodes)
     return this.#rates?.limiter(name, local) ?? local

@@ -1,9 +1,9 @@
 import type { RedisBackend } from '../../../../components/processors/throttle/cluster/redis-backend.js'
-import { BucketKey } from '../../../../components/throttle/buckets/bucket-key.js'
-import { randomSeed } from '../../../../components/throttle/buckets/key-table.js'
+import { type Key, keyOf, randomSeed } from '../../../../components/throttle/buckets/key-table.js'
 import { LeaseLimiter } from '../../../../components/throttle/cluster/lease-limiter.js'
 import { type Grant, LEASED_PART } from '../../../../components/throttle/cluster/script-calls.js'
 import { ASK, FULL, PASS } from '../../../../components/throttle/decisions.js'
+import { BoundedMap } from '../../../../lib/bounded-map.js'
 import { everyOf, type TimerClock } from '../../../../lib/time.js'
 import type { Nodes } from '../../nodes.js'
 import { MOST_KEYS, type RateLimiter, type RateLimits, type RateState } from './rate-limiter.js'
@@ -11,6 +11,9 @@ import { MOST_KEYS, type RateLimiter, type RateLimits, type RateState } from './
 type Backend = Pick<RedisBackend, 'ask' | 'isUp' | 'start' | 'close'>
 
 const SWEEP_MS = 1000
+const MOST_ENCODED = 10_000
+/** Unlike Buffer.from, it does not keep a shared pool of memory alive for each key. */
+const ENCODER = new TextEncoder()
 
 /**
  * Rate limits that hold across nodes. Redis counts uses in fixed windows, and nodes lease uses in advance, as throttles
@@ -59,19 +62,19 @@ export class SharedRates {
 }
 
 class SharedLimiter implements RateLimits {
-  readonly #name: string
+  readonly #prefix: string
   readonly #local: RateLimiter
   readonly #leases: LeaseLimiter
   readonly #rates: SharedRates
-  readonly #key: BucketKey
+  /** Encoded keys, since encoding costs more than the rest of a check. */
+  readonly #buckets = new BoundedMap<string, Key>(MOST_ENCODED)
   #asking: Promise<readonly Grant[] | undefined> | undefined
 
   constructor(name: string, local: RateLimiter, leases: LeaseLimiter, rates: SharedRates) {
-    this.#name = name
+    this.#prefix = `${name}:`
     this.#local = local
     this.#leases = leases
     this.#rates = rates
-    this.#key = new BucketKey([], leases.seed)
     leases.asking.begin()
   }
 
@@ -79,16 +82,24 @@ class SharedLimiter implements RateLimits {
     if (!this.#rates.areShared) return this.#local.take(key)
     const leases = this.#leases
     const now = this.#rates.clock.now()
+    const bucket = this.#buckets.get(key) ?? this.#add(key)
     leases.advance(now)
-    const decided = leases.take(this.#placed(key), now, 1, 0)
+    const decided = leases.take(bucket, now, 1, 0)
     if (decided === FULL) return this.#local.take(key)
-    if (decided !== ASK) return this.#state(key, decided === PASS)
+    if (decided !== ASK) return this.#state(bucket, now, decided === PASS)
     const { last, demands } = leases.asking
     const place = demands[last]!.events
     this.#asking ??= this.#ask()
-    return this.#asking.then(grants =>
-      grants ? this.#state(key, place <= (grants[last]!.passed as number)) : this.#local.take(key),
-    )
+    return this.#asking.then(grants => {
+      if (!grants) return this.#local.take(key)
+      return this.#state(bucket, this.#rates.clock.now(), place <= (grants[last]!.passed as number))
+    })
+  }
+
+  #add(key: string): Key {
+    const bucket = keyOf(ENCODER.encode(this.#prefix + key), this.#leases.seed)
+    this.#buckets.set(key, bucket)
+    return bucket
   }
 
   /** Asks about all keys of this turn at once. Undefined: Redis did not reply. */
@@ -106,16 +117,11 @@ class SharedLimiter implements RateLimits {
     return grants
   }
 
-  #placed(key: string): BucketKey {
-    this.#key.setBytes(Buffer.from(`${this.#name}:${key}`))
-    return this.#key
-  }
-
-  #state(key: string, allowed: boolean): RateState {
-    const now = this.#rates.clock.now()
-    const { left, until } = this.#leases.left(this.#placed(key), now)
+  #state(bucket: Key, now: number, allowed: boolean): RateState {
+    const { left, until } = this.#leases.left(bucket, now)
     const remaining = allowed ? left : 0
     const resetMs = Math.max(0, until - now)
-    return { ...this.#local.rate, allowed, remaining, resetMs, waitMs: remaining > 0 ? 0 : resetMs }
+    const { limit, windowMs } = this.#local.rate
+    return { limit, windowMs, allowed, remaining, resetMs, waitMs: remaining > 0 ? 0 : resetMs }
   }
 }
