@@ -60,7 +60,7 @@ t.test('two nodes with one database, upgraded from the commit before', async t =
   const redis = await startRedis(t, folder)
   if (!redis) return
   const options = await newDatabase(server.options)
-  const more = '  limits: { requests: 6000, failed_tries: 100000 }\n'
+  const more = '    requests: 6000\n    failed_tries: 100000\n'
   const { main } = productBefore()
   await checkMigrations(t, main)
   const { nodes, made } = await startNodes(t, folder, options, { more, main })
@@ -210,7 +210,8 @@ for (const name of BALANCERS)
     const { nodes, made } = await startNodes(t, folder, options, {
       count: 3,
       urls: [options.url, options.url, options.url.replace(place.port, String(database.port))],
-      more: '  limits: { requests: 1000000 }\n',
+      redis: `redis://${HOST}:${limits.port}`,
+      more: '    requests: 1000000\n',
     })
     const [killed, drained, cut] = nodes as [ServedNode, ServedNode, ServedNode]
     const url = await startBalancer(t, name, nodes)
@@ -282,7 +283,7 @@ for (const name of BALANCERS)
     limits.network = 'silent'
     await continuesSoon('the nodes are cut off from Redis')
     for (const node of [killed, cut])
-      await until('it to limit alone', () => node.log.includes('SLUICE_THROTTLE_BACKEND'))
+      await until('it to limit alone', () => /"component":"limit"[^\n]*SLUICE_THROTTLE_BACKEND/.test(node.log))
     limits.network = 'open'
     limits.cut()
 

@@ -7,6 +7,7 @@ import type { ServiceLimits } from '../../src/service/api/domain/context.js'
 import type { InitResult } from '../../src/service/api/domain/documents.js'
 import { ApiError } from '../../src/service/api/domain/errors.js'
 import type { Principal } from '../../src/service/api/domain/keys/principal.js'
+import type { SharedRates } from '../../src/service/api/domain/keys/shared-rates.js'
 import { Service } from '../../src/service/api/domain/service.js'
 import { changedBy, type Store, StoreError } from '../../src/service/api/store/store.js'
 import { testFolder } from './folder.js'
@@ -23,7 +24,7 @@ export interface TestedService {
   /** All statements that changed the store, with their values. */
   readonly written: string[]
   /** A second service over the same store, or over another connection to it. */
-  again(components?: readonly AnyDefinition[], store?: Store): Promise<Service>
+  again(components?: readonly AnyDefinition[], store?: Store, rates?: SharedRates): Promise<Service>
   /** Changes that succeed before all others fail, and those that end before one fails there, with all of its commit. */
   readonly disk: { writesLeft: number; endsLeft: number }
 }
@@ -69,7 +70,7 @@ export async function openService(
   const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
   const seeded = new Seeded(7)
   const random = (bytes: number) => Buffer.from(Array.from({ length: bytes }, () => seeded.below(256)))
-  const open = (components = known, of = store) =>
+  const open = (components = known, of = store, rates?: SharedRates) =>
     Service.open({
       store: of,
       secret: Buffer.alloc(32, 5),
@@ -78,6 +79,7 @@ export async function openService(
       log,
       components,
       limits,
+      rates,
       background: false,
     })
   const service = await open()

@@ -87,13 +87,20 @@ function filled(text: string, places: Readonly<Record<string, string>>): string 
 
 /**
  * Starts nodes of config/service-nodes.yaml, with one database and one secret. The first creates the keys. `urls`: what
- * they call the database. `main`: of the build that they run, which has its own example.
+ * they call the database. `redis`: shares their rate limits. `more`: options of these. `main`: of the build that they
+ * run, which has its own example.
  */
 export async function startNodes(
   t: Test,
   folder: string,
   { url, password_file, tls }: PostgresOptions,
-  { count = 2, more = '', urls = [] as readonly string[], main = undefined as string | undefined } = {},
+  {
+    count = 2,
+    redis = undefined as string | undefined,
+    more = '',
+    urls = [] as readonly string[],
+    main = undefined as string | undefined,
+  } = {},
 ) {
   const nodes: ServedNode[] = []
   t.teardown(async () => {
@@ -101,8 +108,11 @@ export async function startNodes(
   })
   const build = main ? join(dirname(main), '../../..') : checkout
   const example = readFileSync(join(build, 'config/service-nodes.yaml'), 'utf8')
+  const [start, limits = ''] = example.split('  limits:\n')
+  const shared =
+    redis === undefined ? '' : filled(limits, { '"redis://10.0.0.9:6379"': `${redis}, timeout: 2 Seconds` })
   for (let i = 0; i < count; i++) {
-    const text = filled(example + more, {
+    const text = filled(`${start}  limits:\n${shared}${more}`, {
       'postgresql://sluice@db.example.com:5432/sluice': urls[i] ?? url,
       '/etc/sluice/postgresql-password': password_file!,
       '/etc/sluice/postgresql-ca.pem': tls!.ca_file!,

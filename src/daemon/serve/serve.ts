@@ -20,7 +20,7 @@ import { EXPIRY_SERIES, expirySeries, TlsFilesError } from '../../net/tls.js'
 import { buildApp } from '../../service/api/http/app.js'
 import { RequestCounts } from '../../service/api/http/sender.js'
 import { ALONE } from '../../service/api/nodes.js'
-import { type OpenService, openService } from '../../service/api/open-service.js'
+import { LIMITS, type OpenService, openService } from '../../service/api/open-service.js'
 import type { Store } from '../../service/api/store/store.js'
 import { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
 import { closeServer, urlOf } from '../admin/bounded-server.js'
@@ -57,12 +57,13 @@ export async function loadServiceConfig(
 export async function openConfigured(
   options: ServiceConfig,
   log: Logger,
-  { beside = false } = {},
+  { beside = false, metrics }: { readonly beside?: boolean; readonly metrics?: Metrics } = {},
 ): Promise<OpenService> {
   const { dataDir, store, limits, plugins } = options
   const known = await componentsWith(plugins)
   const machine = { clock: systemClock, random: randomBytes }
-  return await openService({ dataDir, store, limits, log, ...machine, components: known, beside })
+  const ofRedis = limits.redis && metrics?.component(LIMITS, 'processor', 'throttle')
+  return await openService({ dataDir, store, limits, log, ...machine, components: known, beside, metrics: ofRedis })
 }
 
 /** Runs the service until a signal ends it. Resolves with the exit code. */
@@ -76,10 +77,11 @@ export async function serve({ configPath }: { configPath: string }, io: Io): Pro
   const systemd = Systemd.from(io.env, { log })
   systemd.follow({ state: () => ({ ready: false, status: 'opens its store' }) })
   try {
-    const opened = await openConfigured(options, log)
+    const metrics = new Metrics(log)
+    const opened = await openConfigured(options, log, { metrics })
     try {
       warnIfExposed(log, options.dataDir)
-      return await serveOpened(config, options, opened, systemd, log)
+      return await serveOpened(config, options, opened, metrics, systemd, log)
     } finally {
       await opened.close()
     }
@@ -93,10 +95,10 @@ async function serveOpened(
   config: Config,
   options: ServiceConfig,
   { service, state, nodes }: OpenService,
+  metrics: Metrics,
   systemd: Systemd,
   log: Logger,
 ): Promise<number> {
-  const metrics = new Metrics(log)
   void metrics.measureProcess()
   logMetrics(metrics)
   const counts = new RequestCounts()

@@ -1,8 +1,9 @@
 import { z } from 'zod'
-import { byteSize, duration, listenAddress, refuse } from '../../core/options/options.js'
+import { byteSize, duration, listenAddress, refuse, refuseAt } from '../../core/options/options.js'
 import { absolutePath, filePath } from '../../core/options/reach.js'
 import { parseRule } from '../../lib/network/address-rules.js'
 import { addressRange, connectionOptions, tlsOptions } from '../../net/listen-options.js'
+import { redisOptions } from '../../net/redis/options.js'
 import { storeOptions } from './store-options.js'
 
 const addressRule = z.string().superRefine((text, context) => {
@@ -23,6 +24,11 @@ const limits = z.strictObject({
     .max(1_000_000_000)
     .default(60_000)
     .describe('Maximum requests per key and minute; further requests get status 429 with Retry-After.'),
+  redis: redisOptions
+    .optional()
+    .describe(
+      'Redis or Valkey server in which the nodes of a service share these and all other rate limits. While it does not reply, and by default, each node allows the limit divided by the number of nodes.',
+    ),
 })
 
 const ingest = z.strictObject({
@@ -77,7 +83,7 @@ const ingest = z.strictObject({
     ),
 })
 
-export const serviceOptions = z.strictObject({
+const options = z.strictObject({
   listen: listenAddress()
     .prefault('127.0.0.1:8080')
     .describe('HOST:PORT of the API, or systemd:NAME, the socket of a .socket unit with FileDescriptorName=NAME.'),
@@ -125,6 +131,11 @@ export const serviceOptions = z.strictObject({
     .describe(
       'Logs each request on standard error with its id, account, route, status and duration. Keys, bodies and queries are never logged.',
     ),
+})
+
+export const serviceOptions = options.superRefine(({ store, limits }, context) => {
+  if (limits.redis && store.type === 'embedded')
+    refuseAt(context, ['limits', 'redis'], 'has no effect with one node; several need store: { type: postgresql, … }')
 })
 
 export type ServiceOptions = z.output<typeof serviceOptions>

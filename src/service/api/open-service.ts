@@ -1,7 +1,13 @@
+import { createHmac } from 'node:crypto'
 import type { Logger } from 'pino'
-import type { AnyDefinition } from '../../core/component.js'
+import { RedisBackend } from '../../components/processors/throttle/cluster/redis-backend.js'
+import type { AnyDefinition, ComponentMetrics } from '../../core/component.js'
+import type { ServiceOptions } from '../../engine/config/service-options.js'
 import type { StoreOptions } from '../../engine/config/store-options.js'
-import type { Clock } from '../../lib/time.js'
+import type { TimerClock } from '../../lib/time.js'
+import { RedisConnector } from '../../net/redis/connector.js'
+import { boundReplies } from '../../net/redis/in-time.js'
+import { SharedRates } from './domain/keys/shared-rates.js'
 import { Service } from './domain/service.js'
 import { ALONE, SharedNodes } from './nodes.js'
 import { openState, type ServiceState } from './store/state.js'
@@ -9,13 +15,15 @@ import { openState, type ServiceState } from './store/state.js'
 export interface OpenOptions {
   readonly dataDir: string
   readonly store: StoreOptions
-  readonly limits: { readonly failed_tries: number; readonly requests: number }
+  readonly limits: ServiceOptions['limits']
   readonly log: Logger
-  readonly clock: Clock
+  readonly clock: TimerClock
   readonly random: (bytes: number) => Buffer
   readonly components: readonly AnyDefinition[]
   /** Whether to open the store even if a service uses it. Periodic tasks then do not run in this process. */
   readonly beside?: boolean
+  /** Of the Redis in `limits`; without, each node allows its share of a limit. */
+  readonly metrics?: ComponentMetrics | undefined
 }
 
 export interface OpenService {
@@ -27,18 +35,22 @@ export interface OpenService {
   close(): Promise<void>
 }
 
+/** The component that metrics and log lines of the shared rate limits name. */
+export const LIMITS = 'service.limits'
 const MINUTE_MS = 60_000
 
 /**
  * Opens the store in `dataDir` and the service. Throws StoreError SLUICE_STORE_IN_USE if another service has it open.
  */
 export async function openService(options: OpenOptions): Promise<OpenService> {
-  const { dataDir, store, limits, random, beside = false, ...rest } = options
+  const { dataDir, store, limits, random, beside = false, metrics, ...rest } = options
   const state = await openState(dataDir, random, { log: options.log, beside, store })
   let nodes: SharedNodes | undefined
+  let rates: SharedRates | undefined
   try {
     if (store.type === 'postgresql' && !beside)
       nodes = await SharedNodes.open({ ...rest, store: state.store, dataDir, random })
+    if (nodes && limits.redis && metrics) rates = sharedRates(limits.redis, state.secret, nodes, { ...rest, metrics })
     const service = await Service.open({
       ...rest,
       random,
@@ -46,6 +58,7 @@ export async function openService(options: OpenOptions): Promise<OpenService> {
       secret: state.secret,
       background: !beside,
       nodes: nodes ?? ALONE,
+      rates,
       limits: {
         requestsPerKey: { limit: limits.requests, windowMs: MINUTE_MS },
         failedTries: { limit: limits.failed_tries, windowMs: MINUTE_MS },
@@ -53,13 +66,31 @@ export async function openService(options: OpenOptions): Promise<OpenService> {
     })
     const close = async () => {
       await service.close()
+      await rates?.close()
       await nodes?.close()
       await state.close()
     }
     return { service, state, nodes, close }
   } catch (error) {
+    await rates?.close()
     await nodes?.close()
     await state.close()
     throw error
   }
+}
+
+function sharedRates(
+  redis: NonNullable<ServiceOptions['limits']['redis']>,
+  secret: Buffer,
+  nodes: SharedNodes,
+  context: Pick<OpenOptions, 'log' | 'clock'> & { readonly metrics: ComponentMetrics },
+): SharedRates {
+  const log = context.log.child({ component: LIMITS })
+  const connector = new RedisConnector(redis, { ...context, log, bound: boundReplies })
+  // All nodes have the same secret. Throttles of published pipelines must not use these buckets.
+  const group = createHmac('sha256', secret).update('the group of the rate limits').digest('hex').slice(0, 16)
+  const password = () => connector.password
+  const settings = { group, timeoutMs: redis.timeout, onFailure: 'local_share', password } as const
+  const backend = new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, { ...context, log })
+  return new SharedRates(backend, nodes, context.clock)
 }

@@ -232,6 +232,16 @@ export class LeaseLimiter implements RuledLimiter {
     return this.#limits.part === 0 ? known : Math.min(known, now + this.idleMs)
   }
 
+  /** Units left in the lease and, when the server last replied, there. `until`: end of the window of the only limit. */
+  left(key: PlacedKey, now: number): { left: number; until: number } {
+    const { most } = this.#limits.limits[0]!
+    const id = this.#buckets.bucket(key, now)
+    if (id < 0) return { left: most, until: now }
+    const leases = this.#buckets.windows
+    const { used, ends } = leases.level(id)
+    return { left: now >= ends ? most : most - used + leases.left(id, now), until: ends }
+  }
+
   level(key: PlacedKey | undefined, now: number, cost: number, size: number): Level | undefined {
     const id = this.#buckets.peek(key, now)
     if (id < 0) return undefined

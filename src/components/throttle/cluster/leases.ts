@@ -130,6 +130,11 @@ export class Leases extends BucketColumns {
     this.#set(bucket, SIZE + BYTES, 0)
   }
 
+  /** Costs that are left of a lease. */
+  left(bucket: number, now: number): number {
+    return now < this.times[bucket]! ? this.#get(bucket, LEFT) : 0
+  }
+
   isIdle(bucket: number, since: number): boolean {
     return this.#get(bucket, USED_AT) <= since
   }

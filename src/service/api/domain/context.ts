@@ -8,7 +8,8 @@ import { ApiError } from './errors.js'
 import { Ids } from './ids.js'
 import type { PageQuery } from './inputs.js'
 import { accountOf, type Principal } from './keys/principal.js'
-import { type Rate, RateLimiter, rateHeaders } from './keys/rate-limiter.js'
+import { type Rate, RateLimiter, type RateLimits, rateHeaders } from './keys/rate-limiter.js'
+import type { SharedRates } from './keys/shared-rates.js'
 
 export interface ServiceLimits {
   readonly requestsPerKey: Rate
@@ -66,6 +67,8 @@ export interface ServiceOptions {
   readonly limits?: Partial<ServiceLimits>
   /** Default: this is the only node. */
   readonly nodes?: Nodes
+  /** Default: each node allows its share of a rate limit. */
+  readonly rates?: SharedRates | undefined
   /** Default: true. Otherwise the caller must call `flush` and `sweep`. */
   readonly background?: boolean
 }
@@ -103,21 +106,29 @@ export class Context {
   readonly limits: ServiceLimits
   readonly nodes: Nodes
   readonly ids: Ids
-  readonly #changes: RateLimiter
-  readonly #changesOfAccounts: RateLimiter
+  readonly #rates: SharedRates | undefined
+  readonly #changes: RateLimits
+  readonly #changesOfAccounts: RateLimits
   #timeMs = Number.NaN
   #time = ''
 
-  constructor({ store, clock, random, log, limits, nodes = ALONE }: ServiceOptions) {
+  constructor({ store, clock, random, log, limits, nodes = ALONE, rates }: ServiceOptions) {
     this.store = store
     this.clock = clock
     this.random = random
     this.log = log
     this.limits = { ...DEFAULT_LIMITS, ...limits }
     this.nodes = nodes
-    this.#changes = new RateLimiter(this.limits.changes, clock, nodes)
-    this.#changesOfAccounts = new RateLimiter(this.limits.changesOfAccount, clock, nodes)
+    this.#rates = rates
+    this.#changes = this.limiter('changes')
+    this.#changesOfAccounts = this.limiter('changesOfAccount')
     this.ids = new Ids(clock, random)
+  }
+
+  /** Counts uses by key, on all nodes together if they share their limits. */
+  limiter(name: 'requestsPerKey' | 'failedTries' | 'newDaemons' | 'changes' | 'changesOfAccount'): RateLimits {
+    const local = new RateLimiter(this.limits[name], this.clock, this.nodes)
+    return this.#rates?.limiter(name, local) ?? local
   }
 
   /** The current time plus `laterMs`, in ISO 8601. */
@@ -135,11 +146,11 @@ export class Context {
   change<T>(principal: Principal, work: (sql: Sql, audit: AddAudit) => Promise<T>): Promise<T> {
     const { type, subject, keyId, enterpriseId, account, address, requestId } = principal
     return this.store.change(accountOf(principal), sql =>
-      work(sql, (action, target, details = {}) => {
-        this.#countChange(principal, action)
+      work(sql, async (action, target, details = {}) => {
+        await this.#countChange(principal, action)
         const actor = { type, id: subject.id, email: subject.email, key_id: keyId }
         const from = { address, request_id: requestId ?? null }
-        return this.audit(sql, action, enterpriseId, account?.id ?? null, { actor, target, details, ...from })
+        await this.audit(sql, action, enterpriseId, account?.id ?? null, { actor, target, details, ...from })
       }),
     )
   }
@@ -182,11 +193,11 @@ export class Context {
     if (Number(found!.count) >= most) throw tooMany(most, what)
   }
 
-  #countChange(principal: Principal, action: string): void {
+  async #countChange(principal: Principal, action: string): Promise<void> {
     // Revoking and removing are not limited: nobody must be able to block the revocation of a key.
     if (ENDS.test(action)) return
-    const own = this.#changes.take(principal.subject.id)
-    const state = own.allowed ? this.#changesOfAccounts.take(accountOf(principal)) : own
+    const own = await this.#changes.take(principal.subject.id)
+    const state = own.allowed ? await this.#changesOfAccounts.take(accountOf(principal)) : own
     if (state.allowed) return
     const whose = own.allowed ? 'in this account' : 'by this user or service account'
     const message = `more than ${state.limit} changes in ${state.windowMs / 60_000} minutes ${whose}; wait`

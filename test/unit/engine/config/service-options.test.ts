@@ -31,6 +31,10 @@ t.test('the service', async t => {
         '1:30: service.trusted_proxies[0]: must be an address or a range of addresses, as in 10.0.0.0/8, not "10.0.0.0/33"',
       ],
     ],
+    [
+      'service: { limits: { redis: { url: "redis://r" } } }',
+      ['1:29: service.limits.redis: has no effect with one node; several need store: { type: postgresql, … }'],
+    ],
     ['service: { tls: { cert_file: a } }', ['1:12: service.tls.key_file: is missing; it must be text']],
     ...[
       ['sluice', 'must be a whole address, as in postgresql://USER@HOST:5432/DATABASE'],

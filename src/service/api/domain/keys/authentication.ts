@@ -7,7 +7,7 @@ import { ApiError, forbidden, unauthorized } from '../errors.js'
 import { ID } from '../ids.js'
 import { isKey, isOver, type Keys } from './keys.js'
 import type { Principal } from './principal.js'
-import { RateLimiter, type RateState, rateHeaders } from './rate-limiter.js'
+import { type RateLimits, type RateState, rateHeaders } from './rate-limiter.js'
 
 /** Identifies the caller from the headers of a request. Changes in the store apply to the next request. */
 
@@ -38,6 +38,8 @@ const MOST_REMEMBERED = 10_000
 const USUAL_START = 'Token '
 /** A longer header does not contain a key. */
 const LONGEST_HEADER = 200
+/** Errors for keys that may be guesses. */
+const GUESSES: ReadonlySet<string> = new Set(['token_malformed', 'token_unknown'])
 
 export class Authentication {
   readonly refused: Record<string, number> = { missing: 0, malformed: 0, unknown: 0, expired: 0, revoked: 0 }
@@ -50,24 +52,30 @@ export class Authentication {
   readonly #lastKeys = new WeakMap<object, LastKey>()
   /** Accounts that enterprises act in, by enterprise and id. */
   readonly #accounts: Cached<AccountRow>
-  readonly #requests: RateLimiter
-  readonly #failures: RateLimiter
+  readonly #requests: RateLimits
+  readonly #failures: RateLimits
 
   constructor(context: Context, keys: Keys) {
     this.#context = context
     this.#keys = keys
     this.#grants = new Grants(context.store)
     this.#accounts = new Cached(context.store, ['account'], MOST_REMEMBERED)
-    this.#requests = new RateLimiter(context.limits.requestsPerKey, context.clock, context.nodes)
-    this.#failures = new RateLimiter(context.limits.failedTries, context.clock, context.nodes)
+    this.#requests = context.limiter('requestsPerKey')
+    this.#failures = context.limiter('failedTries')
   }
 
   /** Synchronous if the grant of the key is cached and nothing else has to be read. */
   authenticate(request: AuthenticateRequest): Principal | Promise<Principal> {
-    const hash = this.#hashOf(request)
-    const known = this.#grants.known(hash)
-    if (known) return this.#enter(request, known)
-    return this.#grants.read(hash).then(grant => this.#enter(request, grant))
+    try {
+      const hash = this.#hashOf(request)
+      const known = this.#grants.known(hash)
+      const entered = known
+        ? this.#enter(request, known)
+        : this.#grants.read(hash).then(grant => this.#enter(request, grant))
+      return entered instanceof Promise ? entered.catch(error => this.#refusal(request, error)) : entered
+    } catch (error) {
+      return this.#refusal(request, error)
+    }
   }
 
   /**
@@ -82,15 +90,15 @@ export class Authentication {
     const request = again()
     const hash = this.#hashOf(request)
     const fresh = (grant: Grant | undefined) => {
-      const principal = principalOf(this.#valid(request, grant), request, known.rate)
+      const principal = principalOf(this.#valid(grant), request, known.rate)
       return known.delegated ? this.#delegate(principal, request.delegateAccountId!) : principal
     }
     const cached = this.#grants.known(hash)
     return cached ? fresh(cached) : this.#grants.read(hash).then(fresh)
   }
 
-  #valid(request: AuthenticateRequest, grant: Grant | undefined): Grant {
-    if (!grant) throw this.#guessed(request, 'unknown', 'this access key is unknown')
+  #valid(grant: Grant | undefined): Grant {
+    if (!grant) throw this.#refuse('unknown', 'this access key is unknown')
     if (grant.revoked) throw this.#refuse('revoked', 'this access key was revoked; use another key')
     this.#requireTime(grant)
     return grant
@@ -102,8 +110,14 @@ export class Authentication {
   }
 
   #enter(request: AuthenticateRequest, found: Grant | undefined): Principal | Promise<Principal> {
-    const grant = this.#valid(request, found)
+    const grant = this.#valid(found)
     const rate = this.#requests.take(grant.keyId)
+    return rate instanceof Promise
+      ? rate.then(rate => this.#admit(request, grant, rate))
+      : this.#admit(request, grant, rate)
+  }
+
+  #admit(request: AuthenticateRequest, grant: Grant, rate: RateState): Principal | Promise<Principal> {
     const principal = principalOf(grant, request, rate)
     if (!rate.allowed) {
       this.rateLimited++
@@ -141,7 +155,7 @@ export class Authentication {
     const message = match
       ? 'this is not an access key: a key is sts_, ste_ or sta_ followed by 40 hexadecimal digits'
       : 'the header must be "Authorization: Token KEY"'
-    throw this.#guessed(request, 'malformed', message)
+    throw this.#refuse('malformed', message)
   }
 
   async #delegate(principal: Principal, accountId: string): Promise<Principal> {
@@ -170,14 +184,18 @@ export class Authentication {
     return unauthorized(problem, message)
   }
 
-  /** The error for a key that may be a guess: 429 after too many guesses from one address, otherwise 401. */
-  #guessed({ address }: AuthenticateRequest, problem: string, message: string): ApiError {
-    const error = this.#refuse(problem, message)
+  /** Throws the error of a request; 429 if it may be a guess, and there were too many from its address. */
+  #refusal({ address }: AuthenticateRequest, error: unknown): Promise<never> {
+    if (!(error instanceof ApiError && GUESSES.has(error.code))) throw error
     const state = this.#failures.take(networkOf(address))
-    if (state.allowed) return error
-    this.rateLimited++
-    const headers = { 'retry-after': rateHeaders(state)['retry-after']! }
-    return new ApiError(429, 'too_many_failed_tries', 'too many wrong access keys from this address; wait', { headers })
+    const refuse = (state: RateState): never => {
+      if (state.allowed) throw error
+      this.rateLimited++
+      const headers = { 'retry-after': rateHeaders(state)['retry-after']! }
+      const message = 'too many wrong access keys from this address; wait'
+      throw new ApiError(429, 'too_many_failed_tries', message, { headers })
+    }
+    return state instanceof Promise ? state.then(refuse) : refuse(state)
   }
 }
 

@@ -17,8 +17,14 @@ export interface RateState extends Rate {
   readonly waitMs: number
 }
 
+/** Limits uses by key. */
+export interface RateLimits {
+  /** Takes one use if any is left. Synchronous if possible. */
+  take(key: string): RateState | Promise<RateState>
+}
+
 /** Limit of keys in memory. Beyond it, the key that was added first is dropped. */
-const MOST_KEYS = 100_000
+export const MOST_KEYS = 100_000
 
 /** Parts of a window. Uses in the same part are counted together, and expire with the last of them. */
 const PARTS = 20
@@ -39,7 +45,7 @@ interface Used {
  * Counts uses by key, without timers. The limit holds for every window, wherever it begins: a token bucket that refills
  * steadily would allow nearly twice `limit` in its first window. Each node of the service allows its share.
  */
-export class RateLimiter {
+export class RateLimiter implements RateLimits {
   readonly rate: Rate
   readonly #clock: Clock
   readonly #nodes: Pick<Nodes, 'live'>
@@ -52,7 +58,6 @@ export class RateLimiter {
     this.#known = new BoundedMap(most)
   }
 
-  /** Takes one use if any is left. */
   take(key: string): RateState {
     const now = this.#clock.now()
     const { windowMs } = this.rate

@@ -5,7 +5,7 @@ import type { DaemonDocument, Page } from '../documents.js'
 import { ApiError, notFound } from '../errors.js'
 import type { PageQuery, ReportInput } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
-import { RateLimiter, rateHeaders } from '../keys/rate-limiter.js'
+import { type RateLimits, type RateState, rateHeaders } from '../keys/rate-limiter.js'
 import { KnownDaemons, SILENT_MS } from './known-daemons.js'
 import type { Pipelines } from './pipelines.js'
 
@@ -49,7 +49,7 @@ export class Fleet {
   readonly #unwritten = new Map<string, Unwritten>()
   /** Daemons by account; filled when an account is first used. */
   readonly #known = new Map<string, KnownDaemons>()
-  readonly #registrations: RateLimiter
+  readonly #registrations: RateLimits
   /** Daemons that were removed to make room for new ones. */
   evicted = 0
   /** Refused reports of new daemons: too many at a time, or too many in the account. */
@@ -58,7 +58,7 @@ export class Fleet {
   constructor(context: Context, pipelines: Pick<Pipelines, 'find'>) {
     this.#context = context
     this.#pipelines = pipelines
-    this.#registrations = new RateLimiter(context.limits.newDaemons, context.clock, context.nodes)
+    this.#registrations = context.limiter('newDaemons')
   }
 
   /** Daemons of the account's pipelines, or of all accounts at enterprise scope. */
@@ -91,7 +91,7 @@ export class Fleet {
     if ((await this.#pipelines.find(pipeline_id))?.account_id !== account_id) throw notFound('pipeline')
     const key = keyOf({ pipeline_id, id })
     const known = await this.#daemons(account_id)
-    if (!known.has(key)) this.#admit(principal, account_id, known)
+    if (!known.has(key)) this.#admit(principal, account_id, known, await this.#registrations.take(principal.subject.id))
     const registeredMs = known.reported(key, Math.floor(this.#context.clock.wall()))
     const place = { enterprise_id: principal.enterpriseId, account_id }
     const daemon: Daemon = {
@@ -105,9 +105,13 @@ export class Fleet {
   }
 
   /** Throws if a new daemon cannot be added. In a full account, a new one replaces an unconfirmed or silent one. */
-  #admit({ subject, enterpriseId: enterprise_id }: Principal, account_id: string, known: KnownDaemons): void {
+  #admit(
+    { subject, enterpriseId: enterprise_id }: Principal,
+    account_id: string,
+    known: KnownDaemons,
+    rate: RateState,
+  ): void {
     const { clock, limits, log } = this.#context
-    const rate = this.#registrations.take(subject.id)
     if (!rate.allowed) {
       this.refused++
       const message = `more than ${rate.limit} new daemons in ${rate.windowMs / 1000} seconds; report again later`

@@ -1,0 +1,127 @@
+import type { RedisBackend } from '../../../../components/processors/throttle/cluster/redis-backend.js'
+import { type Key, keyOf, randomSeed } from '../../../../components/throttle/buckets/key-table.js'
+import { LeaseLimiter } from '../../../../components/throttle/cluster/lease-limiter.js'
+import { type Grant, LEASED_PART } from '../../../../components/throttle/cluster/script-calls.js'
+import { ASK, FULL, PASS } from '../../../../components/throttle/decisions.js'
+import { BoundedMap } from '../../../../lib/bounded-map.js'
+import { everyOf, type TimerClock } from '../../../../lib/time.js'
+import type { Nodes } from '../../nodes.js'
+import { MOST_KEYS, type RateLimiter, type RateLimits, type RateState } from './rate-limiter.js'
+
+type Backend = Pick<RedisBackend, 'ask' | 'isUp' | 'start' | 'close'>
+
+const SWEEP_MS = 1000
+const MOST_ENCODED = 10_000
+/** Unlike Buffer.from, it does not keep a shared pool of memory alive for each key. */
+const ENCODER = new TextEncoder()
+
+/**
+ * Rate limits that hold across nodes. Redis counts uses in fixed windows, and nodes lease uses in advance, as throttles
+ * with `scope: cluster` do. While Redis does not reply, each node allows its share.
+ */
+export class SharedRates {
+  readonly backend: Backend
+  readonly clock: TimerClock
+  readonly #nodes: Pick<Nodes, 'live'>
+  readonly #all: LeaseLimiter[] = []
+  readonly #stop: () => void
+
+  constructor(backend: Backend, nodes: Pick<Nodes, 'live'>, clock: TimerClock) {
+    this.backend = backend
+    this.clock = clock
+    this.#nodes = nodes
+    this.#stop = everyOf(clock, SWEEP_MS, () => void this.#giveBack())
+    void backend.start()
+  }
+
+  /** Whether to ask Redis: it replies, and this node is not the only one. */
+  get areShared(): boolean {
+    return this.#nodes.live > 1 && this.backend.isUp
+  }
+
+  /** `name`: identifies the limit in Redis. `local`: decides while limits are not shared. */
+  limiter(name: string, local: RateLimiter): RateLimits {
+    const limits = [{ mode: 'fixed', ...local.rate, unit: 'events' }] as const
+    const leases = new LeaseLimiter({ limits, part: LEASED_PART, members: 1, maxKeys: MOST_KEYS, seed: randomSeed() })
+    this.#all.push(leases)
+    return new SharedLimiter(name, local, leases, this)
+  }
+
+  async close(): Promise<void> {
+    this.#stop()
+    await this.#giveBack(0)
+    this.backend.close()
+  }
+
+  /** Returns leases that were not used for `idleMs`. */
+  async #giveBack(idleMs?: number): Promise<void> {
+    const now = this.clock.now()
+    const demands = this.#all.flatMap(leases => leases.giveBack(now, idleMs ?? leases.idleMs))
+    if (demands.length > 0) await this.backend.ask(demands)
+  }
+}
+
+class SharedLimiter implements RateLimits {
+  readonly #prefix: string
+  readonly #local: RateLimiter
+  readonly #leases: LeaseLimiter
+  readonly #rates: SharedRates
+  /** Encoded keys, since encoding costs more than the rest of a check. */
+  readonly #buckets = new BoundedMap<string, Key>(MOST_ENCODED)
+  #asking: Promise<readonly Grant[] | undefined> | undefined
+
+  constructor(name: string, local: RateLimiter, leases: LeaseLimiter, rates: SharedRates) {
+    this.#prefix = `${name}:`
+    this.#local = local
+    this.#leases = leases
+    this.#rates = rates
+    leases.asking.begin()
+  }
+
+  take(key: string): RateState | Promise<RateState> {
+    if (!this.#rates.areShared) return this.#local.take(key)
+    const leases = this.#leases
+    const now = this.#rates.clock.now()
+    const bucket = this.#buckets.get(key) ?? this.#add(key)
+    leases.advance(now)
+    const decided = leases.take(bucket, now, 1, 0)
+    if (decided === FULL) return this.#local.take(key)
+    if (decided !== ASK) return this.#state(bucket, now, decided === PASS)
+    const { last, demands } = leases.asking
+    const place = demands[last]!.events
+    this.#asking ??= this.#ask()
+    return this.#asking.then(grants => {
+      if (!grants) return this.#local.take(key)
+      return this.#state(bucket, this.#rates.clock.now(), place <= (grants[last]!.passed as number))
+    })
+  }
+
+  #add(key: string): Key {
+    const bucket = keyOf(ENCODER.encode(this.#prefix + key), this.#leases.seed)
+    this.#buckets.set(key, bucket)
+    return bucket
+  }
+
+  /** Asks about all keys of this turn at once. Undefined: Redis did not reply. */
+  async #ask(): Promise<readonly Grant[] | undefined> {
+    await undefined
+    this.#asking = undefined
+    const { backend, clock } = this.#rates
+    const { asking } = this.#leases
+    const { demands } = asking
+    asking.begin()
+    const sentAt = clock.now()
+    const grants = await backend.ask(demands)
+    const now = clock.now()
+    for (const [i, grant] of grants?.entries() ?? []) this.#leases.keep(demands[i]!, grant, sentAt, now)
+    return grants
+  }
+
+  #state(bucket: Key, now: number, allowed: boolean): RateState {
+    const { left, until } = this.#leases.left(bucket, now)
+    const remaining = allowed ? left : 0
+    const resetMs = Math.max(0, until - now)
+    const { limit, windowMs } = this.#local.rate
+    return { limit, windowMs, allowed, remaining, resetMs, waitMs: remaining > 0 ? 0 : resetMs }
+  }
+}
