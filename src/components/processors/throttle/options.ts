@@ -154,7 +154,7 @@ const fields = z.strictObject({
   allowed_lateness: duration(0)
     .optional()
     .describe(
-      'With time_field only: how much older than the newest event an event may be to count in its own window. Default: `1 Minutes`.',
+      'With time_field only: how much older than the newest event an event may be and still count in its own window. Default: `1 Minutes`.',
     ),
   on_late: z
     .enum(['pass', 'discard'])
