@@ -24,7 +24,7 @@ export const connectionOptions = (max: number, most: number) => ({
     .max(most)
     .default(max)
     .describe(
-      'Limit of open connections. A further connection replaces a connection that has not sent a complete message or request, or over HTTP the connection that has been idle for the longest time. Otherwise, the further connection is refused.',
+      'Limit of open connections. A further connection replaces a connection that has not sent a complete message or request. Over HTTP, it can also replace the connection that has been idle for the longest time. If no connection can be replaced, the further connection is refused.',
     ),
   max_connections_per_address: z
     .int()

@@ -71,7 +71,7 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
 /** The key may not write to an index whose name comes from fields. Only this event is rejected. */
 const FORBIDDEN = {
   reason: 'forbidden',
-  advice: 'the fields of the event give an index to which the key may not write',
+  advice: 'the fields of the event name an index that the key may not write to',
   isRejected: true,
 }
 

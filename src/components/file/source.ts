@@ -22,8 +22,8 @@ export const file = defineSource({
     'read when it differs, or after ten seconds if it does not have the name of a copy, such as `app.log.1`. ' +
     'Compressed files are recognized by their first bytes. Sluice reads the lines of gzip files, and of zstd files with Node.js 22.15 or newer, unless the files are copies of ' +
     'files that were read. It skips other formats (xz, bzip2), logs the first skipped file, and counts all of them in `sluice_file_compressed_total`. ' +
-    'Sluice follows symbolic links: whoever can create files in a folder that it reads can make it read any file that its user may read. ' +
-    'Run Sluice as a user of its own, as its systemd unit does, and not as root on folders that other users may write. ' +
+    'Sluice follows symbolic links: anyone who can create files in a folder that Sluice reads can make Sluice read any file that the user of the daemon may read. ' +
+    'Run Sluice as a user of its own, as its systemd unit does. Do not run it as root on folders that other users may write. ' +
     `${MULTILINE_NOTES} The saved position is before an event that waits for more lines: after a kill, the event is read again from its beginning.`,
   options,
   catchesUp: () => true,

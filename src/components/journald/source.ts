@@ -9,7 +9,7 @@ export const journald = defineSource({
   notes:
     'Sluice saves its position in the journal under `data_dir` when all entries before it are delivered. After a restart, it continues there, ' +
     'also in rotated journal files. If the entry at this position was removed, Sluice logs and counts this, and continues with the oldest ' +
-    'entry after it. `journalctl` must be in the PATH, and the user of the daemon in the group systemd-journal; otherwise the daemon can only read its own ' +
+    'entry after it. `journalctl` must be in the PATH. The user of the daemon must be in the group systemd-journal; otherwise the daemon can only read its own ' +
     'entries. If journalctl ends, Sluice logs and counts this, and starts it again at the same position.\n\n' +
     'Events have `.message`, `.timestamp` (when journald received the entry), `.host`, `.severity` (by name), `.severity_code` (0 to 7), `.app` ' +
     '(the identifier), `.pid` and `.unit`, if the entry has them, and all fields of the entry under their own names: `._SYSTEMD_UNIT`, ' +

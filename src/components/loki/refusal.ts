@@ -77,7 +77,7 @@ const KNOWN: readonly Known[] = [
   {
     says: /^tenant ID |^multiple org IDs present/,
     reason: 'tenant',
-    advice: `a tenant has letters, digits and !-_.*'() only, and at most 150 of them: correct "tenant"`,
+    advice: `a tenant can have at most 150 characters: letters, digits and !-_.*'(). Correct "tenant"`,
   },
   { says: /structured metadata/i, reason: 'metadata', advice: 'correct "structured_metadata", or the limit of Loki' },
   {

@@ -73,7 +73,7 @@ export const aggregate = defineProcessor({
     'The event of an interval is `{key, interval_ms, <counter>: n, <histogram>: {count, sum, buckets}}`. `key` is the value of `key_field`, the JSON array of several values, or null without a value; each number in `buckets` counts the values up to its bound, as in Prometheus. ' +
     'At the end of the run, or when a reload changes the options, the open interval ends early. ' +
     '`/metrics` shows the same numbers as `sluice_aggregate_<counter>_total`, and `sluice_aggregate_<histogram>_bucket`, `_sum` and `_count`, with the labels `component_id` and `key`. ' +
-    'Prometheus counters must not fall, so negative numbers are in the sums of events, but not in the series; `sluice_negative_values_total` counts them. ' +
+    'Prometheus counters must not fall, so negative numbers count in the sums of emitted events, but not in the series; `sluice_negative_values_total` counts them. ' +
     'Beyond `max_keys`, Sluice drops a key without an event in the interval to make room for a new key. Its count moves to `__other__`, so sums stay exact.\n\n' +
     'A reload that does not change the options keeps the counts. After a kill, sources that can do so read the events of the open interval again; all series start at 0.',
   options,

@@ -13,14 +13,14 @@ const options = z
     table: filePath()
       .optional()
       .describe(
-        'File of rows: CSV with a header, JSON (`.json`: a list of objects, or an object of objects by key) or MaxMind (`.mmdb`). CSV and JSON: at most 64 MiB. Sluice reads changes; with a broken file, the previous rows stay in use.',
+        'File of rows: CSV with a header, JSON (`.json`: a list of objects, or an object of objects by key) or MaxMind (`.mmdb`). CSV and JSON: at most 64 MiB. Sluice reads a changed file again; if it is broken, the previous rows stay in use.',
       ),
     key_field: fieldPath().optional().describe('Field whose text is looked up in the table.'),
     match: z
       .enum(['exact', 'cidr', 'range'])
       .default('exact')
       .describe(
-        'How to find a row. exact: its key equals the text. cidr: its key is an IP address or range (10.0.0.0/8). range: it has two keys, the first and last number or IP address. The smallest matching range is used.',
+        'How to find a row. exact: the key of the row equals the text. cidr: the key of the row is an IP address or range (10.0.0.0/8). range: the row has two keys, the first and the last number or IP address. The smallest matching range is used.',
       ),
     column: reaches(
       'nothing',

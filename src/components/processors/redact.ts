@@ -87,7 +87,9 @@ const options = z
             replace: reaches('nothing', z.string().max(256)).describe('Replaces a match with this text.'),
           }),
           z.strictObject({
-            hash: hash.describe('Replaces a match with its HMAC-SHA256 (without escapes), in hexadecimal digits.'),
+            hash: hash.describe(
+              'Replaces a match with the HMAC-SHA256 of its text without escapes, in hexadecimal digits.',
+            ),
           }),
         ],
         { error: 'must be mask, or one of {mask: {keep_last: 4}}, {replace: TEXT} and {hash: {key_file: FILE}}' },

@@ -34,7 +34,7 @@ export const sample = defineProcessor({
   summary: 'Passes one event in N, and discards the others.',
   notes:
     'Without `key_field`, events are counted: with `one_in: 10`, the first of each ten passes. ' +
-    'With `key_field`, the hash of the value decides. It is the same in every run and every daemon: samplers with the same rate keep the same traces, and a sampler with a higher `one_in` keeps a part of them. ' +
+    'With `key_field`, the hash of the value decides. This hash is the same in every run and every daemon: samplers with the same rate keep the same traces, and a sampler with a higher `one_in` keeps a part of them. ' +
     'The number of events that pass then depends on how many events have the same key. Events without a key are counted.',
   options,
   plan: () => ({ reasons: ['sampled'] }),

@@ -17,14 +17,14 @@ import type { RedisSourceOptions } from './options.js'
 /** How long the server waits for entries before it replies without entries. */
 const BLOCK_MS = 1000
 const MIB = 1024 * 1024
-/** Bytes to read at once; approximate, because the server counts entries. */
+/** Bytes to request in one read. Reads can be larger or smaller, because the server counts entries, not bytes. */
 const READ_BYTES = MIB / 2
 const MOST_ENTRIES = 1000
 /** Maximum bytes of one reply that the client keeps. */
 const MOST_REPLY_BYTES = 256 * MIB
 const LAG_MS = 10_000
 
-/** An entry of a stream. Without fields, it was trimmed while it was held. */
+/** An entry of a stream. `fields` is null if the entry was trimmed while a consumer held it. */
 type Entry = readonly [id: Buffer, fields: readonly Buffer[] | null]
 
 export class RedisSource implements Source {

@@ -25,7 +25,7 @@ const options = z.strictObject({
     })
     .prefault('%Y/%m/%d/')
     .describe(
-      'Prefix of object names. It may contain fields, as in `${.app:-none}` (URL-encoded), and the event time in UTC: `%Y`, `%m`, `%d`, `%H`, `%M`. Sluice appends the time when it opened the object, a random part and the extension.',
+      'Prefix of object names. It may contain fields, as in `${.app:-none}` (URL-encoded), and the event time in UTC: `%Y`, `%m`, `%d`, `%H`, `%M`. Sluice appends the opening time of the object, a random part and the extension.',
     ),
   region: text(/^[a-z0-9-]+$/, 'must be the name of a region, such as eu-central-1')
     .optional()
@@ -95,7 +95,7 @@ export const s3 = defineDestination({
   type: 's3',
   summary: 'Sends events as objects to Amazon S3 or a compatible server.',
   notes:
-    '[Objects in S3](../docs/objects.md) describes the spool, keys, refusals, and other servers.\n\nEvents are written to a spool below `data_dir` first, and count as received when they are synced there: a source continues while the bucket is unavailable. The name and the bytes of an object are decided before it is sent for the first time, so an object that is sent again replaces itself. Its name has the time when it was opened, a random part and the extension.\n\nA compressed object is several gzip members, or zstd frames, one after the other, without a `Content-Encoding`. Objects of more than 8 MiB are sent in parts. A refused object is never given up: the destination pauses, and says why. `retry.max_attempts` and `retry.max_elapsed` are for writes to the spool only.',
+    '[Objects in S3](../docs/objects.md) describes the spool, keys, refusals, and other servers.\n\nEvents are written to a spool below `data_dir` first, and count as received when they are synced there: a source continues while the bucket is unavailable. The name and the bytes of an object are decided before it is sent for the first time, so an object that is sent again replaces itself. The name ends with the opening time of the object, a random part and the extension.\n\nA compressed object is several gzip members, or zstd frames, one after the other, without a `Content-Encoding`. Objects of more than 8 MiB are sent in parts. A refused object is never given up: the destination pauses, and says why. `retry.max_attempts` and `retry.max_elapsed` are for writes to the spool only.',
   promises: {
     guarantee: 'An event is acknowledged when the spool is synced, and delivered with its object.',
     order: 'Events of an object keep their order. Two objects are sent at a time.',

@@ -42,7 +42,7 @@ export const multilineOption = once(() => {
       max_bytes: byteSize(1024, 256 * 1024 * 1024)
         .optional()
         .describe(
-          'An event with more bytes is delivered in pieces marked `partial`, divided between lines where possible. Replaces `max_line_bytes`, which is also the default.',
+          'An event with more bytes is delivered in pieces marked `partial`, divided between lines where possible. Replaces `max_line_bytes`. Default: the value of `max_line_bytes`.',
         ),
     })
     .superRefine((options, context) => {

@@ -129,13 +129,13 @@ const FILES_UNREADABLE: Positive = {
 const FILE_SYSTEM_SILENT: Positive = {
   metric: SILENT,
   what: (id, value) => `${id}: ${counted(value, 'file system')} ${value === 1 ? 'does' : 'do'} not answer`,
-  todo: 'Only its files wait; other files are read. The log names it (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
+  todo: 'Files there wait; other files are read. The log names each file system (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
 }
 
 const LOST_BYTES: Positive = {
   metric: 'sluice_file_lost_bytes_total',
   what: (id, value) => `${id} has lost ${short(value)}B of its files since the daemon started`,
-  todo: 'They were removed or truncated before they were read, and no copy was found. The log names them (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
+  todo: 'The files were removed or truncated before they were read to their end, and no copy was found. The log names the files (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
 }
 /** Maximum number of files to name: the files that lost most. */
 const NAMED_LOSSES = 3
@@ -164,13 +164,13 @@ const OF_THROTTLES: readonly Positive[] = [
   {
     metric: 'sluice_throttle_state_unsaved',
     what: id => `${id}: its buckets cannot be saved`,
-    todo: `After a restart, it uses the buckets that were saved last, so more events than its limits allow may pass. ${ON_DISK} (SLUICE_BUCKETS_NOT_SAVED).`,
+    todo: `After a restart, the throttle uses the buckets that were saved last, so more events than the limits allow may pass. ${ON_DISK} (SLUICE_BUCKETS_NOT_SAVED).`,
   },
   {
     metric: 'sluice_throttle_quota_ahead_timestamp_seconds',
     what: (id, value, wall) =>
       `${id}: its quota counts in a later period until ${atSeconds(value, wall)}, because the clock was set back`,
-    todo: 'Until then, a bucket that has used up its quota in that period passes nothing. If the clock is right now, restart the daemon: systemctl restart sluice. With persist, the amount used in that period counts in the present one.',
+    todo: 'Until then, a bucket that has used up its quota in that period passes nothing. If the clock is correct now, restart the daemon: systemctl restart sluice. With persist, the amount used in that period counts in the present one.',
   },
   {
     metric: 'sluice_component_waiting_full_sources',
@@ -458,7 +458,7 @@ function throttleProblems(seen: Observed): Problem[] {
       component: labels.component_id!,
       what: `${labels.component_id}: its limits file cannot be used; the rules that were read last stay in use`,
       ...(readAt && { detail: `They were read at ${atSeconds(readAt.value, wall)}.` }),
-      todo: 'Correct the file; the log names the line. It is read again by itself.',
+      todo: 'Correct the file; the log names the line. The throttle reads a changed file by itself.',
     }
   })
   const open = series.all('sluice_throttle_events_total', { decision: 'fail_open' }).flatMap(({ labels, value }) => {
@@ -527,10 +527,10 @@ const AWAY_S = 60
 function managedProblems({ managed }: Observed): Problem[] {
   if (!managed) return []
   const { service, revision, refused, refusal, unreachable_seconds = 0, unreachable, report_problem } = managed
-  const current = revision === undefined ? 'Nothing runs until then.' : `Revision ${revision} keeps running.`
+  const current = revision === undefined ? 'No revision is running.' : `Revision ${revision} keeps running.`
   const problems: Problem[] = []
   if (refused !== undefined && revision !== undefined) {
-    const todo = `${current} Correct the pipeline, or the local configuration and reload the daemon.`
+    const todo = `${current} Correct the pipeline, or correct the local configuration and reload the daemon.`
     problems.push({ what: `revision ${refused} of the pipeline cannot run here: ${refusal}`, todo })
   }
   if (unreachable_seconds >= AWAY_S) {

@@ -66,13 +66,13 @@ export const settings = z.strictObject({
     .array(filePath())
     .default([])
     .describe(
-      'Modules with components and codecs of your own, made with `@sluice-logs/sluice/plugin` (docs/plugins.md): files such as ./company.ts, relative to this file, or packages in node_modules beside it or above. A reload applies changed files. They run with all rights of the daemon.',
+      'Modules with components and codecs of your own, made with `@sluice-logs/sluice/plugin` (docs/plugins.md): files such as ./company.ts, relative to this file, or packages in a node_modules folder beside or above this file. A reload applies changed files. They run with all rights of the daemon.',
     ),
   discard_orphans: z
     .array(z.string().regex(ID))
     .default([])
     .describe(
-      'Ids of removed components whose data in data_dir is to be deleted: saved positions and buckets, disk buffers with undelivered events, rejected events. It is deleted once the configuration runs. Data of other removed components is kept and reported.',
+      'Ids of removed components whose data in data_dir is to be deleted: saved positions and buckets, disk buffers with undelivered events, rejected events. This data is deleted once the configuration runs. Data of other removed components is kept and reported.',
     ),
   tests,
   managed: managedOptions
@@ -95,7 +95,7 @@ const renamed = z.strictObject({
     .regex(ID)
     .optional()
     .describe(
-      'Previous id of this component, which takes over its data in data_dir: positions, saved buckets, disk buffer, spool, dead-letter queue. On reload, a processor with the same options also takes over its memory. The option may remain set.',
+      'Previous id of this component. The component takes over the data of this id in data_dir: positions, saved buckets, disk buffer, spool, dead-letter queue. On reload, a processor with the same options also takes over the state in memory. The option may remain set.',
     ),
 })
 const processing = renamed.extend({

@@ -38,7 +38,7 @@ const ingest = z.strictObject({
   max_unsettled: byteSize(1024)
     .prefault('32MiB')
     .describe(
-      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. One account may use at most three times the memory that is still free: three quarters if it is alone. Requests beyond a limit get status 503 with Retry-After.',
+      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. One account may use at most three times the memory that is still free, so a single account can use three quarters of the memory. Requests beyond a limit get status 503 with Retry-After.',
     ),
   max_processes: z
     .int()
@@ -56,7 +56,7 @@ const ingest = z.strictObject({
   process_timeout: duration(500)
     .prefault('10 Seconds')
     .describe(
-      'Time limit for one piece of work in the process of an account. The service ends a process that exceeds the limit, as for too much memory.',
+      'Time limit for one piece of work in the process of an account. The service ends a process that exceeds the limit, as it ends a process that uses too much memory.',
     ),
   max_disk_per_account: byteSize(1_000_000)
     .prefault('1GB')

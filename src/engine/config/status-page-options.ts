@@ -52,5 +52,5 @@ export const statusPage = z
   .union([z.literal(false), options], { error: 'must be false, or a mapping such as {listen: 127.0.0.1:9599}' })
   .default(false)
   .describe(
-    'Serves the page of the daemon, which shows where events go, what is wrong, and which events limits discard. On a loopback address, only texts of events require the token. Without this option, the daemon keeps no data for the page.',
+    'Serves the page of the daemon, which shows where events go, what is wrong, and which events are discarded by limits. On a loopback address, only texts of events require the token. Without this option, the daemon keeps no data for the page.',
   )

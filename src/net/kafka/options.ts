@@ -33,7 +33,7 @@ const sasl = z
       .enum(['none', 'plain', 'scram_sha_256', 'scram_sha_512', 'oauthbearer'])
       .prefault('none')
       .describe(
-        'The SASL mechanism. plain, scram_sha_256, scram_sha_512: a user and a password. oauthbearer: a token. none: no authentication, or by the certificate in `tls`.',
+        'The SASL mechanism. plain, scram_sha_256, scram_sha_512: a user and a password. oauthbearer: a token. none: no authentication, or authentication by the certificate in `tls`.',
       ),
     username: username.describe('The user.'),
     password: password.describe('The password itself. Prefer an environment variable, as in ${KAFKA_PASSWORD}.'),

@@ -73,7 +73,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
   17: {
     failure: 'hold',
     reason: 'topic_name',
-    advice: 'topics have letters, digits, ".", "_" and "-": correct "topic"',
+    advice: 'the name of a topic can only have letters, digits, ".", "_" and "-": correct "topic"',
     isOfTopic: true,
   },
   18: {

@@ -29,7 +29,9 @@ export const serverOptions = {
   nodes: z
     .array(redisUrl())
     .prefault([])
-    .describe('With sentinel or cluster: addresses of further nodes, asked when the first one does not answer.'),
+    .describe(
+      'With `sentinel` or `cluster`: addresses of further nodes, asked when the node in `url` does not answer.',
+    ),
   username: reaches('nothing', z.string().min(1)).optional().describe('ACL user. Default: the default user.'),
   password: secret()
     .optional()

@@ -198,7 +198,8 @@ export function jsonRecords(text: string, columns: Columns): TableRecord[] {
       return { line: undefined, keys: key.map(name => keyText(object[name])!), columns: taken(object, columns, key) }
     })
   }
-  if (columns.keys > 1 || columns.key) throw new TableError('must be a list of objects where `column` names its key')
+  if (columns.keys > 1 || columns.key)
+    throw new TableError('must be a list of objects, because `column` or `match: range` is set')
   return Object.entries(objectOf(value, 'it')).map(([name, item]) => {
     return { line: undefined, keys: [name], columns: taken(objectOf(item, `"${name}"`), columns, []) }
   })

@@ -49,7 +49,7 @@ const limitOptions = {
   window_mode: windowMode
     .default('fixed')
     .describe(
-      'How windows begin. fixed: with the first event counted in the bucket. aligned: at multiples of their length since the epoch. sliding: the window ends with the current event. gcra: no windows; one event per window / limit, plus `burst`.',
+      'How windows begin. fixed: with the first event counted in the bucket. aligned: at multiples of their length since the epoch. sliding: the window ends with the current event. gcra: no windows; one event passes in each interval of `window` divided by `limit`, and up to `burst` more pass at once.',
     ),
   burst: burst()
     .optional()
@@ -154,7 +154,7 @@ const fields = z.strictObject({
   allowed_lateness: duration(0)
     .optional()
     .describe(
-      'With time_field only: how much older than the newest event an event may be to count in its own window. Default: `1 Minutes`.',
+      'With time_field only: how much older than the newest event an event may be and still count in its own window. Default: `1 Minutes`.',
     ),
   on_late: z
     .enum(['pass', 'discard'])

@@ -496,7 +496,7 @@ export class Delivery extends BatchQueue {
     const more = this.#attempts.mayLog('too_large')
     if (more) {
       const advice =
-        'the destination refused a request as too large; sending it in halves. A lower batch.max_bytes avoids this'
+        'the receiver rejected a request as too large; sending it in halves. A lower batch.max_bytes prevents this'
       this.#context.log.warn({ ...logFields(error), events, bytes, ...more }, advice)
     }
     return this.#halves(request)

@@ -163,7 +163,7 @@ export function reportOrphans(orphans: readonly Orphan[], log: Logger): void {
     const fields = { kind, component, path, ...(events === undefined ? {} : { events }), bytes }
     log.warn(
       { code: 'SLUICE_ORPHANED', ...fields, advice: adviceFor(orphan) },
-      'data_dir contains data of a component that is not configured; it is kept',
+      'data_dir contains data of a component that is not configured; the data is kept',
     )
   }
 }

@@ -67,12 +67,12 @@ export const clientOptions = {
     )
     .prefault({})
     .describe(
-      'Additional headers of every request. They may contain fields, as `url` may; other values are never logged.',
+      'Additional headers of every request. Their values may contain fields, as `url` may; values without fields are never logged.',
     ),
   auth: auth.prefault({ type: 'none' }).describe('How requests are authenticated.'),
   validate: httpUrl()
     .optional()
-    .describe('URL that is requested with HEAD on start. No events are sent before it accepts the key.'),
+    .describe('URL that is requested with HEAD on start. No events are sent before the server accepts the key.'),
   compression: z
     .enum(['none', 'gzip', 'zstd'])
     .prefault('none')

@@ -31,8 +31,7 @@ export class StoreMonitor {
   }
 
   saved(): void {
-    if (this.#unsavedSince !== undefined)
-      this.#log?.info(this.#place, 'the store can be written again; saving changes again')
+    if (this.#unsavedSince !== undefined) this.#log?.info(this.#place, 'changes can be saved in the store again')
     this.#unsavedSince = undefined
   }
 
