@@ -2,7 +2,7 @@
 
 /** In gcra, the part of a window for which a lease may be spent. */
 export const GCRA_LEASE_PART = 1 / 10
-/** Maximum time in a reply, in microseconds: about 30 years, for which keys can be kept. */
+/** Maximum duration in a reply, in microseconds: about 30 years. Redis can keep keys that long. */
 const LONGEST = 1e15
 
 /**

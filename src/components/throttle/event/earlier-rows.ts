@@ -9,7 +9,7 @@ const FIRST = 0
 const LENGTH = 1
 const HEAD = 2
 
-/** Memory of all buckets of a throttle. */
+/** Counts the memory of all rows of a throttle. */
 export class EarlierMemory {
   rows = 0
   bytes = 0
@@ -30,7 +30,7 @@ const NONE: number[] = [0, 0]
  */
 export class EarlierRows {
   length = 0
-  /** The list with the rows, and the index of the first one. Valid until a change. */
+  /** The list that holds the rows, and the index at which its first row begins. Both are valid until a change. */
   array: number[] = NONE
   rows = 0
   /** Whether the bucket has a list, which also holds its state. */
@@ -41,7 +41,7 @@ export class EarlierRows {
   readonly #lists: (number[] | undefined)[] = []
   #bucket = -1
 
-  /** `state`: how many numbers a subclass keeps in a list. */
+  /** `state`: how many numbers a subclass keeps in each list besides the rows. */
   constructor(room: EarlierMemory, width: number, state = 0) {
     this.#room = room
     this.#width = width
@@ -63,7 +63,7 @@ export class EarlierRows {
     return this
   }
 
-  /** Shows no bucket. */
+  /** Saves the state of the shown bucket. After that, no bucket is shown. */
   #leave(): void {
     if (this.hasState) this.save()
     this.#show(undefined)
@@ -88,7 +88,7 @@ export class EarlierRows {
     this.array[HEAD + index] = value
   }
 
-  /** Writes the head of the list. Called only when another list is shown. */
+  /** Writes the head of the list. Called only before another list is shown. */
   protected save(): void {
     this.array[FIRST] = (this.rows - this.#head) / this.#width
     this.array[LENGTH] = this.length
@@ -156,7 +156,7 @@ export class EarlierRows {
     this.#show(undefined)
   }
 
-  /** Moves the rows to the front of a list with this capacity. */
+  /** Moves the rows to the front of a new list, which has room for `capacity` rows. */
   #move(capacity: number): void {
     const { array, rows, length } = this
     // After filling with a fraction, V8 stores plain doubles without spare places.

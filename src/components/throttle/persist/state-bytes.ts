@@ -53,7 +53,7 @@ export class StateReader {
   readonly #shiftMs: number
   #at = 0
 
-  /** `shiftMs`: added to times, which another clock has measured. */
+  /** `shiftMs` is added to times, because another clock measured them. */
   constructor(bytes: Uint8Array, now: number, shiftMs: number) {
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
     this.now = now

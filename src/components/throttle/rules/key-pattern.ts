@@ -21,7 +21,7 @@ export class KeyPattern {
   readonly prefix: string
   /** The characters that all matching texts end with. */
   readonly #suffix: string
-  /** Undefined: every text with the prefix matches, or only the prefix itself. */
+  /** Undefined if it is not needed: every text with the prefix matches, or only the prefix itself. */
   readonly #pattern: Pattern | undefined
 
   /** `isList`: texts are JSON arrays, so a bracket at the beginning is literal. Throws KeyPatternError. */
@@ -120,7 +120,7 @@ class PatternReader {
     return escaped(character)
   }
 
-  /** The characters up to the closing bracket. */
+  /** Translates a set, up to its closing bracket. */
   #set(): string {
     const negated = this.#source[this.#at] === '!' || this.#source[this.#at] === '^'
     if (negated) this.#at++
