@@ -21,7 +21,6 @@ export class Checks {
     return now - this.#at < CHECK_MS && now - quietSince >= QUIET_MS
   }
 
-  /** Registers that it is being checked. */
   check(): void {
     this.#at = this.#clock.now()
   }

@@ -5,7 +5,6 @@ const THOROUGH_MS = 600_000
 
 /** Tracks when sweeps started. Sweeps that fail do not count. */
 export class Sweeps {
-  /** The number of the current or last sweep. */
   number = 0
   /** Whether no sweep has completed yet. */
   isFirst = true
@@ -16,7 +15,7 @@ export class Sweeps {
   /** Start times of the last three sweeps, the latest first, wall clock in milliseconds. */
   #began: readonly number[]
 
-  /** `lookedAt`: that of the previous run. */
+  /** `lookedAt`: the value of the previous run. */
   constructor(lookedAt: number) {
     this.#began = [lookedAt]
   }
@@ -49,7 +48,7 @@ export class Sweeps {
     return this.#began[0]!
   }
 
-  /** Time before which all rotations were observed. */
+  /** All rotations before this time were observed. */
   get lookedAt(): number {
     return this.#began.at(-1)!
   }

@@ -13,7 +13,7 @@ import type { Tailer } from './tailer.js'
 import { hasMore, Unfinished } from './unfinished.js'
 import { Waker } from './waker.js'
 
-/** Maximum portions of one file in a row while other files wait. A huge backlog must not block them. */
+/** Maximum portions of one file in a row while other files wait: a huge backlog must not block them. */
 const SHARE = 2
 /** Minimum time between two reads because of append hints. It combines many small appends into one read. */
 const GATHER_MS = 5
@@ -26,18 +26,16 @@ export interface ReaderOptions {
   readonly remote: Remote
   /** How long a renamed file must be quiet before its unfinished line is delivered. */
   readonly rotateWaitMs: number
-  /** Whether the run ends because the source is stopped. */
   isStopped(): boolean
   readonly files: Pick<OpenFiles, 'unfindable' | 'truncated' | 'hold'>
-  /** Called when the source stops, with the files that must be delivered before the run ends. */
+  /** Called when the source stops. `tailers`: the files that must be delivered before the run ends. */
   onUnfindable(tailers: readonly Tailer[]): void
   /** Called when the rest of a removed file cannot be delivered. */
   onLost(tailer: Tailer): void
-  /** Called before a batch is sent. Resolves when it may be sent; undefined: at once. */
+  /** Called before a batch is sent. The batch may be sent when the promise resolves; undefined: at once. */
   beforeSend(batch: EventBatch): Promise<void> | undefined
-  /** Opens the file if it is closed; false if it cannot be read now. */
+  /** Opens the file if it is closed. Returns false if the file cannot be read now. */
   open(tailer: Tailer): boolean
-  /** Whether there are files that will be ready soon. */
   areHeld(): boolean
 }
 
@@ -56,7 +54,7 @@ export class Reader {
   readonly #slices: Slices
   readonly #waker = new Waker()
   readonly #queue = new LinkedList<Tailer>()
-  /** Portions in a row of the first file in the queue. */
+  /** How many portions in a row the first file in the queue had. */
   #turns = 0
   #reading: Reading | undefined
   #outbox: EventBatch[] = []
@@ -64,7 +62,7 @@ export class Reader {
   readonly #hinted = new Set<Tailer>()
   #gatherUntil = 0
   #failure: Error | undefined
-  /** The time to deliver is over, and sent batches are given back. */
+  /** Set when the time to deliver is over. Sent batches are then given back. */
   #givenUp = false
   /** Abandons a batch that waits for room. */
   #leave: (() => void) | undefined
@@ -91,7 +89,6 @@ export class Reader {
     if (this.#hinted.size === 1) this.#waker.wake()
   }
 
-  /** Sorts files that became ready together. */
   sort(compare: (a: Tailer, b: Tailer) => number): void {
     const sorted = [...this.#queue].sort(compare)
     this.#queue.clear()
@@ -161,7 +158,7 @@ export class Reader {
     }
   }
 
-  /** Reads files that the next start could not find to their end, and delivers their last line as it is. */
+  /** Reads, to their end, files that the next start could not find. Delivers their last line as it is. */
   async #readOutGone(out: Output): Promise<void> {
     await this.#take(out)
     const unfindable = await this.#options.files.unfindable()
@@ -176,7 +173,7 @@ export class Reader {
       try {
         await this.#readOut(tailer, out)
       } catch (error) {
-        // The next start determines its state.
+        // The next start determines the file's state.
         if (error instanceof SilentFileSystem) continue
         this.#options.problems.failed(tailer.path, 'read', error)
       }
