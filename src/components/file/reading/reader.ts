@@ -308,7 +308,8 @@ export class Reader {
 
   /**
    * Whether earlier files with this name have grown: programs write to them until they open the new file. Queues these
-   * files. Checks once each time that the tailer was at its end: it must not wait forever for a file that always grows.
+   * files. Checks only once each time that the tailer was at its end, because the tailer must not wait forever for a
+   * file that always grows.
    */
   #waitsForEarlier(tailer: Tailer): boolean {
     if (tailer.sawEarlier) return false
@@ -322,7 +323,9 @@ export class Reader {
     return tailer.waits
   }
 
-  /** Lets other files continue, and releases memory: memory use must not depend on the number of files. */
+  /**
+   * Puts a file last in the queue and releases its memory, because memory use must not depend on the number of files.
+   */
   #putLast(tailer: Tailer): void {
     this.#turns = 0
     if (this.#queue.size === 1) return
@@ -357,13 +360,13 @@ export class Reader {
     this.#hinted.clear()
   }
 
-  /** How long there is nothing to do, in milliseconds. */
+  /** How long the reader may sleep, in milliseconds. */
   #idleMs(): number {
     const gather = this.#hinted.size > 0 ? this.#gatherUntil : Number.POSITIVE_INFINITY
     return Math.max(1, Math.min(IDLE_MS, Math.min(gather, this.#unfinished.dueAt) - this.#options.clock.now()))
   }
 
-  /** Resolves when there is room for more, or when the run must end. The batch is sent in either case. */
+  /** Sends the batch. Resolves when there is room for more, or when the run must end. */
   async #send(batch: EventBatch, out: Output, signal: AbortSignal): Promise<void> {
     await this.#options.beforeSend(batch)
     const began = this.#options.clock.now()
@@ -393,7 +396,7 @@ export class Reader {
     for (const batch of this.#outbox.splice(0)) batch.ack.settle('errored')
   }
 
-  /** Resolves to true when a read has returned, or to false if its file system does not respond. */
+  /** Waits for a read. Resolves to true when it has returned, or to false if its file system does not respond. */
   async #returns({ tailer, result }: Reading): Promise<boolean> {
     if (!(result instanceof Promise)) return true
     const returned = result.then(() => true)

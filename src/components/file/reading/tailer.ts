@@ -232,7 +232,7 @@ export class Tailer {
     return this.#fd !== undefined || this.copy?.isLost === false
   }
 
-  /** Whether the file will certainly get no more bytes. */
+  /** Whether the copy was read to its end, so no more bytes follow. */
   get isOver(): boolean {
     return this.copy?.endsAt(this.#at) === true
   }
