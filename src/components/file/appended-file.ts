@@ -278,7 +278,6 @@ export class AppendedFile {
     }
   }
 
-  /** Whether the file ends in the middle of a line. */
   async #isTorn(size: number): Promise<boolean> {
     if (size === 0) return false
     const last = Buffer.alloc(1)
@@ -292,7 +291,6 @@ export function keyOf({ dev, ino }: Pick<BigIntStats, 'dev' | 'ino'>): string {
   return `${dev}:${ino}`
 }
 
-/** Returns `parts` without their first `count` bytes. */
 function behind(parts: readonly Buffer[], count: number): Buffer[] {
   let first = 0
   let skipped = count

@@ -25,7 +25,7 @@ export class Checks {
     this.#at = this.#clock.now()
   }
 
-  /** Registers that a watch reported a change. */
+  /** Called when a watch reported a change: the next check is then needed. */
   report(): void {
     this.#at = Number.NEGATIVE_INFINITY
   }

@@ -33,7 +33,6 @@ export function uncompressedName(name: string): string {
   return name.replace(EXTENSION, '')
 }
 
-/** Whether this Node.js inflates the format. */
 export function isReadable(format: Format): boolean {
   return format === 'gzip' || (format === 'zstd' && 'createZstdDecompress' in zlib)
 }

@@ -5,7 +5,6 @@ import type { Tailer } from './reading/tailer.js'
 /** Share of the process's descriptors for the files of all sources. The rest is for connections, state and modules. */
 const SHARE = 0.5
 
-/** A file has to wait until others are closed. */
 export class TooManyOpen extends Error {
   readonly code = 'SLUICE_TOO_MANY_OPEN_FILES'
 }
@@ -98,7 +97,6 @@ export class Descriptors {
     }
   }
 
-  /** Closes some files after the system refused a descriptor. */
   refused(): void {
     this.trim(0, Math.floor(this.#open.size * 0.9))
   }

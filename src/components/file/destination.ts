@@ -43,7 +43,6 @@ const HINTS: Readonly<Record<string, string>> = {
   EROFS: ': the file system is read-only',
 }
 
-/** A request waiting to be written. */
 interface Job {
   readonly request: readonly EventBatch[]
   readonly signal: AbortSignal

@@ -1,7 +1,6 @@
 interface Member<F> {
   /** Whether the file was read in this run. */
   readonly isBegun: boolean
-  /** Whether the file was created after `other`. */
   isNewerThan(other: F): boolean
 }
 
@@ -16,7 +15,7 @@ export class Lineage<F extends Member<F>> {
     return this.#files.length === 0
   }
 
-  /** Adds a file that just took the name. */
+  /** Adds a file that has just taken the name. */
   append(file: F): void {
     this.#files.push(file)
   }

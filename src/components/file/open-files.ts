@@ -37,7 +37,6 @@ interface OpenFilesOptions {
   readonly losses: Losses
   /** Whether changes in the folders of all files are reported. Sweeps then need not check quiet files each time. */
   areWatched(): boolean
-  /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
   /** Called when the file gets no more bytes. Its unfinished last line is then delivered. */
   onEnd(tailer: Tailer): void
@@ -93,7 +92,6 @@ export class OpenFiles {
     return this.#search.unseen.displacements
   }
 
-  /** Whether the tailer is still in use. */
   reads(tailer: Tailer): boolean {
     return this.#tailers.has(tailer.key)
   }
@@ -229,7 +227,6 @@ export class OpenFiles {
     return this.#search.isWaiting || this.#options.descriptors.areRefused
   }
 
-  /** Open files that this sweep did not find. */
   #unseen(): Tailer[] {
     const unseen: Tailer[] = []
     for (const tailer of this.#tailers.values()) {
@@ -384,7 +381,7 @@ export class OpenFiles {
       // Nothing fails after this: a saved position is removed only when its file has a tailer.
       if (remembered) this.#resumed(path, remembered, verdict!)
       if (!entry && !isOwn && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
-      // The events of a renamed file keep the name it had when they were written.
+      // The events of a renamed file keep the name that the file had when they were written.
       const tailer = new Tailer(
         path,
         stat,

@@ -86,7 +86,6 @@ export class PathProblems {
     )
   }
 
-  /** Reports a path that is not a regular file. */
   skipped(path: string, stat: BigIntStats): void {
     const what = kindOf(stat)
     if (!this.#first(path, what, false)) return

@@ -38,12 +38,10 @@ export interface Position {
   readonly marks?: readonly Mark[]
 }
 
-/** The beginning of a file with unknown content. */
 export function emptyStart(): Position {
   return { offset: 0, continues: false, carry: 0, tail: NO_BYTES, content: { head: NO_BYTES, reading: newReading() } }
 }
 
-/** The position at which to resume a file. */
 export function positionOf({
   offset,
   continues,

@@ -14,7 +14,6 @@ import { type BirthTimes, goneKey, keyOf } from './identity.js'
 const VERSION = 1
 /** How long the position of a missing file is kept. */
 const FORGET_MS = 7 * 24 * 3_600_000
-/** Maximum number of entries of missing files. */
 const MAX_AWAY = 10_000
 
 /** Larger than any `carry`, which must stay a small number when shifted. */
@@ -46,7 +45,7 @@ const entrySchema = z.object({
   gone: z.literal(true).optional(),
   /** When the file was found to be missing, wall clock in milliseconds. */
   away: z.number().optional(),
-  /** Device and inode of the file that was found to be its copy. */
+  /** Device and inode of the file that was found to be a copy of this one. */
   claimed: z.string().optional(),
   /** Some places up to which the file was read: see trail.ts. */
   marks: z
@@ -76,17 +75,15 @@ export type SavedDocument = z.input<typeof documentSchema> & { readonly files: r
 export class Saved {
   /** When the document was written; undefined on the first run. */
   readonly savedAt: number | undefined
-  /** Time before which all rotations were observed. */
+  /** All rotations before this time were observed. */
   readonly lookedAt: number | undefined
   readonly displaced: readonly Displaced[] = []
   /** Compressed files from before this time are not read; undefined on the first run, and after an earlier version. */
   readonly compressedSince: number | undefined
   /** Number of invalid entries, or 1 for an invalid document. */
   readonly unreadable: number = 0
-  /** The names of all files in the document. */
   readonly names: ReadonlySet<string> = new Set()
   readonly #entries = new Map<string, Entry>()
-  /** The last entry of each path. */
   readonly #paths = new Map<string, Entry>()
 
   /** `document`: the saved document; undefined if there is none, any invalid value if it was lost. */

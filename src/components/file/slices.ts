@@ -33,7 +33,6 @@ export class Slices {
     return result
   }
 
-  /** Starts a new slice after the event loop has had its turn. */
   restart(): void {
     this.#since = this.#clock.now()
   }

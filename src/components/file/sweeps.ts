@@ -6,16 +6,13 @@ const THOROUGH_MS = 600_000
 /** Tracks when sweeps started. Sweeps that fail do not count. */
 export class Sweeps {
   number = 0
-  /** Whether no sweep has completed yet. */
   isFirst = true
   /** When the first sweep began, wall clock in milliseconds. */
   #startedAt = Number.POSITIVE_INFINITY
-  /** When the next thorough sweep is due. */
   thoroughAt = 0
   /** Start times of the last three sweeps, the latest first, wall clock in milliseconds. */
   #began: readonly number[]
 
-  /** `lookedAt`: the value of the previous run. */
   constructor(lookedAt: number) {
     this.#began = [lookedAt]
   }

@@ -49,7 +49,6 @@ export interface EventTimeOptions {
   readonly onLate: 'pass' | 'discard'
 }
 
-/** The limit that discarded an event. */
 export interface Refusal extends Pick<Limit, 'limit' | 'unit' | 'windowMs'> {
   /** The amount that the window had already counted, in `unit`. */
   readonly count: number
@@ -266,7 +265,6 @@ export class Decider extends KeyedDecider<Limiter> {
     return this.inEventTime?.timeOf(batch, i) ?? this.#now
   }
 
-  /** Number of buckets in memory, without the default one. */
   get buckets(): number {
     if (this.inEventTime) this.inEventTime.rest(this.limiter, this.#clock.now())
     else this.limiter.advance(this.#present())

@@ -133,7 +133,6 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     return this.#room.size
   }
 
-  /** Number of buckets dropped so far, including those of rules. */
   get dropped(): number {
     return this.#room.dropped
   }

@@ -58,10 +58,8 @@ export abstract class Windows extends BucketColumns {
   /** Decides on an event without counting it. */
   abstract fits(bucket: number, time: number, cost: number, bytes: number): WindowDecision
 
-  /** Counts an event that fits. */
   abstract charge(bucket: number, time: number, cost: number, bytes: number): void
 
-  /** Decides on an event, and counts it if it fits. */
   take(bucket: number, time: number, cost: number, bytes: number): WindowDecision {
     const taken = this.fits(bucket, time, cost, bytes)
     if (taken === PASS) this.charge(bucket, time, cost, bytes)

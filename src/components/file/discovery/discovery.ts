@@ -33,7 +33,6 @@ export interface Found {
   readonly links: string[]
   /** Whether folders were skipped because their file system does not respond. */
   isBlocked: boolean
-  /** Whether the walk ended early because of a limit. */
   isCut: boolean
   /** Whether it is certain that no folder has changed since the previous walk. */
   readonly isSame: boolean
@@ -60,7 +59,7 @@ export class Discovery {
   readonly #remote: Remote
   #listings = new Map<string, Listing>()
   #walk = 0
-  /** The result of the last walk; undefined if it may differ from the next one even if no folder changes. */
+  /** The result of the last walk, if it stays valid until a folder changes; otherwise undefined. */
   #settled: Found | undefined
   /** When a walk last found that folders were added, removed or changed, on the monotonic clock. */
   #changedAt = 0

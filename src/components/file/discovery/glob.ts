@@ -16,10 +16,8 @@ const braces = () => require('brace-expansion') as typeof BraceExpansion
 export type Segment = string | typeof ANY_DEPTH | ((name: string) => boolean)
 export const ANY_DEPTH = Symbol('**')
 
-/** More alternatives than any reasonable pattern has. */
 const MAX_ALTERNATIVES = 1000
 
-/** A pattern that matches only itself. */
 const LITERAL = /^[\w./-]+$/
 
 /** `whole`: the path matches. `prefix`: paths below it may match. */

@@ -94,7 +94,6 @@ interface Matched {
   readonly match: Match
   /** A file that is not excluded, in a format that is not read. */
   readonly unknown?: { readonly name: string; readonly format: Format }
-  /** A file or folder for which there is no permission. */
   readonly refused?: { readonly path: string; readonly code: string }
 }
 
@@ -185,7 +184,6 @@ function unreadOf(path: string): Format | Error | undefined {
   }
 }
 
-/** Whether the error means that this user has no permission. */
 function isRefused(error: unknown): error is { readonly code: string } {
   const code = errorCode(error)
   return code === 'EACCES' || code === 'EPERM'

@@ -31,7 +31,6 @@ export class Watches {
   #refusedUntil = 0
   #logged = false
 
-  /** `watchFolder` is for tests. */
   constructor(
     log: Logger,
     clock: Clock,

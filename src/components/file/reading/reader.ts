@@ -30,7 +30,6 @@ export interface ReaderOptions {
   readonly files: Pick<OpenFiles, 'unfindable' | 'truncated' | 'hold'>
   /** Called when the source stops. `tailers`: the files that must be delivered before the run ends. */
   onUnfindable(tailers: readonly Tailer[]): void
-  /** Called when the rest of a removed file cannot be delivered. */
   onLost(tailer: Tailer): void
   /** Called before a batch is sent. The batch may be sent when the promise resolves; undefined: at once. */
   beforeSend(batch: EventBatch): Promise<void> | undefined
@@ -73,7 +72,6 @@ export class Reader {
     this.#unfinished = new Unfinished({ ...options, onReady: tailer => this.ready(tailer) })
   }
 
-  /** Queues a file that may have more to read. */
   ready(tailer: Tailer): void {
     if (tailer.queued || tailer.held) return
     tailer.wasLookedFor()
@@ -260,7 +258,6 @@ export class Reader {
     if (batch) this.#outbox.push(batch)
   }
 
-  /** Starts reading the next portion of the next file. */
   #begin(out: Output): void {
     this.#gather()
     let waiting = 0

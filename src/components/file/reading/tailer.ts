@@ -31,7 +31,6 @@ import { Trail } from '../rotation/trail.js'
 import type { Entry } from '../saved.js'
 import { Portion } from './portion.js'
 
-/** Maximum size of a read, in bytes. */
 export const READ_BYTES = 512 * 1024
 
 /** Shared state of a source's tailers. */
@@ -43,7 +42,6 @@ export interface TailerContext {
   readonly pieces: { value: number }
   /** Scratch memory for the bytes before a portion and its first bytes. One portion is read at a time. */
   readonly before: Buffer
-  /** Called after a committed position moved. */
   onCommit(): void
   /** Called when a batch was given back. The file is then read again from its committed position. */
   onErrored(tailer: Tailer): void
@@ -63,9 +61,7 @@ export class Tailer {
   /** Identifies the file by its device and inode, while these belong to the file. */
   key = ''
   birth = 0n
-  /** Last known path of the file. */
   path = ''
-  /** The name under which the file was last found. */
   found = ''
   target = ''
   size = 0
@@ -128,12 +124,11 @@ export class Tailer {
   readonly #portion: Portion
   #at: number
   readonly #start: number
-  /** The largest offset ever read. */
   #furthest: number
   #tail: Fingerprint
   #hole: Hole
   #content: Content
-  /** The end of the last batch. */
+  /** The position at the end of the last batch. */
   #delivered: Position
   #positions: LowWaterMark<Position>
   #splitter: LineSplitter
@@ -201,7 +196,6 @@ export class Tailer {
     this.sawEarlier = false
   }
 
-  /** Whether this file was created after `other`. */
   isNewerThan(other: Tailer): boolean {
     // The inode may be older than copies of the file's earlier content.
     if (this.truncatedSince !== undefined)
@@ -241,7 +235,6 @@ export class Tailer {
     return (this.isBehind && this.earlier.some(one => one.queued)) || this.copy?.waits === true
   }
 
-  /** The earlier files of the same name. */
   get earlier(): readonly Tailer[] {
     return this.lineage?.before(this) ?? []
   }
@@ -505,7 +498,6 @@ export class Tailer {
     return !holds
   }
 
-  /** Whether the file has no name any more. */
   get unlinked(): boolean {
     return this.#fd !== undefined && fstatSync(this.#fd).nlink === 0
   }

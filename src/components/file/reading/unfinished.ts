@@ -9,14 +9,12 @@ const MAX_PENDING_BYTES = 32 * 1024 * 1024
 const SILENT_MS = 1000
 
 interface UnfinishedOptions extends Pick<ReaderOptions, 'clock' | 'splitting' | 'rotateWaitMs'> {
-  /** Called when the file has more to read. */
   onReady(tailer: Tailer): void
 }
 
 /** The files that were read to their end and end with an unfinished line or event. */
 export class Unfinished {
   readonly #options: UnfinishedOptions
-  /** Sizes of the unfinished parts. */
   readonly #tailers = new Map<Tailer, number>()
   #bytes = 0
   /** The earliest time at which an unfinished part is due. */

@@ -54,7 +54,7 @@ export interface Listed {
 /** A file that may be a copy, and its first bytes. */
 export interface Place extends Candidate, Listed {
   readonly first: Buffer
-  /** Undefined: not compressed. */
+  /** Undefined: the file is not compressed. */
   readonly format: Format | undefined
 }
 
@@ -69,7 +69,6 @@ export interface CandidatesOptions {
   readonly births: BirthTimes
   readonly clock: Clock
   readonly slots: Slots
-  /** Opens a file for reading, within the limits of its source. */
   open(path: string): number
 }
 
@@ -122,8 +121,7 @@ export class Candidates {
   }
 
   /**
-   * The inflated first bytes of a new file, as far as the last call of `of` read them; undefined: it did not examine
-   * the file.
+   * Call after `of`. Returns the known first bytes of a new file, inflated; undefined: `of` did not examine the file.
    */
   firstBytes(folder: string, one: Pick<Listed, 'name' | 'stat'>): Buffer | undefined {
     return this.#folders.get(folder)?.get(stateOf(one))?.first
@@ -268,7 +266,6 @@ export class Candidates {
     return of
   }
 
-  /** Ends a search. */
   close(): void {
     this.#inflated?.of.close()
     this.#inflated = undefined

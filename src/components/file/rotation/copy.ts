@@ -55,7 +55,7 @@ export class Copy {
 
   /**
    * Fills `before` with the bytes before offset `at`, which must match `tail`, and `room` with the bytes from there on.
-   * Returns the number of bytes in `room`, or ON_THE_WAY.
+   * Returns the number of bytes in both together, or ON_THE_WAY.
    */
   async read(before: Buffer, room: Buffer, at: number, tail: Fingerprint): Promise<number> {
     try {

@@ -66,7 +66,6 @@ export class CurrentNames {
     this.#former.set(path, { tailer, since })
   }
 
-  /** Reports new files that took the names of others. */
   succeed(): void {
     for (const [path, former] of this.#former) this.#succeed(path, former)
   }

@@ -3,7 +3,7 @@ import { closeLater, readLater, unlessSilent } from '../../../lib/files/disk/dis
 import { createInflater, type Format, isOfContent } from '../compression.js'
 import { FINGERPRINT_BYTES } from '../identity.js'
 
-/** Compressed bytes per step. */
+/** Compressed bytes that are read and fed in one step. */
 const FEED_BYTES = 8 * 1024
 const PART_BYTES = 64 * 1024
 /** Maximum number of files inflated at the same time, each of which takes a descriptor and memory. */
@@ -132,7 +132,6 @@ export class Inflated {
     return true
   }
 
-  /** Takes more output, or feeds more input. */
   async #step(): Promise<void> {
     const singly = this.#fedTo >= this.#singlyFrom
     try {

@@ -12,7 +12,6 @@ export interface Loss {
   readonly msg: string
 }
 
-/** Number of file names with their own series. */
 const MAX_SERIES = 50
 const OTHER = 'other'
 
@@ -84,7 +83,7 @@ export function undeliveredOfDeleted(tailers: Iterable<Tailer>): number {
   return bytes
 }
 
-/** Undefined while the file system does not respond. */
+/** Calls `look`; undefined while the file system does not respond. */
 function known<T>(look: () => T): T | undefined {
   try {
     return look()

@@ -22,7 +22,6 @@ export interface Known {
   /** 0 if unknown. */
   readonly birth: number
   readonly head: Fingerprint
-  /** How far the file was read. */
   readonly position: Mark
   /** The last size at which the file certainly contained what was read. */
   size(): number
@@ -51,10 +50,9 @@ export interface Candidate {
    * Content size. gzip: size of the last member modulo 4 GiB. zstd: Infinity, because only inflating shows the size.
    */
   readonly size: number
-  /** Undefined if the file system stores none. */
+  /** Undefined if the file system does not store it. */
   readonly birth: number | undefined
   readonly changedAt: number
-  /** Checksum of the last gzip member. */
   readonly crc?: number
   /** The fingerprint of the candidate's first bytes: `bytes`, or as many as there are. */
   head(bytes: number): Fingerprint
@@ -132,7 +130,6 @@ function relationBySize({ position: { offset } }: Known, size: number): Relation
   return size < offset ? 'prefix' : size === offset ? 'whole' : 'rest'
 }
 
-/** Whether the candidate's times allow it to be a copy. */
 function mayBeCopy(file: Known, one: Candidate): boolean {
   if (one.key === file.claimed) return true
   const { birth, notBefore = 0 } = file

@@ -37,7 +37,6 @@ export class Rests {
     else this.#options.hidden.addUnopened(entry)
   }
 
-  /** Reads the rest of a file that was renamed. */
   goOn(tailer: Tailer, path: string): void {
     this.#options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
     tailer.path = tailer.found = path
@@ -114,7 +113,6 @@ export class Rests {
     else log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
   }
 
-  /** Continues in a copy of the entry's file. */
   readOn(entry: Entry, place: Place): void {
     const { context, saved } = this.#options
     const file = nameOf(entry)

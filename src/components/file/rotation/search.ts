@@ -28,7 +28,6 @@ export interface SearchOptions {
   readonly births: BirthTimes
   readonly losses: Losses
   readonly files: OpenFiles
-  /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
   /** Called when the file gets no more bytes. Its unfinished last line is then delivered. */
   onEnd(tailer: Tailer): void
@@ -57,7 +56,6 @@ export class Search {
   readonly #options: SearchOptions
   readonly #candidates: Candidates
   readonly #rests: Rests
-  /** Folders that changed during their search. */
   #again = new Set<string>()
   readonly #hidden: Hidden
 
@@ -80,7 +78,6 @@ export class Search {
     return this.unseen.names.size > 0 || this.#again.size > 0
   }
 
-  /** Whether all folders were searched completely. */
   get isComplete(): boolean {
     return this.#again.size === 0
   }
@@ -399,7 +396,6 @@ export class Search {
     return stat && this.#options.births.kept(stat) ? Number(birth) / 1e6 : undefined
   }
 
-  /** Reports the unread rest of a missing file as lost. */
   #reportLost(entry: Entry): void {
     const { offset, size = 0, gone } = entry
     const { losses, saved, context } = this.#options
@@ -416,7 +412,6 @@ export class Search {
     return this.#hidden.mayHide(dirname(tailer.path), ofTailer(tailer))
   }
 
-  /** Reads all unseen files of a name, the oldest first. */
   #readUnseen(name: string, unclaimed: Place[], unreadable: readonly Unreadable[], now: number): void {
     const since = this.unseen.since(name)
     const places = this.unseen.of(name, unclaimed, unreadable, now)

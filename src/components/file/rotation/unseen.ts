@@ -41,7 +41,6 @@ export class Unseen {
     if (lookedAt !== undefined) for (const name of names) if (!formatOfName(name)) this.displaced(name, lookedAt)
   }
 
-  /** Names whose earlier files have not been searched for. */
   get displacements(): Displaced[] {
     return [...[...this.#displaced].map(([path, since]) => ({ path, since })), ...this.#unreadable.values()]
   }

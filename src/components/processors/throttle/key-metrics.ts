@@ -121,7 +121,6 @@ export function showKeys(counters: KeyCounters, { metrics, clock }: KeysContext,
   metrics.gauge('sluice_throttle_key_error_events', ERROR_HELP, () => counters.error)
 }
 
-/** Moves the counts of all keys to `__other__`. */
 export function endKeys(counters: KeyCounters, metrics: ThrottleMetrics): void {
   metrics.counter(NAME, HELP, { key: OTHER }).value += counters.end()
 }

@@ -16,7 +16,6 @@ import type { TimerClock } from '../../../lib/time.js'
 import { MOST_RULES, type RuledOptions, type RuleOptions, ruleProblems, ruleSchema } from './options.js'
 import { neverHolds, uselessRules } from './warnings.js'
 
-/** Called with the rules whenever they change. */
 type Apply = (rules: readonly RuleOptions[]) => void
 
 /**
@@ -26,7 +25,6 @@ export class LimitsFile {
   /** Whether the rules come from the current version of the file. */
   isValid = true
   rules: readonly RuleOptions[] = []
-  /** When the rules were read, on the wall clock. */
   readAt = 0
   readonly #file: WatchedFile<ReadLimits>
   readonly #log: Logger
@@ -79,7 +77,6 @@ const MOST_PROBLEMS = 20
 
 interface LimitsProblem extends WrittenProblem {
   readonly file: string
-  /** Whether the file could not be read at all. */
   readonly isMissing?: boolean
 }
 
@@ -88,7 +85,6 @@ interface FileRules {
   readonly warnings: readonly LimitsProblem[]
 }
 
-/** The rules, or why they cannot be used. */
 type ReadLimits = FileRules | { readonly problems: readonly LimitsProblem[] }
 
 function usableRules(read: ReadLimits): FileRules {

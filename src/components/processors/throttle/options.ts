@@ -76,7 +76,6 @@ const limitOptions = {
     ),
 }
 
-/** Limits that several daemons share. */
 const clusterOptions = {
   scope: z
     .enum(['local', 'cluster'])
@@ -295,7 +294,6 @@ const MISSING_WINDOW = 'is missing; it must be a duration such as "10 Seconds"'
 const NOT_SHARED =
   'sliding cannot be combined with scope: cluster, where the server would have to keep the time of each event; use gcra, which is smooth as well'
 
-/** Adds an issue for limits that cannot be combined. */
 function checkLimits(options: ScopedLimits, context: z.RefinementCtx): void {
   const { window, cost, quota, also = [] } = options
   if (!hasLimit(options) && quota === undefined) refuseAt(context, ['limit'], MISSING_LIMIT)
@@ -426,7 +424,6 @@ export const streamThrottleOptions = fields
 
 // Derived values.
 
-/** All limits of a bucket: at least one. */
 export function limitsOf(options: LimitOptions): Limit[] {
   const { window_mode, cost, quota, also = [] } = options
   const ofEvents = cost ? 'cost' : 'events'

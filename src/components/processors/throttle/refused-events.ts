@@ -48,7 +48,7 @@ export class RefusedEvents {
   readonly #reasons: readonly string[]
   /** The value written to the column `to` for each decision. */
   readonly #values = new Uint8Array(NO_BACKEND + 1)
-  /** The same for backlog. */
+  /** The same for the decisions about backlog. */
   readonly #backlogValues = new Uint8Array(NO_BACKEND + 1)
   readonly #reportBacklog: (events: number) => void
   readonly #metrics: ThrottleMetrics
@@ -222,7 +222,7 @@ export class RefusedEvents {
     }
   }
 
-  /** Returns whether the event is discarded. */
+  /** Returns false if the event passes after all. */
   #carryOutOne(
     batch: EventBatch,
     i: number,

@@ -39,7 +39,6 @@ import { type LateState, Pacing, waitingBuckets } from './waiting.js'
 
 /** State that a throttle passes to a successor with the same options. */
 class ThrottleState {
-  /** The buckets with their open windows. */
   readonly windows: unknown
   readonly refused: RefusedState
   readonly late: LateState | undefined
@@ -51,12 +50,11 @@ class ThrottleState {
   }
 }
 
-/** Parts of a throttle that are loaded only if the options need them. */
+/** Parts of a throttle that only some options need. */
 export interface ThrottleParts {
   /** With `scope: cluster`: creates the part that shares the limit with other daemons. */
   readonly share?: ((compiled: DeciderOptions, before: unknown) => ClusterThrottle) | undefined
   readonly file?: LimitsFile | undefined
-  /** Set if the options have `time_field`. */
   readonly inEventTime?: InEventTime | undefined
 }
 

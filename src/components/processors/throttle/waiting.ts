@@ -26,11 +26,9 @@ const LATE_MS = 5
 /** State that Pacing passes to a successor with the same options. It shows how late events affect the windows. */
 export interface LateState {
   readonly queues: BucketQueues
-  /** The windows of live events alone. */
   readonly windows: unknown
 }
 
-/** The limits that events wait for. */
 type Limits = Pick<Decider, 'ruleOf' | 'costOf' | 'roomAt' | 'level'>
 
 /** How long until a bucket has room for an event that has this rule, cost and size. */
@@ -53,7 +51,6 @@ export class Pacing {
   readonly #clock: Clock
   readonly #key: EventKey
   readonly #queues: BucketQueues
-  /** Whether the queues come from the predecessor. */
   readonly #isInherited: boolean
   readonly #liveMs: number
   readonly #backlogMs: number
@@ -74,7 +71,6 @@ export class Pacing {
   /** Whether the current batch may have waited behind backlog (LATE_MS). */
   #isLate = false
 
-  /** The options must let events wait. */
   constructor(options: ThrottleOptions, of: Limits, compiled: DeciderOptions, clock: Clock, before?: LateState) {
     const { live, backlog } = longestWaits(options)
     const { keyFields, limits, rules } = compiled

@@ -7,7 +7,6 @@ import type { Strings } from '../../../lib/kernel/strings.js'
 import { LONGEST_KEY } from '../buckets/bucket-key.js'
 import { type Keys, viewOf } from '../buckets/key-table.js'
 
-/** Looks up bucket ids by key. */
 export interface BucketIds {
   /** Replaced by a new object when ids may refer to other buckets. */
   readonly layout: object
@@ -40,7 +39,6 @@ export class BatchKeys implements Keys {
     this.#seed = seed
   }
 
-  /** Changes whenever ids may refer to other buckets. */
   get owner(): number {
     return this.#owner
   }

@@ -17,7 +17,6 @@ const PAUSE = 16
 const MOST_ALONE = 3 / 4
 const MOST_ALONE_WITH_RULES = 1 / 4
 
-/** The buckets of all events with a key. */
 interface WholeBuckets extends BucketIds {
   /** The windows that the ids found last refer to. */
   readonly windows: Pick<Windows, 'takeAll'>

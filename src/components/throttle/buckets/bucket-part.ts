@@ -47,7 +47,6 @@ export interface PlacedKey extends Key {
 export class BucketPart<W extends BucketColumns> {
   /** The windows of the buckets that `find` and `add` return. */
   windows: W
-  /** When idle buckets were last searched for. */
   searchedAt: number
   /** Replaced by a new object when buckets get other ids. */
   layout = {}
@@ -60,7 +59,6 @@ export class BucketPart<W extends BucketColumns> {
   /** The id of the bucket that `write` writes next. */
   #written = 0
 
-  /** `expected`: upper estimate of the number of buckets. */
   constructor(lifetime: Lifetime, create: () => W, searchedAt: number, expected: number) {
     this.#lifetime = lifetime
     this.#expected = expected
@@ -201,7 +199,6 @@ export class BucketPart<W extends BucketColumns> {
     return true
   }
 
-  /** Writes the bucket with this key, as `write` does. */
   writeOne(key: Key, to: StateWriter, all: boolean, now: number): void {
     const id = this.#keys.find(key)
     if (id >= 0) this.#write(id, to, all, now)

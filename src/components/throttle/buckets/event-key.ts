@@ -15,7 +15,7 @@ export const FIRST_MARK = 0xfe
 export class EventKey implements Key {
   /** Whether the event has a key; false: it belongs to the default bucket, and `start` equals `end`. */
   isThere = false
-  /** The key is [start, end) of this. */
+  /** The key is [start, end) of these bytes. */
   bytes: DataView = viewOf(Buffer.alloc(0))
   start = 0
   end = 0
@@ -46,7 +46,6 @@ export class EventKey implements Key {
     return this.isThere ? bucketName(this.#key.text()) : null
   }
 
-  /** Writes the name as JSON. */
   writeName(to: GrowingBytes): void {
     if (!this.isText || this.bytes.getUint8(this.start) === UNDERSCORE) {
       to.addText(JSON.stringify(this.name()))

@@ -7,7 +7,6 @@ export interface Key {
   readonly bytes: DataView
   readonly start: number
   readonly end: number
-  /** The result of hashBytes. */
   readonly hash: number
 }
 
@@ -95,7 +94,7 @@ export class KeyTable {
     }
   }
 
-  /** Finds the ids of those of the first `length` events whose id is TO_FIND. */
+  /** Among the first `length` events, finds the ids that are TO_FIND. */
   findAll(keys: Keys, length: number): void {
     const { bytes, starts, ends, hashes, ids, found, alone } = keys
     const places = this.#places
@@ -133,7 +132,6 @@ export class KeyTable {
     return true
   }
 
-  /** Adds a new key; returns its id: 0, 1, 2, … */
   add({ bytes, start, end, hash }: Key): number {
     return this.#add(bytes, start, end, hash)
   }
@@ -202,7 +200,7 @@ export class KeyTable {
     for (let id = 0; id < kept; id++) this.#place(id, this.#hashes[id]!)
   }
 
-  /** Copies key `id` from another table; returns its id here. */
+  /** Copies a key from another table. Returns its id here. */
   take(from: KeyTable, id: number): number {
     return this.#add(from.#view, from.#offsets[id]!, from.#offsets[id + 1]!, from.#hashes[id]!)
   }

@@ -143,7 +143,6 @@ export class KeyedBuckets<W extends BucketColumns> {
     }
   }
 
-  /** Writes the bucket with this key, as `write` does. */
   writeOne(key: Key, to: StateWriter, all: boolean, now: number): void {
     this.#parts[this.#indexOf(key.hash)]?.writeOne(key, to, all, now)
   }
@@ -170,7 +169,6 @@ export class KeyedBuckets<W extends BucketColumns> {
     return isIdle || id >= 0
   }
 
-  /** Drops the buckets with these keys. */
   remove(keys: readonly Key[]): void {
     const empty = this.#create()
     for (const key of keys) this.#parts[this.#indexOf(key.hash)]?.empty(key, empty)
@@ -211,7 +209,7 @@ export class KeyedBuckets<W extends BucketColumns> {
       this.#room.size++
     }
     if (places !== undefined && places.layouts[key.place!] !== part.layout) places.set(key.place!, part.layout, id)
-    // A store costs more than a comparison.
+    // Writing the field costs more than comparing it.
     if (this.windows !== part.windows) this.windows = part.windows
     return id
   }
@@ -267,7 +265,6 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 }
 
-/** Buckets that share a bound. */
 interface Member {
   /** Drops idle buckets if a search is due. */
   advance(now: number): void
@@ -294,7 +291,6 @@ export class BucketBound {
     this.#maxKeys = maxKeys
   }
 
-  /** Counts buckets as dropped. */
   drop(buckets: number): void {
     this.size -= buckets
     this.dropped += buckets

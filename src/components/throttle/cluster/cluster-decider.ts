@@ -22,7 +22,6 @@ export interface ClusterOptions extends DeciderOptions, LeaseOptions {
 
 export interface Decided {
   readonly decisions: Uint8Array
-  /** Number of events per decision. */
   readonly counts: Uint32Array
   /** Number of events decided without the server because it could not be asked. */
   readonly alone: number
@@ -133,7 +132,6 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   }
 }
 
-/** Whether event `n` of a demand passes. */
 function isPassed(passed: Grant['passed'], n: number): boolean {
   return typeof passed === 'number' ? n < passed : passed[n] === 1
 }

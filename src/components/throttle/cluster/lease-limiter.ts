@@ -58,7 +58,6 @@ export class LeaseLimiter implements RuledLimiter {
   readonly asking: Asking
   /** Decides while the server cannot be asked. */
   readonly local: Limiter<ClockTiming> | ExactRule
-  /** The local limiter of the whole throttle. */
   readonly localOfAll: Limiter<ClockTiming>
   readonly seed: number
   readonly #options: LeaseOptions
@@ -68,7 +67,6 @@ export class LeaseLimiter implements RuledLimiter {
   /** The keys of buckets that may hold a lease, by their text. */
   readonly #leased = new Map<string, Buffer>()
   readonly #ofRules = new Map<string, LeaseLimiter>()
-  /** Looks up buckets by the bytes of keys. */
   readonly #key: BucketKey
   /** Demands that give back the leases of removed rules. */
   #returned: LimiterDemand[] = []

@@ -38,7 +38,7 @@ export class SharedLimits {
   readonly name: string
   readonly hasCosts: boolean
   readonly hasBytes: boolean
-  /** Whether an event may have a cost other than 1. */
+  /** Whether demands list the cost of each event, because it may differ from 1. */
   readonly listsCosts: boolean
   /** Maximum units that a member may take ahead. */
   readonly mostCost: number
@@ -110,7 +110,6 @@ export interface Demand {
   readonly ticket: number
 }
 
-/** An empty demand. */
 export const NOTHING = {
   ...{ events: 0, cost: 0, bytes: 0, list: undefined },
   ...{ spentCost: 0, spentBytes: 0, backCost: 0, backBytes: 0, ticket: 0 },

@@ -9,7 +9,6 @@ const KEPT = 256
 interface Row {
   /** Discarded events by minute, as a ring. */
   readonly minutes: Float64Array
-  /** The newest minute in the ring. */
   newest: number
   /** The limit that discarded a recent event. */
   refusal: Refusal | undefined
@@ -27,7 +26,6 @@ export class DiscardHistory {
     row.minutes[row.newest % MINUTES]! += events
   }
 
-  /** Records which limit discarded an event of a bucket. */
   note(bucket: string | null, refusal: Refusal | undefined, now: number): void {
     this.#row(bucket, now).refusal = refusal
   }

@@ -18,7 +18,6 @@ export interface DiscardCount {
 
 /** Maximum buckets counted at a time. */
 const MOST_ROWS = 4096
-/** Maximum bytes of an event in a sample. */
 const LONGEST_SAMPLE = 256
 /** Columns of a row: events, bytes, first, last. */
 const STRIDE = 4
@@ -42,7 +41,6 @@ export class DiscardTally {
   readonly #ids = new Int32Array(1 << SLOT_BITS).fill(-1)
   readonly #rows = new Int32Array(1 << SLOT_BITS)
   #owner = 0
-  /** The row of the event that was counted last. */
   #last = 0
 
   constructor(wantsSamples: boolean) {

@@ -127,7 +127,6 @@ export class CountedEventWindows extends LimitEventWindows {
     }
   }
 
-  /** The start of a window that opens for an event at `time`. */
   #startOf(time: number): number {
     return this.#periods ? this.#periods.startOf(time) : time
   }
@@ -143,7 +142,6 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#contains(start, time) ? IN_NEWEST : AFTER
   }
 
-  /** The place of an event from before the newest window. */
   #earlierPlace(bucket: number, time: number): Place {
     const windowMs = this.spanMs
     const lateBefore = this.progress.lateBefore(this.#latest[bucket]!)
@@ -191,7 +189,6 @@ export class CountedEventWindows extends LimitEventWindows {
     older.set(row, COUNT, count)
   }
 
-  /** Opens a window before the newest one. */
   #open(bucket: number, start: number, time: number, cost: number): void {
     const older = this.kept.of(bucket)
     if (!this.makeRoom(older, older.length)) return

@@ -17,7 +17,6 @@ export class EarlierMemory {
   forgotten = 0
 }
 
-/** Memory of a list of numbers, in bytes. */
 const bytesOf = (numbers: number) => LIST_BYTES + numbers * 8
 
 /** Used instead of a missing list. Only its length, 0, is read. */
@@ -53,7 +52,6 @@ export class EarlierRows {
     if (this.#lists.length < capacity) this.#lists.length = capacity
   }
 
-  /** Shows the rows of a bucket. */
   of(bucket: number): this {
     if (bucket === this.#bucket) return this
     this.#leave()
@@ -213,7 +211,6 @@ export class EarlierRows {
     }
   }
 
-  /** Removes the rows of all buckets. */
   release(): void {
     for (let bucket = 0; bucket < this.#lists.length; bucket++) if (this.#lists[bucket]) this.clear(bucket)
   }

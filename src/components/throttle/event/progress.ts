@@ -10,7 +10,6 @@ const MOST_ORIGINS = 10_000
 /** Maximum number of origins checked per batch, on average. */
 const LOOKED_AT_PER_BATCH = 8
 
-/** The progress of event times in one origin. */
 interface Reached {
   readonly origin: object
   newest: number

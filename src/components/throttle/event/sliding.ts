@@ -122,13 +122,13 @@ class Runs extends EarlierRows {
     if (row >= this.from) this.within += count
   }
 
-  /** Removes a run from before the window. */
+  /** The run must be before the window. */
   override remove(row: number): void {
     this.from--
     super.remove(row)
   }
 
-  /** Removes runs from before the window. */
+  /** The runs must be before the window. */
   override removeFirst(count: number): void {
     this.from -= count
     super.removeFirst(count)

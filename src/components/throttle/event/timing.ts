@@ -13,7 +13,6 @@ import { EventProgress } from './progress.js'
 import { SlidingEventWindows } from './sliding.js'
 import { latestTime } from './time.js'
 
-/** State that all windows of a throttle share. */
 export interface Shared {
   readonly progress: EventProgress
   readonly room: EarlierMemory

@@ -12,7 +12,6 @@ export interface Stamp {
 }
 
 export interface BlockHead extends Stamp {
-  /** Bytes of the content. */
   readonly length: number
   readonly sum: number
 }

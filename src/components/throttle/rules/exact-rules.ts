@@ -21,7 +21,6 @@ export function shapeOf(limits: readonly Limit[]): string {
 export class ExactRules {
   readonly limiter: Limiter
   #keys = new KeyTable()
-  /** Rules by the id of their key. */
   #rules: ExactRule[] = []
 
   constructor(create: (prepare: PrepareBucket<Windows>) => Limiter) {

@@ -19,7 +19,6 @@ export class KeyPattern {
   readonly text: string | undefined
   /** The characters that all matching texts begin with. */
   readonly prefix: string
-  /** The characters that all matching texts end with. */
   readonly #suffix: string
   /** Undefined if it is not needed: every text with the prefix matches, or only the prefix itself. */
   readonly #pattern: Pattern | undefined
@@ -59,7 +58,6 @@ function compiled(expression: string): Pattern {
   }
 }
 
-/** Translates a pattern to a regular expression. */
 class PatternReader {
   /** The literal characters before the first special one. */
   prefix = ''

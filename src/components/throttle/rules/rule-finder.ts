@@ -24,7 +24,6 @@ interface Route {
 export const CONDITIONAL = -2
 const NONE: readonly number[] = []
 
-/** A pattern that several keys can match. */
 interface Glob {
   readonly rule: number
   readonly test: (text: string) => boolean

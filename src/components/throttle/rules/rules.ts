@@ -55,7 +55,6 @@ export interface RuledLimiter extends BucketLimiter {
   keepRules(rules: readonly Rule[]): void
 }
 
-/** Releases the limiters of rules that are not in `rules`. */
 export function keepOnly(limiters: Map<string, { release(): void }>, rules: readonly Rule[]): void {
   const kept = new Set(rules.map(({ id }) => id))
   for (const [id, limiter] of limiters) {

@@ -121,7 +121,6 @@ export class GcraRate {
     }
   }
 
-  /** Converts a duration in milliseconds to a cost. */
   costsIn(ms: number): number {
     return (ms * this.parts) / this.#unitParts
   }

@@ -3,7 +3,6 @@ import { localTimes } from '../../../lib/formats/time-zone.js'
 
 /** Consecutive time spans that cover all time. */
 export interface Periods {
-  /** Maximum length of a period, in milliseconds. */
   readonly longestMs: number
 
   /** The start of the period that contains `wall`, in milliseconds since the epoch. */
@@ -62,7 +61,6 @@ export class CalendarPeriods implements Periods {
   /** Known periods in order of time. */
   #starts: number[] = []
   #ends: number[] = []
-  /** The period that was found last. */
   #start = 0
   #end = 0
 

@@ -20,7 +20,6 @@ import {
 
 export interface RedisBackendOptions {
   readonly group: string
-  /** Time limit for a reply, in milliseconds. */
   readonly timeoutMs: number
   /** What happens to events while the server does not reply, for the log. */
   readonly onFailure: OnFailure

@@ -36,7 +36,6 @@ export async function segmentsIn(folder: BufferFolder): Promise<number[]> {
 
 interface Block extends Stamp {
   readonly content: Buffer
-  /** The end of the block in the file. */
   readonly end: number
 }
 

@@ -83,7 +83,7 @@ export class StateSaver {
     })
   }
 
-  /** Records that events were decided on. */
+  /** Call when events were decided on: buckets may have changed. */
   changed(): void {
     if (this.#dirty) return
     this.#dirty = true
