@@ -11,7 +11,6 @@ import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
  * compared, too: of the first bytes (head) and of the bytes before a position (tail).
  */
 
-/** Maximum number of bytes covered by a fingerprint. */
 export const FINGERPRINT_BYTES = 1024
 
 /**
@@ -54,7 +53,6 @@ export function fingerprintAt(fd: number, start: number, end: number): Fingerpri
   return fingerprint(scratch, 0, readFully(fd, start, end))
 }
 
-/** The first bytes of a file, up to FINGERPRINT_BYTES. */
 export function firstBytes(fd: number): Buffer {
   return Buffer.from(scratch.subarray(0, readFully(fd, 0, FINGERPRINT_BYTES)))
 }

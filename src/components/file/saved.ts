@@ -155,7 +155,6 @@ export class Saved {
     return entry && !births.differ(stat, BigInt(entry.birth)) ? entry : undefined
   }
 
-  /** Whether a file with this name was read. */
   has(path: string): boolean {
     return this.#paths.has(path)
   }

@@ -151,7 +151,6 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     return this.#buckets.defaults
   }
 
-  /** Decides on an event of the bucket with this key, and counts it if it passes. */
   take(key: PlacedKey | undefined, time: number, cost: number, size: number): WindowDecision | typeof FULL {
     const id = this.#buckets.bucket(key, this.timing.present(time))
     return id < 0 ? FULL : this.#buckets.windows.take(id, time, cost, size)

@@ -357,7 +357,6 @@ export class Reader {
     this.#hinted.clear()
   }
 
-  /** How long the reader may sleep, in milliseconds. */
   #idleMs(): number {
     const gather = this.#hinted.size > 0 ? this.#gatherUntil : Number.POSITIVE_INFINITY
     return Math.max(1, Math.min(IDLE_MS, Math.min(gather, this.#unfinished.dueAt) - this.#options.clock.now()))

@@ -33,7 +33,6 @@ import { Portion } from './portion.js'
 
 export const READ_BYTES = 512 * 1024
 
-/** Shared state of a source's tailers. */
 export interface TailerContext {
   readonly clock: Clock
   readonly splitting: Splitting
@@ -666,7 +665,6 @@ export class Tailer {
 /** The end of a file that belongs to a line in the next one. */
 interface Parts {
   readonly bytes: Buffer
-  /** Called when the line is delivered. */
   readonly settle: () => void
 }
 

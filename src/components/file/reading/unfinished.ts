@@ -17,7 +17,6 @@ export class Unfinished {
   readonly #options: UnfinishedOptions
   readonly #tailers = new Map<Tailer, number>()
   #bytes = 0
-  /** The earliest time at which an unfinished part is due. */
   #dueAt = Number.POSITIVE_INFINITY
 
   constructor(options: UnfinishedOptions) {

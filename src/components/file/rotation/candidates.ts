@@ -94,7 +94,6 @@ export class Candidates {
   readonly #options: CandidatesOptions
   /** By folder, then by `stateOf` the file. */
   readonly #folders = new Map<string, Map<string, Content>>()
-  /** Answers, by the file's state and by the question. */
   readonly #answers = new Map<string, Answer>()
   /** The compressed file that was inflated last. It stays at the offset that was reached. */
   #inflated: { readonly stamp: string; readonly of: Inflated } | undefined
@@ -103,12 +102,10 @@ export class Candidates {
     this.#options = options
   }
 
-  /** Forgets all folders except these. */
   keep(folders: { has(folder: string): boolean }): void {
     for (const folder of this.#folders.keys()) if (!folders.has(folder)) this.#folders.delete(folder)
   }
 
-  /** Whether the compressed file with this key is in the folder. */
   has(folder: string, key: string): boolean {
     for (const content of this.#folders.get(folder)?.values() ?? []) if (content.key === key) return true
     return false
@@ -309,12 +306,14 @@ function hasName({ name }: Listed): boolean {
   return format !== undefined && isReadable(format)
 }
 
-/** Identifies a file and its state. */
 function stampOf({ dev, ino, size, mtimeNs }: BigIntStats): string {
   return `${dev}:${ino}:${size}:${mtimeNs}`
 }
 
-/** Identifies a file, its state and the format of its name, which counts if the first bytes do not show a format. */
+/**
+ * Identifies a file, its state, and the format that its name shows. That format counts if the first bytes do not show
+ * one.
+ */
 function stateOf({ name, stat }: Pick<Listed, 'name' | 'stat'>): string {
   return `${formatOfName(name)}:${stampOf(stat)}`
 }

@@ -55,7 +55,6 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   }
 }
 
-/** `there`: where the entry's file was found. */
 export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: Listed): Subject {
   const { dev, ino, birth, offset, size = offset, head, tail, path, claimed, marks = [] } = entry
   const since = lookedAt === undefined ? undefined : lookedAt - CLOCK_MS
@@ -83,7 +82,6 @@ function markIn(position: Mark, head: Fingerprint, trail: Trail): Known['markIn'
 
 type Content = Pick<Known, 'isThere' | 'size' | 'markIn'>
 
-/** The whole content of an existing file. */
 function whole(sizeOf: () => number, read: (use: (fd: number) => Fingerprint) => Fingerprint | undefined): Content {
   return {
     isThere: true,

@@ -227,7 +227,6 @@ const lower = (text: string) =>
 
 // Rules of a file, before they are checked.
 
-/** A rule, and the lines of its options. */
 interface Written {
   readonly value: unknown
   /** The line (from 1) of the value at a path in the rule, or of the nearest value that exists. */

@@ -32,7 +32,6 @@ export class OneInN {
     this.#buckets = new KeyedBuckets(options, () => new OverLimitCounts())
   }
 
-  /** Call before the events that arrive at `now`. */
   advance(now: number): void {
     this.#buckets.advance(now)
   }

@@ -42,7 +42,6 @@ export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys:
   }
 }
 
-/** Shows which rules of a `limits_file` are in use. */
 export function showLimitsFile(metrics: ThrottleMetrics, file: LimitsFile): void {
   const valid =
     '1 if the rules in use are the rules of limits_file; 0 if the file is broken and earlier rules are used.'

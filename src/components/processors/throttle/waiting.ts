@@ -303,7 +303,6 @@ export class WithoutBacklog {
   #at = 0
   #wall = 0
 
-  /** `before`: the windows of a predecessor. */
   constructor(options: DeciderOptions, clock: Clock, mostMs: number, before: unknown) {
     // If there is no room for an event's bucket, the event passes here, so at worst it waits.
     const limits = options.limits.map(tolerant)
@@ -355,7 +354,6 @@ const MOST_EVENTS = 200_000
 const MOST_BUCKETS = 10_000
 const SHOWN_BUCKETS = 100
 
-/** Counts waiting events by bucket, on request. */
 export function waitingBuckets(
   options: ThrottleOptions,
   keyFields: readonly FieldReader[],

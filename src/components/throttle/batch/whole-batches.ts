@@ -22,7 +22,6 @@ interface WholeBuckets extends BucketIds {
   readonly windows: Pick<Windows, 'takeAll'>
 }
 
-/** Decides on an event that is not excluded. */
 type Take = (batch: EventBatch, i: number, now: number) => Decision
 
 /**

@@ -132,7 +132,6 @@ export class BucketPart<W extends BucketColumns> {
     return now - this.windows.latest(id) < this.#lifetime.idleMs || (used !== undefined && (used[id]! & USED) !== 0)
   }
 
-  /** A table for `live` keys of average length. */
   #tableFor(live: number): KeyTable {
     return new KeyTable(live, (this.#keys.keyBytes * live) / this.size, this.#expected)
   }

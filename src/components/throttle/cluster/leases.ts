@@ -29,7 +29,6 @@ const WIDTH = 14
  * `counts`: the used units of the NEAREST limit, as the server last reported.
  */
 export class Leases extends BucketColumns {
-  /** WIDTH numbers for each bucket. */
   #rows = new Float64Array(8 * WIDTH)
 
   #get(bucket: number, column: number): number {

@@ -10,7 +10,6 @@ interface Row {
   /** Discarded events by minute, as a ring. */
   readonly minutes: Float64Array
   newest: number
-  /** The limit that discarded a recent event. */
   refusal: Refusal | undefined
 }
 

@@ -124,7 +124,7 @@ export class EarlierRows {
     return this.hasState ? (this.array.length - this.#head) / this.#width : 0
   }
 
-  /** Whether a row can be inserted within the bound of memory. */
+  /** Whether a row can be inserted without exceeding MOST_BYTES. */
   get hasRoom(): boolean {
     const capacity = this.#capacity
     if (this.length < capacity) return true

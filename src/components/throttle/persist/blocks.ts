@@ -29,7 +29,6 @@ export function sealBlock(block: Buffer, { now, wall }: Stamp): Buffer {
   return block
 }
 
-/** The head of a block; `bytes` has HEAD_BYTES. */
 export function blockHead(bytes: Buffer): BlockHead {
   return {
     length: bytes.readUInt32LE(0),

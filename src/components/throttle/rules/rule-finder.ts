@@ -38,9 +38,9 @@ export class RuleFinder {
   readonly #rules: readonly Test[]
   /** Rules that have a condition and no pattern, in order. */
   readonly #whenOnly: readonly number[]
-  /** Rules by the only text that their pattern matches. */
+  /** By text: the rules whose pattern matches only this text. */
   readonly #exact = new Map<string, number[]>()
-  /** Other patterns by their prefix, and the lengths of the prefixes. */
+  /** By prefix: all other patterns. Below: the lengths of these prefixes. */
   readonly #globs = new Map<string, Glob[]>()
   readonly #prefixes: readonly number[]
   /** For keys that do not match a pattern. */

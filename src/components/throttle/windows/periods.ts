@@ -58,7 +58,6 @@ export class CalendarPeriods implements Periods {
   readonly longestMs: number
   readonly #unit: CalendarUnit
   readonly #format: Intl.DateTimeFormat
-  /** Known periods in order of time. */
   #starts: number[] = []
   #ends: number[] = []
   #start = 0

@@ -20,7 +20,6 @@ export interface SegmentHead {
 
 export interface Segment extends SegmentHead {
   readonly name: string
-  /** When the segment's first and last blocks were made. */
   readonly first: Stamp
   readonly last: Stamp
   /** Bytes after the last whole block. The segment is damaged there, or was being written when the process ended. */
