@@ -145,7 +145,8 @@ export class FileSource implements Source {
         // The writer logs failures and retries.
         return checkpoints.flush().catch(() => {})
       },
-      // A destination may have created the file just before it was found. It registers the file before its first write.
+      // A destination may have created the file just before it was found. The destination registers the file before its
+      // first write.
       open: tailer =>
         !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer) && !this.#setsAside(tailer),
       areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,

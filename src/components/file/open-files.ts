@@ -199,7 +199,7 @@ export class OpenFiles {
     }
   }
 
-  /** The file is not read before a sweep has searched for the files that come before it. */
+  /** Prevents reading of the file until a sweep has searched for the files that come before it. */
   hold(tailer: Tailer): void {
     this.#held.add(tailer)
     tailer.held = true

@@ -32,9 +32,11 @@ const NOTHING = Buffer.alloc(0)
 
 /** Maximum number of compressed files examined per folder, besides new ones: those modified last. */
 const MAX_COPIES = 2000
-/** Work for reading the first bytes of a compressed file, in bytes. */
+/** Maximum work for reading the first bytes of a compressed file, in bytes. */
 const PEEK_BUDGET = 1024 * 1024
-/** Work for one question about a compressed file, in bytes. After that, the search continues with other files. */
+/**
+ * Maximum work for one question about a compressed file, in bytes. After that, the search continues with other files.
+ */
 const ANSWER_BUDGET = 8 * 1024 * 1024
 /** Maximum number of kept answers. They save inflating compressed files again in each search. */
 const MAX_ANSWERS = 10_000

@@ -42,7 +42,7 @@ export class Inflated {
   #fedTo = 0
   /** Whether the inflater has not yet taken all input that was fed to it. */
   #isBusy = false
-  /** Bytes inflated since the last restart, and bytes inflated before it. */
+  /** Bytes inflated since the last restart, and how many of them to skip because they were inflated before it. */
   #made = 0
   #unwanted = 0
   /** From this offset on, input is fed byte by byte, to get all output before damaged data. */

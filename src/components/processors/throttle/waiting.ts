@@ -124,7 +124,7 @@ export class Pacing {
       if (this.#paces) {
         if (waits && !hasWaited) this.#queues.join(this.#queues.open(bucket, now), batch.isBacklog, wouldPassAlone)
         if (!waits && hasWaited && queue) this.#queues.leave(queue, batch.isBacklog)
-        // In a bucket that is not behind, an event only waits because of the limit.
+        // In a bucket that is not behind, an event waits only because of the limit.
         const isLate = batch.isBacklog || this.#isLate || (hasWaited && isQueueBehind)
         if (decisions[i] === PASS) this.#notePass(batch, i, bucket, isLate, now)
       }

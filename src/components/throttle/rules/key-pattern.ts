@@ -11,7 +11,7 @@ const SPECIAL = /[*?[{}\\]/
 /** Characters with a meaning in regular expressions. */
 const SYNTAX = /[\\^$.*+?()[\]{}|/]/
 
-/** The pattern cannot be used; the message says why. */
+/** Thrown if a pattern cannot be used. The message says why. */
 export class KeyPatternError extends Error {}
 
 export class KeyPattern {
