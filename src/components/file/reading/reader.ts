@@ -374,7 +374,7 @@ export class Reader {
     if (this.#options.clock.now() - began >= STALL_MS) this.fellBehind()
   }
 
-  /** Called when nothing was read for a while. What the files contain now is backlog. */
+  /** Called when nothing was read for a while. Marks what the files contain now as backlog. */
   fellBehind(): void {
     for (const tailer of [...this.#queue, ...this.#hinted]) {
       if (tailer.fd !== undefined && !this.#options.remote.has(tailer.path)) tailer.glance()

@@ -39,7 +39,7 @@ export interface TailerContext {
   readonly remote: Remote
   /** Counter of pieces of over-long lines. */
   readonly pieces: { value: number }
-  /** Scratch memory for the bytes before a portion and its first bytes. One portion is read at a time. */
+  /** Scratch memory for the bytes before a portion, then the portion's first bytes. One portion is read at a time. */
   readonly before: Buffer
   onCommit(): void
   /** Called when a batch was given back. The file is then read again from its committed position. */
@@ -261,7 +261,7 @@ export class Tailer {
     return this.parked?.inLine ?? this.#splitter.inLine
   }
 
-  /** How far the file is known, even if the unfinished part is not in memory. */
+  /** How far the file was read, including an unfinished part that is no longer in memory. */
   get #end(): number {
     return this.parked?.at ?? this.#at
   }
@@ -423,7 +423,7 @@ export class Tailer {
     this.#backlogEnd = Math.max(this.#backlogEnd, this.size)
   }
 
-  /** The number of bytes left to read from the open file; negative: its content differs from what was read. */
+  /** The number of bytes left to read from the open file; negative: the file's content differs from what was read. */
   left(): number {
     if (this.copy) return this.isOver || this.copy.isLost ? 0 : READ_BYTES
     if (this.parked) {
@@ -687,7 +687,9 @@ class Hole {
     this.#mayContinue = offset === 0
   }
 
-  /** How many of the next `length` bytes are part of the hole. Calls `onEnd` with the size when it ends. */
+  /**
+   * Returns how many of the next `length` bytes belong to the hole. When the hole ends, calls `onEnd` with its size.
+   */
   skip(fd: number | undefined, next: Buffer, length: number, onEnd: (bytes: number) => void): number {
     if (!this.#mayContinue) return 0
     let bytes = 0

@@ -59,7 +59,7 @@ export class Copy {
    */
   async read(before: Buffer, room: Buffer, at: number, tail: Fingerprint): Promise<number> {
     try {
-      // A batch was given back.
+      // After a batch was given back, `at` may be before the inflated position.
       if (this.#inflated && this.#inflated.at > at) this.close()
       this.#inflated ??= withKnown(this.path, this.key, fd => new Inflated(fd, this.#format, this.#slots), {
         keeps: true,

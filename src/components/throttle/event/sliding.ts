@@ -61,7 +61,8 @@ class Runs extends EarlierRows {
 
   /** Moves the window until it ends at `time`. */
   advance(time: number, windowMs: number): void {
-    // The window moves back only after a later event that did not pass. The runs that it needs are still kept.
+    // The window moves back only after a later event that did not pass. The runs that the window then needs are still
+    // kept.
     while (time < this.at && this.from > 0 && time - this.get(this.from - 1, RUN_TIME) < windowMs) {
       this.within += this.get(--this.from, RUN_COUNT)
     }

@@ -51,7 +51,7 @@ export interface BucketLimiter {
 
 export interface RuledLimiter extends BucketLimiter {
   ofRule(rule: Rule): BucketLimiter
-  /** Drops the limiters of all other rules. */
+  /** Drops the limiters of rules that are not in `rules`. */
   keepRules(rules: readonly Rule[]): void
 }
 
