@@ -16,7 +16,7 @@ export const calls = {
   stat: (path: string) => promisify(fs.stat)(path, { bigint: true }),
   identify: (fd: number) => promisify(fs.fstat)(fd, { bigint: true }),
   fstat: promisify(fs.fstat),
-  /** The size of an open file. A change of threads would take longer than a write. */
+  /** The size of an open file. Synchronous, because a change of threads would take longer than a write. */
   size: async (fd: number) => fs.fstatSync(fd).size,
   read: promisify(fs.read),
   /** Returns a promise or, with `writeDirectly`, the result. */
@@ -30,7 +30,10 @@ interface Written {
   readonly bytesWritten: number
 }
 
-/** Wraps the calls. On a remote file system, they run in a thread, one at a time, and only while that responds. */
+/**
+ * Wraps the calls. On a remote file system, they run in a thread, one at a time, and only while the file system
+ * responds.
+ */
 export function callsThrough(fileSystems: FileSystems, path: string, os: FileCalls): FileCalls {
   const through = Object.entries(os).map(([name, call]) => [
     name,
@@ -74,11 +77,10 @@ const MOST_LOOKS = 10
 export interface AppendOptions {
   readonly path: string
   readonly encoding: Encoding
-  /** Permissions of a new file. */
   readonly mode: number
   /** Whether the rest of a line may continue an unfinished last line. */
   readonly continues: boolean
-  /** If set, all links in `path` are resolved. Opening fails if another file is found there. */
+  /** If set, all links in `path` are resolved. Opening fails if the path then leads to another file. */
   readonly reach?: Reach | undefined
 }
 
@@ -102,7 +104,6 @@ export class TornWrite extends Error {
 export class AppendedFile {
   /** Device and inode: equal for all descriptors of the file. */
   readonly key: string
-  /** The file's stats when it was opened. */
   readonly stats: BigIntStats
   readonly #fd: number
   readonly #folder: string
@@ -159,7 +160,7 @@ export class AppendedFile {
       this.#unsynced = end.size
     }
     this.#continues = false
-    // A copy: a write that is removed again must not change the state.
+    // Works on a copy, because a write that is removed again must not change the state.
     const raw = this.#raw.copy()
     const encoding = this.#encoding
     const encoded = encoding === 'raw' ? raw.encode(request) : encodeLines(encoding, request)
@@ -175,7 +176,7 @@ export class AppendedFile {
     this.#raw = encoding === 'raw' ? raw : new RawEncoder()
   }
 
-  /** Resolves when all appended bytes are on disk. If it fails, unsynced bytes are removed. */
+  /** Resolves when all appended bytes are on disk. If syncing fails, removes the unsynced bytes. */
   async sync(): Promise<void> {
     try {
       await this.#calls.fdatasync(this.#fd)
@@ -240,7 +241,7 @@ export class AppendedFile {
     }
   }
 
-  /** Removes the beginning of a failed write if the file ends with it. Returns whether it did. */
+  /** If the file ends with the beginning of a failed write, removes this beginning. Returns whether it did. */
   async #remove(parts: readonly Buffer[], before: number, written: number): Promise<boolean> {
     const isEnd = async () => (await this.#calls.fstat(this.#fd)).size === before + written
     if (!(await isEnd()) || !(await this.#has(parts, before, written)) || !(await isEnd())) return false
@@ -264,7 +265,9 @@ export class AppendedFile {
     return true
   }
 
-  /** Waits while another process may be writing the last line. `size`: the size of the file now. */
+  /**
+   * Waits while another process may be writing the last line. Returns the size and whether the last line is unfinished.
+   */
   async #restingEnd(size: number): Promise<{ readonly size: number; readonly isTorn: boolean }> {
     for (let looks = 0, before = -1; ; looks++) {
       if (!(await this.#isTorn(size))) return { size, isTorn: false }
@@ -275,7 +278,6 @@ export class AppendedFile {
     }
   }
 
-  /** Whether the file ends in the middle of a line. */
   async #isTorn(size: number): Promise<boolean> {
     if (size === 0) return false
     const last = Buffer.alloc(1)
@@ -289,7 +291,6 @@ export function keyOf({ dev, ino }: Pick<BigIntStats, 'dev' | 'ino'>): string {
   return `${dev}:${ino}`
 }
 
-/** The bytes of `parts` after the first `count`. */
 function behind(parts: readonly Buffer[], count: number): Buffer[] {
   let first = 0
   let skipped = count

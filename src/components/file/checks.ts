@@ -21,12 +21,11 @@ export class Checks {
     return now - this.#at < CHECK_MS && now - quietSince >= QUIET_MS
   }
 
-  /** Registers that it is being checked. */
   check(): void {
     this.#at = this.#clock.now()
   }
 
-  /** Registers that a watch reported a change. */
+  /** Called when a watch reported a change: the next check is then needed. */
   report(): void {
     this.#at = Number.NEGATIVE_INFINITY
   }

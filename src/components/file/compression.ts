@@ -10,7 +10,7 @@ const STARTS: Readonly<Record<Exclude<Format, 'bzip2'>, string>> = {
   zstd: '\x28\xb5\x2f\xfd',
   xz: '\xfd7zXZ\0',
 }
-/** What follows the first four bytes of bzip2: a block, or the end of an empty file. */
+/** After the first four bytes of bzip2: a block, or the end of an empty file. */
 const BZIP2 = ['1AY&SY', '\x17rE8P\x90']
 const EXTENSIONS: Readonly<Record<string, Format>> = { '.gz': 'gzip', '.zst': 'zstd' }
 const EXTENSION = /\.(gz|zst)$/
@@ -29,17 +29,15 @@ export function formatOfName(name: string): Format | undefined {
   return EXTENSIONS[EXTENSION.exec(name)?.[0] ?? '']
 }
 
-/** The name without the extension of a compressed file. */
 export function uncompressedName(name: string): string {
   return name.replace(EXTENSION, '')
 }
 
-/** Whether this Node.js inflates the format. */
 export function isReadable(format: Format): boolean {
   return format === 'gzip' || (format === 'zstd' && 'createZstdDecompress' in zlib)
 }
 
-/** A stream that inflates. Its output comes in parts of `chunkSize` bytes at most. */
+/** Creates a stream that inflates. Its output comes in parts of at most `chunkSize` bytes. */
 export function createInflater(format: Format, chunkSize: number): Transform {
   if (format === 'gzip') return zlib.createGunzip({ chunkSize })
   const { createZstdDecompress, constants } = zlib as unknown as {
@@ -49,7 +47,7 @@ export function createInflater(format: Format, chunkSize: number): Transform {
   return createZstdDecompress({ chunkSize, params: { [constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW_LOG } })
 }
 
-/** Whether the error is about the content, and not from the system. */
+/** Whether the error means damaged content, and not a failed system call. */
 export function isOfContent(error: unknown): boolean {
   return /^(Z_|ZSTD_)/.test(String((error as NodeJS.ErrnoException).code))
 }

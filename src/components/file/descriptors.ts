@@ -2,15 +2,14 @@ import { descriptorLimit } from '../../lib/files/descriptor-limit.js'
 import { leadsTo } from './identity.js'
 import type { Tailer } from './reading/tailer.js'
 
-/** Share of the process's descriptors for the files of all sources. Connections, state and modules need the others. */
+/** Share of the process's descriptors for the files of all sources. The rest is for connections, state and modules. */
 const SHARE = 0.5
 
-/** A file has to wait until others are closed. */
 export class TooManyOpen extends Error {
   readonly code = 'SLUICE_TOO_MANY_OPEN_FILES'
 }
 
-/** The descriptors of all sources that opened files, or have to wait. */
+/** All sources that opened files or have to wait. */
 const sources = new Set<Descriptors>()
 
 /** For simulations: frees all descriptors, as the end of a process does. */
@@ -23,7 +22,7 @@ export class Descriptors {
   /** Whether a file had to wait since the sweep began. */
   areRefused = false
   readonly #wanted: number
-  /** For all sources together. */
+  /** Maximum open files of all sources together. */
   readonly #budget: number
   readonly #open = new Set<Tailer>()
 
@@ -49,7 +48,6 @@ export class Descriptors {
     return open >= this.#budget
   }
 
-  /** Registers that a file was opened or read. */
   used(tailer: Tailer): void {
     this.#open.delete(tailer)
     this.#open.add(tailer)
@@ -60,12 +58,11 @@ export class Descriptors {
     this.#open.delete(tailer)
   }
 
-  /** Leaves all descriptors to other sources. */
   end(): void {
     sources.delete(this)
   }
 
-  /** Starts a sweep. The limit is lower when other sources have opened files meanwhile. */
+  /** Starts a sweep, and closes files if the limit is lower because other sources have opened files. */
   beginSweep(): void {
     this.areRefused = false
     this.trim(0)
@@ -100,7 +97,6 @@ export class Descriptors {
     }
   }
 
-  /** Closes some files after the system refused a descriptor. */
   refused(): void {
     this.trim(0, Math.floor(this.#open.size * 0.9))
   }

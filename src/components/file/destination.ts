@@ -43,7 +43,6 @@ const HINTS: Readonly<Record<string, string>> = {
   EROFS: ': the file system is read-only',
 }
 
-/** A request waiting to be written. */
 interface Job {
   readonly request: readonly EventBatch[]
   readonly signal: AbortSignal
@@ -69,7 +68,6 @@ export class FileDestination implements Destination {
   #release: (() => void) | undefined
   readonly #torn: { value: number }
 
-  /** `os`: other system calls, for tests. */
   constructor(options: Options, context: DestinationContext, os?: FileCalls) {
     this.#options = options
     this.#context = context
@@ -81,7 +79,7 @@ export class FileDestination implements Destination {
     this.#torn = context.metrics.counter('sluice_file_torn_writes_total', help)
   }
 
-  /** Registers an existing file before any source starts. So sources do not read it, even before it is opened. */
+  /** Registers an existing file before any source starts, so sources do not read it even before it is opened. */
   async claim(): Promise<void> {
     const there = await this.#os.stat(this.#options.path).catch(() => undefined)
     if (there?.isFile()) this.#release = this.#context.writes?.(there)
@@ -160,7 +158,7 @@ export class FileDestination implements Destination {
     log.warn({ path, bytes: error.bytes, error: error.message }, text)
   }
 
-  /** The open file. It is opened again if its path refers to another file, and after an error. */
+  /** The open file. It is opened again after an error, and if the path refers to another file. */
   async #current(): Promise<AppendedFile> {
     const now = this.#context.clock.now()
     if (this.#opened && now - this.#checkedAt >= CHECK_MS) {

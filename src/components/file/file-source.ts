@@ -23,7 +23,7 @@ import { Slices } from './slices.js'
 const SAVE_SHARE = 20
 /** Minimum time between sweeps, as a multiple of the last sweep's duration. */
 const SWEEP_SHARE = 50
-/** The same for urgent sweeps, and their minimum delay in milliseconds. */
+/** The same multiple for urgent sweeps, and the minimum delay of an urgent sweep in milliseconds. */
 const URGENT_SHARE = 10
 const URGENT_MS = 20
 
@@ -44,16 +44,15 @@ export class FileSource implements Source {
   #out: Output | undefined
   #stopped = false
   #swept = false
-  /** The last sweep was skipped because a file system does not respond. */
+  /** Whether the last sweep was skipped because a file system does not respond. */
   #isBlocked = false
-  /** Paths reported by a watch, to be examined. */
+  /** Paths that a watch reported and that are not examined yet. */
   #hinted = new Set<string>()
   #sweepAt = 0
-  /** Duration of the last sweep, without pauses. */
   #busyMs = 0
   #saving = false
   #saveAt = 0
-  /** Whether a sweep is needed before its regular time, and its earliest time. */
+  /** Whether a sweep is needed before its regular time, and the earliest time of that sweep. */
   #urgent = false
   #urgentAt = 0
 
@@ -130,7 +129,7 @@ export class FileSource implements Source {
       rotateWaitMs: options.rotate_wait,
       isStopped: () => this.#stopped,
       files: this.#openFiles,
-      // Events may be delivered until the end. With the last positions, the next start counts exactly what is lost.
+      // Events may be delivered until the end. The last positions let the next start count exactly what is lost.
       onUnfindable: tailers => {
         losses.warn(tailers)
         if (tailers.length > 0) checkpoints.changed()
@@ -146,7 +145,8 @@ export class FileSource implements Source {
         // The writer logs failures and retries.
         return checkpoints.flush().catch(() => {})
       },
-      // A destination may have created the file just before it was found. It registers the file before its first write.
+      // A destination may have created the file just before it was found. The destination registers the file before its
+      // first write.
       open: tailer =>
         !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer) && !this.#setsAside(tailer),
       areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
@@ -238,7 +238,7 @@ export class FileSource implements Source {
     }
   }
 
-  /** Saves new files at once. If the process is killed and they are renamed, the next start can find them. */
+  /** Saves new files at once. If the process is killed and these files are renamed, the next start can find them. */
   #saveNew(): void {
     const { clock, checkpoints } = this.#context
     const started = clock.now()
@@ -260,7 +260,7 @@ export class FileSource implements Source {
     return isSetAside
   }
 
-  /** Whether another sweep may soon find more. */
+  /** Whether another sweep may soon find more to read. */
   get #isHeld(): boolean {
     return this.#openFiles.holds || (!this.#options.follow && this.#openFiles.isSearching)
   }
@@ -330,7 +330,7 @@ export class FileSource implements Source {
     if (this.#openFiles.noteName(path) || name === basename(folder)) this.#urgent = true
     else if (match === 'no') return
     if (match === 'whole') this.#hinted.add(path)
-    // It may be a new folder that contains files and is not watched yet.
+    // The path may be a new folder that contains files and is not watched yet.
     else if (match === 'prefix') this.#urgent = true
     this.#waker.wake()
   }

@@ -11,13 +11,14 @@ import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
  * compared, too: of the first bytes (head) and of the bytes before a position (tail).
  */
 
-/** Maximum number of bytes covered by a fingerprint. */
 export const FINGERPRINT_BYTES = 1024
 
-/** A file without the name of a copy may be one only if it has at least this many bytes in common with another file. */
+/**
+ * A file that is not named like a copy may be one only if it has at least this many bytes in common with another file.
+ */
 export const ALIKE_BYTES = 64
 
-/** A hash over `bytes` bytes. */
+/** The hash of `bytes` bytes. */
 export interface Fingerprint {
   readonly bytes: number
   readonly hash: number
@@ -31,7 +32,9 @@ export function fingerprint(bytes: Buffer, start: number, end: number): Fingerpr
   return start === end ? NO_BYTES : { bytes: end - start, hash: crc32(bytes.subarray(start, end)) }
 }
 
-/** Fingerprint of the bytes before `portion[end]`. `before`: `known` earlier bytes, then the portion's first bytes. */
+/**
+ * Fingerprint of the bytes before `portion[end]`. `before` holds `known` earlier bytes, then the portion's first bytes.
+ */
 export function fingerprintBefore(portion: Buffer, end: number, before: Buffer, known: number): Fingerprint {
   if (end >= FINGERPRINT_BYTES) return fingerprint(portion, end - FINGERPRINT_BYTES, end)
   const to = Math.max(0, known + end)
@@ -45,12 +48,11 @@ export function tailOf({ chunk, length, starts, ends, flags, read }: Frame): Fin
   return fingerprint(chunk, Math.max(starts[0]!, end - FINGERPRINT_BYTES), end)
 }
 
-/** The fingerprint of a file's bytes [start, end), or of those that exist. At most FINGERPRINT_BYTES. */
+/** The fingerprint of a file's bytes [start, end), or of those that exist; at most FINGERPRINT_BYTES bytes. */
 export function fingerprintAt(fd: number, start: number, end: number): Fingerprint {
   return fingerprint(scratch, 0, readFully(fd, start, end))
 }
 
-/** The first bytes of a file, up to FINGERPRINT_BYTES. */
 export function firstBytes(fd: number): Buffer {
   return Buffer.from(scratch.subarray(0, readFully(fd, 0, FINGERPRINT_BYTES)))
 }
@@ -73,12 +75,15 @@ export function same(a: Fingerprint, b: Fingerprint): boolean {
   return a.bytes === b.bytes && a.hash === b.hash
 }
 
-/** Whether the first bytes of a file are those of `head`. */
+/** Whether `first`, the first bytes of a file, begin with the bytes of `head`. */
 export function begins(first: Buffer, { bytes, hash }: Fingerprint): boolean {
   return first.length >= bytes && fingerprint(first, 0, bytes).hash === hash
 }
 
-/** Whether the open file, whose first `length` bytes are `bytes`, has this head. `head` may cover more bytes. */
+/**
+ * Whether an open file has this head, which may cover more than the `length` known bytes. `bytes`: the file's first
+ * `length` bytes.
+ */
 export function startsWith(fd: number, bytes: Buffer, length: number, head: Fingerprint): boolean {
   return same(length < head.bytes ? fingerprintAt(fd, 0, head.bytes) : fingerprint(bytes, 0, head.bytes), head)
 }
@@ -88,10 +93,12 @@ export function keyOf(stat: Pick<BigIntStats, 'dev' | 'ino'>): string {
   return `${stat.dev}:${stat.ino}`
 }
 
-/** The part of a stat that identifies the file. */
 export type Identity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
 
-/** Whether the file at `path` has this key. If the file system does not respond: `ifSilent`; undefined: throws. */
+/**
+ * Whether the file at `path` has this key. If the file system does not respond, returns `ifSilent`, or throws if that
+ * is undefined.
+ */
 export function leadsTo(path: string, key: string, ifSilent?: boolean): boolean {
   try {
     return keyOf(statSync(path, { bigint: true })) === key
@@ -101,17 +108,20 @@ export function leadsTo(path: string, key: string, ifSilent?: boolean): boolean 
   }
 }
 
-/** Device and inode of a file only seen as a compressed copy, whose modification time is its birth time. */
+/**
+ * Stands for device and inode of a file that was seen only as a compressed copy. The copy's modification time is its
+ * birth time.
+ */
 export const COPY_ONLY = { dev: '0', ino: '0' }
 
-/** Whether the key is of a file only seen as a compressed copy. */
+/** Whether the key belongs to a file that was seen only as a compressed copy. */
 export function isCopyOnly(key: string): boolean {
   return key.startsWith(`${COPY_ONLY.dev}:${COPY_ONLY.ino}:`)
 }
 
 let gone = 0
 
-/** A key for a file that is gone but not read completely: its inode may be reused. */
+/** A key for a file that is gone but not read completely. It is needed because the inode may be reused. */
 export function goneKey(key: string): string {
   return `${key}:${++gone}`
 }
@@ -137,7 +147,7 @@ export function judge(fd: number, stat: BigIntStats, remembered: Remembered, bir
   return same(fingerprintAt(fd, offset - tail.bytes, offset), tail) ? 'same' : 'truncated'
 }
 
-/** Whether the file at `path` is the remembered one with its inode. Without birth times, the content shows it. */
+/** Whether the file at `path` is the remembered one with the same inode. Without birth times, compares the content. */
 export function isKnownFile(path: string, stat: BigIntStats, remembered: Remembered, births: BirthTimes): boolean {
   if (births.kept(stat)) return !births.differ(stat, remembered.birth)
   return withFile(path, fd => judge(fd, stat, remembered, births) === 'same') !== false
@@ -165,7 +175,10 @@ export class BirthTimes {
     return this.kept(stat)
   }
 
-  /** Learns from the folder of a file if nothing is known yet. Does nothing if the folder no longer exists. */
+  /**
+   * If nothing is known about the file's device yet, learns from the file's folder. Does nothing if the folder no
+   * longer exists.
+   */
   learnAround(path: string, stat: BigIntStats): void {
     if (this.kept(stat)) return
     // A folder has changed since its birth, so it shows at once whether its file system stores birth times.

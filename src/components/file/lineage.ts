@@ -1,7 +1,6 @@
 interface Member<F> {
-  /** Whether it was read in this run. */
+  /** Whether the file was read in this run. */
   readonly isBegun: boolean
-  /** Whether it was made after `other`. */
   isNewerThan(other: F): boolean
 }
 
@@ -16,12 +15,15 @@ export class Lineage<F extends Member<F>> {
     return this.#files.length === 0
   }
 
-  /** Adds a file that just took the name. */
+  /** Adds a file that has just taken the name. */
   append(file: F): void {
     this.#files.push(file)
   }
 
-  /** Inserts a file by its age, but not before a file that was read. `now`: the file that has the name; the newest. */
+  /**
+   * Inserts a file by its age, but not before a file that was read in this run. `now`: the newest file, which has the
+   * name.
+   */
   insert(file: F, now: F | undefined): void {
     let at = this.#files.length
     for (; at > 0; at--) {
@@ -36,7 +38,7 @@ export class Lineage<F extends Member<F>> {
     if (at !== -1) this.#files.splice(at, 1)
   }
 
-  /** The files before this one, whose rest comes first. */
+  /** The files that must be read before this one. */
   before(file: F): readonly F[] {
     return this.#files[0] === file ? [] : this.#files.slice(0, Math.max(0, this.#files.indexOf(file)))
   }

@@ -27,7 +27,7 @@ import { Sweeps } from './sweeps.js'
 interface OpenFilesOptions {
   readonly context: SourceContext
   readonly options: FileOptions
-  /** Compressed files from before this time are not read, wall clock in milliseconds. */
+  /** Wall clock in milliseconds. Compressed files from before this time are not read. */
   readonly compressedSince: number
   readonly saved: Saved
   readonly tailing: TailerContext
@@ -35,9 +35,8 @@ interface OpenFilesOptions {
   readonly descriptors: Descriptors
   readonly rotations: { value: number }
   readonly losses: Losses
-  /** Whether changes in the folders of all files are reported. If so, not every sweep must check quiet files. */
+  /** Whether changes in the folders of all files are reported. Sweeps then need not check quiet files each time. */
   areWatched(): boolean
-  /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
   /** Called when the file gets no more bytes. Its unfinished last line is then delivered. */
   onEnd(tailer: Tailer): void
@@ -84,7 +83,7 @@ export class OpenFiles {
     return this.#tailers.size
   }
 
-  /** Time before which all rotations were observed, wall clock in milliseconds. */
+  /** All rotations before this time were observed, wall clock in milliseconds. */
   get lookedAt(): number {
     return this.#sweeps.lookedAt
   }
@@ -93,7 +92,6 @@ export class OpenFiles {
     return this.#search.unseen.displacements
   }
 
-  /** Whether the tailer is still in use. */
   reads(tailer: Tailer): boolean {
     return this.#tailers.has(tailer.key)
   }
@@ -113,10 +111,9 @@ export class OpenFiles {
     return this.#names.paths.has(path) || this.#options.saved.has(path)
   }
 
-  /** The target folders of symbolic links. */
   targetFolders = (): Iterable<string> => this.#names.targetFolders()
 
-  /** Opens the file if it is closed; false if it cannot be read now. */
+  /** Opens the file if it is closed. Returns false if the file cannot be read now. */
   open(tailer: Tailer): boolean {
     const { descriptors, problems } = this.#options
     if (tailer.copy) {
@@ -202,13 +199,13 @@ export class OpenFiles {
     }
   }
 
-  /** Does not let the file be read before a sweep has searched for the files that come before it. */
+  /** Prevents reading of the file until a sweep has searched for the files that come before it. */
   hold(tailer: Tailer): void {
     this.#held.add(tailer)
     tailer.held = true
   }
 
-  /** Holds a file that may already be in the queue. */
+  /** Holds a file that may already be in the reader's queue. */
   #takeBack(tailer: Tailer): void {
     if (!tailer.isNew || tailer.reading || tailer.held) return
     this.#options.onForget(tailer)
@@ -230,7 +227,6 @@ export class OpenFiles {
     return this.#search.isWaiting || this.#options.descriptors.areRefused
   }
 
-  /** Open files that this sweep did not find. */
   #unseen(): Tailer[] {
     const unseen: Tailer[] = []
     for (const tailer of this.#tailers.values()) {
@@ -305,7 +301,10 @@ export class OpenFiles {
     this.#seen(tailer, path, changed ?? true)
   }
 
-  /** Whether a tailer reads the file at `path`. Without birth times, the content shows whether its inode was reused. */
+  /**
+   * Whether a tailer reads the file at `path`. Without birth times, compares the content, because the inode may be
+   * reused.
+   */
   isRead(stat: BigIntStats, path: string): boolean {
     const tailer = this.#tailers.get(keyOf(stat))
     if (!tailer || tailer.isOpen) return tailer !== undefined
@@ -313,7 +312,6 @@ export class OpenFiles {
     return isKnownFile(path, stat, { birth, offset, head, tail }, this.#births)
   }
 
-  /** Whether the file at `path` has a saved entry. */
   isSaved(stat: BigIntStats, path: string): boolean {
     const entry = this.#options.saved.known(stat, this.#births)
     return (
@@ -323,13 +321,14 @@ export class OpenFiles {
     )
   }
 
-  /** Whether a compressed file is older than `compressedSince`. */
   isOld(stat: BigIntStats): boolean {
     const madeAt = this.#births.kept(stat) ? stat.birthtimeMs : stat.mtimeMs
     return Number(madeAt) < this.#options.compressedSince
   }
 
-  /** The tailer of the file found at `path`. Gives the tailer of an earlier file with the same inode another key. */
+  /**
+   * The tailer of the file found at `path`. If the inode was reused, gives the tailer of the earlier file another key.
+   */
   #tailerOf(stat: BigIntStats, path: string): Tailer | undefined {
     const tailer = this.#tailers.get(keyOf(stat))
     // While a file is open, its inode is not reused.
@@ -340,7 +339,7 @@ export class OpenFiles {
     return undefined
   }
 
-  /** Called when a new file took the name of `former`, whose rest must be read first. */
+  /** Called when a new file took the name of `former`. The rest of `former` must be read first. */
   rotated(path: string, tailer: Tailer, former: Tailer): void {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
@@ -361,7 +360,7 @@ export class OpenFiles {
     if (former.isOpen && !former.held) this.#options.onReady(former)
   }
 
-  /** Starts reading the file at `path`, which has no tailer. `isOwn`: the file is not a copy. */
+  /** Starts to read the file at `path`, which has no tailer. `isOwn`: the file is known not to be a copy. */
   #adopt(path: string, kind: NameKind, isOwn: boolean): Tailer | undefined {
     const { context, options, tailing, descriptors, problems, saved } = this.#options
     descriptors.makeRoom()
@@ -382,7 +381,7 @@ export class OpenFiles {
       // Nothing fails after this: a saved position is removed only when its file has a tailer.
       if (remembered) this.#resumed(path, remembered, verdict!)
       if (!entry && !isOwn && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
-      // The events of a renamed file keep the name it had when they were written.
+      // The events of a renamed file keep the name that the file had when they were written.
       const tailer = new Tailer(
         path,
         stat,
@@ -419,8 +418,8 @@ export class OpenFiles {
   }
 
   /**
-   * Releases the open file if it was empty when it was found, and its first bytes show that it may be a copy. The next
-   * sweep decides what it is.
+   * Releases the open file if it was empty when found and its first bytes now show that it may be a copy. The next
+   * sweep decides this.
    */
   setAside(tailer: Tailer): boolean {
     const { path, fd } = tailer
@@ -431,7 +430,10 @@ export class OpenFiles {
     return true
   }
 
-  /** Starts reading the rest of a file that has no tailer, where it was found; undefined if it cannot be read. */
+  /**
+   * Starts to read the rest of a file that has no tailer, at the place where the rest was found. Undefined: it cannot
+   * be read.
+   */
   adoptRest(entry: Entry, place: Listed | Copy): Tailer | undefined {
     const { context, options, tailing, saved } = this.#options
     const name = entry.file ?? entry.path
@@ -451,7 +453,7 @@ export class OpenFiles {
     return tailer
   }
 
-  /** `isNewest`: it just took its name. */
+  /** `isNewest`: the file just took its name. */
   #add(tailer: Tailer, isNewest: boolean): void {
     this.#tailers.set(tailer.key, tailer)
     const name = tailer.origin.path!
@@ -463,15 +465,15 @@ export class OpenFiles {
   }
 
   /**
-   * Records that the name refers to another file than before. Searches find files that had it after `since` (wall clock
-   * in milliseconds).
+   * Records that the name refers to another file than before. Searches then look for files that had the name after
+   * `since`, wall clock in milliseconds.
    */
   displace(path: string, since = this.lookedAt): void {
     // The first sweep of a first run does not search for earlier files.
     if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#search.unseen.displaced(path, since)
   }
 
-  /** Called when a name appeared. If rotation uses such names, a file may have come and gone between two sweeps. */
+  /** Called when a name appeared. If rotation creates such names, a file may have come and gone between two sweeps. */
   noteName(path: string): boolean {
     const known = originalsOf(path).filter(original => this.#names.knows(original))
     for (const original of known) this.displace(original)
@@ -493,7 +495,7 @@ export class OpenFiles {
     this.#rekey(former, () => former.detach())
     descriptors.close(former)
     former.truncatedSince = this.lookedAt
-    // Its copy is searched for immediately.
+    // The copy is searched for immediately.
     former.seen = 0
     const tailer = new Tailer(former.path, stat, context.origin(options.decode, former.origin.path), start, tailing)
     tailer.seen = this.#sweeps.number
@@ -509,7 +511,7 @@ export class OpenFiles {
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
   }
 
-  /** Continues reading a closed, missing file in a copy; false if the copy cannot be read. */
+  /** Continues to read a closed, missing file in a copy. Returns false if the copy cannot be read. */
   readOn(tailer: Tailer, place: Listed | Copy): boolean {
     const { key } = tailer
     if (!this.#moveTo(tailer, place)) return false
@@ -563,7 +565,7 @@ export class OpenFiles {
     else context.log.info({ file: path }, 'file is gone and its inode was reused')
   }
 
-  /** Releases a file of which nothing is left, once it was quiet for long enough. */
+  /** Releases a file that was read and settled completely, once it has been quiet for long enough. */
   retire(tailer: Tailer): void {
     this.#detached.retire(tailer)
   }

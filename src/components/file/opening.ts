@@ -3,12 +3,12 @@ import type { Reach } from '../../core/options/reach.js'
 import { closeSync, fstatSync, openToRead } from '../../lib/files/disk/disk.js'
 import { type BirthTimes, keyOf } from './identity.js'
 
-/** Opens a file for reading within the limits of its source, if any. Does not wait for the writer of a FIFO. */
+/** Opens a file for reading, within `reach` if that is set. Does not wait for the writer of a FIFO. */
 export function openWithinSync(reach: Reach | undefined, path: string): number {
   return reach ? openToRead(reach.realFile(path), constants.O_NOFOLLOW) : openToRead(path)
 }
 
-/** Opens the file at `path`; undefined if it does not have this key and birth time. */
+/** Opens the file at `path`; undefined if the file does not have this key and birth time. */
 export function openKnown(
   path: string,
   { key, birth }: { readonly key: string; readonly birth: bigint },

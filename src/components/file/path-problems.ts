@@ -4,18 +4,17 @@ import { errorCode, errorText } from '../../core/errors.js'
 import { statOrNone } from '../../lib/files/disk/disk.js'
 import { isOfContent } from './compression.js'
 
-/** Number of sweeps after which a problem that did not recur is forgotten. */
+/** A problem that does not recur within this many sweeps is forgotten. */
 const FORGET_SWEEPS = 10
 
 interface Problem {
   readonly code: string
   sweep: number
   readonly unread: boolean
-  /** Whether it lasts as long as the file is there. */
+  /** Whether the problem lasts as long as the file exists. */
   readonly stays: boolean
 }
 
-/** Why a compressed file is not read. */
 type Skipped = 'format' | 'old'
 
 const SKIPPED: Readonly<Record<Skipped, string>> = {
@@ -68,7 +67,10 @@ export class PathProblems {
     this.#damaged(path, error, false)
   }
 
-  /** Like `damaged`, for a file that may have the rest of a missing file. It counts as unreadable while it exists. */
+  /**
+   * Like `damaged`, for a file that may hold the rest of a missing file. While the file exists, it counts as
+   * unreadable.
+   */
   hidden(path: string, error: unknown): void {
     this.#damaged(path, error, true)
   }
@@ -84,7 +86,6 @@ export class PathProblems {
     )
   }
 
-  /** Reports a path that is not a regular file. */
   skipped(path: string, stat: BigIntStats): void {
     const what = kindOf(stat)
     if (!this.#first(path, what, false)) return
@@ -118,7 +119,7 @@ export class PathProblems {
     if (this.#open.size > 0 && this.#open.delete(path)) this.#context.log.info({ file: path }, 'file can be read now')
   }
 
-  /** Starts a sweep, and forgets problems that did not recur in the last ones. */
+  /** Starts a sweep. Forgets problems that did not recur in the last FORGET_SWEEPS sweeps. */
   nextSweep(): void {
     for (const [path, problem] of this.#open) {
       if (problem.sweep >= this.#sweep - FORGET_SWEEPS) continue

@@ -25,26 +25,23 @@ export interface Content {
   readonly reading: string
 }
 
-/** A position in a file: the end of what was delivered, never within an undelivered line. */
+/** The end of what was delivered of a file. It is never within an undelivered line. */
 export interface Position {
   readonly offset: number
   /** Whether the beginning of the line at this position was delivered. */
   readonly continues: boolean
   /** State of the splitter at this position (lib/lines/record-splitter.ts). */
   readonly carry: number
-  /** Fingerprint of the bytes before `offset`. */
   readonly tail: Fingerprint
   readonly content: Content
-  /** Marks before the position that an earlier run saved. */
+  /** Marks before the position, saved by an earlier run. */
   readonly marks?: readonly Mark[]
 }
 
-/** The beginning of a file with unknown content. */
 export function emptyStart(): Position {
   return { offset: 0, continues: false, carry: 0, tail: NO_BYTES, content: { head: NO_BYTES, reading: newReading() } }
 }
 
-/** The position at which to resume a file. */
 export function positionOf({
   offset,
   continues,
@@ -57,12 +54,15 @@ export function positionOf({
   return { offset, continues, carry, tail, content: { head, reading }, marks }
 }
 
-/** The same for an open file, whose head may have grown. */
+/** Like `positionOf`, for an open file whose head may have grown. */
 export function resumeOf(fd: number, entry: Entry): Position {
   return entry.offset === 0 ? beginningOf(fd, entry.reading) : positionOf(entry)
 }
 
-/** Where to start a file without a position. `fromEnd`: at its end, if it existed when the source first started. */
+/**
+ * The position at which to start a file that has none. `fromEnd`: starts at the end of a file that existed when the
+ * source first started.
+ */
 export function startOf(
   fd: number,
   stat: BigIntStats,
@@ -75,7 +75,7 @@ export function startOf(
   return beginningOf(fd)
 }
 
-/** Reads the head at once, because the content may be gone before a line is delivered. */
+/** The beginning of a file. Reads the head at once, because the content may be gone before a line is delivered. */
 export function beginningOf(fd: number, reading = newReading()): Position {
   const first = firstBytes(fd)
   const trail = new Trail()
@@ -83,7 +83,9 @@ export function beginningOf(fd: number, reading = newReading()): Position {
   return { ...emptyStart(), content: { head: fingerprint(first, 0, first.length), reading }, marks: trail.marks }
 }
 
-/** Whether the file existed when the source first started. In doubt it did not, and is read completely. */
+/**
+ * Whether the file existed when the source first started. In doubt, returns false: the file is then read completely.
+ */
 function wasThere(stat: BigIntStats, path: string, saved: Saved, births: BirthTimes): boolean {
   if (saved.has(path) || saved.unreadable > 0) return false
   if (saved.savedAt === undefined) return true
@@ -113,7 +115,10 @@ export function positionsIn(frame: Frame, from: Position, to: Position): ((befor
   return before => ({ offset: from.offset + before, continues: false, carry: 0, tail: NO_BYTES, content })
 }
 
-/** Where a frame that ends at `to` begins in the content, if its lines lie there as they do in the frame. */
+/**
+ * The place in the content at which a frame that ends at `to` begins; undefined if its lines are not in the file as in
+ * the frame.
+ */
 export function readFrom({ bytes, length, starts, ends, flags, read }: Frame, to: Position): ReadFrom | undefined {
   const span = ends[length - 1]! + (flags[length - 1]! & LINE_END) - starts[0]!
   // Skipped bytes, such as a byte order mark, are before the first line.

@@ -14,10 +14,9 @@ import { type BirthTimes, goneKey, keyOf } from './identity.js'
 const VERSION = 1
 /** How long the position of a missing file is kept. */
 const FORGET_MS = 7 * 24 * 3_600_000
-/** Maximum number of entries of missing files. */
 const MAX_AWAY = 10_000
 
-/** Larger than any carry, which must stay a small number when shifted. */
+/** Larger than any `carry`, which must stay a small number when shifted. */
 const MOST_CARRY = 0xfffff
 
 const bytes = z.int().min(0)
@@ -26,7 +25,7 @@ const fingerprint = z.object({ bytes, hash: bytes })
 
 const entrySchema = z.object({
   path: z.string(),
-  /** The file name in its events, if it differs because the file was renamed during reading. */
+  /** The file name in the events, if it differs from `path` because the file was renamed during reading. */
   file: z.string().optional(),
   dev: digits,
   ino: digits,
@@ -44,11 +43,11 @@ const entrySchema = z.object({
     .optional(),
   /** The file is gone or its content was replaced. It is identified by its content only, and may exist as a copy. */
   gone: z.literal(true).optional(),
-  /** When it was found to be missing, wall clock in milliseconds. */
+  /** When the file was found to be missing, wall clock in milliseconds. */
   away: z.number().optional(),
-  /** Device and inode of the file that was found to be its copy. */
+  /** Device and inode of the file that was found to be a copy of this one. */
   claimed: z.string().optional(),
-  /** Some places up to which it was read: see trail.ts. */
+  /** Some places up to which the file was read: see trail.ts. */
   marks: z
     .array(z.object({ offset: bytes, tail: fingerprint }))
     .readonly()
@@ -58,18 +57,15 @@ const entrySchema = z.object({
 })
 export type Entry = z.output<typeof entrySchema>
 
-/** A name that refers to another file than before, and the earliest time of the change, wall clock in milliseconds. */
+/** A name that now refers to another file, and the earliest time of this change, wall clock in milliseconds. */
 const displacedSchema = z.object({ path: z.string(), since: z.number() })
 export type Displaced = z.output<typeof displacedSchema>
 
 const documentSchema = z.object({
   version: z.literal(VERSION),
   saved: z.number(),
-  /** Time before which all rotations were observed, wall clock in milliseconds. */
   looked: z.number().optional(),
-  /** Names whose earlier files have not been searched for. */
   displaced: z.array(displacedSchema).optional(),
-  /** Compressed files from before this time are not read, wall clock in milliseconds. Earlier versions read none. */
   compressed: z.number().optional(),
   files: z.array(z.unknown()),
 })
@@ -79,17 +75,15 @@ export type SavedDocument = z.input<typeof documentSchema> & { readonly files: r
 export class Saved {
   /** When the document was written; undefined on the first run. */
   readonly savedAt: number | undefined
-  /** Time before which all rotations were observed. */
+  /** All rotations before this time were observed. */
   readonly lookedAt: number | undefined
   readonly displaced: readonly Displaced[] = []
   /** Compressed files from before this time are not read; undefined on the first run, and after an earlier version. */
   readonly compressedSince: number | undefined
   /** Number of invalid entries, or 1 for an invalid document. */
   readonly unreadable: number = 0
-  /** The names of all files in the document. */
   readonly names: ReadonlySet<string> = new Set()
   readonly #entries = new Map<string, Entry>()
-  /** The last entry of each path. */
   readonly #paths = new Map<string, Entry>()
 
   /** `document`: the saved document; undefined if there is none, any invalid value if it was lost. */
@@ -148,7 +142,7 @@ export class Saved {
     if (this.#paths.get(entry.path) === entry) this.#paths.delete(entry.path)
   }
 
-  /** The entry of a file: by device and inode or, if devices were renumbered, by path. */
+  /** Finds a file's entry by device and inode or, if devices were renumbered, by path. */
   find(dev: bigint, ino: bigint, path: string): Entry | undefined {
     const entry = this.#entries.get(`${dev}:${ino}`)
     if (entry) return entry
@@ -156,13 +150,12 @@ export class Saved {
     return there?.ino === String(ino) && there.head.bytes > 0 && !there.gone ? there : undefined
   }
 
-  /** The entry with the inode of this file, unless the entry is of another file. */
+  /** The entry that has this file's inode; undefined if the entry describes another file. */
   known(stat: BigIntStats, births: BirthTimes): Entry | undefined {
     const entry = this.#entries.get(keyOf(stat))
     return entry && !births.differ(stat, BigInt(entry.birth)) ? entry : undefined
   }
 
-  /** Whether a file with this name was read. */
   has(path: string): boolean {
     return this.#paths.has(path)
   }
@@ -171,7 +164,6 @@ export class Saved {
     return this.#entries.values()
   }
 
-  /** The entries by folder of their files. */
   byFolder(): Map<string, Entry[]> {
     const folders = new Map<string, Entry[]>()
     for (const entry of this.#entries.values()) {
@@ -184,8 +176,8 @@ export class Saved {
   }
 
   /**
-   * Sets the date of missing files, except those that `isKept` accepts. Removes those missing for too long, and the
-   * oldest if there are too many.
+   * Records since when files are missing, except those that `isKept` accepts. Removes those missing for too long, and
+   * the oldest if there are too many.
    */
   prune(now: number, isKept: (entry: Entry) => boolean = () => false): void {
     for (const entry of [...this.#entries.values()]) {
@@ -201,7 +193,7 @@ export class Saved {
   }
 }
 
-/** Whether the first bytes of two files differ. Lengths prove nothing: files grow. */
+/** Whether the first bytes of two files differ. Different lengths prove nothing, because files grow. */
 function differ(a: Entry['head'], b: Entry['head']): boolean {
   return a.bytes === b.bytes && a.hash !== b.hash
 }

@@ -5,7 +5,6 @@ const SLICE_MS = 2
 
 /** Divides long runs of short synchronous calls into slices. Between two slices, the event loop gets its turn. */
 export class Slices {
-  /** Time spent working so far, in milliseconds. */
   busyMs = 0
   readonly #clock: Clock
   #since: number
@@ -26,7 +25,7 @@ export class Slices {
     this.restart()
   }
 
-  /** Waits without counting the time. */
+  /** Waits without counting the time as work. */
   async without<T>(wait: () => Promise<T>): Promise<T> {
     this.stop()
     const result = await wait()
@@ -34,7 +33,6 @@ export class Slices {
     return result
   }
 
-  /** Starts a new slice after the event loop has had its turn. */
   restart(): void {
     this.#since = this.#clock.now()
   }

@@ -5,18 +5,14 @@ const THOROUGH_MS = 600_000
 
 /** Tracks when sweeps started. Sweeps that fail do not count. */
 export class Sweeps {
-  /** The number of the current or last sweep. */
   number = 0
-  /** Whether no sweep has completed yet. */
   isFirst = true
   /** When the first sweep began, wall clock in milliseconds. */
   #startedAt = Number.POSITIVE_INFINITY
-  /** When the next thorough sweep is due. */
   thoroughAt = 0
   /** Start times of the last three sweeps, the latest first, wall clock in milliseconds. */
   #began: readonly number[]
 
-  /** `lookedAt`: that of the previous run. */
   constructor(lookedAt: number) {
     this.#began = [lookedAt]
   }
@@ -49,7 +45,7 @@ export class Sweeps {
     return this.#began[0]!
   }
 
-  /** Time before which all rotations were observed. */
+  /** All rotations before this time were observed. */
   get lookedAt(): number {
     return this.#began.at(-1)!
   }

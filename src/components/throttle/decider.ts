@@ -19,9 +19,9 @@ import {
 } from './rules/rules.js'
 import type { WallTime } from './windows/wall-time.js'
 
-/** The throttle's decisions, without streams or I/O. */
+/** Decides which events of a throttle pass. Uses neither streams nor I/O. */
 
-/** Whether event `i` is not counted; `all` writes 1 or 0 for each event. */
+/** Returns whether event `i` is excluded. `all` writes 1 (excluded) or 0 for each event of a batch. */
 export interface Excludes {
   (batch: EventBatch, i: number): boolean
   readonly all: (batch: EventBatch, to: Uint8Array) => void
@@ -32,9 +32,11 @@ export interface DeciderOptions extends LimiterOptions {
   readonly exclude?: Excludes | undefined
   /** The fields of the key; empty: all events belong to the default bucket. */
   readonly keyFields: readonly FieldReader[]
-  /** Loads the keys; default: a key of its own. */
+  /** Reads the keys of events. Default: a new BucketKey. */
   readonly key?: BucketKey | undefined
-  /** The field with the cost of an event; default: 1. Limits of events then have the unit `cost`. */
+  /**
+   * The field that holds an event's cost; limits of events then have the unit `cost`. Undefined: each event costs 1.
+   */
   readonly costField?: FieldReader | undefined
   readonly eventTime?: EventTimeOptions | undefined
   /** The first rule that holds for an event replaces `limits` and `costField`. */
@@ -47,18 +49,17 @@ export interface EventTimeOptions {
   readonly onLate: 'pass' | 'discard'
 }
 
-/** The limit that discarded an event. */
 export interface Refusal extends Pick<Limit, 'limit' | 'unit' | 'windowMs'> {
-  /** The amount that had passed in the window, in the unit of the limit. */
+  /** The amount that the window had already counted, in `unit`. */
   readonly count: number
-  /** The rule of the limit; undefined: the throttle itself. */
+  /** The rule that has the limit; undefined: it is a limit of the throttle itself. */
   readonly rule?: RuleName | undefined
 }
 
 /** Arguments of a limiter: the key, time, cost and size of an event. */
 type About = Parameters<BucketLimiter['take']>
 
-/** Decides on each event: first exclude, then the key, then the rule, then its bucket. */
+/** Decides on each event: checks `exclude`, reads the key, finds the rule, then takes from the bucket. */
 export abstract class KeyedDecider<L extends RuledLimiter> {
   /** Whether the last event was counted in the default bucket. */
   byDefault = false
@@ -81,15 +82,15 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     if (rules) this.setRules(rules)
   }
 
-  /** When the last decision about event `i` was made. `level` and `roomAt` use this time. */
+  /** The time that `level` and `roomAt` use for event `i`: usually that of its last decision. */
   protected abstract decidedAt(batch: EventBatch, i: number): number
 
-  /** Replaces the rules; only if the options have some. Rules that stay keep their windows. */
+  /** Replaces the rules. Call only if the options have rules. Rules that stay keep their windows. */
   setRules(rules: readonly Rule[]): void {
     this.#ruleLimits = new RuleLimits(rules, this.limiter)
   }
 
-  /** Whether each event for which no rule holds costs 1. */
+  /** Whether an event costs 1 if no rule holds for it. */
   protected get costsOne(): boolean {
     return this.#costs === undefined
   }
@@ -140,7 +141,10 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     return this.#ruleLimitOf(batch, i).costs?.of(batch, i) ?? 1
   }
 
-  /** Asks about the bucket of event `i`; if it has no room, and the default bucket replaces it, about that one. */
+  /**
+   * Calls `ask` for the bucket of event `i`. If there is no room for that bucket and `onMaxKeys` is `default_bucket`,
+   * calls `ask` again for the default bucket.
+   */
   #ask<A>(batch: EventBatch, i: number, ask: (limiter: BucketLimiter, ...about: About) => A | undefined) {
     const { limiter, costs } = this.#ruleLimitOf(batch, i)
     if (limiter === undefined) return undefined
@@ -151,8 +155,8 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
   }
 
   /**
-   * The level of the bucket of event `i`: of the limit that would refuse the event, otherwise of the fullest limit.
-   * Undefined if there is no room for the bucket, or no limit applies.
+   * How full the bucket of event `i` is, by the limit that would refuse the event; if none would, by the fullest limit.
+   * Undefined: there is no room for the bucket, or no limit applies.
    */
   level(batch: EventBatch, i: number): Level | undefined {
     return this.#ask(batch, i, (limiter, ...about) => limiter.level(...about))
@@ -163,7 +167,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     return this.#ask(batch, i, (limiter, ...about) => limiter.roomAt(...about)) ?? Number.POSITIVE_INFINITY
   }
 
-  /** The limit that has just discarded event `i`; undefined if no limit did. Slow: not for each event. */
+  /** The limit that has just discarded event `i`; undefined if no limit did. Slow: do not call it for each event. */
   refusal(batch: EventBatch, i: number): Refusal | undefined {
     const level = this.level(batch, i)
     if (level === undefined) return undefined
@@ -183,7 +187,7 @@ export class Decider extends KeyedDecider<Limiter> {
   decisions = new Uint8Array(1024)
   /** Number of events per decision. */
   readonly counts = new Uint32Array(DECISIONS)
-  /** The keys of the last batch, if it was decided on as a whole. */
+  /** The keys of the last batch; undefined if its events were decided one by one. */
   keys: BatchKeys | undefined
   /** Undefined: decisions are in clock time. */
   readonly inEventTime: EventTiming | undefined
@@ -212,7 +216,7 @@ export class Decider extends KeyedDecider<Limiter> {
     return this.decideAt(batch, this.#present())
   }
 
-  /** Decides on all events of a batch at one time; in event time, at the events' own times. */
+  /** Like `decide`, at the time `now`. In event time, each event counts at its own time. */
   decideAt(batch: EventBatch, now: number): this {
     const { length } = batch
     const { inEventTime, counts } = this
@@ -252,7 +256,7 @@ export class Decider extends KeyedDecider<Limiter> {
     return inEventTime === undefined ? taken : inEventTime.decisionOn(taken)
   }
 
-  /** Decides on one event now, without dropping idle buckets. Returns whether the event is within its limits. */
+  /** Decides on one event now, without dropping idle buckets. Returns false if the event is beyond a limit. */
   lets(batch: EventBatch, i: number): boolean {
     return this.decideOne(batch, i, this.#present()) !== DISCARD
   }
@@ -261,14 +265,13 @@ export class Decider extends KeyedDecider<Limiter> {
     return this.inEventTime?.timeOf(batch, i) ?? this.#now
   }
 
-  /** Number of buckets in memory, without the default one. */
   get buckets(): number {
     if (this.inEventTime) this.inEventTime.rest(this.limiter, this.#clock.now())
     else this.limiter.advance(this.#present())
     return this.limiter.keys
   }
 
-  /** The current time. Lets windows follow the wall clock. */
+  /** Returns the current time. Also makes windows follow the wall clock. */
   #present(): number {
     const now = this.#clock.now()
     // If the wall clock was set back, open windows would last until it reaches the old time again.
@@ -277,7 +280,7 @@ export class Decider extends KeyedDecider<Limiter> {
   }
 }
 
-/** Decides in clock time. `before`: the limiter of a predecessor with the same options. */
+/** Creates a decider in clock time. `before`: the limiter of a predecessor with the same options. */
 export function createClockDecider(options: DeciderOptions, clock: Clock, before?: unknown): Decider {
   if (before instanceof Limiter && before.timing instanceof ClockTiming) return new Decider(options, clock, before)
   const timing = new ClockTiming()

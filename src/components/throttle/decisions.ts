@@ -1,32 +1,33 @@
 export type Decision = number
 
-/** Within its limits, and counted. */
+/** The event is within its limits and is counted. */
 export const PASS = 0
-/** Beyond a limit. */
+/** The event is beyond a limit. */
 export const DISCARD = 1
-/** A new key while there are `maxKeys` buckets and no idle one was found; not counted. */
+/** Not counted: the key is new, there are `maxKeys` buckets, and no idle one was found. */
 export const FULL = 2
 /** Not counted, because `exclude` matches. */
 export const EXCLUDED = 3
-/** Not counted and passed: a new key beyond `maxKeys`, or the server of a cluster limit is unreachable. */
+/** Passed without being counted: there is no room for the bucket, or the Redis server could not be asked. */
 export const FAIL_OPEN = 4
 /**
- * In event time: the window of the event is no longer in memory. LATE: it passes uncounted; TOO_LATE: it is discarded.
+ * In event time: the event's window is no longer in memory. LATE: the event passes uncounted. TOO_LATE: it is
+ * discarded.
  */
 export const LATE = 5
 export const TOO_LATE = 6
-/** Beyond the limit, and to be decided again when there is room. */
+/** The event is beyond a limit and waits. It is decided again when there is room. */
 export const WAITS = 7
-/** The server of a cluster limit has to be asked. */
+/** Not decided yet: the Redis server has to be asked. */
 export const ASK = 8
-/** The server of a cluster limit could not be asked, with `on_backend_failure: discard`. */
+/** Discarded: the Redis server could not be asked, and `on_backend_failure` is `discard`. */
 export const NO_BACKEND = 9
 export const DECISIONS = 10
 
-/** Whether the decision is final, and its event counts. */
+/** False for excluded and for waiting events. */
 export const isCounted = (decision: Decision): boolean => decision !== EXCLUDED && decision !== WAITS
 
-/** Whether the event does not pass. */
+/** Whether the event is discarded, for any reason. */
 export const isLost = (decision: Decision): boolean =>
   decision === DISCARD || decision === FULL || decision === TOO_LATE || decision === NO_BACKEND
 

@@ -1,8 +1,6 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import { type FieldReader, NUMBER } from '../../core/event/field-reader.js'
 
-/** What limits count, and how. */
-
 import type { CalendarUnit } from './windows/periods.js'
 
 export type WindowMode = 'fixed' | 'aligned' | 'sliding' | 'gcra'
@@ -13,9 +11,9 @@ interface Counted {
   /** Maximum amount per window, in `unit`. */
   readonly limit: number
   readonly windowMs: number
-  /** gcra: amount that may pass at once above the smooth rate, in `unit`. Default: limit - 1. */
+  /** gcra only: amount, in `unit`, that may pass at once above the smooth rate. Default: limit - 1. */
   readonly burst?: number | undefined
-  /** cost: a limit of events, each of which counts as its cost. */
+  /** `cost`: a limit of events where each event counts as its cost. */
   readonly unit: 'events' | 'bytes' | 'cost'
 }
 
@@ -30,10 +28,13 @@ export interface Quota extends Counted {
   readonly timeZone: string
 }
 
-/** Costs are counted in whole millionths. Their sums are exact: a limit is below 2^32, and in millionths below 2^53. */
+/**
+ * Costs are counted in whole millionths. Their sums are exact: a limit is below 2^32, so it is below 2^53 in
+ * millionths.
+ */
 export const PER_COST = 1_000_000
 
-/** Window units per unit of the limit. */
+/** How many window units one unit of the limit has. Windows count costs in millionths. */
 export function scaleOf({ unit }: Limit): number {
   return unit === 'cost' ? PER_COST : 1
 }
@@ -43,13 +44,14 @@ export interface Level {
   readonly limit: Limit
   readonly used: number
   /**
-   * When the counted span began, and when it will have ended completely. Both are the present if nothing is counted.
+   * When the counted span began, and when nothing of it will count any more. Both are the current time if nothing is
+   * counted.
    */
   readonly since: number
   readonly until: number
 }
 
-/** The cost of an event for its limits, in window units (`scaleOf`). */
+/** Reads the costs of events, in window units (`scaleOf`). */
 export class Costs {
   readonly #field: FieldReader | undefined
 
@@ -57,14 +59,14 @@ export class Costs {
     this.#field = field
   }
 
-  /** The costs of a throttle; undefined if each event costs 1, and no limit is of bytes. */
+  /** Returns undefined if each event costs 1 and no limit counts bytes. */
   static for(limits: readonly Limit[], field: FieldReader | undefined): Costs | undefined {
     return field || limits.some(({ unit }) => unit === 'bytes') ? new Costs(field) : undefined
   }
 
   /**
-   * The cost of event `i` for limits that do not count bytes; 1 if its field is not a number, or is negative. It is
-   * capped at twice the largest limit, because larger numbers could not be counted exactly.
+   * The cost of event `i` for limits that do not count bytes. It is 1 if the field is negative or not a number. It is
+   * at most twice the largest limit, because larger numbers could not be counted exactly.
    */
   of(batch: EventBatch, i: number): number {
     const field = this.#field

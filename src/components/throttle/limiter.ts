@@ -11,7 +11,7 @@ import { createWindows } from './windows/several.js'
 import { WallTime } from './windows/wall-time.js'
 import type { Windows } from './windows.js'
 
-/** The progress of event times. */
+/** How far event times have advanced. It is saved with the buckets. */
 export interface SavedProgress {
   readonly oldest: number
   write(to: StateWriter): void
@@ -22,26 +22,28 @@ export interface LimiterOptions {
   /** At least one. */
   readonly limits: readonly Limit[]
   readonly maxKeys: number
-  /** Any integer; random if keys come from outside. */
+  /** Seed of the key hashes; must be random if senders choose the keys. */
   readonly seed: number
-  /** Whether buckets are saved when they have changed. */
+  /** Whether to record which buckets have changed, because buckets are saved. */
   readonly persists?: boolean | undefined
 }
 
-/** The time in which decisions are made. It creates the windows of limits, and defines when a bucket is idle. */
+/**
+ * The time in which a throttle decides: clock time or event time. Creates windows, and defines when a bucket is idle.
+ */
 export interface Timing {
   windows(limits: readonly Limit[]): Windows
-  /** How long a bucket is in use after the end of its windows. */
+  /** How long a bucket stays in use after its windows have ended. */
   readonly graceMs: number
-  /** Whether a bucket that was used since the last search for idle ones is in use, even if its windows have ended. */
+  /** Whether use since the last search for idle buckets keeps a bucket, even if its windows have ended. */
   readonly keepsUsed: boolean
-  /** The time at which buckets are checked for being idle while an event at `time` is decided. */
+  /** The time that decides whether buckets are idle while an event at `time` is decided. */
   present(time: number): number
-  /** In event time: the progress to save. */
+  /** Only in event time. */
   readonly progress?: SavedProgress
 }
 
-/** The clock: a bucket is idle when all of its windows are closed. */
+/** Clock time. A bucket is idle when all of its windows have ended. */
 export class ClockTiming implements Timing {
   /** For windows that follow the wall clock. */
   readonly wall = new WallTime()
@@ -58,21 +60,20 @@ export class ClockTiming implements Timing {
 }
 
 /**
- * Buckets of limits, by key. Rules have buckets of their own. Without a key, an event belongs to the default bucket.
- * Costs and sizes: see `Windows`.
+ * Applies limits to buckets, which it finds by key. An event without a key belongs to the default bucket. Rules have
+ * their own buckets. Costs and sizes: see `Windows`.
  */
 export class Limiter<T extends Timing = Timing> implements RuledLimiter {
   readonly timing: T
-  /** Seed of the key hashes. */
   readonly seed: number
   readonly #buckets: KeyedBuckets<Windows>
   readonly #options: LimiterOptions
   readonly #room: BucketBound
   readonly #ofRules = new Map<string, Limiter<T> | ExactRule>()
-  /** By the shape of the rules' limits. */
+  /** Rules that hold for one key each, by the shape of their limits (`shapeOf`). */
   readonly #exact = new Map<string, ExactRules>()
 
-  /** `parent`: for the limiter of rules. `prepare` is called with each new bucket. */
+  /** `parent`: the throttle's limiter, if this one is for rules. `prepare` is called for each new bucket. */
   constructor(options: LimiterOptions, timing: T, parent?: Limiter<T>, prepare?: PrepareBucket<Windows>) {
     const { limits, maxKeys, seed, persists } = options
     this.#options = options
@@ -105,13 +106,14 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     return exact.add(keyOf(keyBytes(key.text), this.seed), limits)
   }
 
-  /** Drops the limiters of all other rules. */
   keepRules(rules: readonly Rule[]): void {
     keepOnly(this.#ofRules, rules)
     for (const [shape, exact] of this.#exact) if (!exact.sweep()) this.#exact.delete(shape)
   }
 
-  /** Drops all buckets that are idle after `ms` milliseconds without an event, including those of rules. */
+  /**
+   * Call after `ms` milliseconds without any event. Drops the buckets that are idle by then, including those of rules.
+   */
   dropUnused(ms: number): void {
     if (ms >= this.#buckets.idleMs) this.#buckets.clear()
     for (const limiter of this.#ofRules.values()) if (limiter instanceof Limiter) limiter.dropUnused(ms)
@@ -126,50 +128,46 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     return { buckets: this.#buckets, ofRules: this.#ofRules }
   }
 
-  /** Number of buckets in memory, including rules and excluding default buckets. */
+  /** Number of keyed buckets in memory, including those of rules. */
   get keys(): number {
     return this.#room.size
   }
 
-  /** Number of buckets that were dropped, including rules. */
   get dropped(): number {
     return this.#room.dropped
   }
 
-  /** Drops idle buckets. Call before the decisions for one point in time. */
+  /** Drops idle buckets. Call once before all decisions that are made at the same time. */
   advance(time: number): void {
     this.#room.advance(this.timing.present(time))
   }
 
-  /** The part with all keyed buckets, if there is only one. Undefined without buckets. */
   get undivided(): BucketPart<Windows> | undefined {
     return this.#buckets.only
   }
 
-  /** The windows of the default bucket (id 0). */
+  /** The windows of the default bucket, whose id is 0. */
   get defaults(): Windows {
     return this.#buckets.defaults
   }
 
-  /** Decides on an event of the bucket with this key, and counts it if it passes. */
   take(key: PlacedKey | undefined, time: number, cost: number, size: number): WindowDecision | typeof FULL {
     const id = this.#buckets.bucket(key, this.timing.present(time))
     return id < 0 ? FULL : this.#buckets.windows.take(id, time, cost, size)
   }
 
-  /** The level of the bucket with this key; undefined if there is no room for it. */
+  /** How full the bucket with this key is; undefined: there is no room for the bucket. */
   level(key: PlacedKey | undefined, time: number, cost: number, size: number): Level | undefined {
     const id = this.#buckets.peek(key, this.timing.present(time))
     return id < 0 ? undefined : this.#buckets.windows.level(id, time, cost, size)
   }
 
-  /** When an event of the bucket with this key fits if nothing else passes; undefined if there is no room for it. */
+  /** The earliest time at which the event fits if nothing else passes; undefined: there is no room for its bucket. */
   roomAt(key: PlacedKey | undefined, time: number, cost: number, size: number): number | undefined {
     const id = this.#buckets.bucket(key, this.timing.present(time))
     return id < 0 ? undefined : this.#buckets.windows.roomAt(id, time, cost, size)
   }
 
-  /** Forgets windows that were aligned to a clock that has been set back. */
   restartAligned(): void {
     for (const windows of this.#buckets.all) windows.restartAligned()
     for (const limiter of this.#ofRules.values()) limiter.restartAligned()

@@ -3,28 +3,28 @@ import { DISCARD, PASS, type WindowDecision } from './decisions.js'
 import { type Level, type Limit, scaleOf } from './limit.js'
 import type { StateReader, StateWriter } from './persist/state-bytes.js'
 
-/** Limits over time windows. Each object holds the state of many buckets, by id: 0, 1, 2, … */
+/** Limits over time windows. One object holds the state of many buckets, whose ids are 0, 1, 2, … */
 
 /** Two growable columns: a time and an amount per bucket. Subclasses add the state of their mode. */
 export abstract class BucketColumns {
-  /** The amount counted in the newest window or run. */
+  /** By bucket: the amount counted in its newest window or run. */
   protected counts = new Float64Array(8)
-  /** When that window opened or that run passed; -Infinity: the bucket is empty. */
+  /** By bucket: when that window opened, or when that run passed; -Infinity: the bucket is empty. */
   protected times = new Float64Array(8).fill(Number.NEGATIVE_INFINITY)
 
-  /** The bucket's counts are in use until one window length after this time. */
+  /** The bucket becomes idle at this time plus `Lifetime.idleMs`. */
   latest(bucket: number): number {
     return this.times[bucket]!
   }
 
-  /** Moves the state of a bucket from other windows of the same limits; the bucket there becomes empty. */
+  /** Moves a bucket's state here from `from`, which has the same limits. Empties the bucket there. */
   adopt(bucket: number, from: BucketColumns, fromBucket: number): void {
     this.counts[bucket] = from.counts[fromBucket]!
     this.times[bucket] = from.times[fromBucket]!
     from.times[fromBucket] = Number.NEGATIVE_INFINITY
   }
 
-  /** Makes room for buckets below `capacity`; new ones are empty. */
+  /** Makes room for bucket ids below `capacity`. New buckets are empty. */
   reserve(capacity: number): void {
     const { length } = this.counts
     if (capacity <= length) return
@@ -43,25 +43,23 @@ export abstract class BucketColumns {
     this.counts[bucket] = from.number()
   }
 
-  /** Releases shared resources of windows that are no longer needed. */
+  /** Releases shared resources. Call when the windows are no longer needed. */
   release(): void {}
 }
 
 /**
- * The limits of buckets. Costs are in window units (`scaleOf`). For a limit of bytes, the cost is the event's size.
- * Only several limits need both `cost` and `bytes`.
+ * Applies limits to buckets. Costs are in window units (`scaleOf`). The windows of one limit use only `cost`; if the
+ * limit counts bytes, `cost` is the event's size. `SeveralWindows` needs both `cost` and `bytes`.
  */
 export abstract class Windows extends BucketColumns {
-  /** A bucket is idle this long after its `latest`, in milliseconds. */
+  /** How long after its `latest` a bucket becomes idle. */
   abstract readonly spanMs: number
 
-  /** The decision on an event, without counting it. */
+  /** Decides on an event without counting it. */
   abstract fits(bucket: number, time: number, cost: number, bytes: number): WindowDecision
 
-  /** Counts an event that fits. */
   abstract charge(bucket: number, time: number, cost: number, bytes: number): void
 
-  /** Decides on an event, and counts it if it fits. */
   take(bucket: number, time: number, cost: number, bytes: number): WindowDecision {
     const taken = this.fits(bucket, time, cost, bytes)
     if (taken === PASS) this.charge(bucket, time, cost, bytes)
@@ -69,8 +67,8 @@ export abstract class Windows extends BucketColumns {
   }
 
   /**
-   * Takes an event of cost 1 from each of the buckets ids[i], for i from `from` to `to`, and writes PASS or DISCARD to
-   * `decisions`. Skips negative ids. Returns how many events are beyond the limit.
+   * For each i in [from, to): decides on an event of cost 1 in the bucket ids[i], and writes PASS or DISCARD to
+   * `decisions`. Skips negative ids. Returns the number of discarded events.
    */
   takeAll(ids: Int32Array, from: number, to: number, now: number, decisions: Uint8Array): number {
     let discarded = 0
@@ -84,10 +82,12 @@ export abstract class Windows extends BucketColumns {
     return discarded
   }
 
-  /** How full the bucket is. With several limits: the one that refuses an event of this cost, otherwise the fullest. */
+  /**
+   * How full the bucket is. Of several limits, describes the one that would refuse this event, otherwise the fullest.
+   */
   abstract level(bucket: number, time: number, cost: number, bytes: number): Level
 
-  /** The earliest time from `now` at which an event fits if nothing else passes; Infinity: never, or unknown. */
+  /** The earliest time from `now` on at which an event fits if nothing else passes; Infinity: never, or unknown. */
   roomAt(_bucket: number, _now: number, _cost: number, _bytes: number): number {
     return Number.POSITIVE_INFINITY
   }
@@ -95,7 +95,7 @@ export abstract class Windows extends BucketColumns {
   /** Sets a bucket's own limits, which differ from the common ones only in their numbers. */
   abstract setLimits(bucket: number, limits: readonly Limit[]): void
 
-  /** Forgets windows that were aligned to a clock that has been set back. */
+  /** Forgets aligned windows, because the wall clock was set back. */
   restartAligned(): void {}
 }
 
@@ -103,7 +103,7 @@ export abstract class LimitWindows extends Windows {
   override readonly spanMs: number
   readonly limit: Limit
   protected readonly limitUnits: number
-  /** The limit of each bucket; undefined: all have the same. */
+  /** The limit of each bucket, in window units; undefined: all buckets have `limitUnits`. */
   protected ownLimitUnits: Float64Array | undefined
 
   constructor(limit: Limit, spanMs = limit.windowMs) {
@@ -146,7 +146,7 @@ export abstract class LimitWindows extends Windows {
 }
 
 /**
- * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An event from before its
+ * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An event that is older than its
  * bucket's window counts in that window.
  */
 export class FixedWindows extends LimitWindows {
@@ -157,11 +157,11 @@ export class FixedWindows extends LimitWindows {
     this.#windowMs = limit.windowMs
   }
 
-  /** Decides in one step, because most throttles have such a limit. */
+  /** Faster than `fits` and `charge`, because most throttles have a fixed limit. */
   override take(bucket: number, now: number, cost: number): WindowDecision {
     const isOpen = now - this.times[bucket]! < this.#windowMs
     const used = isOpen ? this.counts[bucket]! + cost : cost
-    // Inlines `limitUnitsOf`; V8 would not.
+    // V8 would not inline `limitUnitsOf`.
     if (used > (this.ownLimitUnits === undefined ? this.limitUnits : this.ownLimitUnits[bucket]!)) return DISCARD
     if (!isOpen) this.times[bucket] = now
     this.counts[bucket] = used

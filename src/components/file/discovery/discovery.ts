@@ -10,18 +10,18 @@ import type { Slices } from '../slices.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, type GlobMatch, matchName, matchPath, type Segment } from './glob.js'
 import type { Remote } from './remote.js'
 
-/** Limits, so that a pattern like `/**` does not walk a whole machine. */
+/** Limits of a walk: a pattern like `/**` must not search a whole machine. */
 const MAX_FOLDERS = 20_000
 const MAX_FILES = 200_000
 
-/** A folder's modification time is trusted only if it was at least this old when the names were read. */
+/** A folder's modification time is trusted only if it was at least this old when the names in the folder were read. */
 const TRUSTED_MS = 2000
 /** After this many walks, all names are read again regardless of modification times. */
 const FULL_EVERY = 10
 
 /**
- * The type of a path. `same`: unchanged since the last walk, because its folder did not change. `unknown`: not
- * examined; it may be a link or missing.
+ * The type of a path. `same`: not examined, because the path's folder is unchanged since the last walk. `unknown`: not
+ * examined; the path may be a link or missing.
  */
 export type NameKind = 'plain' | 'link' | 'same' | 'unknown'
 
@@ -33,7 +33,6 @@ export interface Found {
   readonly links: string[]
   /** Whether folders were skipped because their file system does not respond. */
   isBlocked: boolean
-  /** Whether the walk ended early because of a limit. */
   isCut: boolean
   /** Whether it is certain that no folder has changed since the previous walk. */
   readonly isSame: boolean
@@ -47,13 +46,11 @@ interface Step {
 
 interface Listing {
   readonly entries: Entry[]
-  /** Identifies the folder and its modification time; undefined if not trusted. */
+  /** Identifies the folder and its modification time; undefined if that time is not trusted. */
   readonly stamp: string | undefined
-  /** The number of the walk that read the names. */
   readonly walk: number
 }
 
-/** Finds the files selected by `include` and `exclude`. */
 export class Discovery {
   readonly #globs: Segment[][]
   readonly #excluded: (path: string, name: string) => boolean
@@ -62,7 +59,7 @@ export class Discovery {
   readonly #remote: Remote
   #listings = new Map<string, Listing>()
   #walk = 0
-  /** The result of the last walk, if it stays valid until a folder changes. */
+  /** The result of the last walk, if it stays valid until a folder changes; otherwise undefined. */
   #settled: Found | undefined
   /** When a walk last found that folders were added, removed or changed, on the monotonic clock. */
   #changedAt = 0
@@ -111,7 +108,7 @@ export class Discovery {
     return found
   }
 
-  /** Whether all folders are local, and as they were when their names were read. */
+  /** Whether all folders are local, and unchanged since their names were read. */
   async #isUnchanged(slices: Slices, areWatched: boolean): Promise<boolean> {
     if (areWatched && this.checks.suffice(this.#changedAt)) return true
     this.checks.check()
@@ -229,7 +226,7 @@ export class Discovery {
   }
 }
 
-/** The same step, in the folder named by the next literal segments. */
+/** Moves a step to the folder that its next literal segments name. */
 function belowNames({ folder, segments, at }: Step): Step {
   for (; at < segments.length - 1; at++) {
     const segment = segments[at]!
@@ -244,7 +241,6 @@ function copyOf(found: Found): Found {
   return { ...found, folders: new Set(found.folders) }
 }
 
-/** Undefined if there is no such folder now. */
 function stampAt(folder: string): string | undefined {
   try {
     const stat = statSync(folder, { bigint: true, throwIfNoEntry: false })

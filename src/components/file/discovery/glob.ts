@@ -8,7 +8,7 @@ import { finalPath } from '../../../lib/files/final-path.js'
 import { Pattern } from '../../../lib/pattern.js'
 
 const require = createRequire(import.meta.url)
-/** Loaded only for patterns that match more than themselves, because these modules have 60 KB of code. */
+/** Loaded only if a pattern matches more than itself, because this module and its dependencies have 60 KB of code. */
 const picomatch = () => require('picomatch') as typeof Picomatch
 const braces = () => require('brace-expansion') as typeof BraceExpansion
 
@@ -16,10 +16,8 @@ const braces = () => require('brace-expansion') as typeof BraceExpansion
 export type Segment = string | typeof ANY_DEPTH | ((name: string) => boolean)
 export const ANY_DEPTH = Symbol('**')
 
-/** More alternatives than any reasonable pattern has. */
 const MAX_ALTERNATIVES = 1000
 
-/** A pattern that matches only itself. */
 const LITERAL = /^[\w./-]+$/
 
 /** `whole`: the path matches. `prefix`: paths below it may match. */
@@ -53,7 +51,7 @@ function matcher(glob: string, options: Picomatch.PicomatchOptions): (text: stri
   }
 }
 
-/** The error in `patterns`; undefined if they are valid. */
+/** The error in `patterns`; undefined if all are valid. */
 export function globFault(patterns: readonly string[]): string | undefined {
   try {
     compileGlobs(patterns)
@@ -92,7 +90,10 @@ export function matchPath(path: string, segments: readonly Segment[]): GlobMatch
   return isWhole ? 'whole' : next.size > 0 ? 'prefix' : 'no'
 }
 
-/** The segments that the next name may match when segment `s` is reached: `**` also matches zero folders. */
+/**
+ * Indices of the segments that the next name may match once segment `s` is reached. There can be several, because `**`
+ * also matches zero folders.
+ */
 function afterDepth(s: number, segments: readonly Segment[]): Set<number> {
   const all = new Set<number>()
   for (; s < segments.length; s++) {
@@ -102,7 +103,9 @@ function afterDepth(s: number, segments: readonly Segment[]): Set<number> {
   return all
 }
 
-/** A test for the paths of selected files. With `links`, it accepts resolved paths of base folders, too. */
+/**
+ * Creates a test for the paths of selected files. With `links`, the test accepts resolved paths of base folders, too.
+ */
 export function compileReads(
   include: readonly string[],
   exclude: readonly string[],
@@ -121,7 +124,7 @@ export function compileReads(
     })
 }
 
-/** The base folder of everything a pattern matches. */
+/** The folder that contains everything a pattern matches. */
 function literalFolder(segments: readonly Segment[]): string {
   const first = segments.findIndex((segment, i) => typeof segment !== 'string' || i === segments.length - 1)
   return `/${segments.slice(0, first).join('/')}`
@@ -131,7 +134,9 @@ export function matchName(segment: string | ((name: string) => boolean), name: s
   return typeof segment === 'string' ? segment === name : segment(name)
 }
 
-/** A test of paths against `exclude`. A pattern without a slash applies to the file's name, others to the path. */
+/**
+ * Creates a test for excluded paths. A pattern without a slash applies to the file's name, other patterns to the path.
+ */
 export function compileExclude(patterns: readonly string[]): (path: string, name: string) => boolean {
   const options = { posix: true, nonegate: true, dot: true }
   const all = patterns.flatMap(pattern => expandBraces(pattern))

@@ -15,7 +15,10 @@ const MAX_FILES = 1000
 
 type IsExcluded = (path: string, name: string) => boolean
 
-/** Warns of `include` patterns that now match a folder, no file, an unreadable file, or one in a format not read. */
+/**
+ * Warns of `include` patterns that now match a folder, no file, an unreadable file, or a file in a format that is not
+ * read.
+ */
 export function includeWarnings(
   include: readonly string[],
   exclude: readonly string[],
@@ -81,18 +84,16 @@ interface Place {
   readonly kind: Match
   readonly path: string
   readonly name: string
-  /** Why it cannot be read. */
   readonly error?: unknown
 }
 
 const UNKNOWN: Place = { kind: 'unknown', path: '', name: '' }
 
 interface Matched {
-  /** The best match; unknown: there is no permission, or too much to search. */
+  /** The best match; `unknown`: there is no permission, or too much to search. */
   readonly match: Match
   /** A file that is not excluded, in a format that is not read. */
   readonly unknown?: { readonly name: string; readonly format: Format }
-  /** A file or folder for which there is no permission. */
   readonly refused?: { readonly path: string; readonly code: string }
 }
 
@@ -183,7 +184,6 @@ function unreadOf(path: string): Format | Error | undefined {
   }
 }
 
-/** Whether this user has no permission. */
 function isRefused(error: unknown): error is { readonly code: string } {
   const code = errorCode(error)
   return code === 'EACCES' || code === 'EPERM'

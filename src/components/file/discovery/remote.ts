@@ -22,7 +22,6 @@ export class Remote {
     this.#clock = clock
   }
 
-  /** Number of file systems that do not respond now. */
   get silent(): number {
     return this.#silent.size
   }
@@ -31,7 +30,7 @@ export class Remote {
     return this.#fileSystems.mountOf(path) !== undefined
   }
 
-  /** Checks whether the file system of `path` responds, so that it may be accessed. */
+  /** Checks whether the file system of `path` responds. If so, it may be accessed. */
   async answers(path: string): Promise<boolean> {
     const mount = this.#fileSystems.mountOf(path)
     if (mount === undefined) return true
@@ -50,7 +49,7 @@ export class Remote {
     return answers
   }
 
-  /** The result of `look`; undefined if a file system stopped responding. */
+  /** Calls `look` and returns its result; undefined if a file system stopped responding. */
   async unlessSilent<T>(look: () => Promise<T> | T): Promise<T | undefined> {
     try {
       return await look()
@@ -71,7 +70,7 @@ export class Remote {
     return this.#fileSystems.runInTime(path, call)
   }
 
-  /** Called after all paths were checked: forgets file systems that are no longer used. */
+  /** Forgets file systems that are no longer used. Call after all paths were checked. */
   forgetOthers(): void {
     for (const mount of this.#silent.keys()) if (!this.#met.has(mount)) this.#silent.delete(mount)
     this.#met = new Set()

@@ -14,7 +14,7 @@ export type OnHint = (folder: string, type: 'change' | 'rename', name: string) =
 
 interface Watch {
   readonly watcher: FSWatcher
-  /** Identifies the watched folder, which may be replaced by another one of the same name. */
+  /** Identifies the watched folder: another folder may have replaced it under the same name. */
   readonly folder: string
 }
 
@@ -31,7 +31,6 @@ export class Watches {
   #refusedUntil = 0
   #logged = false
 
-  /** `watchFolder` is for tests. */
   constructor(
     log: Logger,
     clock: Clock,
@@ -47,8 +46,8 @@ export class Watches {
   }
 
   /**
-   * Watches exactly these folders; instead of a missing folder, its nearest existing parent. Returns true if changes
-   * may have been missed: there are new watches, or a folder was removed before it was watched.
+   * Watches exactly these folders. In place of a missing folder, watches its nearest existing parent. Returns true if
+   * changes may have been missed: there are new watches, or a folder was removed before it was watched.
    */
   async sync(folders: Iterable<string>, slices: Slices): Promise<boolean> {
     const wanted = new Map<string, string>()

@@ -11,11 +11,10 @@ const SLOW_MS = 1
 const EMPTY = Buffer.alloc(0)
 
 /**
- * The part of a file that is being read, in memory of its splitter. Cached data is read directly. Reads that wait for
- * a disk, and all reads from remote file systems, use another thread and do not block the process.
+ * The part of a file that is being read, in the memory of its splitter. Cached data is read directly. Reads that wait
+ * for a disk, and all reads from remote file systems, use another thread and do not block the process.
  */
 export class Portion {
-  /** Whether a read is in progress in another thread. */
   reading = false
   room: Buffer = EMPTY
   #splitter: LineSplitter | undefined
@@ -29,7 +28,10 @@ export class Portion {
     this.#direct = new DirectCalls(clock, SLOW_MS)
   }
 
-  /** `most`: maximum bytes. After a long unfinished line, the portion is shorter, to fit into memory that is reused. */
+  /**
+   * Reads at most `most` bytes. After a long unfinished line, the portion is shorter, to fit into memory that is
+   * reused.
+   */
   begin(splitter: LineSplitter, most: number, offset: number): Buffer {
     const bytes = portionAfter(splitter.pending, most)
     this.#splitter = splitter
@@ -42,12 +44,11 @@ export class Portion {
     return this.#splitter !== undefined
   }
 
-  /** Whether the memory belongs to this splitter. */
   isOf(splitter: LineSplitter): boolean {
     return this.#splitter === splitter
   }
 
-  /** Frees memory that is empty and that no read writes to. The file may not grow for long. */
+  /** Frees memory that is empty and that no read writes to, because the file may not grow for long. */
   free(splitter: LineSplitter): void {
     if (splitter.pending === 0 && !this.isOf(splitter)) splitter.drop()
   }
@@ -72,7 +73,7 @@ export class Portion {
     }
   }
 
-  /** Reads into separate memory, because an abandoned read may write there much later. */
+  /** Reads into separate memory, because a read that was abandoned may write to it much later. */
   async #readRemote(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> {
     const room = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0))
     try {
@@ -100,7 +101,6 @@ export class Portion {
   }
 }
 
-/** Distributes `from` over `parts`; returns the number of bytes. */
 function fill(parts: readonly Buffer[], from: Buffer): number {
   let taken = 0
   for (const part of parts) taken += from.copy(part, 0, taken)

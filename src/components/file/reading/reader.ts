@@ -13,7 +13,7 @@ import type { Tailer } from './tailer.js'
 import { hasMore, Unfinished } from './unfinished.js'
 import { Waker } from './waker.js'
 
-/** Maximum portions of one file in a row while other files wait. A huge backlog must not block them. */
+/** Maximum portions of one file in a row while other files wait: a huge backlog must not block them. */
 const SHARE = 2
 /** Minimum time between two reads because of append hints. It combines many small appends into one read. */
 const GATHER_MS = 5
@@ -26,18 +26,15 @@ export interface ReaderOptions {
   readonly remote: Remote
   /** How long a renamed file must be quiet before its unfinished line is delivered. */
   readonly rotateWaitMs: number
-  /** Whether the run ends because the source is stopped. */
   isStopped(): boolean
   readonly files: Pick<OpenFiles, 'unfindable' | 'truncated' | 'hold'>
-  /** Called when the source stops, with the files that must be delivered before the run ends. */
+  /** Called when the source stops. `tailers`: the files that must be delivered before the run ends. */
   onUnfindable(tailers: readonly Tailer[]): void
-  /** Called when the rest of a removed file cannot be delivered. */
   onLost(tailer: Tailer): void
-  /** Called before a batch is sent. Resolves when it may be sent; undefined: at once. */
+  /** Called before a batch is sent. The batch may be sent when the promise resolves; undefined: at once. */
   beforeSend(batch: EventBatch): Promise<void> | undefined
-  /** Opens the file if it is closed; false if it cannot be read now. */
+  /** Opens the file if it is closed. Returns false if the file cannot be read now. */
   open(tailer: Tailer): boolean
-  /** Whether there are files that will be ready soon. */
   areHeld(): boolean
 }
 
@@ -56,7 +53,7 @@ export class Reader {
   readonly #slices: Slices
   readonly #waker = new Waker()
   readonly #queue = new LinkedList<Tailer>()
-  /** Portions in a row of the first file in the queue. */
+  /** How many portions in a row the first file in the queue had. */
   #turns = 0
   #reading: Reading | undefined
   #outbox: EventBatch[] = []
@@ -64,7 +61,7 @@ export class Reader {
   readonly #hinted = new Set<Tailer>()
   #gatherUntil = 0
   #failure: Error | undefined
-  /** The time to deliver is over, and sent batches are given back. */
+  /** Set when the time to deliver is over. Sent batches are then given back. */
   #givenUp = false
   /** Abandons a batch that waits for room. */
   #leave: (() => void) | undefined
@@ -75,7 +72,6 @@ export class Reader {
     this.#unfinished = new Unfinished({ ...options, onReady: tailer => this.ready(tailer) })
   }
 
-  /** Queues a file that may have more to read. */
   ready(tailer: Tailer): void {
     if (tailer.queued || tailer.held) return
     tailer.wasLookedFor()
@@ -91,7 +87,6 @@ export class Reader {
     if (this.#hinted.size === 1) this.#waker.wake()
   }
 
-  /** Sorts files that became ready together. */
   sort(compare: (a: Tailer, b: Tailer) => number): void {
     const sorted = [...this.#queue].sort(compare)
     this.#queue.clear()
@@ -161,7 +156,7 @@ export class Reader {
     }
   }
 
-  /** Reads files that the next start could not find to their end, and delivers their last line as it is. */
+  /** Reads, to their end, files that the next start could not find. Delivers their last line as it is. */
   async #readOutGone(out: Output): Promise<void> {
     await this.#take(out)
     const unfindable = await this.#options.files.unfindable()
@@ -176,7 +171,7 @@ export class Reader {
       try {
         await this.#readOut(tailer, out)
       } catch (error) {
-        // The next start determines its state.
+        // The next start determines the file's state.
         if (error instanceof SilentFileSystem) continue
         this.#options.problems.failed(tailer.path, 'read', error)
       }
@@ -263,7 +258,6 @@ export class Reader {
     if (batch) this.#outbox.push(batch)
   }
 
-  /** Starts reading the next portion of the next file. */
   #begin(out: Output): void {
     this.#gather()
     let waiting = 0
@@ -311,7 +305,8 @@ export class Reader {
 
   /**
    * Whether earlier files with this name have grown: programs write to them until they open the new file. Queues these
-   * files. Checks once each time that the tailer was at its end: it must not wait forever for a file that always grows.
+   * files. Checks only once each time that the tailer was at its end, because the tailer must not wait forever for a
+   * file that always grows.
    */
   #waitsForEarlier(tailer: Tailer): boolean {
     if (tailer.sawEarlier) return false
@@ -325,7 +320,9 @@ export class Reader {
     return tailer.waits
   }
 
-  /** Lets other files continue, and releases memory: memory use must not depend on the number of files. */
+  /**
+   * Puts a file last in the queue and releases its memory, because memory use must not depend on the number of files.
+   */
   #putLast(tailer: Tailer): void {
     this.#turns = 0
     if (this.#queue.size === 1) return
@@ -361,13 +358,12 @@ export class Reader {
     this.#hinted.clear()
   }
 
-  /** How long there is nothing to do, in milliseconds. */
   #idleMs(): number {
     const gather = this.#hinted.size > 0 ? this.#gatherUntil : Number.POSITIVE_INFINITY
     return Math.max(1, Math.min(IDLE_MS, Math.min(gather, this.#unfinished.dueAt) - this.#options.clock.now()))
   }
 
-  /** Resolves when there is room for more, or when the run must end. The batch is sent in either case. */
+  /** Sends the batch. Resolves when there is room for more, or when the run must end. */
   async #send(batch: EventBatch, out: Output, signal: AbortSignal): Promise<void> {
     await this.#options.beforeSend(batch)
     const began = this.#options.clock.now()
@@ -379,7 +375,7 @@ export class Reader {
     if (this.#options.clock.now() - began >= STALL_MS) this.fellBehind()
   }
 
-  /** Called when nothing was read for a while. What the files contain now is backlog. */
+  /** Called when nothing was read for a while. Marks what the files contain now as backlog. */
   fellBehind(): void {
     for (const tailer of [...this.#queue, ...this.#hinted]) {
       if (tailer.fd !== undefined && !this.#options.remote.has(tailer.path)) tailer.glance()
@@ -397,7 +393,7 @@ export class Reader {
     for (const batch of this.#outbox.splice(0)) batch.ack.settle('errored')
   }
 
-  /** Resolves to true when a read has returned, or to false if its file system does not respond. */
+  /** Waits for a read. Resolves to true when it has returned, or to false if its file system does not respond. */
   async #returns({ tailer, result }: Reading): Promise<boolean> {
     if (!(result instanceof Promise)) return true
     const returned = result.then(() => true)

@@ -32,25 +32,21 @@ import { Trail } from '../rotation/trail.js'
 import type { Entry } from '../saved.js'
 import { Portion } from './portion.js'
 
-/** Maximum size of a read, in bytes. */
 export const READ_BYTES = 512 * 1024
 
-/** Shared state of a source's tailers. */
 export interface TailerContext {
   readonly clock: Clock
   readonly splitting: Splitting
   readonly remote: Remote
   /** Counter of pieces of over-long lines. */
   readonly pieces: { value: number }
-  /** Scratch memory for the bytes before a portion and its first bytes. One portion is read at a time. */
+  /** Scratch memory for the bytes before a portion, then the portion's first bytes. One portion is read at a time. */
   readonly before: Buffer
-  /** Called after a committed position moved. */
   onCommit(): void
-  /** Called when a batch was given back: the file is read again from its committed position. */
+  /** Called when a batch was given back. The file is then read again from its committed position. */
   onErrored(tailer: Tailer): void
-  /** Called after a truncation, with the number of bytes read and of bytes seen but not read. */
+  /** Called after a truncation. `read`: number of bytes read; `unread`: number of bytes seen but not read. */
   onTruncated(path: string, read: number, unread: number): void
-  /** Called when a hole at the beginning of the file was skipped. */
   onHole(path: string, bytes: number): void
 }
 
@@ -62,88 +58,87 @@ export interface TailerContext {
  */
 export class Tailer {
   readonly origin: Origin
-  /** Identifies the file: its device and inode, while they are its own. */
+  /** Identifies the file by its device and inode, while these belong to the file. */
   key = ''
   birth = 0n
-  /** Last known path of the file. */
   path = ''
-  /** The name under which it was last found. */
   found = ''
-  /** The path without symbolic links. */
   target = ''
   size = 0
   /** Modification time at the last sweep, in nanoseconds. */
   changedAt = 0n
-  /** Since when it has not been found under a matching name and has not grown. */
+  /** Since when the file has not grown and has not been found under a matching name. */
   awaySince: number | undefined
-  /** The number of the sweep that last found it. */
+  /** The number of the last sweep that found the file. */
   seen = 0
-  /** The number of the last sweep that found it as it was at the last read. */
+  /** The number of the last sweep that found the file unchanged since its last read. */
   unchanged = 0
-  /** Whether it is in the reader's queue, which uses the next three fields. */
+  /** Whether the file is in the reader's queue. The reader also uses the next three fields. */
   queued = false
   previous: this | undefined
   next: this | undefined
   list: unknown
-  /** Whether earlier files of its lineage must be read first. False once this file was at its end, until they grow. */
+  /**
+   * Whether earlier files of the lineage must be read first. False once this file was at its end, until earlier files
+   * grow.
+   */
   isBehind = true
   /** Whether the earlier files were checked for late lines after this file was last at its end. */
   sawEarlier = false
   /** The copy that is read after the file itself is gone. */
   copy: Copy | undefined
-  /** Device and inode of the file that was found to be its copy. */
+  /** Device and inode of the file that was found to be a copy of this one. */
   claimed: string | undefined
-  /** Whether its first bytes are not compared with those of other files yet, because it was empty. */
+  /** Whether the first bytes have not been compared with those of other files yet, because the file was empty. */
   isUncompared = false
-  /** Whether reading must wait for the search for the former file with this name. */
+  /** Whether reading must wait until the search for the former file with this name is over. */
   held = false
   /** After a truncation: when the file last contained what was read, wall clock in milliseconds. */
   truncatedSince: number | undefined
   /**
-   * What failed last. `silent`: the file system did not respond. `moved`: the file was not under its path any more.
-   * `waits`: too many files were open.
+   * The last failure. `silent`: the file system did not respond. `moved`: the file was no longer at its path. `waits`:
+   * too many files were open.
    */
   failed: 'open' | 'read' | 'silent' | 'moved' | 'waits' | undefined
-  /** When it was found under another name. */
+  /** When the file was found under another name. */
   movedAt = Number.NEGATIVE_INFINITY
   /** Set if the unfinished part of the file, which ends at `at`, was dropped to save memory or a descriptor. */
   parked: { readonly at: number; readonly inLine: boolean } | undefined
   /** When the last new byte was read, on the monotonic clock. */
   grownAt: number
-  /** Checks of its size, other than by reading. */
+  /** When the file's size was checked, other than by reading. */
   readonly checks: Checks
   readonly trail: Trail
-  /** The files whose events go out under the same name. */
+  /** The files whose events have the same file name. */
   lineage: Lineage<Tailer> | undefined
-  /** The file that took the parts of a line at the end of this one, until they are delivered. */
+  /** The file that took the parts of a line from the end of this file, until these parts are delivered. */
   successor: Tailer | undefined
   /** The largest size seen while the file certainly contained what was read from it. */
   #sureSize = 0
-  /** When this run first saw the file with this content. Wall clock in milliseconds. */
+  /** When this run first saw the file with its current content, wall clock in milliseconds. */
   readonly #firstSeen: number
   readonly #context: TailerContext
   #fd: number | undefined
   #gone = false
   #closing = false
   readonly #portion: Portion
-  /** How far the file was read, and where reading started. */
   #at: number
   readonly #start: number
-  /** The largest offset ever read. */
   #furthest: number
-  /** Fingerprint of the bytes before #at. */
   #tail: Fingerprint
   #hole: Hole
   #content: Content
-  /** The end of the last batch. */
+  /** The position at the end of the last batch. */
   #delivered: Position
   #positions: LowWaterMark<Position>
   #splitter: LineSplitter
-  /** Pieces of this splitter that are already counted. */
+  /** How many pieces of this splitter are already counted. */
   #pieces = 0
-  /** The beginning of its first line, taken from the file before it, until the line is delivered. */
+  /**
+   * The beginning of the first line, taken from the end of the file before this one. Kept until the line is delivered.
+   */
   #parts: Parts | undefined
-  /** Everything before this offset was in the file when reading began, or resumed after a stall. */
+  /** Everything before this offset was in the file when reading began, or when it resumed after a stall. */
   #backlogEnd = 0
   /** Modification time at which the content was last known to continue what was read. */
   #verified = -1
@@ -168,7 +163,6 @@ export class Tailer {
     this.#splitter = context.splitting.splitter(start.continues, start.carry, start.offset)
   }
 
-  /** Associates the tailer with a file. */
   setFile(path: string, stat: Identity): void {
     this.key = keyOf(stat)
     this.birth = stat.birthtimeNs
@@ -179,17 +173,19 @@ export class Tailer {
     this.#sureSize = 0
   }
 
-  /** Records a size. It never decreases: if the file shrinks, the bytes seen before are still missing. */
+  /**
+   * Records a size. The recorded size never decreases: if the file shrinks, the bytes seen before are still missing.
+   */
   sees(size: number): void {
     this.size = Math.max(this.size, size)
   }
 
-  /** Whether a sweep must look for it before it can be read. Then the files that follow it wait, too. */
+  /** Whether a sweep must look for the file before it can be read. The files that follow it then wait, too. */
   get isPostponed(): boolean {
     return this.held || this.failed === 'silent' || this.failed === 'moved' || this.failed === 'waits'
   }
 
-  /** Called after it was looked for, or is no longer read. */
+  /** Called when a sweep has looked for the file, or the file is no longer read. */
   wasLookedFor(): void {
     if (this.failed === 'silent' || this.failed === 'moved') this.failed = undefined
   }
@@ -200,9 +196,8 @@ export class Tailer {
     this.sawEarlier = false
   }
 
-  /** Whether it was made after `other`. */
   isNewerThan(other: Tailer): boolean {
-    // Its inode may be older than copies of its earlier content.
+    // The inode may be older than copies of the file's earlier content.
     if (this.truncatedSince !== undefined)
       return (other.copy?.changedAt ?? Number(other.changedAt) / 1e6) <= this.#firstSeen
     if (isCopyOnly(this.key) === isCopyOnly(other.key)) return this.birth > other.birth
@@ -210,20 +205,19 @@ export class Tailer {
   }
 
   /**
-   * Whether it was created when a file last written at `writtenAt` was rotated. Programs write to a renamed file for a
-   * while, and copies may have rounded times. So `writtenAt` may be after the birth of this file, but nearer to it than
-   * to the last change of this file.
+   * Whether this file was created when a file last written at `writtenAt` was rotated. Programs write to a renamed file
+   * for a while, and copies may have rounded times. So `writtenAt` may be after the birth of this file, but nearer to
+   * its birth than to its last change.
    */
   #follows(writtenAt: bigint): boolean {
     return this.birth > writtenAt || writtenAt - this.birth < this.changedAt - writtenAt
   }
 
-  /** Whether a read is in progress in another thread. */
   get reading(): boolean {
     return this.#portion.reading
   }
 
-  /** Whether `read` was called, and `take` was not yet. */
+  /** Whether `read` was called, and `take` has not been called since. */
   get hasPortion(): boolean {
     return this.#portion.isBegun
   }
@@ -232,37 +226,33 @@ export class Tailer {
     return this.#fd !== undefined || this.copy?.isLost === false
   }
 
-  /** Whether nothing will ever follow what was read. */
+  /** Whether the copy was read to its end, so no more bytes follow. */
   get isOver(): boolean {
     return this.copy?.endsAt(this.#at) === true
   }
 
-  /** Whether other files must be read first. */
   get waits(): boolean {
     return (this.isBehind && this.earlier.some(one => one.queued)) || this.copy?.waits === true
   }
 
-  /** The files of its name that come before it. */
   get earlier(): readonly Tailer[] {
     return this.lineage?.before(this) ?? []
   }
 
-  /** Whether it was read in this run. */
   get isBegun(): boolean {
     return this.#at > this.#start
   }
 
-  /** Whether none of it has been read, now or before. */
+  /** Whether nothing of the file has been read, in this run or before. */
   get isNew(): boolean {
     return this.#end === 0
   }
 
-  /** How far the file was read. */
   get at(): number {
     return this.#at
   }
 
-  /** Size of the unfinished line or event. */
+  /** Bytes of the unfinished line or event. */
   get pending(): number {
     return this.#splitter.pending
   }
@@ -272,7 +262,7 @@ export class Tailer {
     return this.parked?.inLine ?? this.#splitter.inLine
   }
 
-  /** How far the file is known, even if the unfinished part is not in memory. */
+  /** How far the file was read, including an unfinished part that is no longer in memory. */
   get #end(): number {
     return this.parked?.at ?? this.#at
   }
@@ -283,7 +273,6 @@ export class Tailer {
     return Math.max(0, this.size - this.#delivered.offset)
   }
 
-  /** Fingerprint of the first bytes. */
   get head(): Fingerprint {
     return this.#content.head
   }
@@ -296,7 +285,6 @@ export class Tailer {
     return this.#positions.mark
   }
 
-  /** Fingerprint of the bytes before `at`. */
   get tail(): Fingerprint {
     return this.#tail
   }
@@ -305,7 +293,6 @@ export class Tailer {
     return this.#fd
   }
 
-  /** Takes ownership of an open descriptor. */
   open(fd: number): void {
     this.#fd = fd
     this.#verified = -1
@@ -324,7 +311,7 @@ export class Tailer {
     this.#portion.free(this.#splitter)
   }
 
-  /** Drops an unfinished line from memory, until the file grows or `parked` is cleared. */
+  /** Drops an unfinished line from memory. It is read again when the file grows or `parked` is cleared. */
   park(): void {
     if (this.pending === 0) return
     const parked = { at: this.#at, inLine: this.inLine }
@@ -332,7 +319,7 @@ export class Tailer {
     this.parked = parked
   }
 
-  /** Called when the inode may be reused. From then on, only its content identifies the closed file. */
+  /** Called when the inode may be reused. From then on, only the content identifies the closed file. */
   leave(): void {
     if (this.#gone) return
     this.#gone = true
@@ -342,12 +329,11 @@ export class Tailer {
   /** Releases the descriptor after the open file was truncated. An unfinished line is kept. */
   detach(): void {
     this.#fd = undefined
-    // A larger size may be that of the new content.
+    // A larger size may belong to the new content.
     this.size = Math.max(this.#at, this.#sureSize)
     this.leave()
   }
 
-  /** Continues in another file, which is a copy. */
   moveTo(path: string, stat: BigIntStats, fd: number): void {
     this.#gone = false
     this.setFile(path, stat)
@@ -355,7 +341,6 @@ export class Tailer {
     this.open(fd)
   }
 
-  /** Continues in a compressed copy. */
   readOn(copy: Copy): void {
     this.leave()
     this.copy = copy
@@ -377,7 +362,10 @@ export class Tailer {
     return this.#context.splitting.joinsParts && !this.parked && this.pending > 0 && !this.inLine
   }
 
-  /** Takes the parts of a line at the end of the file before it. The line may continue here. Returns that file. */
+  /**
+   * Takes the parts of a line from the end of the file before this one, because the line may continue here. Returns
+   * that file.
+   */
   takeParts(): Tailer | undefined {
     const before = this.earlier.at(-1)
     if (!this.isNew || this.#parts || !before?.hasParts) return undefined
@@ -386,7 +374,7 @@ export class Tailer {
     return before
   }
 
-  /** Until the parts are settled, the committed position stays before them. */
+  /** Gives the parts to `successor`. Until they are settled, the committed position stays before them. */
   #giveParts(successor: Tailer): Parts {
     const { chunk, starts, ends, release } = this.#splitter.flush()!
     const bytes = Buffer.concat([chunk.subarray(starts[0]!, ends[0]!), LINE_FEED])
@@ -416,7 +404,7 @@ export class Tailer {
     this.#goTo(mark)
   }
 
-  /** Compares with the stat of a sweep; true if there may be something to read. */
+  /** Compares the file with the stat of a sweep. Returns true if there may be something to read. */
   look(size: number, changedAt: bigint): boolean {
     const changed = size !== this.#end || changedAt !== this.changedAt
     this.sees(size)
@@ -424,19 +412,19 @@ export class Tailer {
     return changed
   }
 
-  /** Like `look`, using the descriptor. */
+  /** Like `look`, with the stat of the descriptor. */
   glance(): boolean {
     const { size, mtimeMs } = fstatSync(this.#fd!)
     this.sees(size)
     return size !== this.#end || mtimeMs !== this.#verified
   }
 
-  /** Marks what was seen of the file up to now as backlog. */
+  /** Marks all bytes seen so far as backlog. */
   fellBehind(): void {
     this.#backlogEnd = Math.max(this.#backlogEnd, this.size)
   }
 
-  /** The number of bytes left to read from the open file; negative: its content differs from what was read. */
+  /** The number of bytes left to read from the open file; negative: the file's content differs from what was read. */
   left(): number {
     if (this.copy) return this.isOver || this.copy.isLost ? 0 : READ_BYTES
     if (this.parked) {
@@ -445,7 +433,7 @@ export class Tailer {
       if (this.size === this.parked.at && this.awaySince === undefined) return 0
       this.parked = undefined
     }
-    // A whole portion existed at the last check. If it is gone, the read detects this.
+    // A whole portion existed at the last check. If it is gone, reading detects this.
     if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
     const { size, mtimeMs } = fstatSync(this.#fd!)
     if (size < this.size) return -1
@@ -463,7 +451,7 @@ export class Tailer {
     return same(fingerprintAt(this.#fd!, this.#at - this.#tail.bytes, this.#at), this.#tail)
   }
 
-  /** Reads the head of an unread file, to identify it after it is gone. */
+  /** Reads the head of an unread file, which identifies the file after it is gone. */
   learnHead(): void {
     if (this.#at > 0 || this.#fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
     const first = firstBytes(this.#fd)
@@ -512,17 +500,16 @@ export class Tailer {
     return !holds
   }
 
-  /** Whether it has no name any more. */
   get unlinked(): boolean {
     return this.#fd !== undefined && fstatSync(this.#fd).nlink === 0
   }
 
-  /** Undelivered bytes of the open file, which a restart can read again only if it finds the file. */
+  /** Undelivered bytes of the open file. After a restart, they can be read again only if the file is found. */
   get undelivered(): number {
     return this.#fd === undefined ? 0 : Math.max(0, fstatSync(this.#fd).size - this.committed.offset)
   }
 
-  /** Starts reading the next `left` bytes or a part of them. Pass the result, a length or an error, to `take`. */
+  /** Starts to read the next `left` bytes or a part of them. Pass the result, a length or an error, to `take`. */
   read(left: number): Promise<number | Error> | number | Error {
     const portion = this.#portion
     // A batch is either backlog or not.
@@ -549,7 +536,7 @@ export class Tailer {
     }
   }
 
-  /** Whether the `length` bytes that were read continue the earlier content, given that the bytes before them match. */
+  /** If the bytes before the last read match: whether its `length` bytes continue the earlier content. */
   #isSure(length: number): boolean {
     if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
     // The file is shorter than before: the previous content only began with the same bytes.
@@ -558,7 +545,6 @@ export class Tailer {
     return true
   }
 
-  /** Drops the portion being read. */
   abandon(): void {
     this.#portion.end()
     if (this.#closing) this.close()
@@ -603,12 +589,12 @@ export class Tailer {
     return this.#batch(frame, tail, out)
   }
 
-  /** Called when the file has only a byte order mark so far, which is not part of an event. */
+  /** Called while the file holds only a byte order mark, which is not part of an event. */
   #passMark(): void {
     this.#positions.add(this.#deliver(this.#at, this.#tail))()
   }
 
-  /** The next batch begins at this offset. `tail`: the fingerprint of the bytes before it. */
+  /** Sets the offset at which the next batch begins. `tail`: the fingerprint of the bytes before it. */
   #deliver(offset: number, tail: Fingerprint): Position {
     const { continues, carry } = this.#splitter
     return (this.#delivered = { offset, continues, carry, tail, content: this.#content })
@@ -620,7 +606,7 @@ export class Tailer {
     this.#pieces = splitter.pieces
     const isBehind = this.copy !== undefined || this.#delivered.offset < this.#backlogEnd
     const from = this.#delivered
-    // Parts from the file before are not in this one.
+    // Parts from the earlier file are not in this one.
     const parts = from.offset === 0 ? this.#parts : undefined
     const to = this.#deliver(Math.max(0, this.#at - splitter.pending), tail)
     const positionOf = positionsIn(frame, from, to)
@@ -652,7 +638,7 @@ export class Tailer {
     this.#splitter.release()
   }
 
-  /** The checkpoint entry of the file, delivered up to its committed position. */
+  /** The checkpoint entry of the file, at its committed position. */
   entry(): Entry {
     const { path, origin, birth, claimed, size } = this
     const { offset, continues, carry, tail, content } = this.committed
@@ -682,7 +668,6 @@ export class Tailer {
 /** The end of a file that belongs to a line in the next one. */
 interface Parts {
   readonly bytes: Buffer
-  /** Called when the line is delivered. */
   readonly settle: () => void
 }
 
@@ -705,7 +690,9 @@ class Hole {
     this.#mayContinue = offset === 0
   }
 
-  /** How many of the next `length` bytes are part of the hole. Calls `onEnd` with the size when it ends. */
+  /**
+   * Returns how many of the next `length` bytes belong to the hole. When the hole ends, calls `onEnd` with its size.
+   */
   skip(fd: number | undefined, next: Buffer, length: number, onEnd: (bytes: number) => void): number {
     if (!this.#mayContinue) return 0
     let bytes = 0

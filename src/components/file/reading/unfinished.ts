@@ -2,24 +2,21 @@ import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import type { ReaderOptions } from './reader.js'
 import type { Tailer } from './tailer.js'
 
-/** Limit for all unfinished lines of a source. Beyond it, the first ones are dropped and read again later. */
+/** Maximum memory for all unfinished lines of a source. Beyond it, the first lines are dropped and read again later. */
 const MAX_PENDING_BYTES = 32 * 1024 * 1024
 
-/** When unfinished lines on a file system that does not respond are checked again. */
+/** How long to wait before checking unfinished lines on a file system that does not respond. */
 const SILENT_MS = 1000
 
 interface UnfinishedOptions extends Pick<ReaderOptions, 'clock' | 'splitting' | 'rotateWaitMs'> {
-  /** Called when the file has more to read. */
   onReady(tailer: Tailer): void
 }
 
-/** The files that were read to their end and have an unfinished line or event there. */
+/** The files that were read to their end and end with an unfinished line or event. */
 export class Unfinished {
   readonly #options: UnfinishedOptions
-  /** Sizes of the unfinished parts. */
   readonly #tailers = new Map<Tailer, number>()
   #bytes = 0
-  /** The earliest due time. */
   #dueAt = Number.POSITIVE_INFINITY
 
   constructor(options: UnfinishedOptions) {
@@ -30,7 +27,6 @@ export class Unfinished {
     return this.#dueAt
   }
 
-  /** Registers a file that was read to its end. */
   note(tailer: Tailer): void {
     this.#setBytes(tailer, tailer.pending)
     if (tailer.pending === 0 && !tailer.parked) this.#tailers.delete(tailer)
@@ -47,7 +43,10 @@ export class Unfinished {
     this.#tailers.set(tailer, bytes)
   }
 
-  /** Drops unfinished lines beyond the limit, except of files that may not be found again. False: too many are left. */
+  /**
+   * Drops unfinished lines beyond the limit, but not of files that may not be found again. Returns false if too many
+   * are left.
+   */
   trim(): boolean {
     for (const [tailer, bytes] of this.#tailers) {
       if (this.#bytes <= MAX_PENDING_BYTES) return true
@@ -58,7 +57,7 @@ export class Unfinished {
     return this.#bytes <= MAX_PENDING_BYTES
   }
 
-  /** When the unfinished part is delivered as it is. */
+  /** When the unfinished part of a file is delivered as it is. */
   #dueAtOf(tailer: Tailer): number {
     const { splitting, rotateWaitMs } = this.#options
     const { grownAt, inLine, origin, path, movedAt } = tailer
@@ -101,7 +100,7 @@ export class Unfinished {
   }
 }
 
-/** Whether the file grew without a notification. Undefined if its file system does not respond. */
+/** Whether the file grew without a notification; undefined if its file system does not respond. */
 export function hasMore(tailer: Tailer): boolean | undefined {
   try {
     return tailer.isOpen && tailer.left() !== 0

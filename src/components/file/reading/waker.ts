@@ -10,7 +10,6 @@ export class Waker {
     this.#resume?.()
   }
 
-  /** Resolves after `ms`, or when `wake` is called. */
   wait(ms: number): Promise<void> {
     return new Promise(resolve => {
       const done = () => {

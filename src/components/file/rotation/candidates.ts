@@ -30,11 +30,13 @@ import type { Answer, Candidate, Question } from './match.js'
 
 const NOTHING = Buffer.alloc(0)
 
-/** Maximum number of compressed files examined per folder, in addition to new ones: the last ones modified. */
+/** Maximum number of compressed files examined per folder, besides new ones: those modified last. */
 const MAX_COPIES = 2000
-/** Work for reading the first bytes of a compressed file, in bytes. */
+/** Maximum work for reading the first bytes of a compressed file, in bytes. */
 const PEEK_BUDGET = 1024 * 1024
-/** Work for one question about a compressed file, in bytes. After that, the search continues with other files. */
+/**
+ * Maximum work for one question about a compressed file, in bytes. After that, the search continues with other files.
+ */
 const ANSWER_BUDGET = 8 * 1024 * 1024
 /** Maximum number of kept answers. They save inflating compressed files again in each search. */
 const MAX_ANSWERS = 10_000
@@ -45,7 +47,6 @@ const AT_REST_MS = 30_000
 /** The minimum size of a gzip file. A smaller file with the name of a compressed file is incomplete. */
 const SMALLEST = 18
 
-/** A regular file of a folder. */
 export interface Listed {
   readonly name: string
   readonly path: string
@@ -55,7 +56,7 @@ export interface Listed {
 /** A file that may be a copy, and its first bytes. */
 export interface Place extends Candidate, Listed {
   readonly first: Buffer
-  /** Undefined: not compressed. */
+  /** Undefined: the file is not compressed. */
   readonly format: Format | undefined
 }
 
@@ -70,11 +71,10 @@ export interface CandidatesOptions {
   readonly births: BirthTimes
   readonly clock: Clock
   readonly slots: Slots
-  /** Opens a file for reading, within the limits of its source. */
   open(path: string): number
 }
 
-/** What is known about one state of a file. */
+/** What is known about a file as long as it does not change. */
 interface Content {
   readonly key: string
   readonly format?: Format
@@ -82,7 +82,7 @@ interface Content {
   readonly size: number
   readonly changedAt: number
   readonly crc?: number
-  /** Why some first bytes cannot be read. */
+  /** The error because of which not all first bytes can be read. */
   readonly error?: unknown
 }
 
@@ -94,23 +94,20 @@ export interface Unreadable extends Listed {
 /** Reads files that may be copies, as far as a search needs it. A file is examined once unless it changes. */
 export class Candidates {
   readonly #options: CandidatesOptions
-  /** By folder, then by the state of the file. */
+  /** By folder, then by `stateOf` the file. */
   readonly #folders = new Map<string, Map<string, Content>>()
-  /** Answers, by the state of the file and the question. */
   readonly #answers = new Map<string, Answer>()
-  /** The compressed file that was inflated last, at the offset that was reached. */
+  /** The compressed file that was inflated last. It stays at the offset that was reached. */
   #inflated: { readonly stamp: string; readonly of: Inflated } | undefined
 
   constructor(options: CandidatesOptions) {
     this.#options = options
   }
 
-  /** Forgets all folders except these. */
   keep(folders: { has(folder: string): boolean }): void {
     for (const folder of this.#folders.keys()) if (!folders.has(folder)) this.#folders.delete(folder)
   }
 
-  /** Whether the compressed file with this key is in the folder. */
   has(folder: string, key: string): boolean {
     for (const content of this.#folders.get(folder)?.values() ?? []) if (content.key === key) return true
     return false
@@ -122,7 +119,9 @@ export class Candidates {
     return age < 0 || age >= SETTLE_MS
   }
 
-  /** After `of`: the known first bytes of a new file, inflated. Undefined: it was not examined yet. */
+  /**
+   * Call after `of`. Returns the known first bytes of a new file, inflated; undefined: `of` did not examine the file.
+   */
   firstBytes(folder: string, one: Pick<Listed, 'name' | 'stat'>): Buffer | undefined {
     return this.#folders.get(folder)?.get(stateOf(one))?.first
   }
@@ -194,9 +193,9 @@ export class Candidates {
   }
 
   /**
-   * Whether the compressed file is made from the uncompressed file of its name, and may be incomplete. Then that file
-   * is older, and the compressed one is still being written or has content of the same size. Otherwise, that file is a
-   * successor, or was rotated before compression was turned on.
+   * Whether the compressed file is made from the uncompressed file of the same name, and may be incomplete. The
+   * uncompressed file is then older, and the compressed file is still being written or has content of the same size.
+   * Otherwise, the uncompressed file is a successor, or was rotated before compression was turned on.
    */
   #isBeingMade({ name, path, stat }: Listed, names: ReadonlyMap<string, Listed>): boolean {
     const original = names.get(uncompressedName(name))?.stat
@@ -210,7 +209,7 @@ export class Candidates {
       : false
   }
 
-  /** Answers a question that takes at most one read; undefined: call `inflate` first. */
+  /** Answers a question if that takes at most one read; undefined: call `inflate` first. */
   answer({ candidate, offset, bytes }: Question): { readonly answer: Answer } | undefined {
     const { isCompressed, path, key, stat } = candidate as Place
     if (isCompressed) {
@@ -221,7 +220,7 @@ export class Candidates {
     return { answer: tail && { tail } }
   }
 
-  /** Inflates a compressed file to answer a question. False: it takes longer; the next call continues. */
+  /** Inflates a compressed file to answer a question. Returns false if this takes longer; the next call continues. */
   async inflate({ candidate, offset, bytes }: Question): Promise<boolean> {
     const { path, key, stat, format } = candidate as Compressed
     const { slots, problems, open } = this.#options
@@ -258,7 +257,7 @@ export class Candidates {
     }
   }
 
-  /** Returns and releases the inflated file; undefined if it is another one, or beyond `offset`. */
+  /** Returns the inflated file and no longer keeps it; undefined if it is another file, or beyond `offset`. */
   take(stat: BigIntStats, offset: number): Inflated | undefined {
     const { stamp, of } = this.#inflated ?? {}
     if (stamp !== stampOf(stat) || of!.at > offset) return undefined
@@ -266,7 +265,6 @@ export class Candidates {
     return of
   }
 
-  /** Ends a search. */
   close(): void {
     this.#inflated?.of.close()
     this.#inflated = undefined
@@ -287,7 +285,8 @@ export async function list(folder: string, slices: Slices): Promise<Listed[]> {
 }
 
 /**
- * Undefined if the file is gone, cannot be read, or is another one now. `keeps`: the result of `use` closes the file.
+ * Opens a file and calls `use`; undefined if the file is gone, cannot be read, or is another one now. `keeps`: the
+ * result of `use` closes the file.
  */
 export function withKnown<T>(
   path: string,
@@ -303,23 +302,25 @@ function statKey(path: string): string | undefined {
   return stat && keyOf(stat)
 }
 
-/** Whether the name is that of a compressed file in a format that can be read. */
+/** Whether the file is named like a compressed file in a format that can be read. */
 function hasName({ name }: Listed): boolean {
   const format = formatOfName(name)
   return format !== undefined && isReadable(format)
 }
 
-/** Identifies a file and its state. */
 function stampOf({ dev, ino, size, mtimeNs }: BigIntStats): string {
   return `${dev}:${ino}:${size}:${mtimeNs}`
 }
 
-/** Identifies a file, its state and the format of its name, which counts if the first bytes do not show a format. */
+/**
+ * Identifies a file, its state, and the format that its name shows. That format counts if the first bytes do not show
+ * one.
+ */
 function stateOf({ name, stat }: Pick<Listed, 'name' | 'stat'>): string {
   return `${formatOfName(name)}:${stampOf(stat)}`
 }
 
-/** Undefined if the file is gone, or another one has its name. */
+/** Reads the first bytes of a file; undefined if the file is gone, or another one has its name. */
 async function examine({ name, path, stat }: Listed): Promise<Content | undefined> {
   const known = { key: keyOf(stat), size: Number(stat.size), changedAt: Number(stat.mtimeNs) / 1e6 }
   let fd: number | undefined

@@ -6,9 +6,9 @@ import type { PathProblems } from '../path-problems.js'
 import { type CandidatesOptions, type Compressed, withKnown } from './candidates.js'
 import { Inflated, type Slots } from './inflated.js'
 
-/** The result of `read` while it is still skipping to the requested offset. */
+/** The result of `read` while the copy is still skipping to the requested offset. */
 export const ON_THE_WAY = -1
-/** Maximum work per portion, in bytes: other files wait. */
+/** Maximum work per portion, in bytes, because other files wait. */
 const BUDGET = 1024 * 1024
 
 /**
@@ -18,9 +18,8 @@ const BUDGET = 1024 * 1024
  */
 export class Copy {
   readonly path: string
-  /** Device and inode. */
   readonly key: string
-  /** Wall clock in milliseconds. The birth time is undefined if the file system stores none. */
+  /** Wall clock in milliseconds. `birth` is undefined if the file system does not store it. */
   readonly changedAt: number
   readonly birth: number | undefined
   readonly #format: Format
@@ -28,14 +27,14 @@ export class Copy {
   readonly #slots: Slots
   readonly #open: (path: string) => number
   #inflated: Inflated | undefined
-  /** The end of the content, when known. */
+  /** Where the content ends; undefined: not known yet. */
   #end: number | undefined
-  /** The size of the file when damage ended its content. It may have been incomplete then. */
+  /** The file's size when damage was found. A file that has another size now was incomplete then. */
   #cutSize: bigint | undefined
-  /** The copy was renamed or removed, or does not contain what was read: search again. */
+  /** Whether to search again, because the copy was renamed or removed, or does not contain what was read. */
   isLost = false
 
-  /** `inflated`: the file if it is already open, read as far as the search needed to recognize it. */
+  /** `inflated`: the file if the search has already opened it and read as far as needed to recognize it. */
   constructor(place: Compressed, { problems, slots, open }: CandidatesOptions, inflated?: Inflated) {
     ;({ path: this.path, key: this.key, changedAt: this.changedAt, birth: this.birth } = place)
     this.#format = place.format
@@ -45,7 +44,7 @@ export class Copy {
     this.#inflated = inflated
   }
 
-  /** Whether it waits for another copy to be read completely. */
+  /** Whether this copy waits until another one is read completely. */
   get waits(): boolean {
     return !this.#inflated && this.#slots.free <= 0
   }
@@ -55,12 +54,12 @@ export class Copy {
   }
 
   /**
-   * Fills `before` with the bytes before offset `at`, which must match `tail`, and `room` with those after it. Returns
-   * the number of bytes, or ON_THE_WAY.
+   * Fills `before` with the bytes before offset `at`, which must match `tail`, and `room` with the bytes from there on.
+   * Returns the number of bytes in both together, or ON_THE_WAY.
    */
   async read(before: Buffer, room: Buffer, at: number, tail: Fingerprint): Promise<number> {
     try {
-      // A batch was given back.
+      // After a batch was given back, `at` may be before the inflated position.
       if (this.#inflated && this.#inflated.at > at) this.close()
       this.#inflated ??= withKnown(this.path, this.key, fd => new Inflated(fd, this.#format, this.#slots), {
         keeps: true,

@@ -4,7 +4,7 @@ import type { Tailer } from '../reading/tailer.js'
 
 interface Former {
   readonly tailer: Tailer
-  /** When the name last referred to it, wall clock in milliseconds. */
+  /** When the name last referred to the file, wall clock in milliseconds. */
   readonly since: number
 }
 
@@ -21,12 +21,10 @@ export class CurrentNames {
     this.#files = files
   }
 
-  /** The current names. */
   get paths(): ReadonlyMap<string, Tailer> {
     return this.#paths
   }
 
-  /** The file last found under this name. */
   at(path: string): Tailer | undefined {
     return this.#paths.get(path) ?? this.#targets.get(path)
   }
@@ -36,7 +34,6 @@ export class CurrentNames {
     return this.#paths.has(path) || this.#former.has(path)
   }
 
-  /** The target folders of symbolic links. */
   *targetFolders(): Iterable<string> {
     for (const target of this.#targets.keys()) yield dirname(target)
   }
@@ -48,7 +45,6 @@ export class CurrentNames {
     this.#targets.set(target, tailer)
   }
 
-  /** Assigns the name to this file. */
   set(path: string, tailer: Tailer): void {
     if (this.#paths.get(path) !== tailer) this.vacate(path)
     this.#paths.set(path, tailer)
@@ -56,7 +52,7 @@ export class CurrentNames {
     if (former) this.#succeed(path, former)
   }
 
-  /** The name no longer refers to its file. */
+  /** Records that the name no longer refers to its file. */
   vacate(path: string): void {
     const tailer = this.#paths.get(path)
     if (!tailer) return
@@ -65,13 +61,11 @@ export class CurrentNames {
     this.#files.displace(path, this.#former.get(path)!.since)
   }
 
-  /** Records that this file had the name before. */
   setFormer(path: string, tailer: Tailer): void {
     const { since = this.#files.lookedAt } = this.#former.get(path) ?? {}
     this.#former.set(path, { tailer, since })
   }
 
-  /** Reports new files that took the names of others. */
   succeed(): void {
     for (const [path, former] of this.#former) this.#succeed(path, former)
   }
@@ -92,7 +86,6 @@ export class CurrentNames {
     if (!this.#paths.get(path)?.isNew) this.setFormer(path, tailer)
   }
 
-  /** Transfers the names of one tailer to another. */
   replace(former: Tailer, tailer: Tailer): void {
     tailer.found = former.found
     tailer.target = former.target

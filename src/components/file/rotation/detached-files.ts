@@ -62,7 +62,7 @@ export class DetachedFiles {
       if (slices.due) await slices.pause()
       if (tailer.awaySince === undefined) {
         tailer.awaySince = now
-        // Saves its size. After a kill, the next start needs it to count lost bytes.
+        // Saves the file's size. After a kill, the next start needs the size to count lost bytes.
         checkpoints.changed()
       }
       if (tailer.copy?.isLost) tailer.copy = undefined
@@ -99,7 +99,7 @@ export class DetachedFiles {
     else this.retire(tailer)
   }
 
-  /** Releases a file once it was quiet for long enough. Its position is kept in case it reappears. */
+  /** Releases a file once it has been quiet for long enough. Keeps the position in case the file reappears. */
   retire(tailer: Tailer): void {
     const { context, saved, options, files, search } = this.#options
     if (context.clock.now() - quietSince(tailer) < options.rotate_wait || tailer.unsettled || tailer.reading) return

@@ -9,14 +9,13 @@ import type { Unreadable } from './candidates.js'
 import type { Known } from './match.js'
 import { isRotatedName } from './names.js'
 
-/** Files that cannot be read now, and files whose rest may be in one of them. Neither is lost. */
+/** Files that cannot be read now, and missing files whose rest may be in one of them. None of these counts as lost. */
 export class Hidden {
   readonly #problems: PathProblems
-  /** Entries whose rest may be in a compressed file that cannot be read. */
+  /** Entries of files whose rest may be in a compressed file that cannot be read. */
   readonly #entries = new Set<Entry>()
-  /** Keys of files with a position that could not be opened. */
+  /** Keys of files that have a saved position and could not be opened. */
   readonly #unopened = new Set<string>()
-  /** By folder, the files that cannot be read. */
   readonly #unreadables = new Map<string, readonly Unreadable[]>()
   /** The unreadable files that may have the rest of a missing file, by path. */
   readonly #hiding = new Map<string, Unreadable>()
@@ -31,7 +30,7 @@ export class Hidden {
     if (isThorough) this.#unopened.clear()
   }
 
-  /** Whether the entry's file, or a compressed file that may have its rest, cannot be read now. */
+  /** Whether the entry's file, or a compressed file that may hold its rest, cannot be read now. */
   has(entry: Entry): boolean {
     return this.#entries.has(entry) || this.#unopened.has(entryKey(entry))
   }
@@ -44,17 +43,15 @@ export class Hidden {
     this.#unopened.add(`${file.dev}:${file.ino}`)
   }
 
-  /** The files of a folder that could not be read. */
   setUnreadable(folder: string, files: readonly Unreadable[]): void {
     this.#unreadables.set(folder, files)
   }
 
-  /** Forgets all folders except these. */
   keep(folders: { has(folder: string): boolean }): void {
     for (const folder of this.#unreadables.keys()) if (!folders.has(folder)) this.#unreadables.delete(folder)
   }
 
-  /** Whether a file that cannot be read may be the copy of a file that was not found. Reports it. */
+  /** Whether a file that cannot be read may be the copy of a missing file. Reports each such file. */
   mayHide(folder: string, { names, birth, since = 0 }: Pick<Known, 'names' | 'birth' | 'since'>): boolean {
     let hides = false
     for (const one of this.#unreadables.get(folder) ?? []) {
@@ -68,14 +65,14 @@ export class Hidden {
     return hides
   }
 
-  /** Like `mayHide`, for the rest of an entry. */
+  /** Like `mayHide`, for the file of an entry. If true, `has` returns true for the entry. */
   mayHideRestOf(entry: Entry, known: Pick<Known, 'names' | 'birth' | 'since'>): boolean {
     const hides = this.mayHide(dirname(entry.path), known)
     if (hides) this.#entries.add(entry)
     return hides
   }
 
-  /** The folders of files that may have hidden others, and that changed, became readable or are gone. */
+  /** The folders to search again: a file there that may be a copy has changed, became readable or is gone. */
   *uncovered(): Iterable<string> {
     for (const [path, { stat: before, error }] of this.#hiding) {
       const stat = statOrNone(path)

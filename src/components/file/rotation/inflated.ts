@@ -3,7 +3,7 @@ import { closeLater, readLater, unlessSilent } from '../../../lib/files/disk/dis
 import { createInflater, type Format, isOfContent } from '../compression.js'
 import { FINGERPRINT_BYTES } from '../identity.js'
 
-/** Compressed bytes per step. */
+/** Compressed bytes that are read and fed in one step. */
 const FEED_BYTES = 8 * 1024
 const PART_BYTES = 64 * 1024
 /** Maximum number of files inflated at the same time, each of which takes a descriptor and memory. */
@@ -21,11 +21,11 @@ export class Slots {
  * after each part. Every byte before damaged data is returned.
  */
 export class Inflated {
-  /** Number of bytes taken. */
   at = 0
-  /** Remaining work in bytes, in and out. At zero, calls return the bytes that they have so far. */
+  /**
+   * Remaining work: bytes that may still be read or inflated. At zero, calls return the bytes that they have so far.
+   */
   budget = 0
-  /** Whether everything was taken. */
   get ended(): boolean {
     return this.#ended && this.#parts.length === 0
   }
@@ -40,9 +40,9 @@ export class Inflated {
   /** Bytes read and not fed yet. In the file, `#fedTo` bytes and those being inflated come before them. */
   #input: Buffer = NOTHING
   #fedTo = 0
-  /** Whether the inflater has not taken all of what it was fed. */
+  /** Whether the inflater has not yet taken all input that was fed to it. */
   #isBusy = false
-  /** Bytes inflated since the last restart, and how many had been inflated before it. */
+  /** Bytes inflated since the last restart, and how many of them to skip because they were inflated before it. */
   #made = 0
   #unwanted = 0
   /** From this offset on, input is fed byte by byte, to get all output before damaged data. */
@@ -50,10 +50,10 @@ export class Inflated {
   #ended = false
   #damage: Error | undefined
   #error: Error | undefined
-  /** Called when there is a part, or the inflater needs input, fails or ends. */
+  /** Called when there is output, or when the inflater needs input, fails or ends. */
   #done: () => void = () => {}
 
-  /** Takes ownership of the open file. `slots`: it occupies one of them until it is closed. */
+  /** Takes ownership of the open file, which occupies one of the `slots` until it is closed. */
   constructor(fd: number, format: Format, slots?: Slots) {
     this.#fd = fd
     this.#format = format
@@ -62,7 +62,7 @@ export class Inflated {
     this.#inflater = this.#begin()
   }
 
-  /** The error after the bytes taken; undefined if other bytes or the end follow. */
+  /** The error that follows the bytes taken so far; undefined if other bytes or the end follow. */
   get damage(): Error | undefined {
     return this.#parts.length === 0 ? this.#damage : undefined
   }
@@ -103,7 +103,7 @@ export class Inflated {
     return length
   }
 
-  /** Skips to offset `to`, or as far as `read` would get. */
+  /** Skips to offset `to`. May stop before it for the same reasons as `read`. */
   async skip(to: number): Promise<void> {
     while (this.at < to && (await this.#more())) this.#take(Math.min(to - this.at, this.#parts[0]!.length))
   }
@@ -132,7 +132,6 @@ export class Inflated {
     return true
   }
 
-  /** Takes more output, or feeds more input. */
   async #step(): Promise<void> {
     const singly = this.#fedTo >= this.#singlyFrom
     try {
@@ -186,7 +185,7 @@ export class Inflated {
     })
   }
 
-  /** Do not call during another call. */
+  /** Call only when no other call is in progress. */
   close(): void {
     if (this.#slots) this.#slots.free++
     this.#inflater.destroy()

@@ -3,16 +3,15 @@ import type { Tailer } from '../reading/tailer.js'
 
 /** Bytes that were seen in a file and can no longer be read. */
 export interface Loss {
-  /** The file name in its events. */
+  /** The file name in the events of the file. */
   readonly file: string
   readonly bytes: number
-  /** When the file was last seen with them, wall clock in milliseconds. */
+  /** When the file was last seen with these bytes, wall clock in milliseconds. */
   readonly since: number | undefined
   readonly kind: 'vanished' | 'truncated'
   readonly msg: string
 }
 
-/** Number of file names with their own series. */
 const MAX_SERIES = 50
 const OTHER = 'other'
 
@@ -39,9 +38,7 @@ export class Losses {
     )
   }
 
-  /**
-   * Logs deleted or moved files with undelivered bytes. Until the process ends, its descriptors give access to them.
-   */
+  /** Logs deleted or moved files with undelivered bytes, which only the process's descriptors can still read. */
   warn(tailers: readonly Tailer[]): void {
     const text =
       'stopping, but a file that was deleted or moved to another folder is not fully delivered; its undelivered bytes are lost when the daemon ends. To keep them, copy open_as now'
@@ -86,7 +83,7 @@ export function undeliveredOfDeleted(tailers: Iterable<Tailer>): number {
   return bytes
 }
 
-/** Undefined while the file system does not respond. */
+/** Calls `look`; undefined while the file system does not respond. */
 function known<T>(look: () => T): T | undefined {
   try {
     return look()

@@ -15,27 +15,29 @@ export interface Mark {
 
 /** What is known about a file. A file is the content of one inode between two truncations. */
 export interface Known {
-  /** Names under which it was read first and found last. A copy is named after either. */
+  /** The names under which the file was read first and found last. A copy may be named after either. */
   readonly names: readonly string[]
   /** Whether the file has the first of these names now. */
   readonly isNamed?: boolean
   /** 0 if unknown. */
   readonly birth: number
   readonly head: Fingerprint
-  /** How far it was read. */
   readonly position: Mark
-  /** The last size at which it certainly contained what was read. */
+  /** The last size at which the file certainly contained what was read. */
   size(): number
-  /** Whether its own bytes can still be read. If so, no copy is longer, and each copy is compared to its end. */
+  /** Whether the file's own bytes can still be read. If so, no copy is longer, and each copy is compared to its end. */
   readonly isThere: boolean
-  /** When it was last known to be whole. */
+  /** When the file was last known to be whole. */
   readonly since?: number | undefined
-  /** Before this time, no plain copy of it was made. */
+  /** No plain copy of the file was made before this time. */
   readonly notBefore?: number | undefined
-  /** Key of the candidate that was found to be its copy before. No other candidate can be a copy of only a part. */
+  /**
+   * Key of the candidate that was earlier found to be the file's copy. No other candidate can be a copy of only a part.
+   */
   readonly claimed?: string | undefined
   /**
-   * The last mark in its first `size` bytes. If another file of `size` bytes has this mark, it holds only these bytes.
+   * The last mark in the file's first `size` bytes. If another file of `size` bytes has this mark, it holds only these
+   * bytes.
    */
   markIn(size: number): Mark | undefined
 }
@@ -48,16 +50,17 @@ export interface Candidate {
    * Content size. gzip: size of the last member modulo 4 GiB. zstd: Infinity, because only inflating shows the size.
    */
   readonly size: number
-  /** Undefined if the file system stores none. */
+  /** Undefined if the file system does not store it. */
   readonly birth: number | undefined
   readonly changedAt: number
-  /** Checksum of the last gzip member. */
   readonly crc?: number
-  /** The fingerprint of its first bytes: `bytes`, or as many as there are. */
+  /** The fingerprint of the candidate's first bytes: `bytes`, or as many as there are. */
   head(bytes: number): Fingerprint
 }
 
-/** `prefix`: the candidate has less than what was read. `whole`: exactly that. `rest`: that, and more. */
+/**
+ * `prefix`: the candidate has less than what was read of the file. `whole`: it has exactly that. `rest`: it has more.
+ */
 export type Relation = 'other' | 'prefix' | 'whole' | 'rest'
 
 /** Asks for the fingerprint of `bytes` bytes before `offset`. */
@@ -67,7 +70,10 @@ export interface Question {
   readonly bytes: number
 }
 
-/** `end`: where the content or its undamaged part ends, if before `offset`. Undefined: the bytes cannot be read. */
+/**
+ * `end`: the offset before `offset` where the content, or its undamaged part, ends. Undefined: the bytes cannot be
+ * read.
+ */
 export type Answer =
   | { readonly tail: Fingerprint; readonly end?: number; readonly isDamaged?: boolean | undefined }
   | undefined
@@ -112,7 +118,10 @@ function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint):
   return isSame ? relationBySize(file, content.bytes) : 'other'
 }
 
-/** Whether the candidate is younger than a file that has its first name, and is named after it. */
+/**
+ * Whether the candidate may be a copy in progress: it is named after a file that still has its first name, and is
+ * younger.
+ */
 function isBeingMade({ isNamed, birth, names }: Known, one: Candidate): boolean {
   return isNamed === true && one.birth !== undefined && one.birth >= birth && one.name.startsWith(names[0]!)
 }
@@ -121,7 +130,6 @@ function relationBySize({ position: { offset } }: Known, size: number): Relation
   return size < offset ? 'prefix' : size === offset ? 'whole' : 'rest'
 }
 
-/** Whether the candidate's times allow it to be a copy. */
 function mayBeCopy(file: Known, one: Candidate): boolean {
   if (one.key === file.claimed) return true
   const { birth, notBefore = 0 } = file
@@ -137,7 +145,7 @@ function mayBePart({ claimed }: Known, one: Candidate): boolean {
   return claimed === undefined || claimed === one.key
 }
 
-/** For content of unknown size: several gzip members, more than 4 GiB, or zstd. */
+/** The relation if the content's size is unknown: several gzip members, more than 4 GiB, or zstd. */
 function* relationOfUnsized(file: Known, one: Candidate): Asking<Relation> {
   const offset = Math.max(file.size(), file.position.offset) + 1
   const answer = yield { candidate: one, offset, bytes: 0 }
@@ -194,7 +202,7 @@ export function* assign<F extends Known, C extends Candidate>(
   return claims
 }
 
-/** The size of the file, in the form in which the candidate's size is given. */
+/** The size of the file in the form of the candidate's size: for compressed candidates, modulo 4 GiB. */
 function sizeIn({ isCompressed }: Candidate, file: Known): number {
   return isCompressed ? file.size() % GZIP_SIZES : file.size()
 }
@@ -219,7 +227,7 @@ function like<C extends Candidate>(
   return [...(byHash.get(head.hash) ?? []), ...(byHash.get(-1) ?? [])]
 }
 
-/** The order in which candidates are compared with a file. */
+/** Candidates with a lower rank are compared first with the file. */
 function rank(one: Candidate, file: Known): number {
   const { since = 0, birth, names, claimed } = file
   if (one.key === claimed) return -1

@@ -6,7 +6,6 @@ import { formatOfName, uncompressedName } from '../compression.js'
 const NUMBERED = /^[-._]\d[-._:T\d]*$/
 /** A date before the extension: app-20260101.log. A plain number there is more often another file. */
 const DATED = /^[-._]\d{4}[-._:T\d]{2,}$/
-/** A number that counts rotations. */
 const COUNTED = /\.\d{1,3}$/
 
 /** Whether rotation would use this name for former content of `of`: with a number or time, compressed or not. */

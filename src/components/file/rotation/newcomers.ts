@@ -18,7 +18,7 @@ const NOTHING = Buffer.alloc(0)
 interface NewcomersOptions extends Pick<SearchOptions, 'files' | 'saved' | 'problems'> {
   readonly clock: Clock
   readonly candidates: Candidates
-  /** Whether all copies of the files of this name are assigned. */
+  /** Whether all copies of files with this name have been assigned. */
   isSettled(path: string): boolean
   open(path: string): number
 }
@@ -46,12 +46,10 @@ export class Newcomers {
     this.#options = options
   }
 
-  /** Whether files wait to be examined. */
   get wait(): boolean {
     return this.#waiting.size > 0
   }
 
-  /** Whether this file waits to be examined. */
   has(path: string): boolean {
     return this.#waiting.has(path)
   }
@@ -64,7 +62,7 @@ export class Newcomers {
     return [...this.#waiting.keys()].filter(path => dirname(path) === folder)
   }
 
-  /** Whether the name is that of a copy, or the file is known as one. If so, it waits for `takeUp`. */
+  /** Whether the file is named like a copy, or is known as one. It then waits for `takeUp`. */
   add(path: string, kind: NameKind, stat: BigIntStats): boolean {
     const isKnown = this.#copies.has(keyOf(stat))
     if (!isKnown && !originalsOf(path).some(original => this.#options.files.isName(original))) return false
@@ -72,9 +70,7 @@ export class Newcomers {
     return true
   }
 
-  /**
-   * Whether the open file is compressed or, with `isCompared`, begins like another file. If so, it waits for `takeUp`.
-   */
+  /** Whether the open file is compressed or, if `isCompared`, begins like another file. It then waits for `takeUp`. */
   addByContent(path: string, kind: NameKind, fd: number, isCompared: boolean): boolean {
     const first = firstBytes(fd)
     if (!formatOf(first) && !(isCompared && this.#isKnown(path, first))) return false
@@ -82,7 +78,7 @@ export class Newcomers {
     return true
   }
 
-  /** Whether this file begins like a file that is or was read. Files whose name it took do not count. */
+  /** Whether this file begins like a file that is or was read, except files whose name it took. */
   #isKnown(path: string, first: Buffer): boolean {
     const { files, saved } = this.#options
     const all = fingerprint(first, 0, first.length)
@@ -166,7 +162,10 @@ export class Newcomers {
     return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'
   }
 
-  /** Reads a compressed file that is not a copy, or reports why it does not. False: the file may be incomplete. */
+  /**
+   * Reads a compressed file that is not a copy, or reports why it is not read. Returns false if the file may be
+   * incomplete.
+   */
   #takeCompressed(path: string, stat: BigIntStats, format: Format, inflate: (stat: BigIntStats) => boolean): boolean {
     const { candidates, problems, files } = this.#options
     if (!candidates.isAtRest(stat)) return false

@@ -30,21 +30,20 @@ export class Rests {
     this.#options = options
   }
 
-  /** Reads a file that grew, and still exists under another name. */
+  /** Reads a file that has grown and still exists under another name. */
   resume(place: Listed, entry: Entry): void {
     const tailer = this.#options.files.adoptRest(entry, place)
     if (tailer) this.goOn(tailer, place.path)
     else this.#options.hidden.addUnopened(entry)
   }
 
-  /** Reads the rest of a file that was renamed. */
   goOn(tailer: Tailer, path: string): void {
     this.#options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
     tailer.path = tailer.found = path
     this.#begin(tailer)
   }
 
-  /** Continues in a copy, unless the copy has nothing new. */
+  /** Records that `place` is a copy of the tailer's file. If it has the rest, continues there. */
   found(tailer: Tailer, place: Place, isRest: boolean): void {
     const { files, context } = this.#options
     if (isRest && !files.readOn(tailer, this.#at(place, tailer.at))) {
@@ -59,7 +58,7 @@ export class Rests {
     } else if (!place.isCompressed) this.putEnd(place, tailer.origin.path!)
   }
 
-  /** Where to continue at this offset. */
+  /** The file or compressed copy in which to continue at `offset`. */
   #at(place: Place, offset: number): Place | Copy {
     if (!isCompressed(place)) return place
     return new Copy(place, this.#options, this.#options.candidates.take(place.stat, offset))
@@ -80,7 +79,7 @@ export class Rests {
     this.#options.saved.put({ path, file, ...identityOf(stat), ...position, away })
   }
 
-  /** Reads a file that was not seen before. False: it was just renamed, and must be found again. */
+  /** Reads a file that was not seen before. Returns false if the file was just renamed and must be found again. */
   readUnseen(name: string, place: Place): boolean {
     if (isCompressed(place)) {
       this.inflate(name, place)
@@ -104,7 +103,7 @@ export class Rests {
     return false
   }
 
-  /** Reads a compressed file from its beginning. Its events have this name. */
+  /** Reads a compressed file from its beginning. Its events have the file name `name`. */
   inflate(name: string, place: Compressed): void {
     const { log } = this.#options.context
     const { path, stat, size } = place
@@ -114,7 +113,6 @@ export class Rests {
     else log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
   }
 
-  /** Continues in a copy of the entry's file. */
   readOn(entry: Entry, place: Place): void {
     const { context, saved } = this.#options
     const file = nameOf(entry)
@@ -128,14 +126,16 @@ export class Rests {
     } else this.#start(entry, place)
   }
 
-  /** Reads the file of an entry, from its position on. False: it was just renamed, or cannot be read now. */
+  /**
+   * Reads the file of an entry from its position on. Returns false if the file was just renamed, or cannot be read now.
+   */
   #start(entry: Entry, place: Place): boolean {
     const { files, saved, context, searchAgain } = this.#options
     const { offset } = entry
     const { path, key } = place
     const tailer = files.adoptRest(entry, this.#at(place, offset))
     if (!tailer) {
-      // With an entry, it is also found by its content.
+      // With an entry, the file is also found by its content.
       saved.put(entry)
       searchAgain(dirname(path))
       return false

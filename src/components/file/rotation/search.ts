@@ -28,7 +28,6 @@ export interface SearchOptions {
   readonly births: BirthTimes
   readonly losses: Losses
   readonly files: OpenFiles
-  /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
   /** Called when the file gets no more bytes. Its unfinished last line is then delivered. */
   onEnd(tailer: Tailer): void
@@ -41,7 +40,7 @@ interface Folder {
   readonly listed: readonly Listed[]
   readonly stamp: string
   readonly byKey: ReadonlyMap<string, Listed>
-  /** Entries and tailers whose file was found, or resumed. */
+  /** The entries and tailers whose file was found or resumed. */
   readonly there: Set<Entry | Tailer>
 }
 
@@ -57,7 +56,6 @@ export class Search {
   readonly #options: SearchOptions
   readonly #candidates: Candidates
   readonly #rests: Rests
-  /** Folders that changed during their search. */
   #again = new Set<string>()
   readonly #hidden: Hidden
 
@@ -80,16 +78,15 @@ export class Search {
     return this.unseen.names.size > 0 || this.#again.size > 0
   }
 
-  /** Whether all folders were searched completely. */
   get isComplete(): boolean {
     return this.#again.size === 0
   }
 
-  /** Whether a compressed file has, or may have, what was read of the entry's file. */
+  /** Whether a compressed file holds, or may hold, what was read of the entry's file. */
   isKept = (entry: Entry): boolean =>
     this.#hidden.has(entry) || (entry.claimed !== undefined && this.#candidates.has(dirname(entry.path), entry.claimed))
 
-  /** Records a file that cannot be opened now. It is read once it can be opened, even if it was renamed. */
+  /** Records a file that cannot be opened now. The file is read once it can be opened, even if it was renamed. */
   noteUnopened(path: string, stat: BigIntStats): void {
     const { saved, births, context } = this.#options
     this.#hidden.addUnopened(stat)
@@ -111,7 +108,7 @@ export class Search {
 
   /**
    * Searches the folders of the `closed` files, which the sweep did not find, and folders in which something changed.
-   * `isThorough`: also the folders of all files with a position. `now`: wall clock in milliseconds.
+   * If `isThorough`, also searches the folders of all files with a position. `now`: wall clock in milliseconds.
    */
   async run(closed: readonly Tailer[], isThorough: boolean, now: number, slices: Slices): Promise<void> {
     this.unseen.begin()
@@ -260,7 +257,7 @@ export class Search {
     await this.newcomers.takeUp(path, copyOf, folder.byKey, inflate, slices)
   }
 
-  /** The open files whose copies may be here, by their names. */
+  /** The open files that may have copies in this folder, by name. */
   #originalsIn(folder: string, names: readonly string[]): ReadonlyMap<string, Tailer> {
     const found = new Map<string, Tailer>()
     for (const name of [...names, ...this.newcomers.in(folder).flatMap(originalsOf)]) {
@@ -312,7 +309,7 @@ export class Search {
     const subjects: Subject[] = []
     for (const tailer of this.#options.files.tailers) {
       if (dirname(tailer.path) !== path || tailer.copy) continue
-      // Updates its head, because copies also contain what was written to it since the sweep.
+      // Updates the head, because copies also contain what was written to the file since the sweep.
       if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES) tailer.holds()
       const there = byKey.get(tailer.key)
       const isIt = there && mayBecome(tailer.path, there.path) && !this.#options.births.differ(there.stat, tailer.birth)
@@ -330,7 +327,7 @@ export class Search {
     return this.#options.saved.get(entryKey(entry)) === entry
   }
 
-  /** Undefined if a compressed file must be inflated further. */
+  /** Compares the files; undefined if a compressed file must be inflated further first. */
   async #assign(
     subjects: readonly Subject[],
     places: readonly Place[],
@@ -393,13 +390,12 @@ export class Search {
     else this.#reportLost(entry)
   }
 
-  /** Wall clock in milliseconds; undefined if it is not known. */
+  /** The birth time of the entry's file, wall clock in milliseconds; undefined: not known. */
   #birthOf({ birth }: Entry, folder: string): number | undefined {
     const stat = statOrNone(folder)
     return stat && this.#options.births.kept(stat) ? Number(birth) / 1e6 : undefined
   }
 
-  /** Reports the unread rest of a missing file as lost. */
   #reportLost(entry: Entry): void {
     const { offset, size = 0, gone } = entry
     const { losses, saved, context } = this.#options
@@ -411,12 +407,11 @@ export class Search {
     losses.report({ file: nameOf(entry), bytes: size - offset, since: saved.lookedAt, kind, msg })
   }
 
-  /** Whether a file that cannot be read may have the rest of the file of a tailer. */
+  /** Whether a file that cannot be read may hold the rest of the tailer's file. */
   mayHideRestOf(tailer: Tailer): boolean {
     return this.#hidden.mayHide(dirname(tailer.path), ofTailer(tailer))
   }
 
-  /** Reads all unseen files of a name, the oldest first. */
   #readUnseen(name: string, unclaimed: Place[], unreadable: readonly Unreadable[], now: number): void {
     const since = this.unseen.since(name)
     const places = this.unseen.of(name, unclaimed, unreadable, now)

@@ -7,10 +7,10 @@ import { type Listed, withKnown } from './candidates.js'
 import type { Known, Mark } from './match.js'
 import { Trail } from './trail.js'
 
-/** Clocks of file systems may be behind by up to this. */
+/** File times may be earlier than the wall clock by this much. */
 export const CLOCK_MS = 10
 
-/** A known file: with a tailer, or only with a position. */
+/** A known file, which has a tailer or only a saved position. */
 export interface Subject extends Known {
   readonly tailer?: Tailer
   readonly entry?: Entry
@@ -25,7 +25,7 @@ function bornAt(birth: bigint | string, key: string, claimed: string | undefined
   return `${key}:`.startsWith(`${claimed}:`) ? 0 : Number(birth) / 1e6
 }
 
-/** A tailer that does not read a compressed copy. `there`: where its file was found. */
+/** Describes a tailer that does not read a compressed copy. `there`: where the tailer's file was found. */
 export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   const { origin, path, birth, fd, head, at, tail, trail, claimed, truncatedSince } = tailer
   const position = { offset: at, tail }
@@ -55,7 +55,6 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   }
 }
 
-/** `there`: where its file was found. */
 export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: Listed): Subject {
   const { dev, ino, birth, offset, size = offset, head, tail, path, claimed, marks = [] } = entry
   const since = lookedAt === undefined ? undefined : lookedAt - CLOCK_MS
@@ -75,7 +74,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
   }
 }
 
-/** Of the unread part, only the first bytes are known. */
+/** Finds marks in the part that was read. Of the unread part, only the first bytes are known. */
 function markIn(position: Mark, head: Fingerprint, trail: Trail): Known['markIn'] {
   return size =>
     (size < head.bytes ? trail.within(size) : undefined) ?? (size >= position.offset ? position : trail.within(size))
@@ -83,7 +82,6 @@ function markIn(position: Mark, head: Fingerprint, trail: Trail): Known['markIn'
 
 type Content = Pick<Known, 'isThere' | 'size' | 'markIn'>
 
-/** The content of an existing file, all of which can be read. */
 function whole(sizeOf: () => number, read: (use: (fd: number) => Fingerprint) => Fingerprint | undefined): Content {
   return {
     isThere: true,

@@ -3,7 +3,10 @@ import type { Mark } from './match.js'
 
 const LF = 0x0a
 
-/** Shorter copies are recognized only if they end where a line or a read ended. The offsets of later marks double. */
+/**
+ * Copies shorter than this are recognized only if they end where a line or a read ended. Later marks are at twice the
+ * offset of the mark before.
+ */
 export const FIRST_MARK = 2 * FINGERPRINT_BYTES
 
 /**
@@ -27,7 +30,10 @@ export class Trail {
     this.add(0, first.length, first, tailAt)
   }
 
-  /** Registers what was read from `at` to `end`. `tailAt`: the fingerprint of the bytes before an offset in it. */
+  /**
+   * Registers the bytes read from `at` to `end`. `tailAt` returns the fingerprint of the bytes before an offset in this
+   * range.
+   */
   add(at: number, end: number, bytes: Buffer, tailAt: (offset: number) => Fingerprint): void {
     let from = this.#marks.at(-1)?.offset ?? 0
     const mark = (offset: number) => {
@@ -45,7 +51,6 @@ export class Trail {
     for (let offset = FIRST_MARK; offset <= end; offset *= 2) if (offset > from && offset > at) mark(offset)
   }
 
-  /** Adds a mark at this offset. */
   insert(offset: number, tailAt: (offset: number) => Fingerprint): void {
     const before = this.#marks.findLastIndex(mark => mark.offset <= offset)
     if (this.#marks[before]?.offset !== offset) this.#marks.splice(before + 1, 0, { offset, tail: tailAt(offset) })

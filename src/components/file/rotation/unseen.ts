@@ -11,17 +11,24 @@ import { compareAge, isRotatedName } from './names.js'
 import type { SearchOptions } from './search.js'
 import { CLOCK_MS } from './subjects.js'
 
-/** How long files that were rotated during a search wait for its end. Constant rotation would always delay the end. */
+/**
+ * Maximum time for which files that were rotated during a search wait for its end. Constant rotation could delay the
+ * end forever.
+ */
 const LONGEST_DELAY_MS = 10_000
 
 /** Names that refer to another file than before. Between two sweeps, further files may have had them. */
 export class Unseen {
-  /** Whether the files that existed at the start are still being reported. Compressed files then count as complete. */
+  /**
+   * Whether the source is still reporting the files that existed at its start. Compressed files then count as complete.
+   */
   isStarting = true
   readonly #options: SearchOptions
-  /** The earliest time of the change, wall clock in milliseconds. */
+  /** By displaced name: the earliest time of the change, wall clock in milliseconds. */
   readonly #displaced = new Map<string, number>()
-  /** Files that could not be opened, with the displaced name that they may have had. They may be new, or copies. */
+  /**
+   * Files that could not be opened, each with the displaced name that it may have had. They may be new files or copies.
+   */
   readonly #unreadable = new Map<string, Displaced>()
   /** When files with this name were first blocked by the search. */
   readonly #waitingSince = new Map<string, number>()
@@ -34,7 +41,6 @@ export class Unseen {
     if (lookedAt !== undefined) for (const name of names) if (!formatOfName(name)) this.displaced(name, lookedAt)
   }
 
-  /** Names whose earlier files have not been searched for. */
   get displacements(): Displaced[] {
     return [...[...this.#displaced].map(([path, since]) => ({ path, since })), ...this.#unreadable.values()]
   }
@@ -52,12 +58,12 @@ export class Unseen {
     return !this.#displaced.has(name)
   }
 
-  /** Records that the name refers to another file than at this time, wall clock in milliseconds. */
+  /** Records that the name refers to another file than at `since`, wall clock in milliseconds. */
   displaced(name: string, since: number): void {
     this.#displaced.set(name, Math.min(since - CLOCK_MS, this.#displaced.get(name) ?? Number.POSITIVE_INFINITY))
   }
 
-  /** Searches again for the names of files that could not be opened, once they can be, or are gone. */
+  /** Repeats the search for names of files that could not be opened, once these files can be opened or are gone. */
   begin(): void {
     const { problems, context } = this.#options
     for (const [file, { path, since }] of this.#unreadable) {
@@ -76,7 +82,10 @@ export class Unseen {
     }
   }
 
-  /** The displaced names of the folder that a listed file may have had. Ends the search for others. */
+  /**
+   * The displaced names in the folder that a listed file may have had. Ends the search for the other names in the
+   * folder.
+   */
   namesIn(folder: string, listed: readonly Listed[], isKnown: (one: Listed) => boolean): string[] {
     const names = [...this.#displaced.keys()].filter(name => dirname(name) === folder)
     if (names.length === 0) return names
@@ -122,7 +131,10 @@ export class Unseen {
     return unseen.sort((a, b) => a.changedAt - b.changedAt || compareAge(a.path, b.path))
   }
 
-  /** The files to read after those searched for: the current one, and files that had the name during the search. */
+  /**
+   * The files to read after the files that are searched for: those that have a displaced name now, and those that had
+   * it during the search.
+   */
   *delayed(): Iterable<Tailer> {
     const { files, context } = this.#options
     const now = context.clock.now()

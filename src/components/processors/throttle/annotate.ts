@@ -26,7 +26,7 @@ export class Annotation {
     this.#component = Buffer.from(`{"component":${JSON.stringify(context.id)},"bucket":`)
   }
 
-  /** `reason`: why the event is discarded; undefined if it is simply over the limit. */
+  /** `reason`: why the event is discarded; undefined: it is over the limit. */
   add(batch: EventBatch, i: number, key: EventKey, exceeded: Exceeded, reason?: string): void {
     const { limit, windowMs, count, unit, rule } = exceeded
     const json = this.#json

@@ -13,16 +13,15 @@ export interface BucketStates {
   readonly decider: Decider | ClusterDecider
   readonly history: DiscardHistory
   readonly clock: Clock
-  /** Undefined: the throttle has no rules. */
   readonly rules: readonly Rule[] | undefined
   /** Whether keys without a bucket share the default one. */
   readonly sharesDefault: boolean
 }
 
 /**
- * The state of the bucket with this key; null: the default bucket. Each rule has its own buckets. `title`: title of
- * the rule; null: the throttle's own limit; undefined: the rule of the last recorded discard, otherwise the rule that
- * the key alone determines.
+ * The state of the bucket with this key. `key` null: the default bucket. Each rule has its own buckets; `title` chooses
+ * the rule. `title` null: the throttle's own limit. `title` undefined: the rule of the last recorded discard, otherwise
+ * the rule that the key alone determines.
  */
 export function bucketState(of: BucketStates, key: string | null, title: string | null | undefined): BucketState {
   const { history, clock } = of
@@ -43,7 +42,10 @@ function noted(history: DiscardHistory, name: string | null): string | null | un
   return refusal && (refusal.rule ? ruleTitle(refusal.rule) : null)
 }
 
-/** The rule with this title; without one, the rule for all events of the key. null: no rule; undefined: unknown. */
+/**
+ * The rule with this title; if `title` is undefined, the rule for all events of the key. Returns null for no rule,
+ * undefined if it is unknown.
+ */
 function ruleOf(rules: readonly Rule[], key: string | null, title: string | null | undefined): Rule | null | undefined {
   if (title === null) return null
   for (const rule of rules) {

@@ -18,7 +18,7 @@ import {
   type ThrottleOptions,
 } from './options.js'
 
-/** Converts the component's options to decider options. `ofFile`: the rules of its `limits_file`, if it has one. */
+/** Converts the component's options to decider options. `ofFile`: the rules in `limits_file`, if it is set. */
 export function deciderOptions(
   options: Omit<ThrottleOptions, 'limits_file' | 'persist'>,
   context: { field(path: FieldPath): FieldReader },
@@ -44,7 +44,7 @@ export function deciderOptions(
   }
 }
 
-/** Compiles the rules of a throttle: first of its options, then of its file. `field` creates readers. */
+/** Compiles the rules of a throttle: those of its options, then those of its file. `field` creates field readers. */
 export function rulesOf(
   options: RuledOptions,
   ofFile: readonly RuleOptions[],

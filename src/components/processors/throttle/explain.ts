@@ -61,7 +61,7 @@ export function explainThrottle(
   }
 }
 
-/** What happens to events over the limit if they are not simply discarded. */
+/** What happens to events over the limit; undefined: they are discarded. */
 function insteadText({ mode, over_limit: over }: ThrottleOptions): string | undefined {
   if (mode === 'shadow') return 'mode: shadow, all events pass; events over the limit are only counted as discarded'
   if (over === 'mark') return 'over_limit: events over the limit pass, with the field .throttle'
@@ -70,7 +70,7 @@ function insteadText({ mode, over_limit: over }: ThrottleOptions): string | unde
   return `over_limit: one in ${over.pass_one_in} events over the limit passes`
 }
 
-/** What happens to events over the limit while their source catches up, if that is different. */
+/** What happens to events over the limit while their source catches up; undefined: nothing different. */
 function backlogText(options: ThrottleOptions): string | undefined {
   const { mode, on_backlog, time_field } = options
   if (mode === 'shadow' || time_field) return undefined
@@ -88,7 +88,7 @@ function ruleText(rule: RuleName | undefined): Finding {
   return { text, holds: true, rule: ruleTitle(rule) }
 }
 
-/** The bucket of an event; `holds`: it is not the default bucket. */
+/** The bucket of an event. `holds`: whether it is a bucket other than the default one. */
 function bucketOf({ key_field: paths }: ThrottleOptions, { keyFields }: DeciderOptions, batch: EventBatch): Finding {
   if (paths.length === 0) return { text: 'key_field: none, all events count in the default bucket', bucket: null }
   const key = new BucketKey(keyFields)

@@ -15,18 +15,17 @@ const HELP =
   'Discarded events by key, for the keys with the most. All other keys are counted as key="__other__". The sum is exact.'
 const ERROR_HELP =
   'At most this many discarded events are missing from the series of a key. They were counted as key="__other__".'
-/** Number of keys followed for each series, and the minimum in total. */
+/** How many keys are followed for each series, and the minimum number of keys followed in total. */
 const FOLLOWED_EACH = 4
 const FOLLOWED = 1000
-/** When keys are chosen, events of this age count half. */
+/** Events of this age count half when the heaviest keys are chosen. */
 const HALF_LIFE_MS = 3_600_000
 /** How much heavier a key must be to replace another one: keys of similar weight must not alternate. */
 const HEAVIER = 1.1
 
 /**
- * Counters of the heaviest keys. Events that a scrape has shown as `__other__` stay there. When a key loses its
- * series, its count moves to `__other__`. So a counter never decreases while it has a series, and the sum is always
- * exact.
+ * Counters of the heaviest keys. Events that a scrape has shown as `__other__` stay there. When a key loses its series,
+ * its count moves to `__other__`. So a counter never decreases while its series exists, and the sum is always exact.
  */
 export class KeyCounters {
   readonly #options: KeyMetricsOptions
@@ -57,7 +56,7 @@ export class KeyCounters {
     this.#heaviest.trim()
   }
 
-  /** The series of a scrape, and the growth of `__other__`. */
+  /** Returns the series to show, and how much `__other__` has grown. */
   show(now: number): { named: { key: string; value: number }[]; others: number } {
     this.#choose(now)
     let others = this.#total
@@ -71,7 +70,7 @@ export class KeyCounters {
     return { named, others: grown }
   }
 
-  /** Maximum number of events missing from a series. */
+  /** Maximum number of events that a series may lack. */
   get error(): number {
     let error = this.#heaviest.floor
     for (const { missed, shown } of this.#named) error = Math.max(error, missed + shown)
@@ -109,7 +108,7 @@ export class KeyCounters {
   }
 }
 
-/** Shows the counters in the metrics. `drain` counts the events discarded so far. */
+/** Shows the counters in the metrics. `drain` first counts the events discarded so far. */
 export function showKeys(counters: KeyCounters, { metrics, clock }: KeysContext, drain: () => void): void {
   const other = { key: OTHER }
   metrics.counters(NAME, HELP, other, () => {
@@ -122,7 +121,6 @@ export function showKeys(counters: KeyCounters, { metrics, clock }: KeysContext,
   metrics.gauge('sluice_throttle_key_error_events', ERROR_HELP, () => counters.error)
 }
 
-/** Moves the counts of all keys to `__other__`. */
 export function endKeys(counters: KeyCounters, metrics: ThrottleMetrics): void {
   metrics.counter(NAME, HELP, { key: OTHER }).value += counters.end()
 }

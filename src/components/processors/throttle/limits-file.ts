@@ -16,15 +16,15 @@ import type { TimerClock } from '../../../lib/time.js'
 import { MOST_RULES, type RuledOptions, type RuleOptions, ruleProblems, ruleSchema } from './options.js'
 import { neverHolds, uselessRules } from './warnings.js'
 
-/** Called with the rules whenever they change. */
 type Apply = (rules: readonly RuleOptions[]) => void
 
-/** The rules in a file, which is read again when it changes. While it is broken, the last valid rules stay in use. */
+/**
+ * The rules in a file. The file is read again when it changes. While it is invalid, the last valid rules stay in use.
+ */
 export class LimitsFile {
   /** Whether the rules come from the current version of the file. */
   isValid = true
   rules: readonly RuleOptions[] = []
-  /** When the rules were read, on the wall clock. */
   readAt = 0
   readonly #file: WatchedFile<ReadLimits>
   readonly #log: Logger
@@ -73,25 +73,20 @@ export class LimitsFile {
 }
 
 const LARGEST_FILE = 8 * 1024 * 1024
-/** Maximum number of problems reported. */
 const MOST_PROBLEMS = 20
 
 interface LimitsProblem extends WrittenProblem {
   readonly file: string
-  /** Whether the file could not be read at all. */
   readonly isMissing?: boolean
 }
 
-/** The rules of a file, and warnings about rules that never hold. */
 interface FileRules {
   readonly rules: readonly RuleOptions[]
   readonly warnings: readonly LimitsProblem[]
 }
 
-/** The rules, or why they cannot be used. */
 type ReadLimits = FileRules | { readonly problems: readonly LimitsProblem[] }
 
-/** Throws ConfigError if the rules cannot be used. */
 function usableRules(read: ReadLimits): FileRules {
   if ('problems' in read) throw new ConfigError(read.problems.map(problemOf))
   return read
@@ -109,7 +104,7 @@ export function withFileRules<O extends RuledOptions & { readonly limits_file?: 
   return { ...options, limits: [...limits, ...rules], limits_file: undefined }
 }
 
-/** Reads the file at `path` for a throttle with these options, within the limits of its component. */
+/** Reads the file at `path` for a throttle with these options. `reach` limits which files may be read. */
 async function readLimits(path: string, options: RuledOptions, reach: Reach | undefined): Promise<ReadLimits> {
   try {
     const file = await openWithin(reach, path, constants.O_RDONLY)
@@ -124,7 +119,7 @@ async function readLimits(path: string, options: RuledOptions, reach: Reach | un
   }
 }
 
-/** Like `readLimits`, but synchronous and without limits, for commands that run without a daemon. */
+/** Like `readLimits`, but synchronous and without `reach`, for commands that run without a daemon. */
 export function readLimitsSync(path: string, options: RuledOptions): ReadLimits {
   try {
     const wrong = notWhole(statSync(path), LARGEST_FILE)
@@ -134,7 +129,7 @@ export function readLimitsSync(path: string, options: RuledOptions): ReadLimits 
   }
 }
 
-/** The problems of a limits file; if it has none, warnings about rules that never hold. */
+/** The problems of a limits file; if there are none, warnings about rules that never hold. */
 export function fileProblems(options: RuledOptions & { readonly limits_file?: string | undefined }): FileProblem[] {
   if (options.limits_file === undefined) return []
   const read = readLimitsSync(options.limits_file, options)
@@ -232,7 +227,6 @@ const lower = (text: string) =>
 
 // Rules of a file, before they are checked.
 
-/** A rule, and the lines of its options. */
 interface Written {
   readonly value: unknown
   /** The line (from 1) of the value at a path in the rule, or of the nearest value that exists. */
@@ -241,7 +235,7 @@ interface Written {
 
 interface WrittenProblem {
   readonly line: number
-  /** The path in the list. Its first element is the index of the rule. */
+  /** The path in the list of rules. Its first element is the index of the rule. */
   readonly path: readonly PropertyKey[]
   readonly message: string
 }
@@ -271,7 +265,7 @@ function readCsv(text: string): WrittenRules {
 }
 
 const NO_LIST = 'must be a list of rules, such as: - { key: "batch-*", limit: 10 }'
-/** Maximum number of values that aliases may stand for. */
+/** Maximum number of values that aliases may expand to. */
 const MOST_ALIASES = 100_000
 
 function readYamlRules(text: string): WrittenRules {
@@ -290,7 +284,7 @@ function readYamlRules(text: string): WrittenRules {
   const { contents } = document
   if (!isSeq(contents)) return { problems: [{ line: lineAt(contents?.range?.[0]), path: [], message: NO_LIST }] }
   try {
-    // One call for all: each call searches the whole document for anchors.
+    // One call converts all values, because each call searches the whole document for anchors.
     const values = contents.toJS(document, { maxAliasCount: MOST_ALIASES }) as unknown[]
     const rules = contents.items.map((item, n): Written => {
       return { value: values[n], lineOf: path => lineAt(offsetOf(item as Node, path)) }

@@ -76,7 +76,6 @@ const limitOptions = {
     ),
 }
 
-/** Limits that several daemons share. */
 const clusterOptions = {
   scope: z
     .enum(['local', 'cluster'])
@@ -113,7 +112,6 @@ const clusterOptions = {
     ),
 }
 
-/** A rule for some of the events. */
 const { limit: ofLimit, window_mode: ofMode, ...others } = limitOptions
 const RULE_LIMIT = 'must be a whole number from 1 to 4294967295, or unlimited'
 
@@ -264,7 +262,6 @@ export type KeyMetricsOptions = NonNullable<Fields['per_key_metrics']>
 export type ClusterOptions = Pick<Fields, keyof typeof clusterOptions>
 
 export type LimitOptions = Pick<Fields, keyof typeof limitOptions>
-/** Limits, and whether several daemons share them. */
 type ScopedLimits = LimitOptions & { readonly scope?: 'local' | 'cluster' }
 export type RuledOptions = ScopedLimits & Pick<Fields, 'key_field' | 'limits'>
 
@@ -294,11 +291,9 @@ const hasLimit = ({ limit, limit_bytes }: Pick<LimitOptions, 'limit' | 'limit_by
 const MISSING_LIMIT = 'is missing; it must be a whole number, or set limit_bytes to a size'
 const MISSING_WINDOW = 'is missing; it must be a duration such as "10 Seconds"'
 
-/** Why daemons cannot share a sliding limit. */
 const NOT_SHARED =
   'sliding cannot be combined with scope: cluster, where the server would have to keep the time of each event; use gcra, which is smooth as well'
 
-/** Adds an issue for limits that cannot be combined. */
 function checkLimits(options: ScopedLimits, context: z.RefinementCtx): void {
   const { window, cost, quota, also = [] } = options
   if (!hasLimit(options) && quota === undefined) refuseAt(context, ['limit'], MISSING_LIMIT)
@@ -343,12 +338,12 @@ function checkRules(options: RuledOptions, context: z.RefinementCtx): void {
 }
 
 interface RuleProblem {
-  /** Within the rule; empty for the rule as a whole. */
+  /** The path within the rule; empty: the problem is about the whole rule. */
   readonly path: readonly (string | number)[]
   readonly message: string
 }
 
-/** The problems of a rule of a throttle with valid limits. */
+/** The problems of a rule. The throttle's own limits must be valid. */
 export function ruleProblems(rule: RuleOptions, options: RuledOptions): readonly RuleProblem[] {
   const { when, key, limit, ...named } = rule
   const problems: RuleProblem[] = []
@@ -380,10 +375,9 @@ function patternProblem(key: string, options: RuledOptions): string | undefined 
   }
 }
 
-/** Throws KeyPatternError. */
 export const patternOf = (key: string, { key_field }: RuledOptions) => new KeyPattern(key, key_field.length > 1)
 
-/** The options of a throttle, with those that a rule sets in their place. */
+/** The options of a throttle after a rule's options have replaced some of them. */
 export function merged<O extends LimitOptions>(options: O, { when, key, ...named }: RuleOptions): O {
   const given = Object.entries(named).filter(([, value]) => value !== undefined && value !== 'unlimited')
   // A burst is only valid with gcra.
@@ -419,7 +413,9 @@ function checkCluster(options: ClusterOptions, context: z.RefinementCtx): void {
 export const throttleOptions = fields.superRefine(check).superRefine(checkCluster)
 export type ThrottleOptions = z.output<typeof throttleOptions>
 
-/** The options of a throttle in a program, where it only decides. Options that need a daemon are omitted. */
+/**
+ * The options of a throttle that a program creates. There it only decides, so options that need a daemon are omitted.
+ */
 export const streamThrottleOptions = fields
   .omit({ mode: true, over_limit: true, annotate: true, summary: true, per_key_metrics: true })
   .omit({ on_backlog: true, max_delay: true, limits_file: true, persist: true })
@@ -428,7 +424,6 @@ export const streamThrottleOptions = fields
 
 // Derived values.
 
-/** All limits of a bucket: at least one. */
 export function limitsOf(options: LimitOptions): Limit[] {
   const { window_mode, cost, quota, also = [] } = options
   const ofEvents = cost ? 'cost' : 'events'
@@ -436,7 +431,7 @@ export function limitsOf(options: LimitOptions): Limit[] {
   for (const { limit, limit_bytes, window, window_mode: mode = window_mode, burst } of [options, ...also]) {
     const windowMs = window!
     if (limit !== undefined) limits.push({ mode, limit, windowMs, burst, unit: ofEvents })
-    // With both limits, burst applies to the limit of events.
+    // If both limits are set, `burst` applies to the limit of events.
     const bytesBurst = limit === undefined ? burst : undefined
     if (limit_bytes !== undefined) limits.push({ mode, limit: limit_bytes, windowMs, burst: bytesBurst, unit: 'bytes' })
   }
@@ -449,10 +444,10 @@ export function limitsOf(options: LimitOptions): Limit[] {
   return limits
 }
 
-/** Defaults with `time_field`. */
+/** Defaults that apply if `time_field` is set. */
 export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
 
-/** Default maximum wait with `on_backlog: pace`, in milliseconds. */
+/** Default maximum wait in milliseconds if `on_backlog` is `pace`. */
 const MAX_DELAY_MS = 3_600_000
 
 type Timing = Pick<ThrottleOptions, 'mode' | 'over_limit' | 'on_backlog' | 'max_delay' | 'time_field'>

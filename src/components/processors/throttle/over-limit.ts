@@ -2,12 +2,12 @@ import type { EventKey } from '../../throttle/buckets/event-key.js'
 import { KeyedBuckets } from '../../throttle/buckets/keyed-buckets.js'
 import { BucketColumns } from '../../throttle/windows.js'
 
-/** How long to keep the count of a bucket without events over the limit. */
+/** How long the count of a bucket is kept while it has no events over the limit. */
 const KEPT_MS = 3_600_000
 
-/** The events over the limit since the last one that passed, by bucket. */
+/** By bucket: the number of events over the limit since the last of them that passed. */
 class OverLimitCounts extends BucketColumns {
-  /** Counts an event; returns whether it is the one in `oneIn` that passes. */
+  /** Counts an event. Returns whether it passes, as one in `oneIn` does. */
   next(bucket: number, oneIn: number, now: number): boolean {
     const isEmpty = this.times[bucket] === Number.NEGATIVE_INFINITY
     const count = isEmpty ? 1 : this.counts[bucket]! + 1
@@ -19,11 +19,10 @@ class OverLimitCounts extends BucketColumns {
 
 /** Per bucket, one in N events over the limit passes. */
 export class OneInN {
-  /** Seed of the key hashes. */
   readonly seed: number
   readonly #oneIn: number
   readonly #buckets: KeyedBuckets<OverLimitCounts>
-  /** One count of the default bucket and all buckets without room. */
+  /** One common count for the default bucket and all buckets for which there is no room. */
   readonly #others = new OverLimitCounts()
 
   constructor(oneIn: number, maxKeys: number, seed: number) {
@@ -33,12 +32,11 @@ export class OneInN {
     this.#buckets = new KeyedBuckets(options, () => new OverLimitCounts())
   }
 
-  /** Call before the events that arrive at `now`. */
   advance(now: number): void {
     this.#buckets.advance(now)
   }
 
-  /** Counts an event over the limit; returns whether it passes. */
+  /** Counts an event over the limit. Returns whether the event passes. */
   passes(key: EventKey, now: number): boolean {
     const id = key.isThere ? this.#buckets.bucket(key, now) : -1
     return id < 0 ? this.#others.next(0, this.#oneIn, now) : this.#buckets.windows.next(id, this.#oneIn, now)

@@ -6,7 +6,7 @@ import { periodsOf } from '../../throttle/windows/several.js'
 import type { WallTime } from '../../throttle/windows/wall-time.js'
 import type { ThrottleMetrics } from './throttle-metrics.js'
 
-/** The wall time of decisions may differ from the clock by this much without a clock change. */
+/** If the wall time of decisions differs from the clock by at most this much, the clock was not set. */
 const DRIFT_MS = 1000
 
 /**
@@ -21,7 +21,7 @@ export function reportQuotasAhead(
   log: Logger,
 ): () => void {
   let checked = Number.NEGATIVE_INFINITY
-  /** Periods by `per` and time zone. Creating them is slow, and many rules may share them. */
+  /** Periods by `per` and time zone, because creating them is slow and many rules may share them. */
   const known = new Map<string, Periods>()
   const periods = (limit: Quota) => {
     const name = `${limit.per} ${limit.timeZone}`

@@ -18,9 +18,9 @@ import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 import { Summary } from './summary.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
-/** Discarded events that may be inspected for the history per second. Each batch may inspect one beyond that. */
+/** Maximum discarded events inspected for the history per second. Each batch may inspect one more. */
 const LOOKS_PER_SECOND = 1000
-/** Maximum in a batch that discards more events than may still be inspected. */
+/** Maximum events inspected in a batch that discards more than may still be inspected. */
 const SOME_LOOKS = 16
 
 /** State that RefusedEvents passes to a successor with the same options. */
@@ -30,15 +30,14 @@ export interface RefusedState {
   readonly history: DiscardHistory
 }
 
-/** The decisions about the events of a batch, and their counts. */
 export interface Decisions {
   readonly decisions: Uint8Array
   readonly counts: Uint32Array
-  /** The buckets of the events, if they were found for the whole batch. */
+  /** The bucket ids of the events; undefined if they were not found for the whole batch. */
   readonly keys?: Pick<BatchKeys, 'ids' | 'owner'> | undefined
 }
 
-/** Which limit discarded event `i` of the last batch; undefined: no limit did, or unknown. */
+/** Returns which limit discarded event `i` of the last batch; undefined: no limit did, or unknown. */
 export type RefusalOf = (batch: EventBatch, i: number) => Refusal | undefined
 
 type Context = Pick<ProcessorContext, 'id' | 'log' | 'clock' | 'editor'> & { readonly metrics: ThrottleMetrics }
@@ -47,9 +46,9 @@ type Context = Pick<ProcessorContext, 'id' | 'log' | 'clock' | 'editor'> & { rea
 export class RefusedEvents {
   readonly #clock: Clock
   readonly #reasons: readonly string[]
-  /** The column's value for each decision. */
+  /** The value written to the column `to` for each decision. */
   readonly #values = new Uint8Array(NO_BACKEND + 1)
-  /** The column's value for each decision about backlog. */
+  /** The same for the decisions about backlog. */
   readonly #backlogValues = new Uint8Array(NO_BACKEND + 1)
   readonly #reportBacklog: (events: number) => void
   readonly #metrics: ThrottleMetrics
@@ -61,7 +60,7 @@ export class RefusedEvents {
   readonly #isShadow: boolean
   readonly #annotation: Annotation | undefined
   readonly #annotatesDiscards: boolean
-  /** Counts discarded events until the next three fields take the counts; undefined if only the history needs them. */
+  /** Counts discarded events. The next three fields then take the counts. Undefined: only the history needs counts. */
   readonly #tally: DiscardTally | undefined
   readonly #summary: Summary | undefined
   readonly #keys: KeyCounters | undefined
@@ -69,9 +68,9 @@ export class RefusedEvents {
   /** Events that may still be inspected in this second. */
   #looks = 0
   #secondAt = Number.NEGATIVE_INFINITY
-  /** Whether it only discards events. */
+  /** Whether events are only discarded, without any other action. */
   readonly #isPlain: boolean
-  /** Whether it only discards events and counts them by bucket. */
+  /** Whether events are only discarded and counted by bucket. */
   readonly #onlyCounts: boolean
   /** The limit reported for an event if the limit that discarded it is unknown. */
   readonly #limit: Exceeded
@@ -123,7 +122,6 @@ export class RefusedEvents {
     this.#sampled = this.#oneIn ? count(this.#isShadow ? 'would_sample' : 'sampled') : { value: 0 }
   }
 
-  /** Number of events beyond the limit. */
   get decided(): number {
     return this.#discarded.value + this.#marked.value + this.#sampled.value
   }
@@ -139,7 +137,6 @@ export class RefusedEvents {
     if (this.#keys) endKeys(this.#keys, this.#metrics)
   }
 
-  /** The events discarded in the last hour. */
   get history(): DiscardHistory {
     this.#drain()
     return this.#history
@@ -151,7 +148,7 @@ export class RefusedEvents {
     return this.#summary?.emit() ?? []
   }
 
-  /** Takes the counts of the tally. */
+  /** Moves the counts from the tally to the fields that need them. */
   #drain(): void {
     const keys = this.#keys
     const summary = this.#summary
@@ -191,7 +188,9 @@ export class RefusedEvents {
     if (batch.isBacklog && overLimit > 0) this.#reportBacklog(overLimit)
   }
 
-  /** Counts discarded events for the history; if there are many, a sample, whose events represent several. */
+  /**
+   * Counts discarded events for the history. If there are many, counts a sample in which each event represents several.
+   */
   #sample(batch: EventBatch, to: Uint8Array, discards: number, refusalOf: RefusalOf | undefined): void {
     const now = this.#clock.now()
     if (!this.#hasKey && !this.#hasRules) {
@@ -206,7 +205,7 @@ export class RefusedEvents {
     if (!isExact) this.#history.sampled(now)
     const { length } = batch
     const places = isExact ? length : Math.max(1, Math.min(SOME_LOOKS, this.#looks))
-    // The first discarded event after each of these equidistant places.
+    // For each of these equidistant places: the first discarded event after it.
     const found: number[] = []
     for (let place = 0; place < places; place++) {
       const end = Math.floor(((place + 1) * length) / places)
@@ -223,7 +222,7 @@ export class RefusedEvents {
     }
   }
 
-  /** Returns whether the event is discarded. */
+  /** Returns false if the event passes after all. */
   #carryOutOne(
     batch: EventBatch,
     i: number,

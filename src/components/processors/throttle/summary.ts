@@ -4,21 +4,21 @@ import { OTHER } from '../../throttle/buckets/bucket-name.js'
 import type { DiscardCount } from '../../throttle/counts/discard-tally.js'
 import type { SummaryOptions } from './options.js'
 
-/** Buckets counted per interval, as a multiple of `max_per_interval`. */
+/** Maximum buckets counted per interval, as a multiple of `max_per_interval`. */
 const COUNTED_EACH = 4
 
 type Sum = { -readonly [K in keyof Omit<DiscardCount, 'bucket'>]: DiscardCount[K] }
 
-/** Sums up the events discarded in an interval by bucket, in bounded memory. */
+/** Sums up, by bucket, the events discarded in an interval. Memory is bounded. */
 export class Summary {
   readonly #options: SummaryOptions
   readonly #component: string
   readonly #isShadow: boolean
   readonly #clock: Clock
-  /** Counts events that are reported without their bucket. */
+  /** Counts events that are reported without the name of their bucket. */
   readonly #unnamed: { value: number }
   readonly #sums = new Map<string | null, Sum>()
-  /** Sum of the buckets without room. */
+  /** The sum of all buckets for which there was no room. */
   #others: Sum | undefined
   #since: number
 

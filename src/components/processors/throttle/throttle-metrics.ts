@@ -7,7 +7,7 @@ export const DECISIONS_HELP = 'Events by decision of the throttle.'
 
 export type ThrottleMetrics = Pick<ComponentMetrics, 'counter' | 'counters' | 'gauge'>
 
-/** The metrics of a throttle. In shadow mode, all have the label `mode`. */
+/** The metrics of a throttle. In shadow mode, all of them have the label `mode`. */
 export function metricsIn(mode: ThrottleOptions['mode'], metrics: ComponentMetrics): ThrottleMetrics {
   if (mode === 'enforce') return metrics
   return {
@@ -21,12 +21,11 @@ export function metricsIn(mode: ThrottleOptions['mode'], metrics: ComponentMetri
 }
 
 interface Buckets {
-  /** Number of buckets in memory, without the default one. */
   readonly buckets: number
   readonly limiter: { readonly dropped: number }
 }
 
-/** Shows how many buckets there are. Returns a function that counts dropped ones; call it from time to time. */
+/** Shows how many buckets there are. Returns a function that counts dropped buckets; call it from time to time. */
 export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys: number): () => void {
   metrics.gauge('sluice_throttle_buckets', 'Buckets in memory, without the default one.', () => decider.buckets)
   metrics.gauge('sluice_throttle_max_buckets', 'Maximum number of buckets: max_keys.', () => maxKeys)
@@ -34,7 +33,7 @@ export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys:
     'sluice_throttle_dropped_buckets_total',
     'Buckets that were removed because they were idle or their rule was removed.',
   )
-  // If the limiter is inherited, the predecessor has already counted these.
+  // If the limiter is inherited, the predecessor has already counted these buckets.
   let counted = decider.limiter.dropped
   return () => {
     const { dropped } = decider.limiter
@@ -43,7 +42,6 @@ export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys:
   }
 }
 
-/** Shows which rules of a `limits_file` are in use. */
 export function showLimitsFile(metrics: ThrottleMetrics, file: LimitsFile): void {
   const valid =
     '1 if the rules in use are the rules of limits_file; 0 if the file is broken and earlier rules are used.'

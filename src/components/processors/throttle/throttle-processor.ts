@@ -39,7 +39,6 @@ import { type LateState, Pacing, waitingBuckets } from './waiting.js'
 
 /** State that a throttle passes to a successor with the same options. */
 class ThrottleState {
-  /** The buckets with their open windows. */
   readonly windows: unknown
   readonly refused: RefusedState
   readonly late: LateState | undefined
@@ -51,19 +50,18 @@ class ThrottleState {
   }
 }
 
-/** Parts that only some options need. */
+/** Parts of a throttle that only some options need. */
 export interface ThrottleParts {
   /** With `scope: cluster`: creates the part that shares the limit with other daemons. */
   readonly share?: ((compiled: DeciderOptions, before: unknown) => ClusterThrottle) | undefined
   readonly file?: LimitsFile | undefined
-  /** With `time_field`. */
   readonly inEventTime?: InEventTime | undefined
 }
 
 export class ThrottleProcessor implements Processor {
   readonly #clock: Clock
   readonly #options: ThrottleOptions
-  /** The decider, unless other daemons share the limit. */
+  /** The decider; undefined: other daemons share the limit. */
   readonly #local: Decider | undefined
   readonly #cluster: ClusterThrottle | undefined
   readonly #refusal: RefusalOf
@@ -75,7 +73,7 @@ export class ThrottleProcessor implements Processor {
   /** Undefined if no limit follows the wall clock. */
   readonly #reportQuotas: (() => void) | undefined
   readonly #keyFields: readonly FieldReader[]
-  /** For `bucketOf`. */
+  /** Used only by `bucketOf`. */
   readonly #key: EventKey
   readonly #missingKey: MissingKey
   readonly #log: ProcessorContext['log']
@@ -101,7 +99,8 @@ export class ThrottleProcessor implements Processor {
     this.#clock = clock
     this.#options = options
     const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
-    // Fields that the line scanner finds. It does not find fields that only a later version of the limits file names.
+    // Readers of fields that the line scanner finds. It does not find fields that only a later version of the limits
+    // file names.
     const known = new Map<string, FieldReader>()
     const field = (path: FieldPath) => {
       const reader = context.field(path)

@@ -14,24 +14,24 @@ import { createWindows } from '../../throttle/windows/several.js'
 import { WallTime } from '../../throttle/windows/wall-time.js'
 import { longestWaits, type ThrottleOptions } from './options.js'
 
-/** With a limits file, ask again after this many milliseconds at most: new rules may give room sooner. */
+/**
+ * If there is a limits file, waiting events ask again after at most this time, because new rules may give room sooner.
+ */
 const FILE_MS = 500
 /**
- * While backlog waits, a live event decided this many milliseconds after its arrival may have waited behind it.
+ * While backlog waits, a live event that is decided this many milliseconds after its arrival may have waited behind it.
  */
 const LATE_MS = 5
 
-/** State that Pacing passes to a successor with the same options: the effect of late events on the windows. */
+/** State that Pacing passes to a successor with the same options. It shows how late events affect the windows. */
 export interface LateState {
   readonly queues: BucketQueues
-  /** The windows of live events alone. */
   readonly windows: unknown
 }
 
-/** The limits that events wait for. */
 type Limits = Pick<Decider, 'ruleOf' | 'costOf' | 'roomAt' | 'level'>
 
-/** How long until a bucket has room for an event with this rule, cost and size. */
+/** How long until a bucket has room for an event that has this rule, cost and size. */
 interface Room {
   readonly rule: Rule | undefined
   readonly cost: number
@@ -40,40 +40,37 @@ interface Room {
 }
 
 /**
- * Decides which events over the limit wait for room. Backlog waits. It takes the room of live events. Live events that
- * wait for this reason take the room of later ones. A bucket has caught up when no such late event is in its windows.
- * Until then, a live event also waits if it would have passed without backlog. So an app within its limit does not lose
- * events, and the throttle discards the excess of other apps as usual.
+ * Decides which events over the limit wait for room. Backlog waits, and then takes the room of live events. Live events
+ * that wait for this reason take the room of later live events. A bucket has caught up when its windows contain no such
+ * late event. Until then, a live event also waits if it would have passed without backlog. So an app within its limit
+ * does not lose events, and the throttle discards the excess of other apps as usual.
  */
 export class Pacing {
   readonly #limits: Limits
-  /** Whether other daemons share the limits. */
   readonly #isShared: boolean
   readonly #clock: Clock
   readonly #key: EventKey
   readonly #queues: BucketQueues
-  /** Whether the queues come from the predecessor. */
   readonly #isInherited: boolean
   readonly #liveMs: number
   readonly #backlogMs: number
   /** Whether backlog may wait longer than live events. */
   readonly #paces: boolean
   readonly #without: WithoutBacklog
-  /** Limits of the throttle, for events without a rule. */
+  /** The throttle's limits, which apply to events without a rule. */
   readonly #ownLimits: readonly Limit[]
-  /** Whether there may be gcra limits. Their levels do not sink to 0 at a fixed time. */
+  /** Whether there may be gcra limits, whose levels do not sink to 0 at a fixed time. */
   readonly #hasGcra: boolean
-  /** The longest windows of limits. */
+  /** For each list of limits: the longest window, in milliseconds. */
   readonly #spans = new WeakMap<readonly Limit[], number>()
   /** The last answer about each bucket, for the current batch. */
   readonly #rooms = new Map<number, Room>()
   readonly #dependsOnSize: boolean
-  /** When to ask again at the latest. */
+  /** Maximum time until a waiting event asks again. */
   readonly #askEveryMs: number
-  /** Whether the current batch arrived some time ago. */
+  /** Whether the current batch may have waited behind backlog (LATE_MS). */
   #isLate = false
 
-  /** The options must let events wait. */
   constructor(options: ThrottleOptions, of: Limits, compiled: DeciderOptions, clock: Clock, before?: LateState) {
     const { live, backlog } = longestWaits(options)
     const { keyFields, limits, rules } = compiled
@@ -127,7 +124,7 @@ export class Pacing {
       if (this.#paces) {
         if (waits && !hasWaited) this.#queues.join(this.#queues.open(bucket, now), batch.isBacklog, wouldPassAlone)
         if (!waits && hasWaited && queue) this.#queues.leave(queue, batch.isBacklog)
-        // In a bucket that is not behind, an event only waits because of the limit.
+        // In a bucket that is not behind, an event waits only because of the limit.
         const isLate = batch.isBacklog || this.#isLate || (hasWaited && isQueueBehind)
         if (decisions[i] === PASS) this.#notePass(batch, i, bucket, isLate, now)
       }
@@ -138,11 +135,11 @@ export class Pacing {
     return waiting
   }
 
-  /** Counts events that have waited in a predecessor with other options. */
+  /** Counts the events of a batch that has waited in a predecessor with other options. */
   #join(batch: EventBatch): void {
     if (!this.#paces) return
     const now = this.#clock.now()
-    // If live events do not wait for the limit, they only waited because of backlog.
+    // Live events of a throttle that does not let them wait for the limit have waited only because of backlog.
     const wouldPassAlone = !batch.isBacklog && this.#liveMs === 0
     for (let i = 0; i < batch.length; i++) {
       this.#key.load(batch, i)
@@ -185,7 +182,7 @@ export class Pacing {
   #waits(batch: EventBatch, i: number, bucket: number, leftMs: number, now: number, scope: BatchScope): boolean {
     if (leftMs <= 0) return false
     const inMs = this.#roomIn(batch, i, bucket, now)
-    // The event would wait in vain. Only a limit that daemons share may have room sooner.
+    // The event would wait in vain. Only a limit that daemons share may have room earlier.
     if (inMs > leftMs && !this.#isShared) return false
     scope.later(Math.min(Math.max(0, inMs), leftMs, this.#askEveryMs))
     return true
@@ -214,17 +211,17 @@ const FORGET_MS = 1000
 /** The events that wait for a bucket, or have taken room of later events. */
 export interface Queue {
   events: number
-  /** Backlog events among them. */
+  /** Number of these events that are backlog. */
   backlog: number
-  /** Number of live events among them that would have passed on arrival without backlog. */
+  /** Number of these events that are live and would have passed on arrival without backlog. */
   displaced: number
-  /** Until when late events (backlog, or events that have waited) take the room of others. */
+  /** Until this time, late events (backlog, or events that have waited) take the room of other events. */
   until: number
 }
 
 export const queueOf = ({ hash }: EventKey): number => (hash ^ (hash >>> 16)) & (MOST_QUEUES - 1)
 
-/** The buckets that are behind, by the numbers of their queues. */
+/** The queues of buckets that have not caught up, by number. */
 export class BucketQueues {
   /** Seed of the key hashes: senders must not be able to choose keys that share a queue. */
   readonly seed = randomSeed()
@@ -237,7 +234,6 @@ export class BucketQueues {
     return this.#queues.size === 0
   }
 
-  /** A queue; undefined: the bucket has caught up. */
   get(id: number, now: number): Queue | undefined {
     const queue = this.#queues.get(id)
     return queue && hasCaughtUp(queue, now) ? undefined : queue
@@ -256,9 +252,9 @@ export class BucketQueues {
     if (wouldPassAlone) queue.displaced++
   }
 
-  /** Call for an event that has waited. Events that are not displaced are assumed to leave first. */
+  /** Call when an event no longer waits. Events that are not displaced are assumed to leave first. */
   leave(queue: Queue, isBacklog: boolean): void {
-    // After a reload, events that waited before are unknown.
+    // After a reload, events that waited before it are unknown.
     if (queue.events === 0) return
     const before = queue.backlog + queue.displaced
     queue.events--
@@ -267,7 +263,6 @@ export class BucketQueues {
     this.behind += queue.backlog + queue.displaced - before
   }
 
-  /** Forgets the queues of buckets that have caught up, from time to time. */
   sweep(now: number): void {
     if (now < this.#forgetAt) return
     this.#forgetAt = now + FORGET_MS
@@ -277,12 +272,13 @@ export class BucketQueues {
 
 const hasCaughtUp = ({ events, until }: Queue, now: number) => events === 0 && now >= until
 
-/** Whether events of the bucket wait because others were late, or lack room that late ones took. */
+/** Whether events of the bucket wait because other events were late, or lack room that late events took. */
 export const isBehind = ({ backlog, displaced, until }: Queue, now: number) => backlog + displaced > 0 || now < until
 
 /**
- * Makes a limit a gcra limit with the same rate and room for twice the events: a daemon that catches up reads in bursts
- * what an app wrote steadily. Quotas, and windows of bytes or costs, stay: gcra passes an event of any cost.
+ * Converts a limit to a gcra limit with the same rate and with room for twice the events, because a daemon that catches
+ * up reads in bursts what an app wrote steadily. Does not convert quotas and limits of bytes or costs, because gcra
+ * passes an event of any cost.
  */
 function tolerant(limit: Limit): Limit {
   const { mode, unit, burst = limit.limit - 1 } = limit
@@ -293,8 +289,8 @@ function tolerant(limit: Limit): Limit {
 const tolerantRule = (rule: Rule): Rule => ({ ...rule, limits: rule.limits.map(tolerant) })
 
 /**
- * Decides on live events alone, at their arrival times, in its own windows, which are empty at first. If an event
- * passes here, its app did not exceed its limit.
+ * Decides as if there were only live events, at their arrival times, with its own windows. The windows are empty at
+ * first. If an event passes here, its app did not exceed its limit.
  */
 export class WithoutBacklog {
   readonly #clock: Clock
@@ -307,9 +303,8 @@ export class WithoutBacklog {
   #at = 0
   #wall = 0
 
-  /** `before`: the windows of a predecessor. */
   constructor(options: DeciderOptions, clock: Clock, mostMs: number, before: unknown) {
-    // An event for whose bucket there is no memory passes here, so at worst it waits.
+    // If there is no room for an event's bucket, the event passes here, so at worst it waits.
     const limits = options.limits.map(tolerant)
     this.#options = { ...options, limits, exclude: undefined, onMaxKeys: 'pass', persists: false }
     this.#clock = clock
@@ -318,7 +313,7 @@ export class WithoutBacklog {
     this.#before = before
   }
 
-  /** The windows, for a successor with the same options. */
+  /** The windows, to be passed to a successor with the same options. */
   get windows(): unknown {
     return this.#decider?.limiter ?? this.#before
   }
@@ -354,12 +349,11 @@ export class WithoutBacklog {
   }
 }
 
-/** Bounds of the work for one request; the answer leaves out the rest. */
+/** Bounds of the work for one request. Beyond them, the answer is incomplete. */
 const MOST_EVENTS = 200_000
 const MOST_BUCKETS = 10_000
 const SHOWN_BUCKETS = 100
 
-/** Counts waiting events by bucket, on request. */
 export function waitingBuckets(
   options: ThrottleOptions,
   keyFields: readonly FieldReader[],
@@ -392,7 +386,7 @@ const shown = (key: string | null, { events, since }: { events: number; since: n
   since: new Date(since).toISOString(),
 })
 
-/** The option that lets an event wait. Live events wait behind backlog, too. */
+/** The option that lets an event wait. Live events also wait behind backlog. */
 function reasonFor(options: ThrottleOptions, isBacklog: boolean): string {
   const { live, backlog } = longestWaits(options)
   const isPaced = options.on_backlog === 'pace' && (isBacklog || live === 0)

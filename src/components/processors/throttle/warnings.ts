@@ -31,13 +31,13 @@ function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]
   const there = thereText(behind)
   const names = behind.map(({ id }) => id).join(', ')
   const text = `lines of ${names} from before a start arrive all at once, and events over the limit are discarded`
-  // After an explicit choice, only the size of the backlog is worth a warning.
+  // If the option is set explicitly, only the size of the backlog is worth a warning.
   if (on_backlog === 'as_live') return there === '' ? [] : [{ path: ['on_backlog'], message: `${text}${there}` }]
   const message = `${text}${there}; set on_backlog: pace to read them only as fast as the limit allows, or time_field: auto to count events at the time when they were written (on_backlog: as_live accepts this)`
   return [{ path: [], message }]
 }
 
-/** The size of the present backlog; empty: 0, or unknown. */
+/** A text with the size of the current backlog; empty: there is none, or it is unknown. */
 function thereText(sources: readonly Upstream[]): string {
   const all = sources.flatMap(({ definition, options }) => definition.filesThere?.(options as never) ?? [])
   if (all.length === 0) return ''
@@ -68,7 +68,7 @@ export function uselessRules(rules: readonly RuleOptions[]): UselessRule[] {
   return found
 }
 
-/** Why a rule never holds, after the rule named `first`. */
+/** The reason why a rule never holds. `first`: the name of the earlier rule that takes its events. */
 export function neverHolds(first: string, remedy = 'change their order, or remove one of the two'): string {
   return `never holds: ${first} comes before it and holds for all of its events; ${remedy}`
 }

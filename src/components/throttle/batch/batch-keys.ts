@@ -7,15 +7,17 @@ import type { Strings } from '../../../lib/kernel/strings.js'
 import { LONGEST_KEY } from '../buckets/bucket-key.js'
 import { type Keys, viewOf } from '../buckets/key-table.js'
 
-/** Looks up bucket ids by key. */
 export interface BucketIds {
   /** Replaced by a new object when ids may refer to other buckets. */
   readonly layout: object
-  /** Finds the buckets of the first `length` events and marks them as used. `left` of their ids are not known yet. */
+  /**
+   * Finds the bucket ids of the first `length` events, and marks these buckets as used. `left`: number of events whose
+   * id is not known yet.
+   */
   findAll(keys: Keys, length: number, left: number): void
 }
 
-/** The keys of a batch's events that are plain strings or integers, and the ids of their buckets. */
+/** The keys of a batch's events and their bucket ids. Holds only keys that are plain strings or integers. */
 export class BatchKeys implements Keys {
   bytes = viewOf(Buffer.alloc(0))
   starts = new Int32Array(1024)
@@ -28,24 +30,22 @@ export class BatchKeys implements Keys {
   aloneCount = 0
   readonly #field: FieldReader
   readonly #seed: number
-  /** The layout of buckets for which the ids in the kernel are valid. */
+  /** The kernel's ids are valid while the buckets have this layout. */
   #layout: object | undefined
   #owner = 0
 
-  /** `seed`: of the hashes. */
   constructor(field: FieldReader, seed: number) {
     this.#field = field
     this.#seed = seed
   }
 
-  /** Changes whenever ids may refer to other buckets. */
   get owner(): number {
     return this.#owner
   }
 
   /**
-   * Finds the buckets of a batch's events; false if it cannot. `isSkipped`: 1 for each event that does not need one.
-   * The ids are valid until the layout of `buckets` changes.
+   * Finds the bucket ids of a batch's events; returns false if it cannot. `isSkipped` is 1 for each event that does not
+   * need a bucket. The ids are valid until `buckets.layout` changes.
    */
   find(batch: EventBatch, buckets: BucketIds, isSkipped: Uint8Array | undefined): boolean {
     const slot = this.#field.slotIn(batch)

@@ -6,7 +6,7 @@ import { CONDITIONAL } from '../rules/rule-finder.js'
 import type { BucketLimiter, RuleLimits } from '../rules/rules.js'
 import type { Windows } from '../windows.js'
 
-/** Bits of a group's number in an id. Each group is decided in its own loop. */
+/** How many bits of an id hold the number of its group. Each group is decided in its own loop. */
 const GROUP_BITS = 3
 const MOST_GROUPS = 1 << GROUP_BITS
 
@@ -19,7 +19,7 @@ interface Group {
   ids: Int32Array
 }
 
-/** One of many keys. One object serves all of them in turn. */
+/** A view of one key in `Keys`. One object serves all keys in turn. */
 class KeyAt implements Key {
   bytes: DataView
   start = 0
@@ -39,13 +39,13 @@ class KeyAt implements Key {
 }
 
 /**
- * The buckets of a throttle with rules, for keys that alone determine the rule, and events that cost 1. An id combines
- * the bucket's id in its group with the group's number.
+ * Finds the buckets of a throttle with rules, if the key alone determines the rule and each event costs 1. An id
+ * consists of the bucket's id in its group and the group's number.
  */
 export class RuledBuckets {
   readonly ruleLimits: RuleLimits
   readonly #limiter: Limiter
-  /** The windows of all groups, for the events of the last batch. */
+  /** Takes from the windows of all groups, for the events of the last batch. */
   readonly windows: Pick<Windows, 'takeAll'> = {
     takeAll: (_ids, from, to, now, decisions) => this.#takeAll(from, to, now, decisions),
   }
@@ -59,7 +59,7 @@ export class RuledBuckets {
     this.#limiter = limiter
   }
 
-  /** Identifies the current ids of all buckets: it is replaced by a new object when the id of a bucket changes. */
+  /** Replaced by a new object when the id of any bucket changes. */
   get layout(): object {
     for (const { limiter, layout } of this.#groups) {
       if (limiter?.undivided?.layout === layout) continue
@@ -117,7 +117,7 @@ export class RuledBuckets {
     return groups.push({ limiter, part, layout: part?.layout, ids: new Int32Array(0) }) - 1
   }
 
-  /** Writes the ids of a group's events. */
+  /** Writes the bucket ids of a group's events to `group.ids`, and NONE for all other events. */
   #select(group: Group, g: number, ids: Int32Array, length: number): void {
     if (group.ids.length < length) group.ids = new Int32Array(ids.length)
     const own = group.ids

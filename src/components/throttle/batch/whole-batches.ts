@@ -10,17 +10,18 @@ import { BatchKeys, type BucketIds } from './batch-keys.js'
 import { RuledBuckets } from './ruled-buckets.js'
 
 const PAUSE = 16
-/** Maximum share of events that are decided one by one. With rules, such events are looked up twice. */
+/**
+ * Maximum share of events that may be decided one by one; above it, all are. With rules, such events are looked up
+ * twice.
+ */
 const MOST_ALONE = 3 / 4
 const MOST_ALONE_WITH_RULES = 1 / 4
 
-/** The buckets of all events with a key. */
 interface WholeBuckets extends BucketIds {
-  /** The windows for the bucket ids that were found last. */
+  /** The windows that the ids found last refer to. */
   readonly windows: Pick<Windows, 'takeAll'>
 }
 
-/** Decides on an event that is not excluded. */
 type Take = (batch: EventBatch, i: number, now: number) => Decision
 
 /**
@@ -38,7 +39,7 @@ export class WholeBatches {
   /** Undefined: there are no rules. */
   #ruled: RuledBuckets | undefined
   #excluded = new Uint8Array(1024)
-  /** Without a key: for each event, the id of the default bucket or NONE. */
+  /** Used without a key: for each event, 0 (the default bucket), or NONE if it is excluded. */
   #ids = new Int32Array(1024)
   /** Number of batches left to skip, because too few events of a batch could be decided here. */
   #pause = 0
@@ -51,7 +52,8 @@ export class WholeBatches {
   }
 
   /**
-   * Writes and counts the decisions; false, without any effect, if it cannot. `ruleLimits`: undefined without rules.
+   * Decides on all events and counts the decisions. Returns false if it cannot; it then has no effect. `ruleLimits` is
+   * undefined if there are no rules.
    */
   decide(
     batch: EventBatch,
@@ -130,7 +132,7 @@ export class WholeBatches {
       decideAlone(i)
       from = i + 1
     }
-    // Other buckets reuse the ids of dropped ones.
+    // If the layout has changed, the ids that were found may belong to other buckets.
     if (buckets.layout === layout) discarded += buckets.windows.takeAll(keys.ids, from, length, now, decisions)
     else for (; from < length; from++) if (keys.ids[from] !== NONE) decideAlone(from)
     counts[DISCARD]! += discarded

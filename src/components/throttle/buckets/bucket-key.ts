@@ -8,7 +8,7 @@ import { hashBytes, type Key, randomSeed, viewOf } from './key-table.js'
 
 /** Keys longer than this, in bytes, are stored as their digest, to limit memory. */
 export const LONGEST_KEY = 256
-/** A buffer that grew beyond this is kept only while keys need this much. */
+/** A buffer larger than this is released as soon as a key needs less. */
 const KEPT_BYTES = 64 * 1024
 
 const NULL_TEXT = Buffer.from('null')
@@ -18,8 +18,8 @@ const OPENING = 0x5b
 const CLOSING = 0x5d
 
 /**
- * The bytes that identify an event's bucket: the text of the bucket in UTF-8. With one field, this is the text of its
- * value; with several fields, the JSON array of their texts. Different texts have different bytes: text that UTF-8
+ * The bytes that identify an event's bucket: the text of the bucket in UTF-8. With one field, the text is the field's
+ * value; with several, it is the JSON array of their values. Different texts have different bytes: text that UTF-8
  * cannot represent, and digests of long keys, start with a byte that does not occur in UTF-8.
  */
 export class BucketKey implements Key {
@@ -31,10 +31,10 @@ export class BucketKey implements Key {
   /** Where the bucket of the key was last found; undefined if that is not recorded. */
   places: Places | undefined
   place = 0
-  /** Without fields, all events belong to the default bucket. */
+  /** False: all events belong to the default bucket. */
   readonly hasFields: boolean
   readonly #fields: readonly FieldReader[]
-  /** The only field, if there is one. */
+  /** The field, if there is exactly one. */
   readonly #field: FieldReader | undefined
   readonly #seed: number
   readonly #isExact: boolean
@@ -42,8 +42,8 @@ export class BucketKey implements Key {
   #loaded: Uint8Array | undefined
 
   /**
-   * `seed`: of the hash; any integer. `isExact`: integers keep all digits, because events with different ids must not
-   * be confused. Otherwise, integers keep the digits of a double.
+   * `isExact`: integers keep all digits, because events with different ids must not be confused. Otherwise, integers
+   * keep only the digits of a double.
    */
   constructor(fields: readonly FieldReader[], seed = randomSeed(), isExact = false) {
     this.#seed = seed
@@ -53,13 +53,16 @@ export class BucketKey implements Key {
     this.#field = fields.length === 1 ? fields[0] : undefined
   }
 
-  /** Sets the bytes of another key. */
+  /** Makes `bytes` the current key. */
   setBytes(bytes: Uint8Array): void {
     this.#setAll(bytes)
     this.#finish()
   }
 
-  /** False if event `i` has no value in any field (missing, null, empty) and belongs to the default bucket. */
+  /**
+   * Loads the key of event `i`. Returns false if all fields are missing, null or empty: the event then belongs to the
+   * default bucket.
+   */
   load(batch: EventBatch, i: number): boolean {
     const field = this.#field
     if (field === undefined) return this.#loadList(batch, i)
@@ -95,7 +98,7 @@ export class BucketKey implements Key {
     return this.#finish()
   }
 
-  /** Adds the text of a field as a JSON string; null and false if it has no value. */
+  /** Adds the text of a field as a JSON string, or null if the field has no value. Returns whether it has one. */
   #addText(list: GrowingBytes, field: FieldReader, kind: number): boolean {
     const plain = field.plain
     const text = plain ? '' : this.#textOf(field)
@@ -112,7 +115,7 @@ export class BucketKey implements Key {
     return true
   }
 
-  /** Replaces a long key by its digest. */
+  /** Replaces a long key by its digest, and computes the hash. Returns false if the key is empty. */
   #finish(): boolean {
     if (this.end - this.start > LONGEST_KEY) this.#setAll(digest(this.#loaded!.subarray(this.start, this.end)))
     this.hash = hashBytes(this.bytes, this.start, this.end, this.#seed)

@@ -2,13 +2,13 @@ import { createHash } from 'node:crypto'
 
 /** Maximum bytes of a name in UTF-8. Longer names are cut. */
 const LONGEST = 256
-/** Bytes of a long text that its name keeps. */
+/** How many bytes of a long text its name keeps. */
 const KEPT = 200
 const DIGEST_LETTERS = 16
 
-/** Stands for all buckets that are not named. */
+/** The common name of all buckets that are not listed by their own name. */
 export const OTHER = '__other__'
-/** Stands for the default bucket where a text is needed. */
+/** The name of the default bucket where a text is needed. */
 export const DEFAULT = '__default__'
 const RESERVED = /^_+(?:other|default)__$/
 
@@ -26,7 +26,7 @@ export function bucketName(text: string): string {
   return `${beginningOf(bytes, KEPT)}…${digest}`
 }
 
-/** The first `most` bytes of UTF-8 as text, without a cut character. */
+/** The text of the first `most` bytes of UTF-8. Leaves out a character that is cut. */
 export function beginningOf(bytes: Buffer, most: number): string {
   let end = Math.min(bytes.length, most)
   // Bytes that continue a character are 10xxxxxx.

@@ -4,9 +4,9 @@ import type { BucketColumns } from '../windows.js'
 import { type Key, type Keys, KeyTable } from './key-table.js'
 
 export interface Lifetime {
-  /** How long a bucket is live after the time that `latest` of its windows returns. */
+  /** How long a bucket is live after its `latest` (see BucketColumns). */
   readonly idleMs: number
-  /** Whether a bucket used since the last search counts as live. In event time, its events may be far behind. */
+  /** Whether a bucket that was used since the last search is live. In event time, its events may be far behind. */
   readonly keepsUsed: boolean
   /** Whether to record which buckets were used since they were written. */
   readonly notesChanges?: boolean | undefined
@@ -21,7 +21,7 @@ const BOTH = USED | CHANGED
 const SPARSE = 4
 const SMALLEST = 64
 
-/** Where the buckets of known keys were last found: the layout of a part, and their ids in it. */
+/** Records where the bucket of each known key was last found: the layout of its part, and its id there. */
 export class Places {
   readonly layouts: (object | undefined)[] = []
   ids = new Int32Array(8)
@@ -37,7 +37,7 @@ export class Places {
   }
 }
 
-/** A key. `place`: the number of a known key in `places`. */
+/** `place` is the index of the key in `places`. */
 export interface PlacedKey extends Key {
   readonly places?: Places | undefined
   readonly place?: number
@@ -47,7 +47,6 @@ export interface PlacedKey extends Key {
 export class BucketPart<W extends BucketColumns> {
   /** The windows of the buckets that `find` and `add` return. */
   windows: W
-  /** When idle buckets were last searched for. */
   searchedAt: number
   /** Replaced by a new object when buckets get other ids. */
   layout = {}
@@ -55,12 +54,11 @@ export class BucketPart<W extends BucketColumns> {
   readonly #create: () => W
   readonly #expected: number
   #keys: KeyTable
-  /** Whether a bucket was used since the last search, or since it was written. */
+  /** The bits USED and CHANGED of each bucket; undefined: not needed. */
   #used: Uint8Array | undefined
-  /** The bucket that is written next. */
+  /** The id of the bucket that `write` writes next. */
   #written = 0
 
-  /** `expected`: upper estimate of the number of buckets. */
   constructor(lifetime: Lifetime, create: () => W, searchedAt: number, expected: number) {
     this.#lifetime = lifetime
     this.#expected = expected
@@ -75,15 +73,14 @@ export class BucketPart<W extends BucketColumns> {
     return this.#keys.size
   }
 
-  /** The id of a bucket, or -1. */
+  /** The id of the bucket with this key, or -1. Marks the bucket as used. */
   find(key: Key): number {
     const id = this.#keys.find(key)
-    // Inlines `use`; V8 would not.
+    // V8 would not inline `use`.
     if (id >= 0 && this.#used !== undefined) this.#used[id] = BOTH
     return id
   }
 
-  /** Finds the buckets of the first `length` events and marks them as used. `left` of their ids are not known yet. */
   findAll(keys: Keys, length: number, left: number): void {
     if (left > 0) this.#keys.findAll(keys, length)
     this.useAll(keys.ids, length)
@@ -100,7 +97,6 @@ export class BucketPart<W extends BucketColumns> {
     if (this.#used !== undefined) this.#used[id] = BOTH
   }
 
-  /** Adds a new bucket; returns its id. */
   add(key: Key): number {
     const id = this.#keys.add(key)
     this.windows.reserve(this.#keys.capacity)
@@ -110,7 +106,7 @@ export class BucketPart<W extends BucketColumns> {
     return id
   }
 
-  /** Drops all buckets for good. */
+  /** Drops all buckets. The part is not used after this. */
   release(): void {
     this.windows.release()
     this.windows = this.#create()
@@ -118,8 +114,8 @@ export class BucketPart<W extends BucketColumns> {
   }
 
   /**
-   * Drops idle buckets if there are at least `least`. With `isFull`, buckets used since the last search may be idle,
-   * too.
+   * Drops idle buckets if there are at least `least` of them. If `isFull`, use since the last search does not keep a
+   * bucket.
    */
   dropIdle(now: number, least: number, isFull: boolean): void {
     const { size } = this
@@ -136,12 +132,11 @@ export class BucketPart<W extends BucketColumns> {
     return now - this.windows.latest(id) < this.#lifetime.idleMs || (used !== undefined && (used[id]! & USED) !== 0)
   }
 
-  /** A table for `live` keys of average length. */
   #tableFor(live: number): KeyTable {
     return new KeyTable(live, (this.#keys.keyBytes * live) / this.size, this.#expected)
   }
 
-  /** Drops idle buckets in place: freeing memory often would fragment it. */
+  /** Drops idle buckets without allocating memory, because frequent allocation would fragment it. */
   #compact(now: number, used: Uint8Array | undefined): void {
     const { size, windows } = this
     const notes = this.#used
@@ -186,14 +181,14 @@ export class BucketPart<W extends BucketColumns> {
     if (id >= 0) this.windows.adopt(id, empty, 0)
   }
 
-  /** Begins to write buckets. */
+  /** Makes `write` start again with the first bucket. */
   restart(): void {
     this.#written = 0
   }
 
   /**
-   * Writes buckets until `to` holds `most` bytes: those used since they were last written, or `all`. Skips idle
-   * buckets. Returns whether all are written.
+   * Writes the buckets that were used since they were last written, or all buckets if `all`. Skips idle ones. Stops
+   * when `to` holds `most` bytes. Returns whether it has reached the last bucket.
    */
   write(to: StateWriter, all: boolean, now: number, most: number): boolean {
     while (this.#written < this.size) {
@@ -203,7 +198,6 @@ export class BucketPart<W extends BucketColumns> {
     return true
   }
 
-  /** Writes the bucket with this key, as `write` does. */
   writeOne(key: Key, to: StateWriter, all: boolean, now: number): void {
     const id = this.#keys.find(key)
     if (id >= 0) this.#write(id, to, all, now)

@@ -8,14 +8,14 @@ import { type Key, randomSeed, viewOf } from './key-table.js'
 
 const QUOTE = 0x22
 const UNDERSCORE = 0x5f
-/** UTF-8 text does not begin with this byte or a higher one. A key that begins so is not the text of its bucket. */
+/** UTF-8 text never begins with this byte or a higher one. A key that does is not the text of its bucket. */
 export const FIRST_MARK = 0xfe
 
 /** The key of an event, which names its bucket. One object serves all events without allocation. */
 export class EventKey implements Key {
   /** Whether the event has a key; false: it belongs to the default bucket, and `start` equals `end`. */
   isThere = false
-  /** The key is [start, end) of this. */
+  /** The key is [start, end) of these bytes. */
   bytes: DataView = viewOf(Buffer.alloc(0))
   start = 0
   end = 0
@@ -23,7 +23,6 @@ export class EventKey implements Key {
   readonly #key: BucketKey
   #buffer = Buffer.alloc(0)
 
-  /** `seed`: of the hash; any integer. */
   constructor(fields: readonly FieldReader[], seed = randomSeed()) {
     this.#key = new BucketKey(fields, seed)
   }
@@ -47,7 +46,6 @@ export class EventKey implements Key {
     return this.isThere ? bucketName(this.#key.text()) : null
   }
 
-  /** Writes the name as JSON. */
   writeName(to: GrowingBytes): void {
     if (!this.isText || this.bytes.getUint8(this.start) === UNDERSCORE) {
       to.addText(JSON.stringify(this.name()))

@@ -7,7 +7,6 @@ export interface Key {
   readonly bytes: DataView
   readonly start: number
   readonly end: number
-  /** The result of hashBytes. */
   readonly hash: number
 }
 
@@ -22,9 +21,12 @@ export interface Keys {
   readonly starts: Int32Array
   readonly ends: Int32Array
   readonly hashes: Int32Array
-  /** The ids of keys, or one of the numbers above. */
+  /** The id of each key, or one of the constants above. */
   readonly ids: Int32Array
-  /** Indices of events whose key was found, and of all others, in order, and their numbers. */
+  /**
+   * The events whose id was found, and the events whose id is still missing: their indices in order, and how many there
+   * are.
+   */
   readonly found: Int32Array
   foundCount: number
   readonly alone: Int32Array
@@ -36,14 +38,16 @@ const LARGE = 65_536
 
 /**
  * Maps keys, as bytes, to consecutive numbers: an open-addressing hash table over typed arrays. A lookup allocates
- * nothing and builds no string. A key costs its own bytes and about 20 more. Keys are never removed; a table that is no
- * longer needed is dropped as a whole (bucket-part.ts).
+ * nothing and builds no string. A key costs its own bytes and about 20 more. Only `keep` removes keys.
  */
 export class KeyTable {
-  /** Ids by hash, plus one; 0: free. At most half of the places are used; in a large table, at most 5/8. */
+  /**
+   * By hash: the id of a key plus one; 0: the place is free. At most half of the places are used; in a large table, at
+   * most 5/8.
+   */
   #places: Int32Array
   #hashes: Int32Array
-  /** Start of the key of an id in #keys; its end is the start of the next one. */
+  /** By id: where the key starts in `#keys`. It ends where the next key starts. */
   #offsets: Uint32Array
   #keys: Buffer
   #view: DataView
@@ -52,8 +56,8 @@ export class KeyTable {
   readonly #expected: number
 
   /**
-   * Has room for `keys` keys of `bytes` bytes together, and a few more. `expected`: upper estimate of the number of
-   * keys. Near it, the table grows to this number at once. Beyond it, the steps are smaller.
+   * Has room for `keys` keys with `bytes` bytes in total, and a few more. `expected`: upper estimate of the number of
+   * keys. Near this number, the table grows to it at once; beyond it, in smaller steps.
    */
   constructor(keys = 0, bytes = 0, expected = Number.POSITIVE_INFINITY) {
     this.#expected = expected
@@ -90,7 +94,7 @@ export class KeyTable {
     }
   }
 
-  /** Finds the keys of the first `length` events that are TO_FIND. */
+  /** Among the first `length` events, finds the ids that are TO_FIND. */
   findAll(keys: Keys, length: number): void {
     const { bytes, starts, ends, hashes, ids, found, alone } = keys
     const places = this.#places
@@ -128,7 +132,6 @@ export class KeyTable {
     return true
   }
 
-  /** Adds a new key; returns its id: 0, 1, 2, … */
   add({ bytes, start, end, hash }: Key): number {
     return this.#add(bytes, start, end, hash)
   }
@@ -180,8 +183,8 @@ export class KeyTable {
   }
 
   /**
-   * Removes the keys for which `keeps` returns false. It is called with each id, and the id that the key gets if it
-   * stays.
+   * Removes the keys for which `keeps` returns false. `keeps` is called with each id, and with the id that the key gets
+   * if it stays.
    */
   keep(keeps: (id: number, to: number) => boolean): void {
     let [kept, at] = [0, 0]
@@ -197,7 +200,7 @@ export class KeyTable {
     for (let id = 0; id < kept; id++) this.#place(id, this.#hashes[id]!)
   }
 
-  /** Copies key `id` from another table; returns its id here. */
+  /** Copies a key from another table. Returns its id here. */
   take(from: KeyTable, id: number): number {
     return this.#add(from.#view, from.#offsets[id]!, from.#offsets[id + 1]!, from.#hashes[id]!)
   }
@@ -226,13 +229,13 @@ export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
 }
 
-/** A seed for hashes. A sender can find keys that collide with one seed; they do not collide with another. */
+/** A sender can find keys whose hashes collide for one seed. They do not collide for another seed. */
 export const randomSeed = (): number => randomInt(2 ** 31)
 
 /**
- * A 32-bit hash of [start, end): one multiplication for two bytes, then mixed. A random `seed` prevents forged
- * collisions. With more bytes per multiplication it would not, because a change of the highest bit would pass
- * unchanged.
+ * A 32-bit hash of [start, end): multiplies once per two bytes, then mixes. A random `seed` prevents forged collisions.
+ * With more bytes per multiplication, a change of their highest bit would pass unchanged, so collisions could be
+ * forged.
  */
 export function hashBytes(bytes: DataView, start: number, end: number, seed: number): number {
   let hash = seed

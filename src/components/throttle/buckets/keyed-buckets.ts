@@ -7,7 +7,7 @@ export interface BucketsOptions extends Lifetime {
   readonly maxKeys: number
 }
 
-/** Up to this `maxKeys`, there is one part. Above it, there are enough parts for PART buckets each. */
+/** Up to this `maxKeys`, there is one part. Above it, there are as many parts as PART buckets each require. */
 const UNDIVIDED = 100_000
 /** Buckets per part. Growing or searching a part of this size takes a few milliseconds. */
 const PART = 65_536
@@ -20,24 +20,28 @@ const KEEPING = 16
 /** Idle buckets are dropped if they are at least 1/4 of a part. In a small part, they are always dropped. */
 const WORTH_DROPPING = 4
 const SMALL = 1024
-/** If `maxKeys` is reached: the number of buckets that may be checked per refused key, and the share worth dropping. */
+/**
+ * Used when `maxKeys` is reached. For each refused key, this many buckets may be checked. Idle ones are dropped if they
+ * are at least 1 / WORTH_DROPPING_IF_FULL of a part.
+ */
 const CHECKED_PER_REFUSED = 8
 const WORTH_DROPPING_IF_FULL = 16
 
-/** Called with a new bucket: its windows, its id there and its key. */
+/** Called for each new bucket, with its windows, its id in them and its key. */
 export type PrepareBucket<W> = (windows: W, id: number, key: Key) => void
 
 /**
- * Buckets by key. An idle bucket equals a new one, so idle buckets are dropped from time to time; live windows are
- * kept. The hash divides buckets into parts that grow and are searched one at a time. This keeps each step short even
- * with millions of buckets.
+ * Finds buckets by key. An idle bucket is equal to a new one, so idle buckets are dropped from time to time. The key's
+ * hash assigns each bucket to a part. Parts grow and are searched one at a time, which keeps each step short even with
+ * millions of buckets.
  */
 export class KeyedBuckets<W extends BucketColumns> {
   /** The windows of the bucket that `bucket` returned last. */
   windows: W
-  /** The windows of the default bucket (id 0), for events without a key. `maxKeys` does not count it. */
+  /**
+   * The windows of the default bucket, whose id is 0, for events without a key. It does not count towards `maxKeys`.
+   */
   readonly defaults: W
-  /** Number of buckets in memory. */
   size = 0
   readonly #options: BucketsOptions
   readonly #create: () => W
@@ -46,18 +50,18 @@ export class KeyedBuckets<W extends BucketColumns> {
   /** Parts, indexed by the upper bits of the hash. A part is created when its first key arrives. */
   readonly #parts: (BucketPart<W> | undefined)[]
   readonly #mask: number
-  /** The part if there is only one: it is found without the hash. */
+  /** The only part; undefined if there are several, or none yet. It is found without the hash. */
   #only: BucketPart<W> | undefined
-  /** The part that `advance` begins with, and the one that is searched next because `maxKeys` is reached. */
+  /** Indices of the part that `advance` begins with, and of the part that `dropIdleEarly` searches next. */
   #first = 0
   #searched = 0
   #searchedAt = Number.NEGATIVE_INFINITY
-  /** The windows that buckets are read into. */
+  /** `read` reads each bucket into these windows first. */
   #read: W | undefined
   /** New keys refused since the last early search. */
   #refused = 0
 
-  /** `room`: shared with other objects to bound their buckets together. */
+  /** `room`: shared by all KeyedBuckets whose buckets have a common bound. */
   constructor(
     options: BucketsOptions,
     create: () => W,
@@ -77,7 +81,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     this.#mask = parts - 1
   }
 
-  /** The part with all buckets, if there is only one. Undefined without buckets. */
+  /** The part that holds all keyed buckets; undefined if there are several parts, or no keyed buckets yet. */
   get only(): BucketPart<W> | undefined {
     return this.#only
   }
@@ -90,7 +94,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     return this.#options.idleMs
   }
 
-  /** Drops idle buckets. Call before the lookups for one point in time. */
+  /** Drops idle buckets. Call once before all lookups that are made at the same time. */
   advance(now: number): void {
     const { idleMs } = this.#options
     if (now < this.#searchedAt) this.#searchedAt = now
@@ -98,7 +102,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     for (let n = 0; n <= this.#mask; n++) {
       const part = this.#parts[(this.#first + n) & this.#mask]
       if (part === undefined) continue
-      // In event time, a new source may have earlier events.
+      // In event time, `now` goes back when a new origin has earlier events.
       if (now < part.searchedAt) part.searchedAt = now
       if (now - part.searchedAt < idleMs) continue
       if (work >= MOST_WORK) {
@@ -110,7 +114,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     }
   }
 
-  /** Drops idle buckets of a part; see BucketPart. Returns how many others had to be moved. */
+  /** Drops idle buckets of a part (`BucketPart.dropIdle`). Returns how many live buckets had to be moved. */
   #drop(part: BucketPart<W>, now: number, least: number, isFull: boolean): number {
     const { size } = part
     part.dropIdle(now, least, isFull)
@@ -128,8 +132,8 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /**
-   * Writes the buckets that changed since they were last written, or `all`. Yields whenever `to` holds `most` bytes,
-   * then continues with the current buckets. `now`: buckets that are idle then are skipped.
+   * Writes the buckets that changed since they were last written, or all buckets if `all`. Skips buckets that are idle
+   * at `now()`. Yields whenever `to` holds `most` bytes; buckets may change before it continues.
    */
   *write(to: StateWriter, all: boolean, now: () => number, most: number): Generator<void> {
     for (let n = 0; n <= this.#mask; n++) {
@@ -139,15 +143,14 @@ export class KeyedBuckets<W extends BucketColumns> {
     }
   }
 
-  /** Writes the bucket with this key, as `write` does. */
   writeOne(key: Key, to: StateWriter, all: boolean, now: number): void {
     this.#parts[this.#indexOf(key.hash)]?.writeOne(key, to, all, now)
   }
 
   /**
-   * Reads a bucket with a key of `length` bytes, unless the bucket is idle by now; with `keepsUsed`, it is never idle.
-   * `seed`: of the hashes. If there is no room, drops idle buckets: the saved state includes buckets that were dropped
-   * later. Returns false if there is still no room.
+   * Reads a bucket whose key has `length` bytes. Skips the bucket if it is idle by now; with `keepsUsed`, it never is.
+   * If there is no room, drops idle buckets first: the saved state includes buckets that were dropped later. Returns
+   * false if there is still no room.
    */
   read(length: number, from: StateReader, seed: number): boolean {
     const start = from.bytes(length)
@@ -166,7 +169,6 @@ export class KeyedBuckets<W extends BucketColumns> {
     return isIdle || id >= 0
   }
 
-  /** Drops the buckets with these keys. */
   remove(keys: readonly Key[]): void {
     const empty = this.#create()
     for (const key of keys) this.#parts[this.#indexOf(key.hash)]?.empty(key, empty)
@@ -179,14 +181,14 @@ export class KeyedBuckets<W extends BucketColumns> {
     for (const part of this.#parts) if (part) this.#drop(part, now, 1, true)
   }
 
-  /** Drops all buckets for good. */
+  /** Drops all buckets. The object is not used after this. */
   release(): void {
     this.clear()
     this.defaults.release()
     this.#room.remove(this)
   }
 
-  /** The id, in `windows`, of the bucket with this key; -1 if there is no room for a new one. */
+  /** Finds or adds the bucket with this key. Returns its id in `windows`; -1: there is no room for a new bucket. */
   bucket(key: PlacedKey | undefined, now: number): number {
     if (key === undefined) {
       this.windows = this.defaults
@@ -207,12 +209,12 @@ export class KeyedBuckets<W extends BucketColumns> {
       this.#room.size++
     }
     if (places !== undefined && places.layouts[key.place!] !== part.layout) places.set(key.place!, part.layout, id)
-    // A store costs more than a comparison.
+    // Writing the field costs more than comparing it.
     if (this.windows !== part.windows) this.windows = part.windows
     return id
   }
 
-  /** Like `bucket`, but does not add a bucket: for a missing one, `windows` has an empty bucket. */
+  /** Like `bucket`, but does not add a missing bucket: `windows` then holds an empty one. */
   peek(key: Key | undefined, now: number): number {
     if (key === undefined) return this.bucket(key, now)
     const part = this.#parts[this.#indexOf(key.hash)]
@@ -263,23 +265,21 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 }
 
-/** Buckets that share a bound. */
 interface Member {
-  /** Drops idle buckets if it is time. */
+  /** Drops idle buckets if a search is due. */
   advance(now: number): void
   /** Drops idle buckets early, if that is worth its cost. */
   dropIdleEarly(now: number): void
   dropIdle(now: number): void
 }
 
-/** How many members are advanced at a time. */
+/** Maximum number of members that one call of `advance` advances. */
 const AT_ONCE = 16
 
-/** Bounds the number of buckets of several KeyedBuckets together. They take turns. */
+/** Limits the total number of buckets in several KeyedBuckets. They are searched for idle buckets in turn. */
 export class BucketBound {
-  /** Number of buckets in memory. */
   size = 0
-  /** Number of buckets that were dropped because they were idle, or their rule is gone. */
+  /** Number of buckets that were dropped because they were idle or their rule was removed. */
   dropped = 0
   readonly #maxKeys: number
   readonly #members: Member[] = []
@@ -291,7 +291,6 @@ export class BucketBound {
     this.#maxKeys = maxKeys
   }
 
-  /** Counts buckets as dropped. */
   drop(buckets: number): void {
     this.size -= buckets
     this.dropped += buckets
@@ -322,7 +321,10 @@ export class BucketBound {
     return this.size < this.#maxKeys
   }
 
-  /** Drops all idle buckets (slow), unless it did so at this time before. Returns whether there is room. */
+  /**
+   * Drops all idle buckets, which is slow. Does nothing if it already did so at this time. Returns whether there is
+   * room.
+   */
   dropIdle(now: number): boolean {
     if (now > this.#clearedAt) {
       this.#clearedAt = now

@@ -22,7 +22,6 @@ export interface ClusterOptions extends DeciderOptions, LeaseOptions {
 
 export interface Decided {
   readonly decisions: Uint8Array
-  /** Number of events per decision. */
   readonly counts: Uint32Array
   /** Number of events decided without the server because it could not be asked. */
   readonly alone: number
@@ -45,8 +44,8 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   }
 
   /**
-   * Decides on all events of a batch; a promise if the server has to be asked. Rejects if the signal aborts while
-   * events wait for a server that does not reply.
+   * Decides on all events of a batch. Returns a promise if the server has to be asked. It rejects if the signal aborts
+   * while events wait for a server that does not reply.
    */
   decide(batch: EventBatch, signal: AbortSignal): Decided | Promise<Decided> {
     const now = this.#clock.now()
@@ -56,7 +55,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     asking.begin()
     const decisions = new Uint8Array(batch.length)
     const counts = new Uint32Array(DECISIONS)
-    /** The events that wait for the server, each followed by its demand. */
+    /** For each event that waits for the server: its index, followed by the index of its demand. */
     const waiting: number[] = []
     for (let i = 0; i < batch.length; i++) {
       const decision = this.isExcluded(batch, i) ? EXCLUDED : this.take(batch, i, now)
@@ -68,7 +67,6 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     return waiting.length === 0 ? decided : this.#ask(asking.demands, waiting, decided, signal)
   }
 
-  /** Number of buckets in memory, without the default one. */
   get buckets(): number {
     return this.limiter.keys
   }
@@ -80,7 +78,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     if (demands.length > 0) await this.#backend.ask(demands)
   }
 
-  /** The present, since the server's replies are kept in local time. */
+  /** The current time, because the server's replies are stored in local time. */
   protected decidedAt(): number {
     return this.#clock.now()
   }
@@ -89,14 +87,14 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     const wait = this.#onFailure === 'wait'
     let sentAt = this.#clock.now()
     let grants = await this.#backend.ask(demands)
-    // Returns no units twice: the server may have taken them although its reply was lost.
+    // Returns units only once: the server may have taken them although its reply was lost.
     if (!grants) for (const demand of demands) demand.backCost = demand.backBytes = 0
     while (!grants && wait && !signal.aborted) {
       await this.#backend.untilReachable(signal)
       sentAt = this.#clock.now()
       grants = await this.#backend.ask(demands)
     }
-    // These events are not decided: the caller gives them back.
+    // The waiting events stay undecided; the caller gives them back.
     if (!grants && wait) signal.throwIfAborted()
     const passed = grants ? this.#granted(demands, grants, sentAt) : this.#alone(demands)
     const refusal = grants || this.#onFailure !== 'discard' ? DISCARD : NO_BACKEND
@@ -122,7 +120,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     })
   }
 
-  /** The events that pass without the server, by demand. */
+  /** For each demand: which of its events pass without the server. */
   #alone(demands: LimiterDemand[]): Grant['passed'][] {
     if (this.#onFailure === 'pass') return demands.map(({ events }) => events)
     if (this.#onFailure !== 'local_share') return demands.map(() => 0)
@@ -134,7 +132,6 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   }
 }
 
-/** Whether event `n` of a demand passes. */
 function isPassed(passed: Grant['passed'], n: number): boolean {
   return typeof passed === 'number' ? n < passed : passed[n] === 1
 }

@@ -12,19 +12,22 @@ import { CLOCK_MARGIN, type Demand, type Grant, NOTHING, SharedLimits } from './
 /** ASK: the server has to be asked about the event. */
 export type Asked = typeof PASS | typeof DISCARD | typeof ASK
 
-/** After a refusal, the server is not asked about the bucket for this part of a window, at most a second. */
+/**
+ * After a refusal, the server is not asked about the bucket again for this part of the shortest window, at most a
+ * second.
+ */
 const FULL_PART = 1 / 20
 const LONGEST_FULL_MS = 1000
-/** A lease that was not used for this part of a window is given back. */
+/** A lease is given back if it was not used for this part of the shortest window, at most a second. */
 const IDLE_PART = 1 / 4
 const LONGEST_IDLE_MS = 1000
 
-/** When to ask again if neither the server nor the local share knows when there is room. */
+/** How long to wait before asking again, if neither the server nor the local share knows when there is room. */
 const GUESS_MS = 100
 
 export interface LeaseOptions {
   readonly limits: readonly Limit[]
-  /** Maximum part of the remaining units to take ahead; 0: asks the server about each event. */
+  /** Maximum part of the remaining units to take ahead; 0: the server is asked about each event. */
   readonly part: number
   /** Number of members of the group. Each applies its share of the limits while the server cannot be asked. */
   readonly members: number
@@ -32,12 +35,12 @@ export interface LeaseOptions {
   readonly seed: number
 }
 
-/** The demands of a batch for the server: one for each bucket. */
+/** Collects the demands of a batch for the server: one for each bucket. */
 export class Asking {
-  /** Counts batches: 1, 2, 3, … */
+  /** The number of the current batch, from 1. */
   batch = 0
   demands: LimiterDemand[] = []
-  /** The demand of the last event with ASK: its index in `demands`. */
+  /** The index in `demands` of the demand that includes the last event with ASK. */
   last = 0
 
   begin(): void {
@@ -55,9 +58,7 @@ export class LeaseLimiter implements RuledLimiter {
   readonly asking: Asking
   /** Decides while the server cannot be asked. */
   readonly local: Limiter<ClockTiming> | ExactRule
-  /** The local limiter of the whole throttle. */
   readonly localOfAll: Limiter<ClockTiming>
-  /** Seed of the key hashes. */
   readonly seed: number
   readonly #options: LeaseOptions
   readonly #limits: SharedLimits
@@ -66,13 +67,12 @@ export class LeaseLimiter implements RuledLimiter {
   /** The keys of buckets that may hold a lease, by their text. */
   readonly #leased = new Map<string, Buffer>()
   readonly #ofRules = new Map<string, LeaseLimiter>()
-  /** Looks up buckets by the bytes of keys. */
   readonly #key: BucketKey
   /** Demands that give back the leases of removed rules. */
   #returned: LimiterDemand[] = []
   #now = 0
 
-  /** `parent` and `rule`: for the limiter of a rule. */
+  /** `parent`, `rule`: only for the limiter of a rule. */
   constructor(options: LeaseOptions, parent?: LeaseLimiter, rule?: Rule) {
     const { limits, part, members, maxKeys, seed } = options
     this.seed = seed
@@ -108,17 +108,15 @@ export class LeaseLimiter implements RuledLimiter {
     this.#buckets.release()
   }
 
-  /** Number of buckets in memory, including rules and excluding default buckets. */
   get keys(): number {
     return this.#room.size
   }
 
-  /** Number of buckets that were dropped, including rules. */
   get dropped(): number {
     return this.#room.dropped
   }
 
-  /** Number of buckets that may hold a lease, including rules. */
+  /** Number of buckets that may hold a lease, including those of rules. */
   get leased(): number {
     let leased = this.#leased.size
     for (const limiter of this.#ofRules.values()) leased += limiter.leased
@@ -162,7 +160,7 @@ export class LeaseLimiter implements RuledLimiter {
     return ASK
   }
 
-  /** A demand without events yet. It gives back the rest of a lease that was not enough. */
+  /** Creates a demand without events. It gives back what is left of a lease that was not enough. */
   #demand(leases: Leases, id: number, key: Buffer, now: number, lists: boolean): LimiterDemand {
     const spent = leases.spent(id, now)
     const back = leases.takeBack(id, now)
@@ -178,7 +176,7 @@ export class LeaseLimiter implements RuledLimiter {
     }
   }
 
-  /** Stores the server's reply about a bucket. `sentAt`: when it was asked. */
+  /** Stores the server's reply about a bucket. `sentAt`: when the server was asked. */
   keep(demand: Demand, grant: Grant, sentAt: number, now: number): void {
     const [leases, id] = this.#place(demand.key, now)
     if (id < 0) return
@@ -190,7 +188,7 @@ export class LeaseLimiter implements RuledLimiter {
     if (refused) leases.setRoomAt(id, now + waitMs)
     if (part === 0) return
     if (refused) {
-      // Counts from the request. The server received it later, so its window ends after this time.
+      // Counts from the request: the server received it later, so the window ends after this time.
       const fullMs = Math.min(shortestMs * FULL_PART, LONGEST_FULL_MS)
       leases.setFull(id, refused.cost, refused.bytes, Math.min(sentAt + waitMs, now + fullMs))
     } else if (cost + bytes > 0) {
@@ -248,7 +246,7 @@ export class LeaseLimiter implements RuledLimiter {
     return fuller(this.#level(this.#buckets.windows, id, now), this.local.level(key, now, cost, size))
   }
 
-  /** The level of a bucket as the server last described it. */
+  /** How full a bucket is, by the server's last reply. */
   #level(leases: Leases, id: number, now: number): Level {
     const { nearest, used, ends } = leases.level(id)
     const { of: limit } = this.#limits.limits[nearest]!
@@ -263,12 +261,15 @@ const NO_KEY = Buffer.alloc(0)
 const bytesOf = ({ bytes, start, end }: PlacedKey) =>
   Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
 
-/** The level that the server described, unless it is empty and this member has passed events alone. */
+/**
+ * Returns `described`, the level from the server. If it is empty and this member has passed events alone, returns
+ * `alone`.
+ */
 function fuller(described: Level, alone: Level | undefined): Level {
   return described.used === 0 && alone !== undefined && alone.used > 0 ? alone : described
 }
 
-/** A member's share of a limit, which it applies alone. */
+/** A member's share of a limit. The member applies it while it decides alone. */
 function shareOf(limit: Limit, members: number): Limit {
   const share = Math.max(1, Math.floor(limit.limit / members))
   if (limit.mode === 'quota') return { ...limit, limit: share }
@@ -276,7 +277,7 @@ function shareOf(limit: Limit, members: number): Limit {
   return { mode: 'fixed', limit: share, windowMs: limit.windowMs * (1 + CLOCK_MARGIN), unit: limit.unit }
 }
 
-/** The smallest event that was refused; undefined: all pass. */
+/** The cost and size of the smallest refused event; undefined: all events passed. */
 function smallestRefused({ events, list }: Demand, { passed }: Grant): { cost: number; bytes: number } | undefined {
   if (typeof passed === 'number') return passed < events ? { cost: 1, bytes: 0 } : undefined
   let smallest: { cost: number; bytes: number } | undefined

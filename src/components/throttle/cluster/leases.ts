@@ -1,20 +1,23 @@
 import { resized } from '../../../lib/columns.js'
 import { BucketColumns } from '../windows.js'
 
-/** The numbers of a bucket: when it was last used, and the ticket of its lease. */
+/** Columns of a bucket: when it was last used; the ticket of its lease. */
 const USED_AT = 0
 const TICKET = 1
-/** Until when events of at least the cost and size in `REFUSED` are known not to fit. */
+/** Until this time, events with at least the cost and size in `REFUSED` do not fit. */
 const FULL_UNTIL = 2
 /** When the limit that refused an event has room. */
 const ROOM_AT = 3
-/** The last batch that asks about the bucket, and the demand there. */
+/** The number of the last batch with a demand for the bucket, and the index of that demand. */
 const BATCH = 4
 const DEMAND = 5
-/** The index of the nearest limit, and the end of its window. */
+/** The index of the limit that the server last described (`Grant.nearest`), and the end of its window. */
 const NEAREST = 6
 const ENDS = 7
-/** For costs, then for bytes: units left, units last taken ahead, and those of the last refused event. */
+/**
+ * Three columns for costs, then the same for bytes: units left, units last taken ahead, units of the last refused
+ * event.
+ */
 const LEFT = 8
 const SIZE = 9
 const REFUSED = 10
@@ -22,11 +25,10 @@ const BYTES = 3
 const WIDTH = 14
 
 /**
- * Units that this daemon has taken ahead, by bucket. `times`: until when they may be spent, on the local clock.
- * `counts`: the units used of the nearest limit, as the server last reported.
+ * Units that this daemon has taken ahead, by bucket. `times`: until when they may be spent, by the local clock.
+ * `counts`: the used units of the NEAREST limit, as the server last reported.
  */
 export class Leases extends BucketColumns {
-  /** WIDTH numbers for each bucket. */
   #rows = new Float64Array(8 * WIDTH)
 
   #get(bucket: number, column: number): number {
@@ -41,7 +43,7 @@ export class Leases extends BucketColumns {
     return this.#get(bucket, USED_AT)
   }
 
-  /** Spends units; false: there are not enough. */
+  /** Spends units. Returns false if there are not enough, or they have expired. */
   spend(bucket: number, cost: number, bytes: number, now: number): boolean {
     const rows = this.#rows
     const at = bucket * WIDTH
@@ -79,12 +81,12 @@ export class Leases extends BucketColumns {
     this.counts[bucket] = used
   }
 
-  /** The nearest limit as the server last described it: its index, the units used, and the end of its window. */
+  /** The NEAREST limit as the server last described it: its index, its used units, and the end of its window. */
   level(bucket: number): { nearest: number; used: number; ends: number } {
     return { nearest: this.#get(bucket, NEAREST), used: this.counts[bucket]!, ends: this.#get(bucket, ENDS) }
   }
 
-  /** The demand of a batch (1, 2, 3, …) about the bucket, or -1. */
+  /** The index of the batch's demand for the bucket; -1: none. Batches are numbered from 1. */
   demand(bucket: number, batch: number): number {
     return this.#get(bucket, BATCH) === batch ? this.#get(bucket, DEMAND) : -1
   }
@@ -94,7 +96,7 @@ export class Leases extends BucketColumns {
     this.#set(bucket, DEMAND, demand)
   }
 
-  /** How much of the last lease was spent, or may still be. */
+  /** Units of the last lease that were spent, or can still be spent. */
   spent(bucket: number, now: number): { cost: number; bytes: number } {
     const isValid = now < this.times[bucket]!
     const spent = (unit: number) =>
@@ -115,7 +117,7 @@ export class Leases extends BucketColumns {
     if (!keeps) this.#set(bucket, TICKET, ticket)
   }
 
-  /** Takes all units out of a bucket; undefined: there are no valid ones. */
+  /** Removes all units from a bucket. Returns them if they are still valid, otherwise undefined. */
   takeBack(bucket: number, now: number): { cost: number; bytes: number; ticket: number } | undefined {
     if (this.isSpent(bucket)) return undefined
     const [cost, bytes] = [this.#get(bucket, LEFT), this.#get(bucket, LEFT + BYTES)]
@@ -124,7 +126,7 @@ export class Leases extends BucketColumns {
     return now < this.times[bucket]! ? { cost, bytes, ticket: this.#get(bucket, TICKET) } : undefined
   }
 
-  /** Forgets the size of the last lease, because it was not needed. */
+  /** Forgets the size of the last lease, because the lease was not needed. */
   restart(bucket: number): void {
     this.#set(bucket, SIZE, 0)
     this.#set(bucket, SIZE + BYTES, 0)

@@ -11,11 +11,10 @@ export const LEASED_PART = 0.1
 /** The speeds of two clocks may differ by this part: ten times the error of computer clocks. */
 export const CLOCK_MARGIN = 0.001
 
-/** The letter of a mode in the names of buckets, and its number in the script. */
+/** By mode: its letter in bucket names, and its number in the script. */
 const MODES = { fixed: ['f', 0], aligned: ['a', 1], gcra: ['g', 2], quota: ['q', 3] } as const
 const UNITS = { events: '', cost: 'c', bytes: 'b' } as const
 
-/** The mode of a limit that can be shared. */
 type SharedMode = keyof typeof MODES
 
 /** One limit. Amounts are in window units (`scaleOf`). */
@@ -39,7 +38,7 @@ export class SharedLimits {
   readonly name: string
   readonly hasCosts: boolean
   readonly hasBytes: boolean
-  /** Whether an event may have a cost other than 1. */
+  /** Whether demands list the cost of each event, because it may differ from 1. */
   readonly listsCosts: boolean
   /** Maximum units that a member may take ahead. */
   readonly mostCost: number
@@ -82,7 +81,7 @@ function shared(limit: Limit): SharedLimit {
   }
 }
 
-/** The script counts time in microseconds, as the server's clock does. */
+/** Microseconds per millisecond. The script and the server's clock count microseconds. */
 const MICROS = 1000
 const DOUBLE = 8
 const PER_LIMIT = 7
@@ -96,7 +95,7 @@ export interface Demand {
   readonly limits: SharedLimits
   /** The bucket's key; empty: the default bucket. */
   readonly key: Buffer
-  /** The events, and the sums of their costs and sizes. */
+  /** Number of events, the sum of their costs, and the sum of their sizes. */
   events: number
   cost: number
   bytes: number
@@ -111,7 +110,6 @@ export interface Demand {
   readonly ticket: number
 }
 
-/** An empty demand. */
 export const NOTHING = {
   ...{ events: 0, cost: 0, bytes: 0, list: undefined },
   ...{ spentCost: 0, spentBytes: 0, backCost: 0, backBytes: 0, ticket: 0 },
@@ -124,30 +122,33 @@ export interface Grant {
   /** Units taken ahead. */
   readonly cost: number
   readonly bytes: number
-  /** Milliseconds for which they are valid; if an event was refused, until the limit that refused it has room. */
+  /** How long these units are valid. If an event was refused: how long until the limit that refused it has room. */
   readonly waitMs: number
   readonly ticket: number
-  /** The fullest limit, or the one that refused an event: its index, the units used, and the end of its window. */
+  /**
+   * The limit that refused an event, otherwise the fullest: its index, its used units, and the time until its window
+   * ends.
+   */
   readonly nearest: number
   readonly used: number
   readonly endsMs: number
 }
 
-/** Hash tags of a group's buckets in a Redis Cluster, where each tag needs a call of its own. */
+/** Number of hash tags of a group's buckets. In a Redis Cluster, each tag needs its own call. */
 const TAGS = 16
-/** Maximum buckets in one call. A script blocks its server; this limits it to a few milliseconds. */
+/** Maximum buckets in one call. A script blocks its server; this limits that to a few milliseconds. */
 const MOST_KEYS = 500
 
 export interface ScriptCall {
   readonly keys: readonly Buffer[]
   readonly args: readonly Buffer[]
-  /** Indices of its demands. */
+  /** Indices of the demands that the call is for. */
   readonly demands: readonly number[]
 }
 
 /**
- * The calls for a batch's demands, to be sent together. `byTag`: whether all keys of a call must be in one slot.
- * `wall`: the server's clock, in milliseconds, for the periods of quotas.
+ * Creates the calls for a batch's demands, which are sent together. `byTag`: whether all keys of a call must be in one
+ * slot. `wall`: the server's clock, in milliseconds, for the periods of quotas.
  */
 export function scriptCalls(group: string, demands: readonly Demand[], byTag: boolean, wall: number): ScriptCall[] {
   const tags = demands.map(({ key }) => tagOf(key))
@@ -188,7 +189,10 @@ function argsOf(demands: readonly Demand[], wall: number): Buffer[] {
   return [encodeSets(sets, wall), asked.bytes]
 }
 
-/** Twice the spent units of the last lease, so the server is asked about a busy bucket less and less often. */
+/**
+ * Units to take ahead: twice the spent units of the last lease, at least `need`, at most `most`. The server is thus
+ * asked about a busy bucket less and less often.
+ */
 function ahead(need: number, spent: number, most: number): number {
   return need === 0 ? 0 : Math.min(most, Math.max(need, spent * 2))
 }
@@ -226,8 +230,8 @@ class Doubles {
 }
 
 /**
- * Stores a call's reply in `grants`, by demand. Throws if it is not a reply of the script. Returns the server's clock,
- * in milliseconds.
+ * Stores a call's reply in `grants`, at the index of each demand. Throws if the script cannot have sent the reply.
+ * Returns the server's time in milliseconds.
  */
 export function readReply(call: ScriptCall, demands: readonly Demand[], reply: unknown, grants: Grant[]): number {
   if (!Array.isArray(reply) || reply.length !== 1 + call.demands.length * REPLIES_PER_KEY) throw unknownReply()

@@ -2,7 +2,7 @@
 
 /** In gcra, the part of a window for which a lease may be spent. */
 export const GCRA_LEASE_PART = 1 / 10
-/** Maximum time in a reply, in microseconds: about 30 years, for which keys can be kept. */
+/** Maximum duration in a reply, in microseconds: about 30 years. Redis can keep keys that long. */
 const LONGEST = 1e15
 
 /**
@@ -21,9 +21,9 @@ const LONGEST = 1e15
  * (gcra: its level, which sinks by one every window / limit). An event takes units of all limits, or does not pass.
  *
  * Replies with the time, which is the ticket of the units taken, and for each key: the events that pass, as their
- * number (-1: all) or as a text with 1 or 0 for each; the cost and the bytes taken ahead; how long these are valid or,
- * if an event was refused, when the limit that refused it has room; this limit, otherwise the fullest; how much of it
- * is used; when its window ends.
+ * number (-1: all) or as a text with 1 or 0 for each; the cost and the bytes taken ahead; how long these units are
+ * valid or, if an event was refused, how long until the limit that refused it has room; the index of this limit,
+ * otherwise of the fullest; how much of it is used; how long until its window ends.
  *
  * Units are given back only to windows that were open when they were taken. If the server's clock was set back, windows
  * restart but keep their counts.

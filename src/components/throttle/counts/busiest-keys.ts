@@ -12,7 +12,7 @@ const LOOKS_PER_SECOND = 20_000
 /** Maximum number of keys in memory. Beyond it, only the busiest are kept. */
 const MOST_KEYS = 4096
 const KEPT_KEYS = 1024
-/** Longer keys, in characters, are shown by a name. */
+/** Keys with more characters are shown by their `bucketName`. */
 const LONGEST_KEY = 256
 
 interface Count {
@@ -25,16 +25,16 @@ export class BusiestKeys {
   readonly #key: BucketKey
   readonly #sampler: EventSampler
   #counts = new Map<string | undefined, Count>()
-  /** Names instead of texts in `#counts`. */
+  /** The keys in `#counts` that are names, not texts. */
   readonly #named = new Set<string>()
 
-  /** `fields`: of the key; empty: all events share one bucket. `stands`: value of the previous count. */
+  /** `fields`: the fields of the key; empty: all events share one bucket. `stands`: from the previous object. */
   constructor(fields: readonly FieldReader[], clock: Clock, stands = 1) {
     this.#key = new BucketKey(fields)
     this.#sampler = new EventSampler(clock, LOOKS_PER_SECOND, stands)
   }
 
-  /** How many events each inspected event should represent at the current rate. */
+  /** For the next object: how many events each inspected event should represent at the current rate. */
   get stands(): number {
     return this.#sampler.stands
   }
@@ -78,7 +78,7 @@ export class BusiestKeys {
     return [...this.#counts].sort(([, a], [, b]) => b.passed + b.discarded - a.passed - a.discarded)
   }
 
-  /** Whether this is the name of a key that is too long, and not its text. */
+  /** Whether `key` is a name that stands for the text of a long key. */
   isName(key: string | null): boolean {
     return key !== null && this.#named.has(key)
   }

@@ -3,15 +3,13 @@ import type { Refusal } from '../decider.js'
 
 const MINUTE_MS = 60_000
 const MINUTES = 60
-/** Buckets to keep when there are too many. */
+/** When there are twice as many buckets, only this many are kept. */
 const KEPT = 256
 
 interface Row {
   /** Discarded events by minute, as a ring. */
   readonly minutes: Float64Array
-  /** The newest minute in the ring. */
   newest: number
-  /** The limit that discarded a recent event. */
   refusal: Refusal | undefined
 }
 
@@ -20,19 +18,17 @@ export class DiscardHistory {
   readonly #rows = new Map<string, Row>()
   #inexactAt = Number.NEGATIVE_INFINITY
 
-  /** `bucket`: its name; null: the default one. `now`: milliseconds, as in all calls. */
+  /** `bucket`: the name of the bucket; null: the default bucket. `now`: in milliseconds, as in all calls. */
   add(bucket: string | null, events: number, now: number): void {
     const row = this.#row(bucket, now)
     advance(row, now)
     row.minutes[row.newest % MINUTES]! += events
   }
 
-  /** Records which limit discarded an event of a bucket. */
   note(bucket: string | null, refusal: Refusal | undefined, now: number): void {
     this.#row(bucket, now).refusal = refusal
   }
 
-  /** The limit that discarded a recent event of a bucket, if known. */
   refusal(bucket: string | null): Refusal | undefined {
     return this.#rows.get(bucket ?? DEFAULT)?.refusal
   }
@@ -48,7 +44,7 @@ export class DiscardHistory {
     return row
   }
 
-  /** Records that only a sample of the events was counted, in proportion. */
+  /** Records that counts at `now` are estimates from a sample. */
   sampled(now: number): void {
     this.#inexactAt = now
   }

@@ -18,7 +18,6 @@ export interface DiscardCount {
 
 /** Maximum buckets counted at a time. */
 const MOST_ROWS = 4096
-/** Maximum bytes of an event in a sample. */
 const LONGEST_SAMPLE = 256
 /** Columns of a row: events, bytes, first, last. */
 const STRIDE = 4
@@ -35,11 +34,13 @@ export class DiscardTally {
   #columns = new Float64Array(STRIDE * 64)
   #buckets: (string | null)[] = []
   #samples: string[] = []
-  /** By slot: the id of the last bucket that used it, and its row; -1: unused. Valid while `owner` is the same. */
+  /**
+   * By slot: the id of the last bucket that used the slot (-1: unused), and the row of that bucket. Both are valid
+   * while `owner` is the same.
+   */
   readonly #ids = new Int32Array(1 << SLOT_BITS).fill(-1)
   readonly #rows = new Int32Array(1 << SLOT_BITS)
   #owner = 0
-  /** The row of the event that was counted last. */
   #last = 0
 
   constructor(wantsSamples: boolean) {
@@ -61,7 +62,7 @@ export class DiscardTally {
     return true
   }
 
-  /** Keeps the row of the event that was counted last for `addKnown`. */
+  /** Remembers, for `addKnown`, the row of the event that was counted last. */
   know(owner: number, id: number): void {
     if (id < 0) return
     if (owner !== this.#owner) {
@@ -74,8 +75,8 @@ export class DiscardTally {
   }
 
   /**
-   * Counts event `i`, which has this key. There must be room. `wall`: the present. Returns whether it is the bucket's
-   * first event.
+   * Counts event `i`, which has this key. There must be room. `wall`: the current time. Returns whether this is the
+   * bucket's first event.
    */
   add(key: EventKey, batch: EventBatch, i: number, wall: number): boolean {
     const known = this.#keys.find(key)
@@ -125,7 +126,7 @@ export class DiscardTally {
   }
 }
 
-/** The slot of a bucket. Ids may have gaps: with rules they are multiples of a power of two. */
+/** The slot of a bucket: a hash of its id, because the ids of a throttle with rules have gaps. */
 const slotOf = (id: number) => Math.imul(id, 0x9e3779b1) >>> (32 - SLOT_BITS)
 
 /** The beginning of event `i` as it is now, not as it was read: a field may have been removed since. */

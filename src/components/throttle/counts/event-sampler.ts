@@ -1,6 +1,6 @@
 import type { Clock } from '../../../lib/time.js'
 
-/** Chooses which events to inspect: every event up to a number per second, and beyond it a random sample. */
+/** Chooses which events to inspect: every event, or a random sample if more than a maximum arrive per second. */
 export class EventSampler {
   #stands: number
   /** Whether some events were not inspected. */
@@ -13,7 +13,7 @@ export class EventSampler {
   #skip = 0
   #chance = 1
 
-  /** `most`: maximum number of events inspected per second. `stands`: value of the previous sampler. */
+  /** `most`: maximum number of events inspected per second. `stands`: from the previous sampler. */
   constructor(clock: Clock, most: number, stands = 1) {
     this.#clock = clock
     this.#most = most
@@ -27,12 +27,15 @@ export class EventSampler {
     return this.#stands
   }
 
-  /** How many events each inspected event should represent at the current rate. */
+  /** For the next sampler: how many events each inspected event should represent at the current rate. */
   get stands(): number {
     return this.#looks < this.#most / 4 ? Math.max(1, this.#stands / 2) : this.#stands
   }
 
-  /** Calls `inspect` with the events to inspect of the next batch, and how many events each represents. */
+  /**
+   * Chooses events of the next batch. Calls `inspect` for each, with its index and the number of events that it
+   * represents.
+   */
   choose(length: number, inspect: (i: number, stands: number) => void): void {
     const now = this.#clock.now()
     if (now - this.#secondAt >= 1000) {
@@ -53,7 +56,7 @@ export class EventSampler {
     this.#skip = i - length
   }
 
-  /** The distance to the next event. It is random, because keys may alternate. */
+  /** The distance to the next event to inspect. It is random, because keys may alternate. */
   #step(): number {
     if (this.#stands === 1) return 1
     this.#chance = (Math.imul(this.#chance, 1_103_515_245) + 12_345) & 0x7fffffff

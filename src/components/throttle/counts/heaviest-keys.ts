@@ -22,7 +22,7 @@ export class HeaviestKeys {
   readonly #capacity: number
   #keys = new Map<string, HeavyKey>()
 
-  /** `capacity`: keys that are followed after `trim`. */
+  /** `capacity`: maximum number of keys that are followed after `trim`. */
   constructor(capacity: number) {
     this.#capacity = capacity
   }
@@ -39,7 +39,7 @@ export class HeaviestKeys {
     } else this.#keys.set(name, { name, counted: events, missed: this.floor, weight: events, shown: 0, isKept: false })
   }
 
-  /** Follows only the heaviest keys from here on. Call after a number of additions. */
+  /** Stops following all but the heaviest keys. Call after a number of additions. */
   trim(): void {
     if (this.#keys.size <= this.#capacity) return
     const rank = (key: HeavyKey) => (key.isKept ? Number.POSITIVE_INFINITY : key.counted + key.missed)

@@ -10,7 +10,6 @@ export class MissingKey {
   readonly #key: BucketKey
   #isFound: boolean
 
-  /** `fields`: of the key; may be empty. */
   constructor(fields: readonly FieldReader[]) {
     this.#key = new BucketKey(fields)
     this.#isFound = fields.length === 0

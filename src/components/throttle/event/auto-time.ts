@@ -32,7 +32,10 @@ const DATE_LENGTH = 10
 const YEAR_LENGTH = 4
 const DASH = 0x2d
 
-/** Reads the time of events from the first usual field that has one. For each origin, tries the last field first. */
+/**
+ * Reads an event's time from the first usual field that has one. Begins with the field that had the last time of the
+ * same origin.
+ */
 export class AutoTime implements TimeReader {
   readonly #fields: readonly FieldReader[]
   readonly #known = new WeakMap<Origin, number>()
@@ -74,7 +77,7 @@ export class AutoTime implements TimeReader {
     return n === 0 && time === batch.receivedAt && !isOfLine(field, batch) ? Number.NaN : time
   }
 
-  /** The field that has the time of event `i`, just read, or the first one. */
+  /** The field that has the time of event `i`; the first usual field if none has. */
   fieldOf(batch: EventBatch, i: number): { readonly path: FieldPath; readonly field: FieldReader } {
     const n = Number.isNaN(this.of(batch, i)) ? 0 : this.#last
     return { path: TIME_FIELDS[n]!, field: this.#fields[n]! }
@@ -94,16 +97,16 @@ function textTime(field: FieldReader): number {
     end = bytes.length
   }
   const first = bytes[start]!
-  // Most texts that are not a time end here.
+  // Rejects most texts that are not a time.
   if (end - start <= DATE_LENGTH - 1 || first < 0x30 || first > 0x39) return Number.NaN
-  // Reading a number from a text creates a string.
+  // Checked before numbers: reading a number from a text creates a string.
   if (end - start > DATE_LENGTH && bytes[start + YEAR_LENGTH] === DASH) return parseIsoTime(bytes, start, end)
   const number = plausible(field.number())
   if (!Number.isNaN(number) || end - start <= DATE_LENGTH) return number
   return parseIsoTime(bytes, start, end)
 }
 
-/** Milliseconds since the epoch; NaN if the number is implausible as a time. */
+/** Converts a number to milliseconds since the epoch; NaN: it is not plausible as a time. */
 function plausible(value: number): number {
   if (!(value >= SECONDS && value < LARGEST)) return Number.NaN
   if (value < MILLISECONDS) return value * 1000

@@ -14,8 +14,8 @@ const COUNT = 2
 const WIDTH = 3
 
 /**
- * The window of an event: the newest, a later one, a kept one, a new earlier one, or one whose start moves to the
- * event.
+ * Where an event counts: in the newest window, in a new later one, in a kept one, in a new earlier one, or in a window
+ * whose start moves to the event.
  */
 type Place =
   | typeof IN_NEWEST
@@ -35,17 +35,17 @@ const MOVES_NEWEST = 5
 const NOWHERE = 6
 
 /**
- * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event outside of the
- * kept windows joins the next window if it is less than a window length before the last event counted there; the start
- * of that window moves to the event. Otherwise, the event opens its own window. So windows do not overlap, and the
+ * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event that no kept
+ * window covers joins the next later window if the last event there is less than a window length after it. The start of
+ * that window then moves to the event. Otherwise, the event opens its own window. So windows do not overlap, and the
  * first event of one and the last event of the next are at least a window length apart. With periods (aligned windows,
  * quotas), each window is a period.
  */
 export class CountedEventWindows extends LimitEventWindows {
   readonly #periods: Periods | undefined
-  /** The length of every window; 0: the length of its period. */
+  /** The length of every window; 0: each window is as long as its period. */
   readonly #lengthMs: number
-  /** The latest event counted in the newest window. */
+  /** By bucket: the time of the latest event that its newest window counted. */
   #latest = new Float64Array(8)
   /** The row of the kept window that `#placeOf` found. */
   #row = 0
@@ -127,12 +127,11 @@ export class CountedEventWindows extends LimitEventWindows {
     }
   }
 
-  /** The start of a window that opens for an event at `time`. */
   #startOf(time: number): number {
     return this.#periods ? this.#periods.startOf(time) : time
   }
 
-  /** Whether the window from `start` contains `time`, which is not before it. */
+  /** Whether the window that begins at `start` contains `time`. `time` is not before `start`. */
   #contains(start: number, time: number): boolean {
     return this.#lengthMs > 0 ? time - start < this.#lengthMs : this.#periods!.startOf(time) <= start
   }
@@ -143,7 +142,6 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#contains(start, time) ? IN_NEWEST : AFTER
   }
 
-  /** The place of an event from before the newest window. */
   #earlierPlace(bucket: number, time: number): Place {
     const windowMs = this.spanMs
     const lateBefore = this.progress.lateBefore(this.#latest[bucket]!)
@@ -166,7 +164,10 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#latest[bucket]! - time >= windowMs ? OPENS : MOVES_NEWEST
   }
 
-  /** Keeps the newest window, before a newer one replaces it. Drops windows that ended long before `time`. */
+  /**
+   * Moves the newest window to the kept ones, because a newer one replaces it. Drops windows that ended long before
+   * `time`.
+   */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time) - this.spanMs
     const older = this.kept.of(bucket)
@@ -188,7 +189,6 @@ export class CountedEventWindows extends LimitEventWindows {
     older.set(row, COUNT, count)
   }
 
-  /** Opens a window before the newest one. */
   #open(bucket: number, start: number, time: number, cost: number): void {
     const older = this.kept.of(bucket)
     if (!this.makeRoom(older, older.length)) return

@@ -9,7 +9,7 @@ const FIRST = 0
 const LENGTH = 1
 const HEAD = 2
 
-/** Memory of all buckets of a throttle. */
+/** Counts the memory of all rows of a throttle. */
 export class EarlierMemory {
   rows = 0
   bytes = 0
@@ -17,7 +17,6 @@ export class EarlierMemory {
   forgotten = 0
 }
 
-/** Memory of a list of numbers, in bytes. */
 const bytesOf = (numbers: number) => LIST_BYTES + numbers * 8
 
 /** Used instead of a missing list. Only its length, 0, is read. */
@@ -30,7 +29,7 @@ const NONE: number[] = [0, 0]
  */
 export class EarlierRows {
   length = 0
-  /** The list with the rows, and the index of the first one. Valid until a change. */
+  /** The list that holds the rows, and the index at which its first row begins. Both are valid until a change. */
   array: number[] = NONE
   rows = 0
   /** Whether the bucket has a list, which also holds its state. */
@@ -41,7 +40,7 @@ export class EarlierRows {
   readonly #lists: (number[] | undefined)[] = []
   #bucket = -1
 
-  /** `state`: how many numbers a subclass keeps in a list. */
+  /** `state`: how many numbers a subclass keeps in each list besides the rows. */
   constructor(room: EarlierMemory, width: number, state = 0) {
     this.#room = room
     this.#width = width
@@ -53,7 +52,6 @@ export class EarlierRows {
     if (this.#lists.length < capacity) this.#lists.length = capacity
   }
 
-  /** Shows the rows of a bucket. */
   of(bucket: number): this {
     if (bucket === this.#bucket) return this
     this.#leave()
@@ -63,7 +61,7 @@ export class EarlierRows {
     return this
   }
 
-  /** Shows no bucket. */
+  /** Saves the state of the shown bucket. After that, no bucket is shown. */
   #leave(): void {
     if (this.hasState) this.save()
     this.#show(undefined)
@@ -88,7 +86,7 @@ export class EarlierRows {
     this.array[HEAD + index] = value
   }
 
-  /** Writes the head of the list. Called only when another list is shown. */
+  /** Writes the head of the list. Called only before another list is shown. */
   protected save(): void {
     this.array[FIRST] = (this.rows - this.#head) / this.#width
     this.array[LENGTH] = this.length
@@ -126,7 +124,7 @@ export class EarlierRows {
     return this.hasState ? (this.array.length - this.#head) / this.#width : 0
   }
 
-  /** Whether a row can be inserted within the bound of memory. */
+  /** Whether a row can be inserted without exceeding MOST_BYTES. */
   get hasRoom(): boolean {
     const capacity = this.#capacity
     if (this.length < capacity) return true
@@ -156,7 +154,7 @@ export class EarlierRows {
     this.#show(undefined)
   }
 
-  /** Moves the rows to the front of a list with this capacity. */
+  /** Moves the rows to the front of a new list, which has room for `capacity` rows. */
   #move(capacity: number): void {
     const { array, rows, length } = this
     // After filling with a fraction, V8 stores plain doubles without spare places.
@@ -213,7 +211,6 @@ export class EarlierRows {
     }
   }
 
-  /** Removes the rows of all buckets. */
   release(): void {
     for (let bucket = 0; bucket < this.#lists.length; bucket++) if (this.#lists[bucket]) this.clear(bucket)
   }

@@ -10,8 +10,8 @@ const MOST_OF_ONE = 4096
 
 /**
  * Windows of one limit. A bucket keeps earlier windows as long as events that are not late may fall into them. If there
- * is no room, a window in the middle is dropped. A later event of its time opens a new, empty window. So a dropped
- * window never causes an event to be discarded.
+ * is no room, a window in the middle is dropped. If another event of its time arrives, it opens a new, empty window. So
+ * a dropped window never causes an event to be discarded.
  */
 export abstract class LimitEventWindows<K extends EarlierRows = EarlierRows> extends LimitWindows {
   protected readonly progress: EventProgress
@@ -26,7 +26,10 @@ export abstract class LimitEventWindows<K extends EarlierRows = EarlierRows> ext
     this.#room = room
   }
 
-  /** Returns whether there is room for one more row. To make room, drops `row`, one of the first `spare` rows. */
+  /**
+   * Makes room for one more row if necessary: drops `row`, which is one of the first `spare` rows. Returns false if
+   * there is still no room.
+   */
   protected makeRoom(kept: K, spare: number, row = spare >> 1): boolean {
     if (spare < MOST_OF_ONE && kept.hasRoom) return true
     this.#room.forgotten++

@@ -8,8 +8,8 @@ import { LimitEventWindows } from './earlier-windows.js'
 import type { Shared } from './timing.js'
 
 /**
- * Columns of a run: its time, the TAT after it (GcraRate), the sum of the costs that passed at this time, and the last
- * cost.
+ * Columns of a run: its time, the TAT after it (see GcraWindows), the sum of the costs that passed at this time, and
+ * the last cost.
  */
 const TIME = 0
 const TAT_MS = 1
@@ -17,7 +17,7 @@ const TAT_REST = 2
 const SUM = 3
 const LAST = 4
 const WIDTH = 5
-/** Columns of the newest run that `times` and `counts` do not have. */
+/** Number of columns of the newest run that `times` and `counts` do not hold. */
 const MORE = 3
 /** `#delayedBy` returns this for an event that does not fit. */
 const REFUSES = -1
@@ -28,7 +28,7 @@ const REFUSES = -1
  */
 export class GcraEventWindows extends LimitEventWindows {
   readonly #rate: GcraRate
-  /** The TAT during the walk through the runs after an event. */
+  /** The TAT while `#delay` goes through the runs after an event. */
   readonly #tat: GcraTime
   readonly #latest: GcraTime
   /** MORE columns of the newest run of each bucket. */
@@ -158,16 +158,16 @@ export class GcraEventWindows extends LimitEventWindows {
     return tat.isBefore(ms, rest) ? tat.set(ms, rest) : tat
   }
 
-  /** Whether an event at `time` passes. */
+  /** Whether an event at `time` passes if `tat` is the TAT before it. */
   #isWithin(tat: GcraTime, time: number): boolean {
     const { tolerance } = this.#rate
     return !this.#latest.setTime(time).shift(tolerance.ms, tolerance.rest).isBefore(tat.ms, tat.rest)
   }
 
   /**
-   * Delays the runs from `row` on by the TAT of an event before them, until a run is not delayed. Returns the number of
-   * delayed runs, or REFUSES if one of them would not have passed. With `writes`, stores their new TAT and does not
-   * refuse.
+   * Applies `tat`, the TAT of an event before `row`, to the runs from `row` on, until a run is not delayed. Returns the
+   * number of delayed runs, or REFUSES if one of them would not have passed. If `writes`, stores the new TATs and does
+   * not refuse.
    */
   #delay(bucket: number, older: EarlierRows, row: number, tat: GcraTime, writes: boolean): number {
     const { array, rows, length } = older
@@ -192,7 +192,9 @@ export class GcraEventWindows extends LimitEventWindows {
     return next - row
   }
 
-  /** Keeps the newest run, before a newer one replaces it. Drops runs that only late events could need. */
+  /**
+   * Adds the newest run to the kept ones, because a newer one replaces it. Drops runs that only late events could need.
+   */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time)
     const older = this.kept.of(bucket)
@@ -204,7 +206,10 @@ export class GcraEventWindows extends LimitEventWindows {
     for (let column = 0; column < WIDTH; column++) older.set(row, column, this.#newest(bucket, column))
   }
 
-  /** Drops runs that no event from `from` on needs: the next run is at or before `from`, or the TAT is before it. */
+  /**
+   * Drops each run that events from `from` on do not need: the next run is at or before `from`, or the TAT of the run
+   * is before `from`.
+   */
   #drop(bucket: number, older: EarlierRows, from: number): void {
     let count = 0
     while (

@@ -3,32 +3,31 @@ import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 
 /** Maximum length of a pause that counts as elapsed time: an outage must not make origins inactive. */
 const LONGEST_PAUSE_MS = 1000
-/** An origin without an event for this long is inactive and no longer waited for. */
+/** An origin without an event for this long is inactive. Events then need not wait for it. */
 const ACTIVE_MS = 60_000
 /** Maximum number of origins waited for. Beyond it, the oldest one is dropped. Each HTTP request is an origin. */
 const MOST_ORIGINS = 10_000
-/** Number of origins that may be checked per batch. */
+/** Maximum number of origins checked per batch, on average. */
 const LOOKED_AT_PER_BATCH = 8
 
-/** The progress of event times in one origin. */
 interface Reached {
   readonly origin: object
   newest: number
-  /** When its last event arrived, in `#elapsed`. */
+  /** The value of `#elapsed` when its last event arrived. */
   at: number
 }
 
 /**
  * Tracks the progress of event times for each origin (a file, a connection) separately, because one may catch up while
  * others are live. An event is late if it is more than the allowed lateness behind both the newest event of its origin
- * and the newest event of its bucket. So an event that is in order in one of them is not late.
+ * and the newest event of its bucket. So an event that is in order in its origin or its bucket is not late.
  */
 export class EventProgress {
   /** The time that every active origin has reached. Decreases when an origin with earlier events appears. */
   oldest = Number.NEGATIVE_INFINITY
   readonly latenessMs: number
   readonly #origins = new BoundedMap<object, Reached>(MOST_ORIGINS)
-  /** Stands for the origins of an earlier run, until as many new origins have appeared. */
+  /** Stands for the origins before a restart, until as many new origins have appeared. */
   readonly #earlier = {}
   #earlierCount = Number.POSITIVE_INFINITY
   #current: Reached = { origin: this, newest: Number.NEGATIVE_INFINITY, at: 0 }
@@ -61,7 +60,7 @@ export class EventProgress {
     if (this.#origins.size > 0) this.oldest = oldest
   }
 
-  /** Registers an event time of the current origin. */
+  /** Records the time of an event of the current origin. */
   see(time: number): void {
     const current = this.#current
     current.at = this.#elapsed
@@ -77,7 +76,7 @@ export class EventProgress {
     if (this.#origins.size > this.#earlierCount) this.#origins.delete(this.#earlier)
   }
 
-  /** Writes the progress of the active origins, for a later run. */
+  /** Writes the progress of the active origins, to be read after a restart. */
   write(to: StateWriter): void {
     to.number(this.oldest)
     to.whole(this.#origins.has(this.#earlier) ? this.#earlierCount : this.#origins.size)

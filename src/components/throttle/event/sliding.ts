@@ -9,15 +9,17 @@ const RUN_TIME = 0
 const RUN_COUNT = 1
 const RUN_WIDTH = 2
 
-/** State of a list besides its runs. */
+/** Indices of the state that a list holds besides its runs. */
 const AT = 0
 const FROM = 1
 const WITHIN = 2
 const STATE = 3
 
-/** The events that passed in a bucket before its newest run. */
+/** The runs of a bucket before its newest one. */
 class Runs extends EarlierRows {
-  /** The end of the current window; NaN: not known. It begins with row `from` and contains `within` events. */
+  /**
+   * The end of the current window; NaN: not known. The window begins with row `from` and contains the amount `within`.
+   */
   at = Number.NaN
   from = 0
   within = 0
@@ -26,7 +28,7 @@ class Runs extends EarlierRows {
     super(room, RUN_WIDTH, STATE)
   }
 
-  /** Shows the runs of a bucket with its newest one at `newest`. */
+  /** Shows the runs of a bucket, whose newest run is at `newest`. */
   load(bucket: number, newest: number, windowMs: number): this {
     this.of(bucket)
     if (Number.isNaN(this.at)) this.#find(newest, windowMs)
@@ -57,9 +59,10 @@ class Runs extends EarlierRows {
     this.setState(WITHIN, this.within)
   }
 
-  /** Moves the window to the one that ends at `time`. */
+  /** Moves the window until it ends at `time`. */
   advance(time: number, windowMs: number): void {
-    // The window moves back only after a later event that did not pass. The runs that it needs are still kept.
+    // The window moves back only after a later event that did not pass. The runs that the window then needs are still
+    // kept.
     while (time < this.at && this.from > 0 && time - this.get(this.from - 1, RUN_TIME) < windowMs) {
       this.within += this.get(--this.from, RUN_COUNT)
     }
@@ -120,13 +123,13 @@ class Runs extends EarlierRows {
     if (row >= this.from) this.within += count
   }
 
-  /** Removes a run from before the window. */
+  /** The run must be before the window. */
   override remove(row: number): void {
     this.from--
     super.remove(row)
   }
 
-  /** Removes runs from before the window. */
+  /** The runs must be before the window. */
   override removeFirst(count: number): void {
     this.from -= count
     super.removeFirst(count)
@@ -177,7 +180,9 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     this.counts[bucket] = cost
   }
 
-  /** Keeps the newest run, before a newer one replaces it. Drops runs that only late events could need. */
+  /**
+   * Adds the newest run to the kept ones, because a newer one replaces it. Drops runs that only late events could need.
+   */
   #keepNewest(bucket: number, time: number): void {
     const windowMs = this.spanMs
     const newest = this.times[bucket]!
@@ -201,13 +206,13 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     return (isNeeded && runs.from === 0) || this.makeRoom(runs, runs.from)
   }
 
-  /** Whether a span with no room for `cost` contains `time`, which is before the newest run. */
+  /** Whether `cost` does not fit into some span that contains `time`. `time` is before the newest run. */
   #isFull(bucket: number, time: number, cost: number): boolean {
     const windowMs = this.spanMs
     const most = this.limitUnitsOf(bucket)
     const runs = this.#runs(bucket)
     const [newest, count] = [this.times[bucket]!, this.counts[bucket]!]
-    // Usually, the window that ends with the last event decides, or else the sum since the first span began.
+    // Usually, the window that ends with the last event decides; otherwise, the sum since the first span began.
     const used = runs.within + count
     if (runs.at - time < windowMs && used + cost > most) return true
     if (runs.before(time, windowMs) + used + cost <= most) return false

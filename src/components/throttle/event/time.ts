@@ -25,13 +25,14 @@ const AHEAD_MS = 1000
 /** The latest accepted time of an event that arrived at `arrival`. An event with a later time counts at its arrival. */
 export const latestTime = (arrival: number, latenessMs: number): number => arrival + Math.max(latenessMs, AHEAD_MS)
 
-/** Maximum number of digits of an exact integer. */
+/** Integers with at most this many digits are exact as doubles. */
 const MOST_DIGITS = 15
 /** A number with this many digits is a date: `20260131`. */
 const DATE_DIGITS = 8
 
 /**
- * The time in a field, in milliseconds since the epoch: a number, also as text, or ISO 8601. NaN if it is not a time.
+ * The time in a field, in milliseconds since the epoch. The field may be a number, a text with a number, or a text in
+ * ISO 8601. NaN: it is not a time.
  */
 export function eventTime(field: FieldReader, batch: EventBatch, i: number): number {
   switch (field.load(batch, i)) {
@@ -78,7 +79,7 @@ function possible(ms: number): number {
   return Math.abs(ms) <= LARGEST_MS ? ms : Number.NaN
 }
 
-/** As milliseconds, this range lies before 1973; as seconds, in the present. */
+/** In milliseconds, numbers in this range are before 1973; in seconds, they are plausible times. */
 const SECONDS_FROM = 1e8
 const SECONDS_TO = 1e11
 

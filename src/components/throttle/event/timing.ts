@@ -13,13 +13,12 @@ import { EventProgress } from './progress.js'
 import { SlidingEventWindows } from './sliding.js'
 import { latestTime } from './time.js'
 
-/** State that all windows of a throttle share. */
 export interface Shared {
   readonly progress: EventProgress
   readonly room: EarlierMemory
 }
 
-/** Extra time to keep a bucket while events do not arrive: an outage must not forget it. */
+/** Extra time for which buckets are kept while no events arrive: an outage must not drop them. */
 const SILENCE_MS = 3_600_000
 
 /**
@@ -32,7 +31,7 @@ export class EventTiming implements Timing, Shared {
   readonly room = new EarlierMemory()
   readonly graceMs: number
   readonly keepsUsed = true
-  /** Events of the last batch whose time cannot be read, or is too far ahead. */
+  /** Number of events in the last batch whose time cannot be read, and of those whose time is too far ahead. */
   unreadable = 0
   ahead = 0
   readonly #onLate: EventTimeOptions['onLate']
@@ -48,7 +47,7 @@ export class EventTiming implements Timing, Shared {
     this.progress = new EventProgress(latenessMs)
   }
 
-  /** From now on, reads times with the fields of a successor. */
+  /** From now on, reads times with the field readers of a successor. */
   setTime(time: EventTimeOptions['time']): void {
     this.#time = time
   }
@@ -78,7 +77,7 @@ export class EventTiming implements Timing, Shared {
     this.progress.enter(batch.origin, now, this.#arrival)
   }
 
-  /** The time at which event `i` counts, for its decision. */
+  /** Returns the time at which event `i` counts, and records it as progress. Call once for each event. */
   next(batch: EventBatch, i: number): number {
     const time = this.#time.of(batch, i)
     if (time <= this.#latest) {
@@ -100,13 +99,13 @@ export class EventTiming implements Timing, Shared {
     return taken === LATE && this.#onLate === 'discard' ? TOO_LATE : taken
   }
 
-  /** Drops buckets if no event has arrived for very long, by a monotonic clock. */
+  /** Drops buckets if no event has arrived for very long. `now` is monotonic. */
   rest(limiter: Limiter, now: number): void {
     limiter.dropUnused(this.progress.silentMs(now) - SILENCE_MS)
   }
 }
 
-/** Decides in event time. `before`: the limiter of a predecessor with the same options. */
+/** Creates a decider in event time. `before`: the limiter of a predecessor with the same options. */
 export function createEventDecider(
   options: DeciderOptions,
   eventTime: EventTimeOptions,
@@ -118,7 +117,10 @@ export function createEventDecider(
   return new Decider(options, clock, known ?? new Limiter(options, new EventTiming(eventTime)))
 }
 
-/** Creates a decider in event time if the options have `eventTime`, otherwise in clock time. `before`: as there. */
+/**
+ * Creates a decider in event time if the options have `eventTime`, otherwise in clock time. `before`: the limiter of a
+ * predecessor with the same options.
+ */
 export function createDecider(options: DeciderOptions, clock: Clock, before?: unknown): Decider {
   const { eventTime } = options
   return eventTime ? createEventDecider(options, eventTime, clock, before) : createClockDecider(options, clock, before)

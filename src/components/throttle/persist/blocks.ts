@@ -12,7 +12,6 @@ export interface Stamp {
 }
 
 export interface BlockHead extends Stamp {
-  /** Bytes of the content. */
   readonly length: number
   readonly sum: number
 }
@@ -30,7 +29,6 @@ export function sealBlock(block: Buffer, { now, wall }: Stamp): Buffer {
   return block
 }
 
-/** The head of a block; `bytes` has HEAD_BYTES. */
 export function blockHead(bytes: Buffer): BlockHead {
   return {
     length: bytes.readUInt32LE(0),

@@ -16,21 +16,21 @@ interface Group {
 export interface SavedLimiter {
   readonly saved: Group
   readonly timing: Pick<Timing, 'progress' | 'present'>
-  /** Seed of the key hashes. */
   readonly seed: number
   ofRule(rule: Rule): unknown
 }
 
 /** Blocks become a little larger than this. Writing one takes about a millisecond. */
 const BLOCK_BYTES = 256 * 1024
-/** In place of the length of a key: the default bucket. */
+/** Written instead of a key's length: the bucket is the default bucket. */
 const DEFAULT = 0xffffffff
-/** In place of the digest of a rule: the section with the progress. */
+/** Written instead of a rule's digest: the section holds the progress of event times. */
 const PROGRESS = 'progress'
 
 /**
- * The content of blocks with the state of buckets. It consists of sections: the digest of a rule's id, empty for the
- * throttle itself; the length of the rest; and buckets with their keys. In event time, one section has the progress.
+ * Writes the state of buckets as blocks. A block consists of sections. A section has the digest of a rule's id (empty:
+ * the throttle itself), the length of the rest, and buckets with their keys. In event time, one section holds the
+ * progress.
  */
 export class SavedBuckets {
   readonly #limiter: SavedLimiter
@@ -40,7 +40,7 @@ export class SavedBuckets {
   readonly #digests = new Map<string, string>()
   readonly #to = new StateWriter()
 
-  /** `now`: a bucket that is idle then is not written. */
+  /** `now` returns the current time. Buckets that are idle at this time are not written. */
   constructor(limiter: SavedLimiter, now: () => number) {
     this.#limiter = limiter
     this.#now = now
@@ -116,21 +116,21 @@ class Section {
   }
 }
 
-/** Ids of rules can have any length. */
+/** A digest is used because ids of rules can have any length. */
 function digestOf(id: string): string {
   return createHash('sha256').update(id).digest('hex').slice(0, 32)
 }
 
 /** Reads the content of blocks into the buckets of a limiter. */
 export class BucketsReader {
-  /** Rules that are not in use any more. Their buckets are skipped. */
+  /** Digests of rules that are not in use any more. Their buckets are skipped. */
   readonly unknown = new Set<string>()
   /** Number of buckets skipped because there was no room for them. */
   withoutRoom = 0
   readonly #limiter: SavedLimiter
   readonly #rules: ReadonlyMap<string, Rule>
 
-  /** `rules`: in use. */
+  /** `rules`: all rules that are in use now. */
   constructor(limiter: SavedLimiter, rules: readonly Rule[]) {
     this.#limiter = limiter
     this.#rules = new Map(rules.map(rule => [digestOf(rule.id), rule]))

@@ -2,7 +2,6 @@
 
 const SMALLEST = 1024
 
-/** Writes values to memory that grows. */
 export class StateWriter {
   length = 0
   #bytes = Buffer.allocUnsafeSlow(SMALLEST)
@@ -20,7 +19,6 @@ export class StateWriter {
     this.length += 4
   }
 
-  /** Replaces a number that was written at `at`. */
   setWhole(at: number, value: number): void {
     this.#view.setUint32(at, value, true)
   }
@@ -48,12 +46,12 @@ export class StateWriter {
 /** Reads the bytes of a StateWriter. Throws a RangeError after the end. */
 export class StateReader {
   readonly view: DataView
-  /** The present, in the time of the decisions; in event time, the saved progress. */
+  /** The current time on the clock of the decisions; in event time, the saved progress. */
   now: number
   readonly #shiftMs: number
   #at = 0
 
-  /** `shiftMs`: added to times, which another clock has measured. */
+  /** `shiftMs` is added to times, because another clock measured them. */
   constructor(bytes: Uint8Array, now: number, shiftMs: number) {
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
     this.now = now

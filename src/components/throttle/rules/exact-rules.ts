@@ -19,10 +19,8 @@ export function shapeOf(limits: readonly Limit[]): string {
  * of one limiter. With a limiter for each of a thousand rules, few buckets of events would be in the CPU cache.
  */
 export class ExactRules {
-  /** The limiter with the buckets of all rules. */
   readonly limiter: Limiter
   #keys = new KeyTable()
-  /** Rules by the id of their key. */
   #rules: ExactRule[] = []
 
   constructor(create: (prepare: PrepareBucket<Windows>) => Limiter) {
@@ -32,7 +30,7 @@ export class ExactRules {
     })
   }
 
-  /** A new rule for this key; undefined if another one has the key. */
+  /** Creates a rule for this key; undefined: another rule already has the key. */
   add(key: Key, limits: readonly Limit[]): ExactRule | undefined {
     if (this.#keys.find(key) >= 0) return undefined
     const rule = new ExactRule(this.limiter, key, limits)
@@ -40,7 +38,7 @@ export class ExactRules {
     return rule
   }
 
-  /** Drops the buckets of released rules. Returns whether there are others. */
+  /** Drops the buckets of released rules. Returns whether other rules remain. */
   sweep(): boolean {
     const kept = this.#rules.filter(({ isReleased }) => !isReleased)
     if (kept.length < this.#rules.length) {

@@ -11,7 +11,7 @@ const SPECIAL = /[*?[{}\\]/
 /** Characters with a meaning in regular expressions. */
 const SYNTAX = /[\\^$.*+?()[\]{}|/]/
 
-/** The pattern cannot be used; the message says why. */
+/** Thrown if a pattern cannot be used. The message says why. */
 export class KeyPatternError extends Error {}
 
 export class KeyPattern {
@@ -19,9 +19,8 @@ export class KeyPattern {
   readonly text: string | undefined
   /** The characters that all matching texts begin with. */
   readonly prefix: string
-  /** The characters that all matching texts end with. */
   readonly #suffix: string
-  /** Undefined: every text with the prefix matches, or only the prefix itself. */
+  /** Undefined if it is not needed: every text with the prefix matches, or only the prefix itself. */
   readonly #pattern: Pattern | undefined
 
   /** `isList`: texts are JSON arrays, so a bracket at the beginning is literal. Throws KeyPatternError. */
@@ -59,7 +58,6 @@ function compiled(expression: string): Pattern {
   }
 }
 
-/** Translates a pattern to a regular expression. */
 class PatternReader {
   /** The literal characters before the first special one. */
   prefix = ''
@@ -120,7 +118,7 @@ class PatternReader {
     return escaped(character)
   }
 
-  /** The characters up to the closing bracket. */
+  /** Translates a set, up to its closing bracket. */
   #set(): string {
     const negated = this.#source[this.#at] === '!' || this.#source[this.#at] === '^'
     if (negated) this.#at++

@@ -12,36 +12,35 @@ type Test = Pick<Rule, 'when' | 'key'>
 
 /** The rules that may apply to the events of a key. */
 interface Route {
-  /** The first rule that matches the key and has no condition; the number of rules if there is none. */
+  /** The index of the first rule that matches the key and has no condition; the number of rules if there is none. */
   readonly stop: number
-  /** The rules before it that match the key and have a condition, in order. */
+  /** The rules before `stop` that match the key and have a condition, in order. */
   readonly conditional: readonly number[]
   /** Whether `stop` is the rule for all events of the key, without testing conditions. */
   readonly isFixed: boolean
 }
 
-/** Instead of a rule: the key alone does not determine it. */
+/** Used instead of a rule's index: the key alone does not determine the rule. */
 export const CONDITIONAL = -2
 const NONE: readonly number[] = []
 
-/** A pattern that several keys can match. */
 interface Glob {
   readonly rule: number
   readonly test: (text: string) => boolean
 }
 
 /**
- * Finds the first rule that holds for an event. Each key is matched once: a hash table finds patterns of a single text;
- * other patterns are tested if the key has their prefix. Conditions are tested for each event, but only those before
- * the first rule that the key alone decides.
+ * Finds the first rule that holds for an event. Each key is matched once: a hash table finds patterns that match a
+ * single text; other patterns are tested if the key has their prefix. Conditions are tested for each event, but only
+ * those before the first rule that the key alone decides.
  */
 export class RuleFinder {
   readonly #rules: readonly Test[]
-  /** Rules with only a condition, in order. */
+  /** Rules that have a condition and no pattern, in order. */
   readonly #whenOnly: readonly number[]
-  /** Rules by the only text that their pattern matches. */
+  /** By text: the rules whose pattern matches only this text. */
   readonly #exact = new Map<string, number[]>()
-  /** Other patterns by their prefix, and the lengths of the prefixes. */
+  /** By prefix: all other patterns. Below: the lengths of these prefixes. */
   readonly #globs = new Map<string, Glob[]>()
   readonly #prefixes: readonly number[]
   /** For keys that do not match a pattern. */
@@ -53,7 +52,6 @@ export class RuleFinder {
   #routes: Route[] = []
   #places = new Places()
 
-  /** `seed`: of the hashes of keys. */
   constructor(rules: readonly Test[], seed: number) {
     this.#rules = rules
     this.#whenOnly = rules.flatMap(({ key }, n) => (key ? [] : [n]))
@@ -68,8 +66,8 @@ export class RuleFinder {
   }
 
   /**
-   * The index of the first rule that holds for event `i`, or -1. `key`: loaded with the event's key, if it has one.
-   * Sets its place if the key alone determines the rule.
+   * The index of the first rule that holds for event `i`, or -1. `key` is loaded with the event's key; undefined: the
+   * event has none. Sets `key.place` if the key alone determines the rule.
    */
   find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
     if (key === undefined) return this.#follow(this.#others, batch, i)
@@ -82,7 +80,7 @@ export class RuleFinder {
     return rule
   }
 
-  /** The index of the rule that holds for all events with this key, or -1; CONDITIONAL if that is not known. */
+  /** The index of the rule that holds for all events with this key, or -1; CONDITIONAL: it may depend on the event. */
   ofKey(key: Key): number {
     const id = this.#keys.find(key)
     if (id >= 0) return this.#fixed[id]!

@@ -15,7 +15,6 @@ export interface Rule {
   readonly id: string
   /** Equal in all daemons that have a rule with this pattern and condition, even with other limits. */
   readonly sharedName: string
-  /** The name that people see. */
   readonly name: RuleName
   readonly when: ((batch: EventBatch, i: number) => boolean) | undefined
   readonly key: KeyPattern | undefined
@@ -39,25 +38,23 @@ export function ruleTitle({ list, place, text }: RuleName): string {
 
 /** Decides by the limits of buckets. Without a key, an event belongs to the default bucket. Costs: see `Windows`. */
 export interface BucketLimiter {
-  /** Seed of the key hashes. */
   readonly seed: number
   /** The limiter that holds this rule's keyed buckets, possibly shared with other rules. */
   readonly shared?: BucketLimiter | undefined
-  /** The part with all keyed buckets, if there is only one. Undefined without buckets. */
+  /** The part that holds all keyed buckets; undefined if there are several parts, or no keyed buckets yet. */
   readonly undivided?: BucketPart<Windows> | undefined
   take(key: PlacedKey | undefined, time: number, cost: number, size: number): Decision
-  /** Undefined, as from `roomAt`: there is no room for the bucket. */
+  /** `level` and `roomAt` return undefined if there is no room for the bucket. */
   level(key: PlacedKey | undefined, time: number, cost: number, size: number): Level | undefined
   roomAt(key: PlacedKey | undefined, time: number, cost: number, size: number): number | undefined
 }
 
 export interface RuledLimiter extends BucketLimiter {
   ofRule(rule: Rule): BucketLimiter
-  /** Drops the limiters of all other rules. */
+  /** Drops the limiters of rules that are not in `rules`. */
   keepRules(rules: readonly Rule[]): void
 }
 
-/** Drops the limiters of removed rules. */
 export function keepOnly(limiters: Map<string, { release(): void }>, rules: readonly Rule[]): void {
   const kept = new Set(rules.map(({ id }) => id))
   for (const [id, limiter] of limiters) {
@@ -81,7 +78,7 @@ export class RuleLimits {
   readonly #finder: RuleFinder
   readonly #ruleLimits: (RuleLimit | undefined)[]
 
-  /** `limiter`: of the throttle. Drops its limiters of other rules. */
+  /** `limiter`: the throttle's limiter, which drops its limiters of other rules. */
   constructor(rules: readonly Rule[], limiter: RuledLimiter) {
     this.rules = rules
     this.#limiter = limiter
@@ -90,17 +87,14 @@ export class RuleLimits {
     limiter.keepRules(rules)
   }
 
-  /** The index of the rule that holds for event `i`, or -1. `key`: loaded with its key, if it has one. */
   find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
     return this.#finder.find(batch, i, key)
   }
 
-  /** The index of the rule that holds for all events with this key, or -1; CONDITIONAL if that is not known. */
   ofKey(key: Key): number {
     return this.#finder.ofKey(key)
   }
 
-  /** The limits of a rule. */
   of(n: number): RuleLimit {
     return this.#ruleLimits[n] ?? this.#open(n)
   }

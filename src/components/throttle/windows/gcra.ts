@@ -7,8 +7,9 @@ import { LimitWindows } from '../windows.js'
 const STEP_MS = 1 / 1000
 
 /**
- * gcra: with T = window / limit and the tolerance burst * T, an event at t passes if t >= TAT - tolerance. TAT then
- * becomes max(t, TAT) + cost * T. The columns hold the TAT: whole milliseconds, and the rest in parts (GcraRate).
+ * gcra: with T = window / limit and the tolerance burst * T, an event at t passes if t >= TAT - tolerance. TAT
+ * (theoretical arrival time) then becomes max(t, TAT) + cost * T. `times` holds the TAT's whole milliseconds, `counts`
+ * the rest in parts (see GcraRate).
  */
 export class GcraWindows extends LimitWindows {
   readonly #rate: GcraRate
@@ -62,7 +63,7 @@ export class GcraWindows extends LimitWindows {
  */
 
 const NS_PER_MS = 1_000_000
-/** Sums of two rests stay exact below this. */
+/** Maximum parts of a millisecond for which the sum of two rests is exact. */
 const MOST_PARTS = 2 ** 52
 const FARTHEST_MS = LARGEST_MS / 2
 /** Parts per nanosecond if the exact number is too large. Costs are then rounded, by much less than a nanosecond. */
@@ -92,7 +93,7 @@ export class GcraRate {
     this.tolerance = new GcraTime(this).add((limit.burst ?? limit.limit - 1) * scale)
   }
 
-  /** Adds the time that a cost takes to `time`. */
+  /** Adds cost * T to `time`. */
   addTo(time: GcraTime, cost: number): void {
     if (cost === 1) {
       time.shift(this.#unitMs, this.#unitRest)
@@ -120,7 +121,6 @@ export class GcraRate {
     }
   }
 
-  /** Converts a duration in milliseconds to a cost. */
   costsIn(ms: number): number {
     return (ms * this.parts) / this.#unitParts
   }
@@ -142,7 +142,7 @@ export class GcraTime {
     return this
   }
 
-  /** Sets a time in milliseconds, to the nanosecond. */
+  /** Sets a time in milliseconds, rounded to nanoseconds. */
   setTime(time: number): this {
     const ms = Math.floor(time)
     this.set(ms, 0)

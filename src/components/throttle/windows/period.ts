@@ -12,7 +12,7 @@ import type { WallTime } from './wall-time.js'
 export class PeriodWindows extends LimitWindows {
   readonly #periods: Periods
   readonly #wall: WallTime
-  /** The last wall time, and the start of its period: all events of a batch have the same time. */
+  /** The last wall time and the start of its period. They are kept because all events of a batch have the same time. */
   #at = Number.NaN
   #startOfIt = 0
 
@@ -22,7 +22,7 @@ export class PeriodWindows extends LimitWindows {
     this.#wall = wall
   }
 
-  /** The bucket is idle when its period ends, however long that is. */
+  /** The bucket is idle when its period ends, however long the period is. */
   override latest(bucket: number): number {
     const start = this.times[bucket]!
     return start === Number.NEGATIVE_INFINITY ? start : this.#endOf(bucket) - this.spanMs
@@ -66,7 +66,7 @@ export class PeriodWindows extends LimitWindows {
     return this.levelOf(bucket, this.counts[bucket]!, this.times[bucket]! - this.#wall.offsetMs, this.#endOf(bucket))
   }
 
-  /** Periods follow the wall clock. If it was set back, a period ahead of it becomes the present one. */
+  /** If the wall clock was set back, a saved period that is ahead of the clock becomes the current one. */
   override read(bucket: number, from: StateReader): void {
     this.times[bucket] = Math.min(from.number(), this.#start(from.now))
     this.counts[bucket] = from.number()

@@ -3,13 +3,12 @@ import { localTimes } from '../../../lib/formats/time-zone.js'
 
 /** Consecutive time spans that cover all time. */
 export interface Periods {
-  /** Maximum length of a period, in milliseconds. */
   readonly longestMs: number
 
   /** The start of the period that contains `wall`, in milliseconds since the epoch. */
   startOf(wall: number): number
 
-  /** The end of that period, which is the start of the next one. */
+  /** The end of the period that contains `wall`, which is the start of the next one. */
   endOf(wall: number): number
 }
 
@@ -59,10 +58,8 @@ export class CalendarPeriods implements Periods {
   readonly longestMs: number
   readonly #unit: CalendarUnit
   readonly #format: Intl.DateTimeFormat
-  /** Known periods in order of time. */
   #starts: number[] = []
   #ends: number[] = []
-  /** The period that was found last. */
   #start = 0
   #end = 0
 
@@ -129,7 +126,7 @@ export class CalendarPeriods implements Periods {
     this.#set(this.#startOfDay(from), this.#startOfDay(to))
   }
 
-  /** The first moment of a day, or of the next one if there is no such day. */
+  /** The first moment of a day; if the zone skips that day, of the next one. */
   #startOfDay(day: number): number {
     const midnight = day * DAY_MS
     const usual = midnight - this.#offset(midnight - this.#offset(midnight))
@@ -142,7 +139,7 @@ export class CalendarPeriods implements Periods {
     return Math.floor((time + this.#offset(time)) / DAY_MS)
   }
 
-  /** The zone's offset from UTC, in milliseconds. */
+  /** The zone's offset from UTC at `time`, in milliseconds. */
   #offset(time: number): number {
     const whole = Math.floor(time / 1000) * 1000
     const parts: Record<string, number> = {}
@@ -152,7 +149,7 @@ export class CalendarPeriods implements Periods {
   }
 }
 
-/** The first day of the period that contains `day`, and of the next one. */
+/** The first day of the period that contains `day`, and the first day of the next period. */
 function daysOf(unit: CalendarUnit, day: number): [from: number, to: number] {
   if (unit === 'day') return [day, day + 1]
   if (unit === 'week') {
@@ -169,7 +166,10 @@ function daysOf(unit: CalendarUnit, day: number): [from: number, to: number] {
   return [start(0), start(1)]
 }
 
-/** The first whole millisecond in (from, to] for which `holds` is true; it stays true until `to`. */
+/**
+ * The first whole millisecond in (from, to] for which `holds` returns true. From there to `to`, it must always return
+ * true.
+ */
 function first(from: number, to: number, holds: (time: number) => boolean): number {
   let [low, high] = [from, to]
   while (high - low > 1) {

@@ -98,14 +98,13 @@ function fullest(levels: readonly Level[]): Level {
   return levels.reduce((most, level) => (part(level) > part(most) ? level : most))
 }
 
-/** Windows side by side, or the windows of a single limit. */
+/** Combines the windows of several limits. A single limit that does not count bytes keeps its own windows. */
 export function sideBySide(members: readonly LimitWindows[], latePasses = false): Windows {
   return members.length === 1 && members[0]!.limit.unit !== 'bytes'
     ? members[0]!
     : new SeveralWindows(members, latePasses)
 }
 
-/** The windows of limits, in clock time. */
 export function createWindows(limits: readonly Limit[], wall: WallTime): Windows {
   return sideBySide(limits.map(limit => windowsOf(limit, wall)))
 }

@@ -9,7 +9,6 @@ interface Runs {
   counts: Float64Array
   first: number
   length: number
-  /** The sum of the counts. */
   total: number
 }
 

@@ -8,7 +8,10 @@ export class WallTime {
   /** The latest wall time of a decision. Only `follow` sets it. */
   latestMs = Number.NEGATIVE_INFINITY
 
-  /** Follows the wall clock, which shows `wall` at `now`, unless it only drifted. Returns whether it was set back. */
+  /**
+   * Adjusts to the wall clock, which shows `wall` at `now`, unless it has only drifted. Returns whether it was set
+   * back.
+   */
   follow(now: number, wall: number): boolean {
     const before = this.offsetMs
     const offsetMs = wall - now

@@ -35,7 +35,6 @@ export class ClusterThrottle {
   #waiting = 0
   #isHandedOver = false
 
-  /** `inherited`: handover state of a predecessor with the same options. */
   constructor(fields: ClusterOptions, options: DeciderOptions, context: ComponentContext, inherited: unknown) {
     const { id, log, metrics, clock, reach } = context
     const { redis, group = id, accuracy = 'leased', on_backend_failure: onFailure = 'local_share' } = fields
@@ -62,7 +61,7 @@ export class ClusterThrottle {
     return this.decider.limiter
   }
 
-  /** Whether batches wait for the server because of `on_backend_failure: wait`. */
+  /** Whether batches wait for the server now, because `on_backend_failure` is `wait`. */
   get isWaiting(): boolean {
     return this.#waiting > 0 && !this.#backend.isUp
   }

@@ -20,11 +20,10 @@ import {
 
 export interface RedisBackendOptions {
   readonly group: string
-  /** Time limit for a reply, in milliseconds. */
   readonly timeoutMs: number
   /** What happens to events while the server does not reply, for the log. */
   readonly onFailure: OnFailure
-  /** The password that was last sent. Problems do not show it. */
+  /** Returns the password that was last sent. Problems do not show this password. */
   readonly password?: () => string | undefined
 }
 
@@ -36,12 +35,12 @@ export interface RedisBackendContext {
 
 const FIRST_WAIT_MS = 200
 const LONGEST_WAIT_MS = 10_000
-/** Wait after a rejected password, which nobody corrects quickly. */
+/** How long to wait after a rejected password, because it takes time to correct it. */
 const DENIED_WAIT_MS = 10_000
 const SHA = createHash('sha1').update(SCRIPT).digest('hex')
 /**
- * Asks about a bucket without taking units. If the user may not read the keys of the group, this probe fails instead
- * of every batch.
+ * A demand that takes no units. If the user may not read the keys of the group, this probe fails instead of every
+ * batch.
  */
 const PROBE: Demand = {
   ...NOTHING,
@@ -58,7 +57,7 @@ const MEANWHILE: Readonly<Record<OnFailure, string>> = {
 }
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 /**
- * The server that keeps the buckets, behind a circuit breaker: after a failure it is not asked until a new connection
+ * The server that keeps the buckets, behind a circuit breaker: after a failure, it is not asked until a new connection
  * has replied to a probe in time.
  */
 export class RedisBackend implements Backend {
@@ -116,7 +115,7 @@ export class RedisBackend implements Backend {
     }
   }
 
-  /** Connects for the first time; resolves when that has succeeded or failed. */
+  /** Connects for the first time. Resolves when the attempt has succeeded or failed. */
   start(): Promise<void> {
     return this.#probe()
   }
@@ -197,7 +196,6 @@ export class RedisBackend implements Backend {
     this.#wake()
   }
 
-  /** The connection in use failed. */
   #lost(connection: RedisConnection, error: unknown): void {
     if (this.#connection !== connection) return
     this.#connection = undefined
@@ -225,7 +223,7 @@ export class RedisBackend implements Backend {
     this.#cancelProbe = clock.after(waitMs, () => void this.#probe())
   }
 
-  /** Logs once for each outage, and when its reason changes. */
+  /** Logs a problem once for each outage, and again when its reason changes. */
   #log({ kind, text }: RedisProblem): void {
     if (this.#loggedProblem === kind) return
     this.#loggedProblem = kind

@@ -7,7 +7,7 @@ import { StateSaver } from './state-saver.js'
 export interface Persisted {
   readonly limiter: SavedLimiter
   readonly rules: readonly Rule[]
-  /** Whether the buckets come from a predecessor. If so, the saved buckets are not newer. */
+  /** Whether the buckets come from a predecessor. Saved buckets are then not newer and are not read. */
   readonly isInherited: boolean
 }
 
@@ -25,7 +25,7 @@ export async function openSaver(
 }
 
 /**
- * The options that saved buckets depend on. If only the number of a limit changes, saved counts stay valid; the times
+ * The options that saved buckets depend on. Saved counts stay valid if only the number of a limit changes. The times
  * that gcra saves do not.
  */
 function meaningOf(options: ThrottleOptions): Record<string, unknown> {

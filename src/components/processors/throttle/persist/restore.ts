@@ -11,7 +11,6 @@ export interface Restoring {
   readonly means: SegmentHead['means']
   /** The clock of the decisions; undefined: decisions are in event time. */
   readonly clock: Clock | undefined
-  /** The wall clock, in milliseconds. */
   readonly wall: number
   readonly log: Logger
 }

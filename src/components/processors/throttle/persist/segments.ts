@@ -12,7 +12,7 @@ const NAME = /^(\d{1,15})\.buckets$/
 /** The description of a segment, in its first block. */
 export interface SegmentHead {
   readonly sluice_buckets: number
-  /** The run of the throttle that wrote it. Its times are on the clock of that run. */
+  /** The run of the throttle that wrote the segment. Times in the segment are on the clock of that run. */
   readonly run: string
   /** The options that the state depends on, by name. */
   readonly means: Readonly<Record<string, unknown>>
@@ -20,10 +20,9 @@ export interface SegmentHead {
 
 export interface Segment extends SegmentHead {
   readonly name: string
-  /** When its first and its last block were made. */
   readonly first: Stamp
   readonly last: Stamp
-  /** Bytes after its last block: the segment is damaged there, or was being written when the process ended. */
+  /** Bytes after the last whole block. The segment is damaged there, or was being written when the process ended. */
   readonly lost: number
 }
 
@@ -36,7 +35,6 @@ export async function segmentsIn(folder: BufferFolder): Promise<number[]> {
 
 interface Block extends Stamp {
   readonly content: Buffer
-  /** The end of the block in the file. */
   readonly end: number
 }
 

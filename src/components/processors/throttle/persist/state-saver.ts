@@ -14,7 +14,7 @@ const INTERVAL_MS = 1000
 /** Creating blocks takes at most 1/50 of the time. */
 const BUSY_SHARE = 50
 const RETRY_MAX_MS = 30_000
-/** A segment is replaced when it exceeds this size, and `GROWTH` times the size of its part with all buckets. */
+/** A segment is replaced when it exceeds this size and is also `GROWTH` times as large as its part with all buckets. */
 const SMALLEST_SEGMENT = 1024 * 1024
 const GROWTH = 2
 
@@ -41,7 +41,7 @@ export class StateSaver {
   readonly #run = randomUUID()
   #segment: BufferFile | undefined
   #name = ''
-  /** The size of the segment, and of the part with all buckets. */
+  /** The size of the segment, and the size of its first part, which has all buckets. */
   #bytes = 0
   #bytesOfAll = 0
   /** Bytes of all segments, reported to `state`. */
@@ -54,7 +54,7 @@ export class StateSaver {
   #notBefore = 0
   #failures = 0
   #loggedCause = ''
-  /** Older segments that could not be removed. Each was logged once. */
+  /** Older segments that could not be removed. This was logged once for each. */
   readonly #kept = new Set<string>()
   #hasEnded = false
 
@@ -83,14 +83,14 @@ export class StateSaver {
     })
   }
 
-  /** Records that events were decided on. */
+  /** Call when events were decided on: buckets may have changed. */
   changed(): void {
     if (this.#dirty) return
     this.#dirty = true
     this.#schedule()
   }
 
-  /** Saves the changes, and does not write after that. Does not reject. */
+  /** Saves the changes and ends. Does not reject. */
   async end(): Promise<void> {
     this.#hasEnded = true
     this.#cancel?.()
@@ -151,7 +151,7 @@ export class StateSaver {
     return busyMs
   }
 
-  /** Whether there is a segment with all buckets that may still grow. */
+  /** Whether the current segment has all buckets and may still grow. */
   async #isWhole(): Promise<boolean> {
     if (!this.#segment || this.#bytes > Math.max(SMALLEST_SEGMENT, GROWTH * this.#bytesOfAll)) return false
     // If the file is missing, data_dir was removed.
@@ -198,8 +198,8 @@ export class StateSaver {
   }
 
   /**
-   * After a failure, the next segment begins with all buckets. A segment that does not have all buckets yet is useless
-   * and is removed.
+   * Called after a failure: the next segment will begin with all buckets. Removes the current segment if it does not
+   * have all buckets yet.
    */
   async #giveUp(): Promise<void> {
     await this.#segment?.close().catch(() => {})
