@@ -70,7 +70,7 @@ export class DemoEvents {
   readonly #counts: number[]
   readonly #random: () => number
   #noisy = 0
-  /** Events until another app becomes noisy. */
+  /** Number of events until another app becomes noisy. */
   #left = 0
 
   constructor({ rate, apps, seed }: DemoOptions) {

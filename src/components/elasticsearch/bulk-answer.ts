@@ -77,14 +77,15 @@ const FORBIDDEN = {
 
 const CREATED = 201
 
-/** Recognizes the usual item without parsing it, which would take longer than sending its event. */
+/**
+ * Whether the item reports a stored event, as usual. Does not parse it, which would take longer than sending the event.
+ */
 function isCreated(item: unknown): boolean {
   const { status, error, failure_store: store } = (item ?? {}) as Readonly<Record<string, unknown>>
   return status === CREATED && error === undefined && store === undefined
 }
 
 interface ItemOptions {
-  /** Whether fields of events name the index. */
   readonly isNamedByEvents: boolean
   onFailureStore(): void
 }

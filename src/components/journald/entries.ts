@@ -22,7 +22,7 @@ export class EntryReader {
     this.#splitter = new LineSplitter(maxBytes)
   }
 
-  /** The entries completed by these bytes. */
+  /** Returns the entries that these bytes complete. */
   push(bytes: Buffer): Taken[] {
     const frame = this.#splitter.push(bytes)
     if (!frame) return []

@@ -8,7 +8,7 @@ import { EntryReader } from './entries.js'
 import { cursorOf } from './fields.js'
 
 const PROGRAM = 'journalctl'
-/** Let journalctl output complete fields, and only entries. */
+/** With these options, journalctl writes complete fields as JSON, and nothing but entries. */
 const JSON_OUTPUT = ['--output=json', '--all', '--no-pager']
 /** Longer lines of journalctl's standard error are skipped or truncated. */
 const COMPLAINTS = { maxLength: 500, skipOverflow: true }
@@ -21,7 +21,10 @@ const FIRST_MS = 30_000
  */
 export class Journalctl {
   readonly stdout: Readable
-  /** Resolves when journalctl has ended and all of its output was read: why it ended, and whether that was normal. */
+  /**
+   * Resolves when journalctl has ended and all of its output was read. `why`: how it ended. `fine`: its exit code was
+   * 0.
+   */
   readonly ended: Promise<{ readonly why: string; readonly fine: boolean }>
   readonly #child: ChildProcess
   readonly #exited: Promise<void>
@@ -75,8 +78,8 @@ export class Journalctl {
 }
 
 /**
- * The cursor of the first entry that journalctl outputs for `args`, or undefined. Throws an Error with the message of
- * journalctl.
+ * Returns the cursor of the first entry that journalctl writes with these arguments; undefined: it writes no entry.
+ * Throws the error message of journalctl if it fails.
  */
 export async function firstCursor(args: readonly string[], signal: AbortSignal): Promise<string | undefined> {
   const child = new Journalctl([...args, '--output-fields=PRIORITY'], () => {})

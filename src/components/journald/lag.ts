@@ -9,10 +9,9 @@ import { type Entry, takenAt } from './fields.js'
  * cannot be distinguished from an entry that does not exist. Only the age of the last entry is known.
  */
 export class Lag {
-  /** Whether there may be more to read. */
   moreWaits: () => boolean = () => true
   readonly #context: SourceContext
-  /** When journald received the last entry. */
+  /** When journald received the last entry, in milliseconds since the epoch. */
   #takenAt: number | undefined
   #whenReadMs = 0
 
@@ -25,7 +24,6 @@ export class Lag {
     )
   }
 
-  /** Registers that an entry was read. */
   at(entry: Entry): void {
     this.#takenAt = takenAt(entry) ?? this.#takenAt
     this.#whenReadMs = this.#ageMs
@@ -45,8 +43,8 @@ export class Lag {
 }
 
 /**
- * Finds out which entries are backlog: those that journald received before reading began, or resumed after a stall. The
- * first later entry ends the backlog. A pause ends it too, because another machine's clock may have dated the entries.
+ * Finds the backlog: entries that journald received before reading began, or before it resumed after a stall. The first
+ * later entry ends the backlog. A pause ends it too, because another machine's clock may have dated the entries.
  */
 export class CatchUp {
   readonly #clock: Clock

@@ -6,7 +6,6 @@ export interface Place {
   readonly at: boolean
 }
 
-/** Version of the saved position. */
 export const VERSION = 1
 
 export function placeIn(saved: unknown): Place {

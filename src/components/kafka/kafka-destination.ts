@@ -17,11 +17,13 @@ import { countOf, haveSameRecords, NO_PRODUCER, type Producer, recordBatch, stam
 import { RecordEncoder, type Records } from './records.js'
 import { topicsOf } from './topics.js'
 
-/** Maximum topics that wait for more events. */
+/** Maximum number of topics whose requests wait for more events. */
 const MOST_OPEN = 1000
 /** Maximum topics whose sequence numbers are kept. */
 const MOST_TOPICS = 10_000
-/** Longest quota pause during which requests are sent to the broker. The broker reads them after the pause. */
+/**
+ * If a broker asks for a pause of at most this length, requests are still sent. The broker reads them after the pause.
+ */
 const LONGEST_PAUSE_MS = 5000
 /** Approximate bytes of a record besides its key, value and headers. */
 const RECORD_BYTES = 8
@@ -29,7 +31,6 @@ const RECORD_BYTES = 8
 /** The state of a partition of a topic. */
 interface Lane {
   producer: Producer | undefined
-  /** The number of the next record. */
   sequence: number
   /** A batch that the broker may have stored, but has not confirmed. */
   unconfirmed: Buffer | undefined
@@ -48,7 +49,7 @@ interface Memory {
   readonly lanes: Map<number, Lane>
   /** Number of partitions over which keys are distributed. */
   partitions: number
-  /** The partition of events without a key, until a request is accepted. */
+  /** The partition for events without a key, until a request is accepted; -1: not chosen yet. */
   sticky: number
 }
 
@@ -73,11 +74,12 @@ export class KafkaDestination implements Destination {
   readonly #encoder: RecordEncoder
   readonly #records = new WeakMap<readonly EventBatch[], Records>()
   /**
-   * Events of a request that earlier attempts have delivered. A retry after a timeout has all events of the request.
+   * By request: the indices of events that earlier attempts have delivered. A retry after a timeout again has all
+   * events of the request.
    */
   readonly #accepted = new WeakMap<readonly EventBatch[], (readonly number[])[]>()
   readonly #clock: Clock
-  /** By broker: when the pause that a quota requires ends. */
+  /** By broker: when the pause ends that a quota requires. */
   readonly #pausedUntil = new Map<number, number>()
   readonly #newProducers: { value: number }
   readonly #duplicates: { value: number }
@@ -167,7 +169,10 @@ export class KafkaDestination implements Destination {
     if (isFirst) this.#encoder.release(records)
   }
 
-  /** Starts a new session for another cluster, which may have given the same producer id to another client. */
+  /**
+   * Starts a new session if the cluster is another one now. The other cluster may have given the same producer id to
+   * another client.
+   */
   #noticeCluster(): void {
     const { id } = this.#cluster
     const session = this.#session
@@ -188,7 +193,9 @@ export class KafkaDestination implements Destination {
     return memory
   }
 
-  /** Divides a request among partitions. Adds events whose batch is too large to the outcome instead. */
+  /**
+   * Divides a request into a batch for each partition. If a batch is too large, adds its events to `outcome` instead.
+   */
   async #shares(
     records: Records,
     { leaders }: Topic,
@@ -241,7 +248,7 @@ export class KafkaDestination implements Destination {
     return shares
   }
 
-  /** Ensures that the broker recognizes a repeated batch, and distinguishes any other batch from the one before. */
+  /** Ensures that the broker recognizes a repeated batch, and does not take any other batch for the previous one. */
   async #prepare(lane: Lane, batch: Buffer, signal: AbortSignal): Promise<void> {
     const { unconfirmed } = lane
     const isKnown = unconfirmed !== undefined && haveSameRecords(unconfirmed, batch)
@@ -341,7 +348,10 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /** The partition of events without a key: if possible one with a leader, and the same for the whole request. */
+  /**
+   * Returns the partition for events without a key. Prefers a partition with a leader. All events of a request get the
+   * same one.
+   */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
     const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky

@@ -1,11 +1,13 @@
 import { DeliveryError } from '../../core/errors.js'
 
-/** Collects the outcome of a request from its partitions. Events that no method adds are delivered. */
+/**
+ * Collects the outcomes of a request for its partitions. Events that are not added by one of the methods are delivered.
+ */
 export class Outcome {
   readonly #events: number
   readonly #refused: { readonly index: number; readonly error: DeliveryError }[] = []
   readonly #again: number[] = []
-  /** The errors of the events in `#again`. */
+  /** The errors because of which events are sent again. */
   readonly #errors: DeliveryError[] = []
 
   constructor(events: number) {
@@ -16,15 +18,18 @@ export class Outcome {
     for (const index of indices) this.#refused.push({ index, error })
   }
 
-  /** Without an error, the events are valid: other events of their batch were refused, or must be stored first. */
+  /**
+   * Adds events to send again. Without an error, these are valid: other events of their batch were refused, or must be
+   * stored first.
+   */
   again(indices: readonly number[], error?: DeliveryError): void {
     this.#again.push(...indices)
     if (error) this.#errors.push(error)
   }
 
   /**
-   * Sends several events again, in smaller requests. Rejects a single event without a status, because several
-   * rejections with a status would pause the destination.
+   * Several events are sent again, in smaller requests. A single event is rejected. Its error has no status, because
+   * several rejections with a status would pause the destination.
    */
   tooLarge(indices: readonly number[], error: DeliveryError): void {
     const { message, reason } = error

@@ -3,7 +3,7 @@ import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 /** How long a broker waits for its replicas. The attempt itself may end earlier. */
 const REPLICAS_MS = 30_000
 
-/** A request (Produce, version 9) with the batches of a topic. */
+/** Encodes a request (Produce, version 9) with the batches of one topic. */
 export function produceRequest(
   topic: string,
   shares: readonly { readonly partition: number; readonly batch: Buffer }[],

@@ -7,11 +7,10 @@ import type { Records } from './records.js'
 /** Bytes before the records: offsets, checksum, times, producer, and number of records. */
 const HEAD = 61
 const CHECKSUM_AT = 17
-/** The checksum covers everything from here on. */
+/** The checksum covers all bytes from this position on. */
 const ATTRIBUTES_AT = 21
 const PRODUCER_AT = 43
 const COUNT_AT = 57
-/** The version of the format. */
 const MAGIC = 2
 /** The codes of the compressions in the attributes. */
 const ATTRIBUTES = { none: 0, gzip: 1, snappy: 2, lz4: 3, zstd: 4 } as const

@@ -29,7 +29,8 @@ interface Stream {
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. Its events belong to one stream. Only events that were in `other` may have their own streams by now.
+ * protobuf. All events belong to one stream, except that events which were in `other` may have their own streams by
+ * now.
  */
 export class PushRequest {
   readonly #options: LokiOptions
@@ -109,12 +110,11 @@ export class PushRequest {
     return eventText(this.#options.encoding, batch, i)
   }
 
-  /** Nanoseconds since the epoch. */
   nanosOf(batch: EventBatch, i: number): string {
     return this.#time.nanosOf(batch, i)
   }
 
-  /** The labels of the stream of an event, as JSON. Throws a DeliveryError if they are too long. */
+  /** Returns the labels of the event's stream as JSON. Throws a DeliveryError if they are too long. */
   labelsOf(batch: EventBatch, i: number): string {
     return this.#streamOf(batch, i).labels
   }

@@ -8,11 +8,14 @@ interface Known {
   readonly says: RegExp
   readonly reason?: string
   readonly advice: string
-  /** The failure of all events. `says` must match the beginning of the text, where stream labels cannot appear. */
+  /**
+   * If this is set, it is the failure of all events. `says` must then match the beginning of the text, where stream
+   * labels cannot appear.
+   */
   readonly failure?: Failure
   /** Whether the error concerns only the stream, which is the partition. */
   readonly ofPartition?: true
-  /** Returns a test for events that are certainly rejected, if the text contains the limit. */
+  /** If the text contains the limit, returns a test for events that Loki certainly rejects. */
   readonly refuses?: (text: string, push: PushRequest) => ((batch: EventBatch, i: number) => boolean) | undefined
 }
 
@@ -57,7 +60,7 @@ const KNOWN: readonly Known[] = [
     advice: 'check the clock of the host that wrote the event, or raise creation_grace_period of Loki',
   },
   {
-    // Loki's errors for a number beyond its range, in JSON and in protobuf.
+    // Loki's errors for a time beyond its range, in JSON and in protobuf.
     says: /error found in #\d+ byte of|^timestamp: |10000-01-01/,
     reason: 'no_time',
     refuses: outsideOfTime,
@@ -108,7 +111,7 @@ const KNOWN: readonly Known[] = [
   { says: /^no org id/, advice: 'this Loki requires a tenant: set "tenant"', failure: 'hold' },
 ]
 
-/** The meaning of an error response for the events of a request; undefined: its status decides. */
+/** Returns what an error response means for the events of a request; undefined: the status alone decides. */
 export function readRefusal(
   status: number,
   text: string,
@@ -144,7 +147,10 @@ export function readRefusal(
   return { ...said, rejected, again: events.flatMap((_, n) => (isLeft.has(n) ? [] : [n])) }
 }
 
-/** The rate limit in the text, such as `3MB/sec` or `4194304 bytes/sec`, in bytes per second. */
+/**
+ * Returns the rate limit in the text, such as `3MB/sec` or `4194304 bytes/sec`, in bytes per second; infinity: there is
+ * none.
+ */
 function perSecond(text: string): number {
   const [, number, unit = ''] = /limit: ([\d.]+) ?([kmg]?)b(?:ytes)?\/sec/i.exec(text) ?? []
   return number === undefined

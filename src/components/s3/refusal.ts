@@ -64,7 +64,7 @@ export class Refusal extends DeliveryError {
   }
 }
 
-/** The error for a response. `text`: its body as one line. */
+/** Returns the error for a response. `text`: the body of the response, as one line. */
 export function refusalOf(
   status: number,
   text: string,

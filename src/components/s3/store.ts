@@ -40,7 +40,6 @@ export class S3Store implements ObjectStore {
   readonly #options: S3Options
   readonly #context: ComponentContext
   readonly #region: string
-  /** The URL of the bucket, without a slash at its end. */
   readonly #url: string
   readonly #credentials: AwsCredentials
   readonly #transport: Transport
@@ -118,7 +117,7 @@ export class S3Store implements ObjectStore {
   async #abortAll(key: string, signal: AbortSignal): Promise<void> {
     const query = { uploads: '', prefix: key }
     const { text } = await this.#ask({ method: 'GET', key: '', query }, signal).catch(error => {
-      // Sending does not need the right to list uploads.
+      // The key need not have the right to list uploads, because sending does not need it.
       if (error instanceof Refusal && error.failure !== 'retry') return { text: '' }
       throw error
     })

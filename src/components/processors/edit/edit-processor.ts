@@ -8,7 +8,7 @@ import { type BatchScope, FAILED } from '../../../core/processor.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 import type { Apply, Operation, Step, Tools } from './step.js'
 
-/** Limit for all events of a batch that grow a lot, in MiB. */
+/** Maximum size of all events in a batch that grow a lot, together, in MiB. */
 const ROOM_MIB = 32
 
 /** `isFlushed`: earlier changes are written first, because the operation reads them. */
@@ -76,7 +76,7 @@ export class Edit implements Processor {
     }
   }
 
-  /** Returns why a step failed. */
+  /** Returns why a step failed; undefined: all steps succeeded. */
   #edit(batch: EventBatch, i: number): string | undefined {
     const editor = this.#editor
     editor.open(batch, i)

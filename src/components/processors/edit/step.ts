@@ -7,16 +7,15 @@ import { ARRAY, type FieldReader, MISSING, NULL, OBJECT_VALUE } from '../../../c
 import { fieldPath } from '../../../core/options/options.js'
 import type { Reach } from '../../../core/options/reach.js'
 
-/** The parts of a kind of step. Each kind is in this folder, and in the list of `edit.ts`. */
+/** Types and helpers for kinds of steps. A new kind needs code in this folder, and a place in the list of `edit.ts`. */
 
-/** Tools for creating operations. */
 export interface Tools {
   readonly editor: EventEditor
   field(path: FieldPath): FieldReader
   readonly reach: Reach | undefined
 }
 
-/** Changes event `i`, which is open in the editor. Returns why it cannot; undefined: no problem. */
+/** Changes event `i`, which is open in the editor. Returns why this failed; undefined: it succeeded. */
 export type Apply = (batch: EventBatch, i: number) => string | undefined
 
 /** One change of an event. A step has one or more; each sees the changes of earlier ones. */
@@ -25,7 +24,7 @@ export interface Operation {
   readonly reads: readonly FieldPath[] | 'all'
   /** The fields that it changes with the editor. */
   readonly writes: readonly FieldPath[]
-  /** The fields without which it does nothing, for warnings; default: those that it reads. */
+  /** The fields without which the operation does nothing. Warnings name them. Default: `reads`. */
   readonly needs?: readonly FieldPath[]
   compile(tools: Tools): Apply | Promise<Apply>
 }
@@ -100,7 +99,7 @@ export function changeText(
   })
 }
 
-/** An operation on a field that has a value other than null. */
+/** Changes the value of a field. Does nothing if the field is missing or null. */
 export function changeValue(
   path: FieldPath,
   apply: (parts: { reader: FieldReader; editor: EventEditor; field: EditedField }) => string | undefined,

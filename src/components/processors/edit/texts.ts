@@ -17,7 +17,7 @@ function ofTexts(name: string, text: string, change: (text: string) => string, i
   })
 }
 
-/** Whether a plain text is ASCII and has none of the 26 letters from `first` on. */
+/** Whether a text has only ASCII characters, and none of the 26 letters from `first` on. False if it is not plain. */
 const hasNone =
   (first: number): IsDone =>
   ({ plain, bytes, start, end }) => {
@@ -100,12 +100,12 @@ export const join = defineStep({
 
 const LONGEST = 16 * 1024 * 1024
 
-/** The parts of a replacement: texts, and groups by number. */
+/** A part of a replacement: a text, or the number of a group. */
 type Part = string | number
 
 const GROUP = /\$(?:(\$)|(\d{1,2})|<([^>]*)>)/g
 
-/** Parses `$1`, `$<name>` and `$$`; returns a message if it is invalid. */
+/** Parses a replacement with `$1`, `$<name>` and `$$`. Returns an error message if it is invalid. */
 function partsOf(text: string, { groupNames }: Pattern): Part[] | string {
   const parts: Part[] = []
   let from = 0

@@ -7,7 +7,7 @@ import { PresetScanner } from './presets/scanner.js'
 import { isBehindSecretName } from './presets/tokens.js'
 
 const QUOTE = 0x22
-/** How far to search beyond the quotes around an escape: for a name, or the beginning of its value. */
+/** Bytes to search beyond the quotes around an escape. They may contain a name, or the beginning of its value. */
 const BESIDE_QUOTE = 64
 
 /** Presets that find letters and digits without a marker. They only see the unescaped form of a text with escapes. */
@@ -45,7 +45,7 @@ export class Finder {
   constructor(presets: readonly Preset[], patterns: readonly NamedPattern[]) {
     this.rules = [...presets, ...patterns.map(({ name }) => name)]
     this.hasPatterns = patterns.length > 0
-    // A word before a token counts, and it can be the name of the field.
+    // These presets also read the word before a token, which can be the name of the field.
     this.seesValues = !this.hasPatterns && !presets.includes('bearer') && !presets.includes('api_key')
     this.#presets = presets.length
     this.#readsEscapes = Uint8Array.from(this.rules, rule => (UNESCAPED.has(rule) ? 0 : 1))
@@ -96,7 +96,8 @@ export class Finder {
   }
 
   /**
-   * Searches the text without escapes and colors. Colors separate words unless `joins`. Returns whether it has colors.
+   * Searches the text without escapes and colors. Colors separate words unless `joins`. Returns whether there are
+   * colors.
    */
   #findWithout(b: Buffer, start: number, end: number, joins: boolean): boolean {
     const { matches } = this
@@ -126,13 +127,16 @@ export class Finder {
     return hasColors
   }
 
-  /** The original position of `p` in the text without `n` + 1 levels of escapes. */
+  /** Converts `p`, a position in the text without `n` + 1 levels of escapes, to a position in the original text. */
   #placeOf(p: number, n: number): number {
     for (; n >= 0; n--) p = this.#levels[n]!.placeOf(p)
     return p
   }
 
-  /** Adds the value [start, end) of a member if its name, which ends before `nameEnd` of `b`, is a secret's name. */
+  /**
+   * Adds [start, end), the value of a member, as a match if the member has the name of a secret. The name ends before
+   * `nameEnd`.
+   */
   findNamed(b: Buffer, nameEnd: number, start: number, end: number): void {
     if (this.#named >= 0 && isBehindSecretName(b, nameEnd)) this.matches.add(start, end, this.#named)
   }

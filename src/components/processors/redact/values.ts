@@ -29,7 +29,7 @@ export class Values implements ValueVisitor {
   readonly #count: Count
   /** The number of the rule for text at a cut. */
   readonly #cutRule: number
-  /** The end of each rule's last match. */
+  /** By rule: where its last match ends; -1: it has no match yet. */
   readonly #counted: Float64Array
   #isChanged = false
   #copied = 0
@@ -61,8 +61,8 @@ export class Values implements ValueVisitor {
   }
 
   /**
-   * Redacts the selected parts of the valid JSON object at `start`, for which the finder's `mayHold` was true. `cuts`:
-   * the cuts of its long texts.
+   * Redacts the selected parts of the valid JSON object at `start`. The finder's `mayHold` must have returned true for
+   * this object just before. `cuts`: where its long texts were divided.
    */
   object(b: Buffer, start: number, end: number, selection: Selection, cuts?: Cuts): boolean {
     this.#cuts = cuts
@@ -70,7 +70,6 @@ export class Values implements ValueVisitor {
     return this.#visit(b, start, end, selection, false)
   }
 
-  /** Replaces the selected values whole. */
   whole(b: Buffer, start: number, end: number, selection: Selection): boolean {
     return this.#visit(b, start, end, selection, true)
   }
@@ -139,7 +138,7 @@ export class Values implements ValueVisitor {
     this.#copied = end
   }
 
-  /** Searches the form without an exponent of a number that has one. */
+  /** If a number has an exponent, searches its form without the exponent. */
   #searchWritten(b: Buffer, start: number, end: number): boolean {
     let p = start
     while (p < end && (b[p]! & 0xdf) !== E) p++

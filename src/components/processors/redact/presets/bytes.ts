@@ -35,13 +35,15 @@ export function is(byte: number | undefined, bits: number): boolean {
   return byte !== undefined && (CLASSES[byte]! & bits) !== 0
 }
 
-/** The index of the first byte from `p` on that is not of these classes. */
+/** Returns the index of the first byte from `p` on that is in none of these classes. */
 export function endOf(b: Buffer, p: number, end: number, bits: number): number {
   while (p < end && (CLASSES[b[p]!]! & bits) !== 0) p++
   return p
 }
 
-/** The start of the run of bytes of these classes that ends before `p`; at least `start`. */
+/**
+ * Goes back from `p` over bytes of these classes, at most to `start`. Returns the index of the first of these bytes.
+ */
 export function startOf(b: Buffer, p: number, start: number, bits: number): number {
   while (p > start && (CLASSES[b[p - 1]!]! & bits) !== 0) p--
   return p

@@ -27,7 +27,9 @@ export interface KeyMarks {
    * parts: the same, with dots in between. token: all characters of tokens.
    */
   readonly of?: 'capitals' | 'word' | 'base64url' | 'parts' | 'token'
-  /** Index of the character that the scanner looks for, with the one before it. Default: the first of `-_.`. */
+  /**
+   * Index of the character that the scanner looks for; it also compares the previous one. Default: the first of `-_.`.
+   */
   readonly anchor?: number
   /** Whether at least one digit must follow. This distinguishes keys from words. */
   readonly needsDigit?: true
@@ -73,5 +75,5 @@ export const KEY_MARKS: readonly KeyMarks[] = [
   { service: 'Stripe', marks: 'whsec_', least: 16, of: 'token' },
 ]
 
-/** Names of secrets whose values have no mark. Their case does not matter. */
+/** Names of secrets whose values have no prefix that marks them. The case of the names does not matter. */
 export const SECRET_NAMES = ['aws_secret_access_key', 'SecretAccessKey', '_authToken', '_gitlab_session'] as const

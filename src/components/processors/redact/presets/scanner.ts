@@ -7,7 +7,7 @@ import { americanEnd, cardEnd, ibanEnd, internationalEnd, ipv4End, isBehindTime,
 import { PRESETS, type Preset } from './presets.js'
 import { findBearer, findJwt, findKey, findPrivateKey, KEY_ANCHORS } from './tokens.js'
 
-/** What to search for around a byte. */
+/** Kinds of bytes: what the scanner searches for around them. */
 const NUMBER = 1
 const AT = 2
 const ADDRESS = 3
@@ -137,7 +137,6 @@ export class PresetScanner {
     return ipv6 >= 0 ? findIpv6(b, p, start, end, out, ipv6) : p + 1
   }
 
-  /** `p` is at a dash or dot. */
   #divider(b: Buffer, p: number, start: number, end: number, out: Matches): number {
     const { mac, private_key, api_key } = this.#rules
     if (mac >= 0) {
