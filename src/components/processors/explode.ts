@@ -51,7 +51,7 @@ class Explode implements Processor {
   readonly #target: EditedField
   readonly #json = new EventJson()
   readonly #lines = new GrowingBytes()
-  /** Positions of the items of the current event in `#bytes`. */
+  /** Start and end of each item of the current event in `#bytes`. */
   readonly #items: number[] = []
   #bytes: Buffer = PLACEHOLDER
   readonly #growth = new Growth(ROOM_MIB)
@@ -143,7 +143,7 @@ class Explode implements Processor {
     const { bytes, start, end } = this.#json
     const items = this.#items
     const lines = this.#lines
-    // JSON of several lines has line ends between its values.
+    // JSON of several lines has line ends between values. An event must be one line.
     const hasLineEnds =
       bytes.subarray(start, end).includes(LF) || this.#bytes.subarray(items[0], items.at(-1)).includes(LF)
     lines.clear()

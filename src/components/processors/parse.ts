@@ -59,7 +59,7 @@ const options = z
   })
 export type ParseOptions = z.output<typeof options>
 
-/** The fields that events can have afterwards; undefined: any. */
+/** Returns the fields that parsing can add; undefined: any. */
 function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields | undefined {
   if (target) return { names: [target.segments[0]] }
   const all = (tried ?? [rest]).map(given => codecFrom(given).eventFields)
@@ -88,7 +88,7 @@ function dividedTexts({ try: tried, ...rest }: ParseOptions): OptionProblem[] {
   )
 }
 
-/** Warns of types for fields that cannot be found. */
+/** Warns about `types` for fields that the codecs cannot find. */
 function unknownTypes(options: ParseOptions): OptionProblem[] {
   const found = addedFields({ ...options, target: undefined })
   if (!found) return []

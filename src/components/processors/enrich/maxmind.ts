@@ -27,7 +27,7 @@ class Database {
   #isMeasured = false
 
   constructor(bytes: Buffer) {
-    // The reader asks for the entry first, and then for values to which the entry has pointers.
+    // The reader calls `get` for the entry first, and then for values to which the entry has pointers.
     const get = (offset: string | number) => {
       if (!this.#isMeasured) this.#bounds.check(Number(offset))
       this.#isMeasured = true
@@ -45,7 +45,10 @@ class Database {
     return this.#reader.metadata.nodeCount
   }
 
-  /** The entry of an address; undefined: missing or unreadable. Throws TableError if it is too large. */
+  /**
+   * Returns the entry of an address; undefined: it is missing or unreadable. Throws TableError if the entry is too
+   * large.
+   */
   find(address: string): Record<string, unknown> | undefined {
     this.#isMeasured = false
     try {
@@ -114,12 +117,12 @@ const FLOAT = 15
 /** Offsets added to pointers of 1, 2, 3 and 4 bytes. */
 const POINTER_OFFSETS = [0, 2048, 526336, 0]
 
-/** An entry of a MaxMind database is too large to be decoded. */
 export class EntryTooLarge extends Error {}
 
 /**
  * Measures entries of a MaxMind database before they are decoded: with pointers, a file of a few hundred bytes can have
- * an entry of any size. Invariant: a check takes time in proportion to the bound. The decoder detects damage.
+ * an entry of any size. Invariant: a check takes time proportional to MOST_BYTES. Damaged entries may pass; the decoder
+ * detects them.
  */
 export class EntryBounds {
   readonly #bytes: Buffer

@@ -6,7 +6,7 @@ interface KeyRange<K> {
   readonly high: K
 }
 
-/** A range of a table, and where it is in the file. */
+/** A range of keys, its row in the table, and its line in the file. */
 export interface RowRange<K> extends KeyRange<K> {
   readonly row: number
   readonly line: number
@@ -15,7 +15,7 @@ export interface RowRange<K> extends KeyRange<K> {
 /** Ranges that overlap only if one contains the other. The smallest range that contains a key applies. */
 export class Ranges<K extends string | number> {
   readonly #ranges: readonly RowRange<K>[]
-  /** For each range, the smallest one that contains it; -1: none. */
+  /** By range: the index of the smallest range that contains it; -1: none. */
   readonly #around: Int32Array
 
   private constructor(ranges: readonly RowRange<K>[], around: Int32Array) {
@@ -57,8 +57,8 @@ export class Ranges<K extends string | number> {
 }
 
 /**
- * The key of an IP address, which sorts like the addresses; undefined: `text` is not an address. An IPv4-mapped IPv6
- * address is the IPv4 address.
+ * Returns a key for an IP address; undefined: `text` is not an address. Keys sort like their addresses. An IPv4-mapped
+ * IPv6 address has the key of its IPv4 address.
  */
 export function addressKey(text: string): string | undefined {
   const bytes = Buffer.from(text)

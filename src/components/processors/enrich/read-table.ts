@@ -13,16 +13,14 @@ import { openDatabase } from './maxmind.js'
 import { addressKey, cidrKeys, Ranges, type RowRange } from './ranges.js'
 import { ExactTable, Rows, SearchedTable, type Table, TableError } from './table.js'
 
-/** Reads the file of a table. */
 
 const MIB = 1024 * 1024
 const LARGEST_FILE = 64 * MIB
-/** Limit for a MaxMind database, which is searched in place. */
+/** Maximum bytes of a MaxMind database. It is searched in place. */
 const LARGEST_DATABASE = 512 * MIB
 
 export type TableOptions = Pick<EnrichOptions, 'match' | 'column' | 'columns' | 'ignore_case'>
 
-/** The table, or why it cannot be used. */
 export type ReadTable = Table | FileProblem
 
 /** Reads the file at `path`, which `reach` must allow. */
@@ -156,7 +154,10 @@ export interface TableRecord {
   readonly columns: Readonly<Record<string, unknown>>
 }
 
-/** The columns of the key (undefined: the first ones) and the columns for events (undefined: all others). */
+/**
+ * `keys`: number of columns of the key. `key`: names of these columns; undefined: the first ones. `taken`: names of the
+ * columns for events; undefined: all others.
+ */
 export interface Columns {
   readonly keys: number
   readonly key: readonly string[] | undefined

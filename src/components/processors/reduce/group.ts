@@ -8,7 +8,6 @@ const OVERHEAD = 500
 /** Approximate bytes of a field, and of each value that a rule keeps, besides the value itself. */
 const FIELD_OVERHEAD = 32
 
-/** How the values of a field are merged. */
 export interface FieldRule {
   readonly path: FieldPath
   readonly rule: Rule
@@ -18,13 +17,13 @@ interface Collected {
   readonly path: FieldPath
   readonly collector: Collector
   readonly rule: Rule
-  /** Bytes of the kept value, which the next value replaces. */
+  /** Bytes of the value that the rule `last` keeps. */
   held: number
 }
 
-/** Events that become one. */
+/** The events that are merged into one. */
 export class Group {
-  /** The name of its first event. */
+  /** Identifies the first event by its place in the source; undefined: this place is unknown. */
   readonly name: string | undefined
   readonly since: number
   readonly shares: Share[] = []
@@ -77,7 +76,7 @@ export class Group {
 }
 
 /**
- * Sets a field. Objects on its path are copied, because they belong to an event. Does nothing if another value is on
+ * Sets a field. Copies the objects on its path, because they belong to an event. Does nothing if another value is on
  * the path.
  */
 function setAt(fields: Fields, [name, ...rest]: readonly Segment[], value: unknown): void {

@@ -12,7 +12,7 @@ const SAMPLED = discard(0)
 /** Seed of the hash. It is constant: each run and each daemon must decide the same. */
 const SEED = 0x5105
 const HASHES = 2 ** 32
-/** The unit of a ratio. */
+/** A ratio is rounded to parts of this number. */
 const PARTS = 1_000_000_000
 
 /** Decides which counted events pass: `step` of every `size`, evenly. */
@@ -22,7 +22,7 @@ interface Count {
   count: number
 }
 
-/** The share that passes: as a limit for hashes, and as `step` of every `size` counted events. */
+/** Returns the share that passes: as a limit for hashes, and as `step` of every `size` counted events. */
 function rateOf({ one_in: oneIn, ratio = 1 }: SampleOptions) {
   const step = oneIn === undefined ? Math.max(1, Math.round(ratio * PARTS)) : 1
   const size = oneIn ?? PARTS

@@ -7,7 +7,6 @@ import { Results, Routed } from './results.js'
 import { scriptError } from './script-error.js'
 import type { ScriptContext } from './types.js'
 
-/** An arbitrary function of a user. */
 export type ScriptFunction = (given: unknown, context: ScriptContext) => unknown
 
 /** The time is checked after this many calls that return without waiting. */
@@ -20,7 +19,7 @@ interface Running {
   readonly results: Results
   readonly context: ScriptContext
   readonly abort: AbortController
-  /** By the system clock. */
+  /** When the time of the batch is over, by the system clock. */
   readonly end: number
   readonly done: (result: JobDone) => void
   /** Calls that have not returned. */

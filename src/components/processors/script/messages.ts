@@ -2,7 +2,7 @@
 
 /** The data for starting a process. */
 export interface ScriptData {
-  /** Of the component. */
+  /** Id of the component. */
   readonly id: string
   readonly code?: string | undefined
   /** An absolute path. */
@@ -31,14 +31,14 @@ export interface Job extends JobHead {
 export interface DoneHead {
   readonly type: 'done'
   readonly id: number
-  /** Events replaced by several: their entries in the columns span all of the new lines. */
+  /** Indices of events that several events replace. Their `starts` and `ends` span all new lines. */
   readonly several: readonly number[]
   /** Why events failed, by index. */
   readonly errors: readonly (readonly [number, string])[]
 }
 
 export interface JobDone extends Omit<DoneHead, 'type'> {
-  /** The column of the batch (core/processor.ts). */
+  /** Where each event goes (see core/processor.ts). */
   readonly to: Uint8Array
   /** The new JSON of event `i` is at [starts[i], ends[i]) of `bytes`, followed by a line feed. End 0: unchanged. */
   readonly starts: Int32Array

@@ -127,7 +127,7 @@ export class Results {
   }
 
   #replace(i: number, events: readonly unknown[]): void {
-    // All are converted before anything is written.
+    // A conversion may throw, so all are converted before anything is written.
     const texts = events.map(textOf)
     if (texts.length > 0) {
       refuse(this.#growth.refuseSeveral(this.#lines[i]!.length, sizeOf(texts)))
@@ -197,8 +197,8 @@ const isDigit = (character: string | undefined) => character !== undefined && ch
 
 /**
  * Whether a line has the same object as `text`, which JSON.stringify wrote. The line may have another notation: spaces,
- * other escapes, or numbers such as 1.0 and 12345678901234567890. Parses the line only if this may be the cause of the
- * first difference.
+ * other escapes, or numbers such as 1.0 and 12345678901234567890. Parses the line only if its notation may be the cause
+ * of the first difference.
  */
 export function isSameObject(line: string, text: string): boolean {
   return text === line || (differsInNotation(line, text) && jsonText(JSON.parse(line)) === text)

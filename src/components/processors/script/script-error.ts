@@ -3,7 +3,7 @@ import { errorText } from '../../../core/errors.js'
 import { CODE, placeInCode } from './syntax.js'
 
 const FRAME = /(?:^|[\s(])(file:\/\/[^\s)]+?|code):(\d+)(?::(\d+))?(?=\)?$)/gm
-/** Sluice's own files. */
+/** The folder of Sluice's own files. */
 const OWN = new URL('../../../', import.meta.url).href
 
 /**

@@ -14,7 +14,10 @@ import { WrittenLines } from './written-lines.js'
 
 const end = () => process.kill(process.pid, 'SIGKILL')
 
-/** Waits until the reader has taken everything, since the process may end after that. Throws if the reader is gone. */
+/**
+ * Writes a message, and waits until the daemon has taken all of it, since the process may end after that. Throws if the
+ * daemon is gone.
+ */
 function writeFrame(head: object, parts: readonly Uint8Array[] = []): void {
   const size = parts.reduce((sum, part) => sum + part.byteLength, 0)
   let rest = [jsonHead(head, size), ...parts].filter(part => part.byteLength > 0)

@@ -10,7 +10,7 @@ import type { ScriptOptions } from './options.js'
 
 /** How long loading a script may take. */
 const LOAD_MS = 10_000
-/** Errors of a batch are the largest part of a head, see results.ts. */
+/** Maximum bytes of a head. The errors of a batch are its largest part, see results.ts. */
 const MOST_HEAD = 16 * 1024 * 1024
 const MOST_VALUES = 1024 * 1024
 
@@ -125,7 +125,7 @@ function endOf({ outOfMemory, code, signal }: ProcessEnd): string {
   return signal === null ? `it ended itself${code === 0 ? '' : ` (exit code ${code})`}` : `it was ended by ${signal}`
 }
 
-/** Loads a script in a process. Returns its problems. */
+/** Loads a script in a process. Returns the problems of the script. */
 export async function scriptProblems(options: ScriptOptions): Promise<readonly OptionProblem[]> {
   const path = [options.file === undefined ? 'code' : 'file']
   if (options.file !== undefined && !existsSync(options.file))

@@ -21,14 +21,16 @@ const GRACE_MS = 500
  * How often to extend the time of a process that sends data. It may be sending its answer, or be in an endless call.
  */
 const MOST_GRACES = 5
-/** Maximum calls of a batch that end the process, each followed by a restart. After these, all of its events fail. */
+/**
+ * Maximum calls of a batch that end the process, each followed by a restart. After these, all events of the batch fail.
+ */
 const MOST_DEATHS = 10
 
 /** A batch that the process has not answered. */
 interface Unanswered {
   readonly id: number
   readonly length: number
-  /** Size of its lines, once they were posted. */
+  /** Bytes of the lines that were posted. */
   bytes: number
   readonly batch: EventBatch
   readonly answer: (result: JobDone) => void
@@ -51,7 +53,7 @@ export class ScriptProcessor implements Processor {
   readonly #data: ScriptData
   readonly #limit: LogLimit
   readonly #restarts: { value: number }
-  /** In the order of their arrival. */
+  /** By id, in the order of arrival. */
   readonly #unanswered = new Map<number, Unanswered>()
   #lastId = 0
   #process: ScriptProcess | undefined

@@ -1,7 +1,7 @@
 import { Script, type ScriptOptions } from 'node:vm'
 import { markedPlace } from '../../../lib/modules/plugin-place.js'
 
-/** The file name of the option `code` in stacks. */
+/** The file name of the option `code` in stack traces. */
 export const CODE = 'code'
 
 /** Compiles an expression, or statements that end with one, without running it. Throws SyntaxError. */
