@@ -1,4 +1,4 @@
-// This import loads all codecs, which components can use.
+// This import loads all codecs.
 import '../core/codecs/list.js'
 import type { AnyDefinition } from '../core/component.js'
 import { blackhole } from './blackhole/destination.js'

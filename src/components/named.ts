@@ -38,7 +38,7 @@ async function definitionOf(kind: Kind, type: string): Promise<AnyDefinition | u
 
 /** Loads a configuration, and only the components and codecs that it names. Throws ConfigError. */
 export async function loadQuickly(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config> {
-  // If there are plugins, loads all components: no plugin may define the type of a component.
+  // With plugins, loads all components, to check that no plugin has the type of a component.
   const config = options.plugins?.size ? undefined : await loadNamed(path, options)
   // Only with all components loaded, problems and warnings are correct and well explained.
   if (config?.warnings.length === 0) return config

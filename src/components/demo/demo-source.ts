@@ -52,7 +52,7 @@ export class DemoSource implements Source {
   }
 }
 
-/** How long an app is noisy (minimum and maximum), and its share of all events. One app at a time is noisy. */
+/** One app at a time is noisy, for this long (minimum and maximum). It then has NOISY_SHARE of all events. */
 const NOISY_SECONDS = [3, 6] as const
 const NOISY_SHARE = 0.8
 const MESSAGES = [

@@ -40,7 +40,6 @@ export class HttpSource implements Source {
   /** Requests without a response. */
   readonly #open = new Set<Exchange>()
   readonly #exchanges = new WeakMap<IncomingMessage, Exchange>()
-  /** Requests whose events have not all been passed on yet. */
   readonly #receiving = new Set<Promise<unknown>>()
 
   constructor(options: HttpSourceOptions, context: SourceContext) {

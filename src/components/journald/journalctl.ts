@@ -65,7 +65,6 @@ export class Journalctl {
     return this.#lastComplaint ? `${this.#lastComplaint}; ${how}` : how
   }
 
-  /** Ends the process, in whatever state it is. */
   async end(): Promise<void> {
     this.stdout.destroy()
     this.#child.stderr?.destroy()

@@ -36,7 +36,6 @@ export class Lag {
   }
 
   #read(): { labels: Record<string, string>; value: number }[] {
-    // The lag is unknown before the first entry.
     if (this.#takenAt === undefined) return []
     return [{ labels: {}, value: (this.moreWaits() ? this.#ageMs : this.#whenReadMs) / 1000 }]
   }

@@ -28,7 +28,7 @@ const LONGEST_PAUSE_MS = 5000
 /** Approximate bytes of a record besides its key, value and headers. */
 const RECORD_BYTES = 8
 
-/** The state of a partition of a topic. */
+/** The state of one partition. */
 interface Lane {
   producer: Producer | undefined
   sequence: number
@@ -36,7 +36,6 @@ interface Lane {
   unconfirmed: Buffer | undefined
 }
 
-/** The events of a request for one partition. */
 interface Share {
   readonly partition: number
   readonly indices: readonly number[]
@@ -79,7 +78,7 @@ export class KafkaDestination implements Destination {
    */
   readonly #accepted = new WeakMap<readonly EventBatch[], (readonly number[])[]>()
   readonly #clock: Clock
-  /** By broker: when the pause ends that a quota requires. */
+  /** By broker: when its quota pause ends, on the monotonic clock. */
   readonly #pausedUntil = new Map<number, number>()
   readonly #newProducers: { value: number }
   readonly #duplicates: { value: number }
@@ -362,7 +361,6 @@ export class KafkaDestination implements Destination {
   }
 }
 
-/** Implements `check` of the definition. */
 export async function checkTopic(
   options: KafkaOptions,
   context: ComponentContext,

@@ -1,13 +1,11 @@
 import { DeliveryError } from '../../core/errors.js'
 
-/**
- * Collects the outcomes of a request for its partitions. Events that are not added by one of the methods are delivered.
- */
+/** Collects what happened to the events of a request. Events that no method adds are delivered. */
 export class Outcome {
   readonly #events: number
   readonly #refused: { readonly index: number; readonly error: DeliveryError }[] = []
   readonly #again: number[] = []
-  /** The errors because of which events are sent again. */
+  /** Errors of the events that are sent again. */
   readonly #errors: DeliveryError[] = []
 
   constructor(events: number) {

@@ -11,7 +11,6 @@ import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import type { KafkaOptions } from './destination.js'
 import { putVarint } from './record-batch.js'
 
-/** The encoded events of a request. */
 export interface Records {
   /** The encoded key, value and headers of each record. */
   readonly bytes: Buffer
@@ -76,7 +75,6 @@ export class RecordEncoder {
     this.#spare.give(memory)
   }
 
-  /** The key of an event as text; undefined without a key. */
   keyOf(batch: EventBatch, i: number): string | undefined {
     if (!this.#key) return undefined
     this.#text.clear()

@@ -8,7 +8,7 @@ import { BYTES, VARINT } from '../../lib/formats/protobuf-wire.js'
 const ENTRY_ROOM = 2
 /** Last second whose nanoseconds since the epoch fit into Loki's signed 64-bit numbers. */
 const LAST = 9_223_372_035
-/** An invalid time. Loki rejects a request that has it, but would store a time beyond its range as a different time. */
+/** An invalid time, which Loki rejects. Loki would store a valid time beyond its range as a different time. */
 const NO_TIME = { seconds: 2 ** 40, nanos: 0 }
 
 /**

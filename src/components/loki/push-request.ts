@@ -16,7 +16,7 @@ const FORGET_EVERY_MS = 10_000
 /** Maximum bytes of a stream's label values, which stay in memory with the stream. Loki accepts 2,048 per value. */
 const LONGEST_LABELS = 16 * 1024
 const OTHER = 'other'
-/** Bytes of an entry besides its line, without metadata. */
+/** Typical bytes of an entry, without its line and metadata. */
 const ENTRY_ROOM = 32
 /** The end of a stream, and of the body. */
 const END = Buffer.from(']}')
@@ -29,8 +29,7 @@ interface Stream {
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. All events belong to one stream, except that events which were in `other` may have their own streams by
- * now.
+ * protobuf. All events belong to one stream. Only events that were in `other` may have their own streams by now.
  */
 export class PushRequest {
   readonly #options: LokiOptions

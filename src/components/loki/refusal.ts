@@ -3,7 +3,6 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { Refused } from '../../net/http/client/request-format.js'
 import type { PushRequest } from './push-request.js'
 
-/** A known error: Loki's text, the reason used here, and advice. */
 interface Known {
   readonly says: RegExp
   readonly reason?: string

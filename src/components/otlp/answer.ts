@@ -60,14 +60,13 @@ export function readSuccess(content: Buffer, type: string): PartlyRefused | unde
   return found && { refused: Math.max(0, Number(refused)), message: String(message) }
 }
 
-/** Returns the text of an error response. A response in protobuf has a code beside its text. */
+/** Returns the text of an error response. In protobuf, the text is one of the fields. */
 export function errorWords(content: Buffer, type: string): Buffer {
   // Loki sends protobuf as application/octet-stream.
   const message = isProtobuf(type) || /octet-stream/i.test(type) ? fieldsOf(content)?.get(2) : undefined
   return message instanceof Buffer ? message : content
 }
 
-/** Known errors of receivers, and advice. */
 const KNOWN: readonly { readonly says: RegExp; readonly advice: string; readonly failure?: Failure }[] = [
   // Receivers written in Go respond with status 400 in this case.
   { says: /request body too large|message too large/i, failure: 'too_large', advice: 'lower batch.max_bytes' },

@@ -49,7 +49,7 @@ export function eachMember(to: Records, b: Buffer, start: number, end: number, e
   to.to.length = length
   const unique = new GrowingBytes()
   addUnique(unique, b, start, end)
-  // Scanning reads the byte after the object.
+  // Scans may read one byte beyond the object.
   unique.addByte(LF)
   walk(unique.bytes, 0, unique.length - 1, each, true)
 }
@@ -99,7 +99,6 @@ export function addValue(to: Records, b: Buffer, start: number, end: number, lev
   } else if (first !== N) addNumber(to, b, start, end)
 }
 
-/** The last result of `unescapedText`. */
 const unescaped = new GrowingBytes()
 
 function addString(to: Records, b: Buffer, start: number): void {

@@ -23,7 +23,6 @@ const TRACE = /^(?!0+$)[0-9a-f]{32}$/i
 const SPAN = /^(?!0+$)[0-9a-f]{16}$/i
 const UID = Buffer.from('log.record.uid')
 const N = 0x6e
-/** The position of a missing member. */
 const NOWHERE = -1
 
 /** A field that can become a part of the record. */
@@ -195,7 +194,7 @@ export class LogRecords {
     return undefined
   }
 
-  /** A field that became a part of the record is not an attribute, too. A nested field stays in its attribute. */
+  /** A field that became a part of the record is not also an attribute. A nested field stays in its attribute. */
   #take({ slot, rest }: Candidate): void {
     if (rest.length === 0) this.#starts[slot] = NOWHERE
   }

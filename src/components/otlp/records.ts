@@ -10,9 +10,7 @@ export const SPAN_ID = { number: 10, name: 'spanId' }
 
 export type RecordField = typeof TIME
 
-/** Records of one resource and one scope. */
 export interface Group {
-  /** The resource attributes: names and values. */
   readonly resource: readonly (readonly [string, string])[]
   readonly scope: string
   readonly records: GrowingBytes

@@ -102,7 +102,6 @@ const ENTITIES: Readonly<Record<string, string>> = {
   '#34': '"',
   '#39': "'",
 }
-/** Decodes the entities in XML text. */
 export const unescaped = (xml: string): string =>
   xml.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all)
 

@@ -18,7 +18,7 @@ const PART_BYTES = 8 * 1024 * 1024
 const USER_AGENT = `sluice/${packageVersion()}`
 const NOTHING = Buffer.alloc(0)
 const SIGNATURE_LENGTH = 64
-/** The note of an object for which an upload was requested, and whose upload id is not known yet. */
+/** The note of an object while its upload is requested: the id of the upload is not known yet. */
 const ASKED = '?'
 const LOST_UPLOAD: ReadonlySet<string | undefined> = new Set([NO_UPLOAD, 'InvalidPart', 'InvalidPartOrder'])
 

@@ -9,7 +9,9 @@ import type { Framer } from './framer.js'
 /** When a run ends, a sender may send for LEAVE_MS more. It is cut off earlier if it pauses for PAUSE_MS. */
 const LEAVE_MS = 2000
 const PAUSE_MS = 250
-/** Maximum bytes in transit when a run ends. After LEAVE_MS, a connection that has sent more since then is closed. */
+/**
+ * Maximum bytes in transit when a run ends. After LEAVE_MS, a connection is closed if it has sent more since the end.
+ */
 const MOST_ON_ITS_WAY_BYTES = 32 * 1024 * 1024
 
 export interface Reading {

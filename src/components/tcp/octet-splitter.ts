@@ -112,7 +112,6 @@ export class OctetSplitter extends LineSplitter implements Framer {
     this.#state = 'length'
   }
 
-  /** The end of the message so far, without its line end. */
   #textEnd(): number {
     let end = this.end
     if (end > this.start && this.chunk[end - 1] === LF) end--

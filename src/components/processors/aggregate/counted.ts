@@ -10,18 +10,17 @@ export const WITHOUT_KEY = 1
 /** The row of the first key; the rows of other keys follow, in the order of their ids. */
 const KEYED = 2
 
-/** `take` reserves room for the series of one key; false: there is no room. `free` returns such room. */
+/** `take` reserves room for the series of one key; false: there is no room. `free` gives the room back. */
 export interface SeriesOfKeys {
   take(): boolean
   free(): void
 }
 
 /**
- * Holds a row of numbers for each key: once for the open interval, and once for the sum of all earlier ones. Column 0
- * counts events.
+ * Holds two rows of numbers for each key: one for the open interval, and one with the sums of all earlier intervals.
+ * Column 0 counts events.
  */
 export class Counted {
-  /** Seed of the key hashes. */
   readonly seed = randomSeed()
   readonly #width: number
   readonly #most: number
@@ -84,7 +83,7 @@ export class Counted {
     return this.#totals.map((value, n) => value + this.current[n]!)
   }
 
-  /** Like `totals`, but for series: counts of keys without series of their own are added to the others. */
+  /** Like `totals`, but for series: counts of keys without series of their own are added to `__other__`. */
   shownTotals(): Float64Array {
     const values = this.totals()
     const width = this.#width
@@ -109,7 +108,7 @@ export class Counted {
   #add(key: BucketKey): number {
     const text = key.text()
     const name = bucketName(text)
-    // Different texts that UTF-8 cannot represent may have the same name, so the name is their key.
+    // Texts that are not well-formed may have the same name. So their key is the name, not the text.
     if (!text.isWellFormed()) key.setBytes(Buffer.from(name))
     const known = this.#table.find(key)
     if (known >= 0) return known + KEYED

@@ -114,7 +114,6 @@ export class Histogram implements Measure {
     }
   }
 
-  /** For each bound, the number of values up to this bound. */
   cumulative(values: Float64Array, row: number): number[] {
     let count = 0
     return this.bounds.map((_, n) => (count += values[row + this.at + n]!))

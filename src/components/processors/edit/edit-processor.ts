@@ -140,7 +140,6 @@ export async function explainSteps(steps: readonly Step[], tools: Tools): Promis
   }
 }
 
-/** Applies the operations of a step, each to the result of the previous one. */
 function applyAll(
   operations: readonly Apply[],
   batch: EventBatch,

@@ -21,11 +21,9 @@ class Kept {
   }
 }
 
-/** Writes the kept parts of JSON objects. */
 class Keeper {
   readonly #root = new Kept()
   readonly #json = new EventJson()
-  /** Where the next byte is written: the buffer, and the position in it. */
   #to: Buffer = Buffer.alloc(0)
   #at = 0
   #isChanged = false

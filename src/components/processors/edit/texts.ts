@@ -44,7 +44,7 @@ const AROUND = 64
 /** Created when first needed, since that takes 20 ms. */
 let characters: Intl.Segmenter | undefined
 
-/** At most the first `most` code points of a text. Does not divide a grapheme. */
+/** Returns at most the first `most` code points of a text. Does not divide a grapheme. */
 export function truncated(text: string, most: number): string {
   if (text.length <= most) return text
   let at = 0

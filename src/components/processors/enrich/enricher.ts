@@ -144,7 +144,6 @@ export async function openEnricher(options: EnrichOptions, context: ProcessorCon
   return new TableEnricher(usable(await file.first()), file, options, context)
 }
 
-/** Reports whether the table has a row for an event. */
 export async function enrichFindings(options: EnrichOptions, context: ComponentContext): Promise<FindingsOf> {
   const { table: path, key_field: field } = options
   if (path === undefined || !field) return () => []

@@ -1,6 +1,5 @@
 import { groups, isMapped, parseRange, readAddress } from '../../../lib/formats/ip-address.js'
 
-/** The first and the last key of a range. */
 interface KeyRange<K> {
   readonly low: K
   readonly high: K

@@ -13,7 +13,6 @@ import { openDatabase } from './maxmind.js'
 import { addressKey, cidrKeys, Ranges, type RowRange } from './ranges.js'
 import { ExactTable, Rows, SearchedTable, type Table, TableError } from './table.js'
 
-
 const MIB = 1024 * 1024
 const LARGEST_FILE = 64 * MIB
 /** Maximum bytes of a MaxMind database. It is searched in place. */
@@ -106,7 +105,6 @@ function addressRow(ranges: Ranges<string>, text: string): number {
   return key === undefined ? -1 : ranges.find(key)
 }
 
-/** A table of ranges of numbers, or of addresses. */
 function rangeTable(records: readonly TableRecord[], rows: Rows): Table {
   const [first] = records
   if (first && addressKey(first.keys[0]!) !== undefined) {

@@ -5,7 +5,7 @@ const MOST_REMEMBERED = 10_000
 /** Texts with more characters are not remembered, to limit memory. Addresses and numbers are shorter. */
 const LONGEST_REMEMBERED = 64
 
-/** A table, or a row of it, cannot be used; `line` is from 1. */
+/** The error that a table or one of its rows cannot be used. `line`: the line in the file, from 1. */
 export class TableError extends Error {
   readonly line: number
 
@@ -66,7 +66,7 @@ export class ExactTable implements Table {
   }
 }
 
-/** A table that calls `search`. It remembers the rows of the last keys. */
+/** A table that calls `search`. It remembers the rows of the keys that were looked up last. */
 export class SearchedTable implements Table {
   readonly size: number
   readonly #search: (text: string) => Buffer | undefined

@@ -44,7 +44,6 @@ function withoutDefault(schema: z.ZodType): z.ZodType {
   return ['default', 'prefault', 'optional'].includes(type) ? withoutDefault(innerType) : schema
 }
 
-/** The shape of options that name a codec, and set the options of this codec. */
 export const codecShape = {
   codec: codecName(isParser, [timestamp.name]),
   ...optionsOfAll(),

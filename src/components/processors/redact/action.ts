@@ -11,7 +11,7 @@ export type ActionOption =
   | { readonly replace: string }
   | { readonly hash: HashKeyOption }
 
-/** Writes the replacement of the text [start, end) of `b`. `isJson`: the output is within a JSON string. */
+/** Writes what replaces the text [start, end) of `b`. `isJson`: the output is within a JSON string. */
 export type Action = (to: GrowingBytes, b: Buffer, start: number, end: number, isJson: boolean) => void
 
 const MASK = Buffer.from('***')

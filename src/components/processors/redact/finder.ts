@@ -10,7 +10,9 @@ const QUOTE = 0x22
 /** Bytes to search beyond the quotes around an escape. They may contain a name, or the beginning of its value. */
 const BESIDE_QUOTE = 64
 
-/** Presets that find letters and digits without a marker. They only see the unescaped form of a text with escapes. */
+/**
+ * Presets that find letters and digits without a marker. If a text has escapes, they only search its unescaped form.
+ */
 const UNESCAPED: ReadonlySet<string> = new Set<Preset>(['card', 'email', 'ipv4', 'ipv6', 'mac', 'iban', 'phone'])
 
 export interface NamedPattern {
@@ -31,10 +33,12 @@ export class Finder {
   /** Whether searching a single value finds the same matches that `seen` has in this value. */
   readonly seesValues: boolean
   readonly #presets: number
-  /** By rule: 1 if its matches in a text with escapes count; 0 if they may contain parts of escapes. */
+  /**
+   * By rule: 1 if it may search text with escapes; 0: its matches there may contain parts of escapes, and do not count.
+   */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
-  /** The rule for values whose name is the name of a secret; -1: none. */
+  /** Number of the rule for values of members that have the name of a secret; -1: none. */
   readonly #named: number
   /** Positions of the first and the last escape that `mayHold` saw. */
   #firstEscape = 0
@@ -89,7 +93,8 @@ export class Finder {
   }
 
   /**
-   * Adds the matches in the unescaped form of [start, end). Colors may be between words or within them: tries both.
+   * Adds the matches in the unescaped form of [start, end). Terminal colors may be between words or within them: tries
+   * both.
    */
   #findUnescaped(b: Buffer, start: number, end: number): void {
     if (this.#findWithout(b, start, end, false)) this.#findWithout(b, start, end, true)

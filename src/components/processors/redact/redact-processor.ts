@@ -42,7 +42,6 @@ export class RedactProcessor implements Processor {
   readonly #coversText: boolean
   readonly #failures: { value: number }
   readonly #rules: readonly string[]
-  /** How often each rule found something. */
   readonly #counters: readonly { readonly value: number }[]
   /** Whether to redact names of fields in every event. */
   readonly #coversNames: boolean
@@ -131,7 +130,7 @@ export class RedactProcessor implements Processor {
     this.#values.coversNames ||= origin.codec.form === 'fields'
     this.#made.clear()
     origin.codec.writeEvent(batch, i, this.#made)
-    // Scanning reads the byte after the object.
+    // Scans may read one byte beyond the object.
     this.#made.addByte(LF)
     this.#redactJson(batch, i, this.#made.bytes, 0, this.#made.length - 1, false)
   }

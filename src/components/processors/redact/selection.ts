@@ -13,7 +13,6 @@ import {
 } from '../../../lib/formats/ascii.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
 
-/** Which values of an object or array are selected. */
 export interface Selection {
   /** Whether it selects the value itself, and everything in it. */
   readonly all: boolean

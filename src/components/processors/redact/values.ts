@@ -7,7 +7,10 @@ import type { Finder } from './finder.js'
 import type { Matches } from './matches.js'
 import { type Selection, type ValueVisitor, visitSelected } from './selection.js'
 
-/** Minimum and maximum bytes replaced on each side of a place where a line was divided, up to the next white space. */
+/**
+ * A long line is divided at cuts. On each side of a cut, the text up to the next white space is replaced: at least
+ * LEAST_CUT and at most MOST_CUT bytes.
+ */
 const LEAST_CUT = 64
 const MOST_CUT = 4096
 const E = 0x45
@@ -114,7 +117,7 @@ export class Values implements ValueVisitor {
     return this.#next < count && starts[this.#next]! < end
   }
 
-  /** Takes the matches in a value from `seen`; false if a search may find others. */
+  /** Takes the matches in a value from `seen`. Returns false if a search may find others. */
   #takeSeen(start: number, end: number): boolean {
     const { seen, matches, seesValues } = this.#finder
     if (!seesValues || this.#isForced || this.#cuts || this.#finder.sawEscapes(start, end)) return false
@@ -152,7 +155,7 @@ export class Values implements ValueVisitor {
     return true
   }
 
-  /** Searches a text for matches. It may be the value of a member whose name ends before `nameEnd` of `json`. */
+  /** Searches a text for matches. `json`: the text is the value of a member, whose name ends before `nameEnd`. */
   #search(b: Buffer, start: number, end: number, cuts?: Cuts, json?: Buffer, nameEnd = 0): boolean {
     const { matches } = this.#finder
     if (this.#isForced) {

@@ -17,7 +17,6 @@ class Groups {
   /** Open groups by key, the oldest first. */
   readonly open = new QueueMap<string, Group>()
   ended: Group[] = []
-  /** Bytes of the open groups. */
   bytes = 0
   batch = 0
 }

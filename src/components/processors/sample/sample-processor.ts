@@ -12,7 +12,7 @@ const SAMPLED = discard(0)
 /** Seed of the hash. It is constant: each run and each daemon must decide the same. */
 const SEED = 0x5105
 const HASHES = 2 ** 32
-/** A ratio is rounded to parts of this number. */
+/** A ratio is rounded to a multiple of 1 / PARTS. */
 const PARTS = 1_000_000_000
 
 /** Decides which counted events pass: `step` of every `size`, evenly. */

@@ -1,6 +1,5 @@
 /** Messages between the process of a script and its processor, see lib/frames.ts. */
 
-/** The data for starting a process. */
 export interface ScriptData {
   /** Id of the component. */
   readonly id: string

@@ -56,7 +56,6 @@ class Texts {
 
   #grow(by: number): void {
     const more = Math.max(by, this.#bytes.length === 0 ? this.#expected : this.#bytes.length)
-    // Allocated outside of the pool of Node.js.
     const bytes = Buffer.allocUnsafeSlow(this.#used + more)
     this.#bytes.copy(bytes, 0, 0, this.#used)
     this.#bytes = bytes
@@ -110,7 +109,6 @@ export class Results {
     this.#errors.push([i, text])
   }
 
-  /** Fails all events without a result. */
   failRest(error: string): void {
     for (let i = 0; i < this.#to.length; i++) if (this.#to[i] === OPEN) this.fail(i, error)
   }

@@ -8,7 +8,6 @@ import { checkedDone, checkedHead, type Expected, mostBytes } from './from-scrip
 import type { FromScript, Job, JobDone, ScriptData } from './messages.js'
 import type { ScriptOptions } from './options.js'
 
-/** How long loading a script may take. */
 const LOAD_MS = 10_000
 /** Maximum bytes of a head. The errors of a batch are its largest part, see results.ts. */
 const MOST_HEAD = 16 * 1024 * 1024
@@ -25,7 +24,6 @@ export interface ProcessEvents {
   done(result: JobDone): void
   /** The function is called for this event. */
   at(id: number, event: number): void
-  /** The script wrote this to its standard output or error. */
   wrote(line: string): void
   /** The process ended unexpectedly; it does not send anything after that. */
   died(reason: string): void

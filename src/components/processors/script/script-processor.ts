@@ -26,7 +26,6 @@ const MOST_GRACES = 5
  */
 const MOST_DEATHS = 10
 
-/** A batch that the process has not answered. */
 interface Unanswered {
   readonly id: number
   readonly length: number

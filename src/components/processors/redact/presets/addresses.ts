@@ -73,7 +73,7 @@ function startsWithGroup(b: Buffer, p: number, start: number, length: number): b
 
 /**
  * Returns where the groups of `length` digits after `p` end. Before each group is the same divider as at `p`. -1: a
- * word continues there.
+ * word continues after them.
  */
 function groupsEnd(b: Buffer, p: number, end: number, length: number): number {
   const divider = b[p]

@@ -42,7 +42,7 @@ export function endOf(b: Buffer, p: number, end: number, bits: number): number {
 }
 
 /**
- * Goes back from `p` over bytes of these classes, at most to `start`. Returns the index of the first of these bytes.
+ * Goes back from `p` over bytes of these classes, at most to `start`. Returns the index of the first one; `p`: none.
  */
 export function startOf(b: Buffer, p: number, start: number, bits: number): number {
   while (p > start && (CLASSES[b[p - 1]!]! & bits) !== 0) p--

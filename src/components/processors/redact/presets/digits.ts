@@ -29,7 +29,7 @@ export function mayDivide(byte: number): boolean {
 }
 
 /**
- * The end of the character at `p` if it may divide groups of digits, otherwise `p`. Dividers are spaces, dashes, dots,
+ * Returns the end of the divider at `p`; `p`: there is none. Groups of digits are divided by spaces, dashes, dots,
  * slashes, the + that stands for a space in forms, spaces and dashes of Unicode, and the no-break space of Latin-1.
  */
 export function dividerEnd(b: Buffer, p: number, end: number): number {
@@ -115,8 +115,8 @@ function isCard(count: number, isDivided: boolean): boolean {
 const MAESTRO = new Set([5018, 5020, 5038, 5893, 6304, 6759, 6761, 6762, 6763])
 
 /**
- * Whether a brand has numbers with these first digits and this length; the reference lists them. With 17 to 19 digits,
- * ids are common and cards are rare, so for most brands, such numbers must be in groups.
+ * Whether a brand has numbers with these first digits and this length. The reference lists the brands. With 17 to 19
+ * digits, ids are common and cards are rare, so for most brands, such numbers must be in groups.
  */
 function isOfBrand(count: number, isDivided: boolean): boolean {
   const two = digits[0]! * 10 + digits[1]!
@@ -163,8 +163,8 @@ export function ipv4End(b: Buffer, p: number, end: number): number {
 }
 
 /**
- * The end of 7 to 15 digits after a plus sign, with at most two dividers or parentheses between two digits. `p` is
- * after the sign. `isZone`: four digits are a time zone.
+ * Returns the end of a phone number. `p` is after its plus sign. It has 7 to 15 digits, with at most two dividers or
+ * parentheses between two digits. `isZone`: a first group of four digits is a time zone.
  */
 export function internationalEnd(b: Buffer, p: number, end: number, isZone: boolean): number {
   if (p >= end || !isDigit(b[p]) || b[p] === ZERO) return -1
@@ -213,7 +213,7 @@ function isGroup(b: Buffer, p: number, end: number, length: number): boolean {
   return p + length === end || !is(b[p + length], WORD)
 }
 
-/** The end of the divider or parenthesis at `p`, or `p`. */
+/** Returns the end of the divider or parenthesis at `p`; `p`: there is none. */
 function betweenEnd(b: Buffer, p: number, end: number): number {
   return p < end && (b[p] === OPEN || b[p] === CLOSE) ? p + 1 : dividerEnd(b, p, end)
 }

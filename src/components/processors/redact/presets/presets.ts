@@ -23,8 +23,8 @@ export interface KeyMarks {
   /** Minimum number of characters that follow. */
   readonly least: number
   /**
-   * The class of these characters. capitals: also digits. word: letters and digits. base64url (default): also `-_`.
-   * parts: the same, with dots in between. token: all characters of tokens.
+   * The class of these characters. capitals: upper-case letters and digits. word: letters and digits. base64url
+   * (default): also `-_`. parts: as base64url, with dots in between. token: all characters of tokens.
    */
   readonly of?: 'capitals' | 'word' | 'base64url' | 'parts' | 'token'
   /**
