@@ -2,7 +2,6 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Refusal } from '../../net/http/server/refusal.js'
 import { onReplyOver } from '../../net/http/server/respond.js'
 
-/** A request and its response, until the response is sent or the connection is closed. */
 export class Exchange {
   readonly request: IncomingMessage
   readonly response: ServerResponse

@@ -30,7 +30,6 @@ export class Journalctl {
   readonly #exited: Promise<void>
   #lastComplaint = ''
 
-  /** `complain`: called with each line of standard error. */
   constructor(args: readonly string[], complain: (line: string) => void) {
     const child = spawn(PROGRAM, [...JSON_OUTPUT, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],

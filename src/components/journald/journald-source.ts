@@ -40,7 +40,6 @@ export class Journald implements Source {
   readonly #backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, systemRandom)
   /** The positions of sent batches; undefined: the source has never run. */
   #positions: LowWaterMark<Place> | undefined
-  /** How far the journal was read. */
   #read: Place = { cursor: undefined, at: false }
   /** Aborts when the run ends, or when sent entries must be read again. */
   #leaving = new AbortController()

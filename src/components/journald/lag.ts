@@ -54,7 +54,6 @@ export class CatchUp {
     this.#clock = clock
   }
 
-  /** Call when reading begins or resumes. */
   begin(): void {
     this.#until = this.#clock.wall()
     this.#idleSince = Number.POSITIVE_INFINITY

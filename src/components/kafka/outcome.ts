@@ -48,7 +48,6 @@ export class Outcome {
     const held = this.#errors.find(({ failure }) => failure === 'hold')
     const waiting = held ?? this.#errors.find(({ failure }) => failure === 'retry')
     const first = waiting ?? this.#errors[0] ?? refused[0]!.error
-    // The request failed as a whole.
     if (again.length === this.#events) return first
     const failure = waiting ? waiting.failure : this.#errors.length > 0 ? 'retry' : 'reject'
     return new DeliveryError(first.message, {

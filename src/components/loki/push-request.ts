@@ -74,7 +74,6 @@ export class PushRequest {
         stream.usedAt = now
         if (stream === this.#other) this.#countOther()
         let values = streams.get(stream.labels)
-        // Usually, all events belong to one stream.
         if (!values) streams.set(stream.labels, (values = this.#spare.take(roomFor(request, ENTRY_ROOM))))
         this.#add(batch, i, values)
       }

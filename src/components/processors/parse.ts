@@ -8,7 +8,6 @@ import { checkCodec, codecFrom, codecProblems, codecShape } from './parse/codec-
 
 const MOST_TRIED = 16
 const MOST_TYPES = 1000
-/** Maximum names that a warning lists. */
 const SHOWN_NAMES = 20
 
 const attempt = z
@@ -76,7 +75,6 @@ function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields
   }
 }
 
-/** Why a codec that joins divided lines works better in a source. */
 const dividedText = (codec: string) =>
   `a line that the container runtime has divided is not joined here, because each event is read by itself; with "decode: ${codec}" the sources file and stdin join its parts`
 
@@ -88,7 +86,6 @@ function dividedTexts({ try: tried, ...rest }: ParseOptions): OptionProblem[] {
   )
 }
 
-/** Warns about `types` for fields that the codecs cannot find. */
 function unknownTypes(options: ParseOptions): OptionProblem[] {
   const found = addedFields({ ...options, target: undefined })
   if (!found) return []

@@ -232,7 +232,6 @@ export function regionOf({ region }: S3Options, { reach }: Pick<ComponentContext
   return region ?? (AWS_REGION || AWS_DEFAULT_REGION || 'us-east-1')
 }
 
-/** The URL of the bucket, without a slash at its end. */
 export function bucketUrl({ bucket, endpoint, path_style }: S3Options, region: string): string {
   const domain = region.startsWith('cn-') ? 'amazonaws.com.cn' : 'amazonaws.com'
   const base = new URL(endpoint ?? `https://s3.${region}.${domain}`)

@@ -76,7 +76,6 @@ export class StdinSource implements Source {
     return stream.errored
   }
 
-  /** Reads straight into the memory of the splitter. */
   async #readFile(file: number, out: Output, signal: AbortSignal): Promise<void> {
     const splitter = this.#splitter
     while (!splitter.problem && !signal.aborted) {

@@ -26,7 +26,6 @@ export interface Reading {
    */
   room(): Promise<void> | undefined
   take(frame: Frame): void
-  /** Called after the framer's unfinished message may have changed. */
   pendingChanged(): void
 }
 

@@ -29,7 +29,6 @@ export class OctetSplitter extends LineSplitter implements Framer {
   #digits = ''
   #left = 0
 
-  /** `tidy` may change the bytes of a complete message in place. A line end follows the message. */
   constructor(maxLineBytes: number, tidy?: (chunk: Buffer, start: number, end: number) => void) {
     super(maxLineBytes)
     this.#tidy = tidy

@@ -15,13 +15,11 @@ export interface Measure {
   readonly series: number
   /** Adds event `i`. `row`: index in `values` of the first column of the event's key. */
   add(batch: EventBatch, i: number, values: Float64Array, row: number): void
-  /** Returns the value for the emitted event. */
   value(values: Float64Array, row: number): unknown
 }
 
 interface Sum {
   readonly field: FieldReader
-  /** Counts negative numbers, which are not added to the series. */
   readonly negative: { value: number }
 }
 

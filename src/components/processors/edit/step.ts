@@ -22,7 +22,6 @@ export type Apply = (batch: EventBatch, i: number) => string | undefined
 export interface Operation {
   /** The fields that it reads. Their pending changes are written first. */
   readonly reads: readonly FieldPath[] | 'all'
-  /** The fields that it changes with the editor. */
   readonly writes: readonly FieldPath[]
   /** The fields without which the operation does nothing. Warnings name them. Default: `reads`. */
   readonly needs?: readonly FieldPath[]
@@ -117,7 +116,6 @@ export function changeValue(
   }
 }
 
-/** Why a text cannot be changed. */
 export class Refusal {
   readonly message: string
   constructor(message: string) {

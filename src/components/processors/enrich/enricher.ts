@@ -58,7 +58,6 @@ abstract class Enricher implements Processor {
   }
 }
 
-/** Puts the same row into every event. */
 class FixedEnricher extends Enricher {
   readonly #row: Buffer
 

@@ -184,7 +184,6 @@ function cutsOf(flags: number): Cuts | undefined {
   return PIECES[piece === PIECE ? 0 : piece === CONTINUES ? 2 : 1]
 }
 
-/** Reports which rules find something in the event, and how often. */
 export function explainRedact(processor: RedactProcessor): FindingsOf {
   return batch => {
     const before = processor.found().map(([, count]) => count)

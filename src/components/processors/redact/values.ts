@@ -108,7 +108,6 @@ export class Values implements ValueVisitor {
     this.#copied = end
   }
 
-  /** Whether a value without escapes may have matches. */
   #mayHold(start: number, end: number): boolean {
     if (this.#isForced || this.#cuts || this.#finder.hasPatterns) return true
     if (this.#finder.sawEscapes(start, end)) return true

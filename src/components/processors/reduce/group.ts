@@ -21,7 +21,6 @@ interface Collected {
   held: number
 }
 
-/** The events that are merged into one. */
 export class Group {
   /** Identifies the first event by its place in the source; undefined: this place is unknown. */
   readonly name: string | undefined

@@ -29,7 +29,6 @@ function rateOf({ one_in: oneIn, ratio = 1 }: SampleOptions) {
   return { step, size, mostHash: Math.ceil((HASHES * step) / size), standsFor: oneIn ?? 1 / ratio }
 }
 
-/** Decides whether all events of a key pass. */
 export class KeySample {
   readonly key: BucketKey
   readonly #mostHash: number

@@ -12,7 +12,6 @@ export type ScriptFunction = (given: unknown, context: ScriptContext) => unknown
 /** The time is checked after this many calls that return without waiting. */
 const LOOK_EVERY = 16
 
-/** A batch that a script works on. */
 interface Running {
   readonly job: Job
   readonly lines: readonly string[]
@@ -166,7 +165,6 @@ export class Calls {
   }
 }
 
-/** Sets the result of an event, which fails if the result is invalid. */
 function set(results: Results, i: number, result: unknown): void {
   try {
     results.set(i, result)

@@ -1,7 +1,6 @@
 /** Messages between the process of a script and its processor, see lib/frames.ts. */
 
 export interface ScriptData {
-  /** Id of the component. */
   readonly id: string
   readonly code?: string | undefined
   /** An absolute path. */

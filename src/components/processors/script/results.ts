@@ -70,7 +70,6 @@ class Texts {
   }
 }
 
-/** Collects the results of a script for the events of a batch. */
 export class Results {
   readonly #id: number
   readonly #lines: readonly string[]

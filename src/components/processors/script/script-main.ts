@@ -68,7 +68,6 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 const importModuleDynamically = constants.USE_MAIN_CONTEXT_DEFAULT_LOADER
 const run = (code: string): unknown => compiled(code, { importModuleDynamically }).runInThisContext()
 
-/** Loads the function of a script in this process. Throws if it is missing. */
 async function loadScript({ code, file }: Pick<ScriptData, 'code' | 'file'>): Promise<ScriptFunction> {
   const found = file === undefined ? run(code!) : (await loadModule(file)).default
   if (typeof found === 'function') return found as ScriptFunction

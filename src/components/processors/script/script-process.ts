@@ -22,7 +22,6 @@ export interface ProcessEvents {
   /** The batch with this id, if its result is awaited. */
   expected(id: unknown): Expected | undefined
   done(result: JobDone): void
-  /** The function is called for this event. */
   at(id: number, event: number): void
   wrote(line: string): void
   /** The process ended unexpectedly; it does not send anything after that. */
@@ -123,7 +122,6 @@ function endOf({ outOfMemory, code, signal }: ProcessEnd): string {
   return signal === null ? `it ended itself${code === 0 ? '' : ` (exit code ${code})`}` : `it was ended by ${signal}`
 }
 
-/** Loads a script in a process. Returns the problems of the script. */
 export async function scriptProblems(options: ScriptOptions): Promise<readonly OptionProblem[]> {
   const path = [options.file === undefined ? 'code' : 'file']
   if (options.file !== undefined && !existsSync(options.file))

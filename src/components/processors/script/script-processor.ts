@@ -142,7 +142,6 @@ export class ScriptProcessor implements Processor {
     job?.answer(result)
   }
 
-  /** Watches the time of the oldest batch. */
   #watch(): void {
     const [oldest] = this.#unanswered.values()
     if (oldest === this.#watched) return

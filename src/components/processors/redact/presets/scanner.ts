@@ -33,7 +33,6 @@ export class PresetScanner {
   /** Positions of the first and the last escape in the scanned bytes; `lastEscape` is -1 if there is none. */
   firstEscape = 0
   lastEscape = -1
-  /** Whether the scanned bytes may have a number with an exponent. */
   hasExponent = false
   readonly #kinds = new Uint8Array(256)
   /** Number of the rule of each preset; -1: the preset is not wanted. */
@@ -167,7 +166,6 @@ function isExponent(b: Buffer, p: number, end: number): boolean {
   return to > p && (to === end || b[to]! <= 0x20 || b[to] === COMMA || b[to] === CLOSE_ARRAY || b[to] === CLOSE_OBJECT)
 }
 
-/** Whether a digit and a dot are before `p`. */
 function isBehindDot(b: Buffer, p: number, start: number): boolean {
   return p - 2 >= start && b[p - 1] === DOT && is(b[p - 2], DIGIT)
 }
