@@ -77,7 +77,8 @@ const FORBIDDEN = {
 const CREATED = 201
 
 /**
- * Whether the item reports a stored event, as usual. Does not parse it, which would take longer than sending the event.
+ * Whether the item is the usual one: the event was stored. Does not parse the item, because this would take longer than
+ * sending the event.
  */
 function isCreated(item: unknown): boolean {
   const { status, error, failure_store: store } = (item ?? {}) as Readonly<Record<string, unknown>>

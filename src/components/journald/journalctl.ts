@@ -16,8 +16,8 @@ const END_MS = 2000
 const FIRST_MS = 30_000
 
 /**
- * A running journalctl. Its output is read only as fast as entries are passed on; journalctl waits meanwhile. It ends
- * when its output is closed, so it does not outlive this process.
+ * A running journalctl. Its output is read only as fast as entries are passed on; journalctl waits meanwhile.
+ * journalctl ends when its output is closed, so it does not outlive this process.
  */
 export class Journalctl {
   readonly stdout: Readable
@@ -33,7 +33,7 @@ export class Journalctl {
   constructor(args: readonly string[], complain: (line: string) => void) {
     const child = spawn(PROGRAM, [...JSON_OUTPUT, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
-      // Do not pass on other variables, such as keys or the socket of the service manager.
+      // Other variables are not passed on. They may contain keys, or the socket of the service manager.
       env: { PATH: process.env.PATH, SYSTEMD_COLORS: '0' },
     })
     this.#child = child

@@ -80,7 +80,7 @@ export class Journald implements Source {
     this.#catchUp.begin()
     this.#positions ??= await this.#begin(signal)
     this.#leaving = new AbortController()
-    // Entries read in an earlier run are either committed or read again.
+    // Entries of an earlier run are either committed or read again.
     this.#positions = this.#positionsFrom(this.#positions.mark)
     this.#read = this.#positions.mark
     const leaving = this.#leaving
@@ -181,7 +181,7 @@ export class Journald implements Source {
     }
   }
 
-  /** Removes the entry at the cursor from the first entries of journalctl, if it was read before. */
+  /** If the entry at the cursor was read before, removes it from the first entries of journalctl. */
   async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
     this.#backoff.reset()
     this.#problems.works()

@@ -31,7 +31,7 @@ export class Lag {
 
   get #ageMs(): number {
     const now = this.#context.clock.wall()
-    // Clocks may be set, and entries may come from other machines.
+    // The difference is negative if a clock was set, or if the entry comes from another machine.
     return Math.max(0, now - (this.#takenAt ?? now))
   }
 

@@ -19,7 +19,7 @@ import { topicsOf } from './topics.js'
 
 /** Maximum number of topics whose requests wait for more events. */
 const MOST_OPEN = 1000
-/** Maximum topics whose sequence numbers are kept. */
+/** Maximum number of topics whose sequence numbers are kept. */
 const MOST_TOPICS = 10_000
 /**
  * If a broker asks for a pause of at most this length, requests are still sent. The broker reads them after the pause.
@@ -61,9 +61,9 @@ interface Session {
 }
 
 /**
- * Sends the events of a topic, in one request at a time, to the leaders of its partitions. Invariant: a batch whose
- * outcome is unknown is sent again with the same numbers and the same bytes, so the broker recognizes it. Any other
- * batch of that partition needs a new producer first. Otherwise, the broker would take it for the earlier batch.
+ * Sends one request of a topic at a time, to the leaders of the topic's partitions. Invariant: a batch whose outcome is
+ * unknown is sent again with the same numbers and the same bytes, so the broker recognizes it. Any other batch of that
+ * partition needs a new producer first. Otherwise, the broker would take it for the earlier batch.
  */
 export class KafkaDestination implements Destination {
   readonly mostPartitions = MOST_OPEN
@@ -73,8 +73,8 @@ export class KafkaDestination implements Destination {
   readonly #encoder: RecordEncoder
   readonly #records = new WeakMap<readonly EventBatch[], Records>()
   /**
-   * By request: the indices of events that earlier attempts have delivered. A retry after a timeout again has all
-   * events of the request.
+   * By request: the indices of events that earlier attempts have delivered. After a timeout, a retry has all events of
+   * the request again.
    */
   readonly #accepted = new WeakMap<readonly EventBatch[], (readonly number[])[]>()
   readonly #clock: Clock

@@ -17,8 +17,8 @@ export class Outcome {
   }
 
   /**
-   * Adds events to send again. Without an error, these are valid: other events of their batch were refused, or must be
-   * stored first.
+   * Adds events to send again. Without an error, the events are valid: other events of their batch were refused, or
+   * must be stored first.
    */
   again(indices: readonly number[], error?: DeliveryError): void {
     this.#again.push(...indices)

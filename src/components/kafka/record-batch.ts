@@ -12,7 +12,7 @@ const ATTRIBUTES_AT = 21
 const PRODUCER_AT = 43
 const COUNT_AT = 57
 const MAGIC = 2
-/** The codes of the compressions in the attributes. */
+/** Code of each compression in the attributes. */
 const ATTRIBUTES = { none: 0, gzip: 1, snappy: 2, lz4: 3, zstd: 4 } as const
 
 export interface Producer {

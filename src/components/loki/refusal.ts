@@ -12,7 +12,7 @@ interface Known {
    * labels cannot appear.
    */
   readonly failure?: Failure
-  /** Whether the error concerns only the stream, which is the partition. */
+  /** Whether the error concerns only the stream of the request. A stream is a partition. */
   readonly ofPartition?: true
   /** If the text contains the limit, returns a test for events that Loki certainly rejects. */
   readonly refuses?: (text: string, push: PushRequest) => ((batch: EventBatch, i: number) => boolean) | undefined
@@ -128,7 +128,7 @@ export function readRefusal(
     ...(ofPartition && { ofPartition }),
   }
   const events = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => ({ batch, i })))
-  // Dividing does not help with one event, or if the stream, its tenant or the client is the cause.
+  // Dividing the request does not help if it has one event, or if the stream, the tenant or the client is the cause.
   if (failure || events.length === 1 || reason === 'labels' || reason === 'tenant') return known && said
   const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
   const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))

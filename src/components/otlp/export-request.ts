@@ -146,7 +146,7 @@ export class ExportRequest {
   }
 }
 
-/** A loop is faster than a call of `compare` for few bytes. */
+/** For few bytes, a loop is faster than `compare`. */
 function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
   if (length !== other.length) return false
   for (let i = 0; i < length; i++) if (bytes[i] !== other[i]) return false

@@ -104,7 +104,7 @@ class Explode implements Processor {
     }
   }
 
-  /** Writes an event for each item, or returns why it cannot. */
+  /** Writes an event for each item, or returns why this failed. */
   #explode(batch: EventBatch, i: number): string | undefined {
     const { max_items, target } = this.#options
     const items = this.#items
@@ -128,7 +128,7 @@ class Explode implements Processor {
     return undefined
   }
 
-  /** Removes the array and sets a placeholder for the item, or returns why it cannot. */
+  /** Removes the array and sets a placeholder for the item, or returns why this failed. */
   #makeRoom(batch: EventBatch, i: number, target: FieldPath): string | undefined {
     const editor = this.#editor
     editor.open(batch, i)

@@ -17,7 +17,7 @@ import type { RedisSourceOptions } from './options.js'
 /** How long the server waits for entries before it replies without entries. */
 const BLOCK_MS = 1000
 const MIB = 1024 * 1024
-/** Bytes to read at once; approximate, because the server counts entries. */
+/** Approximate bytes to read at once. The server counts entries, not bytes. */
 const READ_BYTES = MIB / 2
 const MOST_ENTRIES = 1000
 /** Maximum bytes of one reply. The client keeps whole replies in memory. */

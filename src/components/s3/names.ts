@@ -70,7 +70,7 @@ export class KeyPrefixes implements ObjectNames {
   }
 }
 
-/** Returns the prefix at time `ms` (since the epoch) for an event without any fields. */
+/** Returns the prefix for an event without any fields. `ms`: its time, in milliseconds since the epoch. */
 export function samplePrefix({ parts }: Template, ms: number): string {
   const texts = parts.map(part => (typeof part === 'string' ? part : encodeURIComponent(part.fallback || 'none')))
   return withTime(texts.join(''), new Date(ms).toISOString())

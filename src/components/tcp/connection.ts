@@ -10,7 +10,8 @@ import type { Framer } from './framer.js'
 const LEAVE_MS = 2000
 const PAUSE_MS = 250
 /**
- * Maximum bytes in transit when a run ends. After LEAVE_MS, a connection is closed if it has sent more since the end.
+ * Maximum bytes in transit when a run ends. After LEAVE_MS, a connection that has sent more than this since the end is
+ * closed.
  */
 const MOST_ON_ITS_WAY_BYTES = 32 * 1024 * 1024
 

@@ -31,7 +31,7 @@ export class Counted {
   #room: SeriesOfKeys = { take: () => true, free() {} }
   current: Float64Array
   #totals: Float64Array
-  /** Shares in the acknowledgements of the batches with events of the open interval. */
+  /** Shares in acknowledgements, one for each batch with events of the open interval. */
   shares: Share[] = []
   /** When the open interval began, on the monotonic clock. */
   since: number
@@ -96,7 +96,9 @@ export class Counted {
     return values
   }
 
-  /** Begins an interval. If keys or series have no more room, removes keys without events in the last interval. */
+  /**
+   * Begins an interval. If there is no more room for keys or series, removes keys without events in the last interval.
+   */
   next(now: number): void {
     const last = this.current
     this.#totals = this.totals()

@@ -27,7 +27,7 @@ interface CompiledStep {
 class Pending {
   readonly #names = new Set<string>()
 
-  /** Returns whether changes must be written before these fields are read, and marks them as written. */
+  /** Returns whether changes must be written before these fields are read. Marks the changes as written. */
   flushFor(reads: Operation['reads']): boolean {
     const isNeeded = reads === 'all' ? this.#names.size > 0 : reads.some(({ segments }) => this.#names.has(segments[0]))
     if (isNeeded) this.#names.clear()

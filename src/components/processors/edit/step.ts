@@ -28,7 +28,7 @@ export interface Operation {
   compile(tools: Tools): Apply | Promise<Apply>
 }
 
-/** A step of the configuration. It contains the given options, for checking the files that they name. */
+/** A step of the configuration. It keeps its options, to check the files that they name. */
 export interface Step {
   readonly [given: string]: unknown
   readonly name: string
@@ -79,8 +79,8 @@ export function byField<V extends z.ZodType>(value: V) {
 export const fieldList = () => z.array(fieldPath()).min(1).max(MOST_FIELDS)
 
 /**
- * An operation that changes the text of a field. `change` returns the new value, or the same text. `isDone` may detect
- * that a text needs no change, without creating a string.
+ * An operation that changes the text of a field. `change` returns the new value, or the same text. `isDone` can skip a
+ * text that needs no change, before a string is created.
  */
 export function changeText(
   path: FieldPath,

@@ -39,7 +39,7 @@ export const upper = ofTexts('upper', 'Writes texts in upper case.', text => tex
 export const trim = ofTexts('trim', 'Removes white space around texts.', text => text.trim(), isTrimmed)
 
 const MOST_CHARACTERS = 1_000_000
-/** Code units on each side of the cut that are searched for the character that the cut would divide. */
+/** Code units searched on each side of a cut, to find a character that the cut would divide. */
 const AROUND = 64
 /** Created when first needed, since that takes 20 ms. */
 let characters: Intl.Segmenter | undefined

@@ -61,7 +61,7 @@ class Database {
   }
 }
 
-/** Throws if the metadata is too large at any place where the reader may find it. */
+/** Throws if metadata is too large. Checks each place where the reader may find it. */
 function checkMetadata(bytes: Buffer): void {
   let count = 0
   for (let at = bytes.indexOf(METADATA); at >= 0; at = bytes.indexOf(METADATA, at + 1)) {
@@ -71,7 +71,7 @@ function checkMetadata(bytes: Buffer): void {
   }
 }
 
-/** The values at these paths, nested as in the entry. */
+/** Returns the values at these paths, nested as in the entry. */
 function pick(entry: Record<string, unknown>, paths: readonly string[]): Record<string, unknown> {
   const picked: Record<string, unknown> = {}
   for (const path of paths) {
@@ -98,8 +98,8 @@ function at(value: unknown, names: readonly string[]): unknown {
 }
 
 /**
- * Maximum size of an entry. Each value counts VALUE_BYTES, and a text also counts its bytes. The largest known entries
- * take some kilobytes.
+ * Maximum size of an entry: VALUE_BYTES for each value, plus the bytes of texts. The largest known entries take some
+ * kilobytes.
  */
 const MOST_BYTES = 256 * 1024
 const VALUE_BYTES = 8

@@ -64,7 +64,7 @@ export function addressKey(text: string): string | undefined {
   return readAddress(bytes, 0, bytes.length) === 0 ? undefined : keyOf(groups)
 }
 
-/** The keys of a range such as `10.0.0.0/8`, or of an address alone; undefined: `text` is neither. */
+/** Returns the keys of a range such as `10.0.0.0/8`, or of a single address; undefined: `text` is neither. */
 export function cidrKeys(text: string): KeyRange<string> | undefined {
   const range = parseRange(text)
   // A range that contains both IPv4-mapped and other addresses does not have keys.

@@ -10,7 +10,7 @@ import { skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.j
 import type { FlattenOptions } from '../flatten.js'
 import { mayHold, Nester } from './nester.js'
 
-/** Moves the fields of nested objects to the top of an object, named by their paths. */
+/** Moves the fields of nested objects to the top level. Their new names are their paths. */
 export class Flattener {
   readonly #separator: Buffer
   readonly #maxDepth: number

@@ -25,7 +25,7 @@ export class Parser implements Processor {
   readonly #members: Members
   /** The same object as `#members`; undefined: no member is converted. */
   readonly #typed: TypedMembers | undefined
-  /** Merges most texts of `.message` faster, if their fields go to the top of the event without conversion. */
+  /** Merges most texts of `.message` faster; undefined: the options do not allow this. */
   readonly #lines: LineMerger | undefined
   readonly #source: EditedField
   readonly #target: EditedField | undefined

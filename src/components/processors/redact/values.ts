@@ -32,7 +32,7 @@ export class Values implements ValueVisitor {
   readonly #count: Count
   /** The number of the rule for text at a cut. */
   readonly #cutRule: number
-  /** By rule: where its last match ends; -1: it has no match yet. */
+  /** By rule: where its last match ends; -1: no match yet. */
   readonly #counted: Float64Array
   #isChanged = false
   #copied = 0

@@ -75,8 +75,8 @@ export class Group {
 }
 
 /**
- * Sets a field. Copies the objects on its path, because they belong to an event. Does nothing if another value is on
- * the path.
+ * Sets a field. Copies the objects on its path, because they belong to an event. Does nothing if a value on the path is
+ * not an object.
  */
 function setAt(fields: Fields, [name, ...rest]: readonly Segment[], value: unknown): void {
   if (rest.length === 0) {

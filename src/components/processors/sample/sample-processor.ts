@@ -101,7 +101,7 @@ export class Sample implements Processor {
   }
 }
 
-/** Explains the decision about an event, as if it were the first. */
+/** Explains the decision about an event, as if it were the first event. */
 export async function explainSample(options: SampleOptions, context: ComponentContext): Promise<FindingsOf> {
   const { explainCondition } = await import('../../../core/condition/explain.js')
   const { keep, one_in: oneIn, ratio, key_field } = options

@@ -15,7 +15,7 @@ export interface Expected {
   /** Bytes of its lines. */
   readonly bytes: number
   readonly isNoted: boolean
-  /** The event of the last call that was noted. */
+  /** The event whose call was noted last. */
   readonly at: number | undefined
 }
 
@@ -68,7 +68,7 @@ export function mostBytes({ length, bytes }: Expected): number {
   return length * COLUMN_BYTES + mostTexts(length, bytes)
 }
 
-/** Whether each line of [start, last) is a JSON object: readers of the event rely on it. A line feed is at `last`. */
+/** Whether each line of [start, last) is a JSON object. Readers of events rely on this. A line feed is at `last`. */
 function areObjects(bytes: Buffer, start: number, last: number): boolean {
   for (let at = start; at <= last; ) {
     const end = bytes.indexOf(LF, at)

@@ -33,7 +33,7 @@ export function mostTexts(events: number, bytes: number): number {
 
 const LF = 0x0a
 
-/** Texts in UTF-8, each followed by a line feed, in memory that is sent to the daemon unchanged. */
+/** Texts in UTF-8, each followed by a line feed. Their memory is sent to the daemon as it is. */
 class Texts {
   #bytes = Buffer.alloc(0)
   #used = 0
@@ -124,7 +124,7 @@ export class Results {
   }
 
   #replace(i: number, events: readonly unknown[]): void {
-    // A conversion may throw, so all are converted before anything is written.
+    // A conversion may throw, so all events are converted before anything is written.
     const texts = events.map(textOf)
     if (texts.length > 0) {
       refuse(this.#growth.refuseSeveral(this.#lines[i]!.length, sizeOf(texts)))
@@ -202,7 +202,7 @@ export function isSameObject(line: string, text: string): boolean {
 }
 
 function differsInNotation(line: string, text: string): boolean {
-  // A field was probably appended: JSON.stringify rarely writes longer texts than other notations.
+  // A field was probably appended: another notation is rarely shorter than what JSON.stringify writes.
   const last = line.length - 1
   if (text.length > line.length && text[last] === ',' && text[last - 1] === line[last - 1]) return false
   let at = 0

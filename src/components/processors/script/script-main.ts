@@ -49,7 +49,7 @@ for (const stream of [process.stdout, process.stderr]) {
   }
 }
 
-// Node.js calls stripping types and `import()` in code experimental. Sluice tests both with each of its versions.
+// Node.js calls stripping types and `import()` in code experimental. Sluice tests both with each version of Node.js.
 process.removeAllListeners('warning')
 process.on('warning', warning => {
   if (warning.name !== 'ExperimentalWarning') written.add(`${warning.name}: ${warning.message}`)

@@ -31,7 +31,7 @@ export interface ProcessEvents {
 /** The script itself is wrong and cannot be loaded, so a retry does not help. */
 export class NotLoadable extends Error {}
 
-/** One run of the process of a script. Once the script is loaded, the process does not keep the daemon alive. */
+/** A process that runs a script. It does not keep the daemon alive once the script is loaded. */
 export class ScriptProcess {
   readonly #data: ScriptData
   readonly #events: ProcessEvents

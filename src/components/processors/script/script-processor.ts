@@ -35,7 +35,7 @@ interface Unanswered {
   readonly answer: (result: JobDone) => void
   /** Whether a process ended while it had this batch. */
   isNoted: boolean
-  /** The event whose call began last, in this process. */
+  /** The event whose call began last, since the batch was posted. */
   at: number | undefined
   /** The events in whose calls a process ended, and how. */
   readonly skip: JobHead['skip'][number][]
@@ -153,7 +153,7 @@ export class ScriptProcessor implements Processor {
   #doubt(job: Unanswered, times = 0): void {
     const before = this.#process?.received
     this.#cancel = after(GRACE_MS, async () => {
-      // An answer may have arrived while this process was busy.
+      // An answer may have arrived while the daemon was busy.
       await nextTurn()
       if (this.#watched !== job || !this.#process) return
       if (this.#process.received !== before && times < MOST_GRACES) return this.#doubt(job, times + 1)

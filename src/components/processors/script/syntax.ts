@@ -8,7 +8,7 @@ export const CODE = 'code'
 export function compiled(code: string, more: ScriptOptions = {}): Script {
   const options = { ...more, filename: CODE }
   try {
-    // Columns in stacks count within the option.
+    // Columns in stack traces count from the start of the option.
     return new Script(`(${code}\n)`, { ...options, columnOffset: -1 })
   } catch {
     return new Script(code, options)

@@ -42,14 +42,18 @@ export function endOf(b: Buffer, p: number, end: number, bits: number): number {
 }
 
 /**
- * Goes back from `p` over bytes of these classes, at most to `start`. Returns the index of the first one; `p`: none.
+ * Goes back from `p` over bytes of these classes, at most to `start`. Returns the index of the first; `p`: there is
+ * none.
  */
 export function startOf(b: Buffer, p: number, start: number, bits: number): number {
   while (p > start && (CLASSES[b[p - 1]!]! & bits) !== 0) p--
   return p
 }
 
-/** Whether `text`, given in lower case, is at `p` in any case. A + counts as the space for which it stands in forms. */
+/**
+ * Whether `text` is at `p`, in upper or lower case. `text` is in lower case. A + counts as a space, for which it stands
+ * in forms.
+ */
 export function isTextAt(b: Buffer, p: number, end: number, text: string): boolean {
   if (p + text.length > end) return false
   for (let i = 0; i < text.length; i++) {

@@ -35,7 +35,7 @@ export class PresetScanner {
   lastEscape = -1
   hasExponent = false
   readonly #kinds = new Uint8Array(256)
-  /** Number of the rule of each preset; -1: the preset is not wanted. */
+  /** Number of the rule of each preset; -1: the preset is not used. */
   readonly #rules: Readonly<Record<Preset, number>>
 
   /** The index of a preset in `presets` is the number of its rule. */

@@ -54,7 +54,7 @@ export function findBearer(b: Buffer, p: number, start: number, end: number, out
   return to
 }
 
-/** Whether [from, to) has only letters. If the + of a form is before it, a + may also separate words. */
+/** Whether [from, to) has only letters. If a + (a space in forms) is before `from`, a + may also separate words. */
 function areWords(b: Buffer, from: number, to: number): boolean {
   const isForm = b[from - 1] === PLUS
   let p = from
@@ -102,7 +102,7 @@ const KEYS: readonly Key[] = KEY_MARKS.flatMap(({ marks, least, of = 'base64url'
   })),
 )
 
-/** Characters searched for a digit. A longer run without a digit consists of words. */
+/** Maximum characters searched for a digit. A longer run without a digit consists of words. */
 const MOST_WORDS = 64
 
 /** Names of secrets in lower case, each with the index of the _ or K that the scanner looks for. */
@@ -196,7 +196,7 @@ export function findPrivateKey(b: Buffer, p: number, start: number, end: number,
   return to
 }
 
-/** `p` is in a first or last line. Returns the end of the line; -1: it does not name a private key. */
+/** `p` is in the first or last line of a key. Returns the end of the line; -1: it does not name a private key. */
 function markEnd(b: Buffer, p: number, end: number): number {
   const last = Math.min(end, p + LONGEST_KIND)
   for (; p < last && b[p] !== LF && b[p] !== DASH; p++) {
