@@ -63,7 +63,7 @@ const MESSAGES = [
   ['error', 'connection refused'],
 ] as const
 
-/** Generates the events of the apps. The same options give the same events. */
+/** The same options give the same events. */
 export class DemoEvents {
   readonly #rate: number
   readonly #apps: readonly string[]

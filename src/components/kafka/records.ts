@@ -33,7 +33,7 @@ interface Header {
   readonly value: CompiledTemplate | undefined
 }
 
-/** Encodes events as records of Kafka. Equal requests have equal bytes. */
+/** Equal requests have equal bytes. */
 export class RecordEncoder {
   readonly #options: KafkaOptions
   readonly #key: CompiledTemplate | undefined

@@ -19,7 +19,7 @@ const NO_TIME = { seconds: 2 ** 40, nanos: 0 }
 export class ProtobufPush {
   readonly #wire = new WireWriter()
 
-  /** Adds an entry. `unix`: time since the epoch. `metadata`: members of a JSON object. */
+  /** `unix`: time since the epoch. `metadata`: members of a JSON object. */
   add(to: GrowingBytes, unix: EventTime['unix'], line: Bytes, metadata: string): void {
     const wire = this.#wire
     wire.to = to

@@ -122,7 +122,6 @@ export const edit = defineProcessor({
   },
 })
 
-/** Names of the top-level fields that the steps may change. */
 function namesOf(steps: readonly Step[]): string[] {
   const written = steps.flatMap(({ operations }) => operations.flatMap(({ writes }) => writes))
   return [...new Set(written.map(({ segments }) => segments[0]))]

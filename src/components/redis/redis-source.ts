@@ -206,7 +206,7 @@ function textOf(error: unknown, { stream }: RedisSourceOptions, { password }: Re
   return redisProblem(error, password, permissions).text
 }
 
-/** Implements `check` of the definition: asks for the groups of the stream. The stream need not exist yet. */
+/** Asks for the groups of the stream. The stream need not exist yet. */
 export async function checkStream(
   options: RedisSourceOptions,
   context: ComponentContext,

@@ -64,7 +64,7 @@ export class Refusal extends DeliveryError {
   }
 }
 
-/** Returns the error for a response. `text`: the body of the response, as one line. */
+/** `text`: the body of the response, as one line. */
 export function refusalOf(
   status: number,
   text: string,

@@ -135,7 +135,7 @@ export class S3Store implements ObjectStore {
     })
   }
 
-  /** Implements `check` of the definition: begins a multipart upload and aborts it. This does not store anything. */
+  /** Begins a multipart upload and aborts it. This does not store anything. */
   async check(key: string, signal: AbortSignal): Promise<string> {
     await this.#transport.open()
     const headers = this.#headers('application/octet-stream')

@@ -61,7 +61,6 @@ export class Counter implements Measure {
     return values[row + this.at]!
   }
 
-  /** The value of the series, which never decreases. */
   total(values: Float64Array, row: number): number {
     return values[row + this.at + this.width - 1]!
   }
@@ -134,7 +133,7 @@ function numberAt(field: FieldReader, batch: EventBatch, i: number): number | un
   return Number.isFinite(number) ? number : undefined
 }
 
-/** Creates the measures of the options. Their columns begin at 1, because column 0 counts events. */
+/** The columns of the measures begin at 1, because column 0 counts events. */
 export function measuresOf({ counters, histograms }: AggregateOptions, context: ProcessorContext): Measure[] {
   const measures: Measure[] = []
   let at = 1

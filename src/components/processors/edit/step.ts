@@ -7,7 +7,7 @@ import { ARRAY, type FieldReader, MISSING, NULL, OBJECT_VALUE } from '../../../c
 import { fieldPath } from '../../../core/options/options.js'
 import type { Reach } from '../../../core/options/reach.js'
 
-/** Types and helpers for kinds of steps. A new kind needs code in this folder, and a place in the list of `edit.ts`. */
+/** A new kind of step needs code in this folder, and a place in the list of `edit.ts`. */
 
 export interface Tools {
   readonly editor: EventEditor
@@ -42,7 +42,7 @@ export interface StepKind {
   operations(given: unknown): readonly Operation[]
 }
 
-/** Declares a kind of step. Erases the type of the options, which the schema parses. */
+/** Erases the type of the options, which the schema parses. */
 export function defineStep<S extends z.ZodType>(kind: {
   readonly name: string
   /** Must have a description. */

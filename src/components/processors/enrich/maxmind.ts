@@ -10,7 +10,7 @@ const MOST_METADATA = 100
 /** Bytes between the tree and the entries. */
 const SEPARATOR_BYTES = 16
 
-/** Opens a MaxMind database. `paths`: the values taken from an entry, as in `country.iso_code`; undefined: all. */
+/** `paths`: the values taken from an entry, as in `country.iso_code`; undefined: all. */
 export function openDatabase(bytes: Buffer, paths: readonly string[] | undefined): Table {
   const database = new Database(bytes)
   return new SearchedTable(database.size, text => {

@@ -59,7 +59,7 @@ function fileProblem(path: string, stats: Stats): TableError | undefined {
   return wrong === undefined ? undefined : new TableError(wrong)
 }
 
-/** Creates a table from the bytes of a file. Throws TableError. */
+/** Throws TableError. */
 export function tableOf(path: string, bytes: Buffer, options: TableOptions): Table {
   if (isDatabase(path)) return openDatabase(bytes, options.columns)
   if (!isUtf8(bytes)) throw new TableError('is not valid UTF-8')

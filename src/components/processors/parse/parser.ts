@@ -150,7 +150,6 @@ export function explainParse({ field, types, ...rest }: ParseOptions, context: C
   const members = typed ?? new Members()
   return batch => {
     if (reader.load(batch, 0) === MISSING) return [{ text: `the event has no field ${field.text}`, holds: false }]
-    // Scanning stops at a control character.
     const bytes = Buffer.from(`${reader.text()}\n`)
     const end = bytes.length - 1
     const findings: Finding[] = []

@@ -27,8 +27,8 @@ const PIECES = [PIECE, PIECE | CONTINUES, CONTINUES].map(flags => ({
 }))
 
 /**
- * Redacts events. A line of text is replaced by a redacted line, because the original must not be visible downstream.
- * Other events get redacted JSON.
+ * A line of text is replaced by a redacted line, because the original must not be visible downstream. Other events get
+ * redacted JSON.
  */
 export class RedactProcessor implements Processor {
   readonly #finder: Finder
@@ -162,7 +162,6 @@ export class RedactProcessor implements Processor {
     return this.#values.finds(Buffer.from(this.#raw.text(), 'base64'))
   }
 
-  /** Whether the origin's values (file, peer, host) have matches. */
   #hasSecretOrigin(origin: Origin): boolean {
     if (origin === this.#origin) return this.#isOriginSecret
     const { path, peer, host } = origin

@@ -49,7 +49,7 @@ export class Calls {
     this.#late = `the batch took longer than ${formatDuration(data.timeoutMs)}`
   }
 
-  /** Calls the function for a batch, after all calls for earlier batches have begun. */
+  /** Waits until all calls for earlier batches have begun. */
   run(job: Job, done: (result: JobDone) => void): void {
     this.#begun = this.#begun.then(() => this.#batch(this.#running(job, done)))
   }

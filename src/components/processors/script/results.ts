@@ -93,7 +93,7 @@ export class Results {
     this.#growth.begin()
   }
 
-  /** Sets the result for event `i`. Throws if it is invalid. */
+  /** Throws if the result is invalid. */
   set(i: number, result: unknown): void {
     if (result === null) this.#to[i] = DROPPED
     else if (Array.isArray(result)) this.#replace(i, result)

@@ -106,7 +106,7 @@ export class ScriptProcessor implements Processor {
     apply(batch, to, scope, result)
   }
 
-  /** Runs the script for a batch. Never rejects. */
+  /** Never rejects. */
   #run(batch: EventBatch): Promise<JobDone> {
     return new Promise(answer => {
       this.#lastId = (this.#lastId + 1) & 0x3fffffff
