@@ -46,10 +46,7 @@ export async function loadQuickly(path: string, options: Omit<LoadOptions, 'comp
   return loadConfig(path, { ...options, components })
 }
 
-/**
- * Loads a configuration with the components and codecs whose names occur in its text. Returns undefined if it is
- * invalid.
- */
+/** Loads a configuration with the components and codecs that its text names. Returns undefined if it is invalid. */
 async function loadNamed(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config | undefined> {
   const texts = textsOf(path, new Problems()).map(({ text }) => text)
   try {

@@ -28,8 +28,7 @@ export class BulkRequest {
   readonly #ownTime: FieldReader
   readonly #spare = new SpareBytes()
   /**
-   * A cache: the line before the last document, up to the id, and the values in this line. Most consecutive events
-   * share them.
+   * A cache of the last line before a document, up to the id, and of its values. Consecutive events mostly share them.
    */
   #head = Buffer.alloc(0)
   #valuesOfHead: string | undefined

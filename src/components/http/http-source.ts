@@ -173,9 +173,7 @@ export class HttpSource implements Source {
     }
   }
 
-  /**
-   * Passes on all events of a body as fast as there is room. `settled` resolves with the worst status of its events.
-   */
+  /** Passes on all events of a body as fast as there is room. `settled` resolves with their worst status. */
   async #receive(
     exchange: Exchange,
     { content, gzip, lease }: { content: Content; gzip: boolean; lease: Lease },

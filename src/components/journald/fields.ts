@@ -2,10 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import type { EventFields } from '../../core/event/event-fields.js'
 import { SEVERITIES } from '../../lib/formats/syslog.js'
 
-/**
- * An entry as `journalctl -o json` writes it. A value is a text, bytes as an array of numbers, null, or an array of
- * these.
- */
+/** An entry from `journalctl -o json`. A value is a text, bytes as an array of numbers, null, or an array of these. */
 export type Entry = Readonly<Record<string, unknown>>
 
 /** Journal fields that an event also has under another name. */
@@ -36,10 +33,7 @@ export function eventOptions(
   return { host, included: included && new Set(included) }
 }
 
-/**
- * Returns the event as JSON without a line end: common fields, then the journal's fields. `cut`: names of truncated
- * fields.
- */
+/** Returns the event as JSON without a line end: common fields, then journal fields. `cut`: truncated fields. */
 export function lineOf(entry: Entry, { host, included }: EventOptions, cut: readonly string[] = []): string {
   let line = ''
   const put = (name: string, value: unknown) => {
@@ -102,9 +96,7 @@ function oneText(value: unknown): string | undefined {
   return typeof first === 'string' ? first : undefined
 }
 
-/**
- * Returns text, or an array of texts if the field occurs several times. Invalid UTF-8 becomes replacement characters.
- */
+/** Returns text, or an array of texts for a field that occurs several times. Replaces invalid UTF-8. */
 function plain(value: unknown): unknown {
   if (!Array.isArray(value)) return value
   return bytesOf(value)?.toString() ?? value.map(plain)

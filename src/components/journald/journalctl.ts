@@ -21,10 +21,7 @@ const FIRST_MS = 30_000
  */
 export class Journalctl {
   readonly stdout: Readable
-  /**
-   * Resolves when journalctl has ended and all of its output was read. `why`: how it ended. `fine`: its exit code was
-   * 0.
-   */
+  /** Resolves when journalctl has ended and its output was read. `why`: how it ended. `fine`: with exit code 0. */
   readonly ended: Promise<{ readonly why: string; readonly fine: boolean }>
   readonly #child: ChildProcess
   readonly #exited: Promise<void>

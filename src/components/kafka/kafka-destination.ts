@@ -21,9 +21,7 @@ import { topicsOf } from './topics.js'
 const MOST_OPEN = 1000
 /** Maximum number of topics whose sequence numbers are kept. */
 const MOST_TOPICS = 10_000
-/**
- * If a broker asks for a pause of at most this length, requests are still sent. The broker reads them after the pause.
- */
+/** Requests are sent during a quota pause of at most this length. The broker reads them after the pause. */
 const LONGEST_PAUSE_MS = 5000
 /** Approximate bytes of a record besides its key, value and headers. */
 const RECORD_BYTES = 8
@@ -168,10 +166,7 @@ export class KafkaDestination implements Destination {
     if (isFirst) this.#encoder.release(records)
   }
 
-  /**
-   * Starts a new session if the cluster is another one now. The other cluster may have given the same producer id to
-   * another client.
-   */
+  /** Starts a new session for another cluster, which may have given the same producer id to another client. */
   #noticeCluster(): void {
     const { id } = this.#cluster
     const session = this.#session
@@ -192,9 +187,7 @@ export class KafkaDestination implements Destination {
     return memory
   }
 
-  /**
-   * Divides a request into a batch for each partition. If a batch is too large, adds its events to `outcome` instead.
-   */
+  /** Divides a request into a batch for each partition. Events of too large batches go to `outcome` instead. */
   async #shares(
     records: Records,
     { leaders }: Topic,
@@ -347,10 +340,7 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /**
-   * Returns the partition for events without a key. Prefers a partition with a leader. All events of a request get the
-   * same one.
-   */
+  /** Returns the partition for events without a key, one for each request. Prefers a partition with a leader. */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
     const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky

@@ -102,9 +102,7 @@ async function compress(
   return await (promisify(zstdCompress) as Compressor)(bytes)
 }
 
-/**
- * Returns how many bytes a number takes in Kafka's format: its lowest bit is the sign, and each byte has seven bits.
- */
+/** Returns how many bytes a number takes in Kafka's format. The lowest bit is the sign; each byte has seven bits. */
 export function varintSize(value: number): number {
   let size = 1
   for (let rest = zigzag(value); rest >= 128; rest = Math.floor(rest / 128)) size++

@@ -73,9 +73,7 @@ export class ProtobufPush {
   }
 }
 
-/**
- * Returns labels as `{app="cart", level="info"}`. Values are strings of JSON, in which lone surrogates are replaced.
- */
+/** Returns labels as `{app="cart", level="info"}`. Values are JSON strings, in which lone surrogates are replaced. */
 function selectorOf(labels: string): string {
   const members = Object.entries(JSON.parse(labels) as Record<string, string>)
   return `{${members.map(([name, value]) => `${name}=${JSON.stringify(value.toWellFormed())}`).join(', ')}}`

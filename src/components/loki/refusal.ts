@@ -146,10 +146,7 @@ export function readRefusal(
   return { ...said, rejected, again: events.flatMap((_, n) => (isLeft.has(n) ? [] : [n])) }
 }
 
-/**
- * Returns the rate limit in the text, such as `3MB/sec` or `4194304 bytes/sec`, in bytes per second; infinity: there is
- * none.
- */
+/** Returns the rate limit in the text, such as `3MB/sec` or `4194304 bytes/sec`, in bytes per second, or Infinity. */
 function perSecond(text: string): number {
   const [, number, unit = ''] = /limit: ([\d.]+) ?([kmg]?)b(?:ytes)?\/sec/i.exec(text) ?? []
   return number === undefined

@@ -9,10 +9,7 @@ import type { Records } from './records.js'
 
 /** Converts valid JSON to values of the OpenTelemetry protocol. */
 
-/**
- * JSON that is nested deeper is written as text. Protobuf readers accept 100 nested messages, and each level of JSON
- * can take 3.
- */
+/** Deeper JSON is written as text. Protobuf readers accept 100 nested messages; each level of JSON can take 3. */
 const MOST_LEVELS = 24
 const [T, F, N] = [0x74, 0x66, 0x6e]
 const [LEAST, MOST] = [-(2n ** 63n), 2n ** 63n - 1n]
@@ -33,16 +30,11 @@ type EachMember = (
 ) => void
 
 export const HASHES = 4096
-/**
- * By hash of a name: the number of the object that last had such a name. Each object gets the next number in `object`.
- */
+/** By hash of a name: the number of the object that last had such a name. `object` is the number of the current one. */
 const seenIn = new Int32Array(HASHES)
 let object = 0
 
-/**
- * Calls `each` for every member of the object [start, end). If a name is repeated, only its last value counts, as in
- * JSON.parse.
- */
+/** Calls `each` for every member of the object [start, end). Of repeated names, only the last value counts. */
 export function eachMember(to: Records, b: Buffer, start: number, end: number, each: EachMember): void {
   const { length } = to.to
   if (walk(b, start, end, each, false)) return
@@ -113,10 +105,7 @@ function addString(to: Records, b: Buffer, start: number): void {
 /** The length of the last result of `unescapedText`. */
 export let unescapedLength = 0
 
-/**
- * Returns the text of a JSON string that has escapes. [start, end) includes the quotes. The text is valid until the
- * next call.
- */
+/** Returns the text of a JSON string with escapes. [start, end) includes the quotes. Valid until the next call. */
 export function unescapedText(b: Buffer, start: number, end: number): Buffer {
   unescaped.clear()
   unescaped.reserve(end - start)

@@ -17,10 +17,7 @@ import type { Group, Records } from './records.js'
 
 const LENGTH_BYTES = 4
 
-/**
- * Encodes events as the body of an export request. Groups them by resource and scope; within a group, they keep their
- * order.
- */
+/** Encodes the body of an export request. Groups events by resource and scope; they keep their order within a group. */
 export class ExportRequest {
   readonly records: Records
   readonly #record: LogRecords

@@ -89,9 +89,7 @@ export class Stdout implements Destination {
   }
 }
 
-/**
- * Writes all parts, or returns the error. `last`: the last byte that was written, which shows whether a line is torn.
- */
+/** Writes all parts, or returns the error. `last`: the last byte that was written, to detect a torn line. */
 async function writeAll(
   fd: number,
   parts: readonly Buffer[],

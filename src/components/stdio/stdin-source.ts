@@ -117,10 +117,7 @@ const STANDARD_INPUT = 0
 
 type Described = Readable & { readonly fd?: unknown; readonly isTTY?: boolean }
 
-/**
- * Returns the descriptor of standard input if this is a file and nothing was read from it. `stdin`: the stream of
- * Node.js.
- */
+/** Returns the descriptor of standard input if this is an unread file. `stdin`: the stream of Node.js. */
 function fileOf(stdin: Readable): number | undefined {
   const isUnread = stdin instanceof ReadStream && stdin.bytesRead === 0
   return isUnread && isStandardInput(stdin) && fstatSync(STANDARD_INPUT).isFile() ? STANDARD_INPUT : undefined

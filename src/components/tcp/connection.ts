@@ -9,10 +9,7 @@ import type { Framer } from './framer.js'
 /** When a run ends, a sender may send for LEAVE_MS more. It is cut off earlier if it pauses for PAUSE_MS. */
 const LEAVE_MS = 2000
 const PAUSE_MS = 250
-/**
- * Maximum bytes in transit when a run ends. After LEAVE_MS, a connection that has sent more than this since the end is
- * closed.
- */
+/** Maximum bytes in transit when a run ends. A connection that has sent more since then is closed after LEAVE_MS. */
 const MOST_ON_ITS_WAY_BYTES = 32 * 1024 * 1024
 
 export interface Reading {
@@ -21,10 +18,7 @@ export interface Reading {
   readonly clock: Clock
   /** The connection is closed after this idle time; undefined: never. */
   readonly idleMs: number | undefined
-  /**
-   * Returns undefined if frames can be accepted now. Otherwise resolves when that may be possible; reading waits until
-   * then.
-   */
+  /** Returns undefined if frames can be accepted now. Otherwise reading waits until the promise resolves. */
   room(): Promise<void> | undefined
   take(frame: Frame): void
   pendingChanged(): void

@@ -21,10 +21,7 @@ export interface Framer {
    * memory to reserve, in bytes.
    */
   push(bytes: Buffer, room?: number): Frame | undefined
-  /**
-   * Returns the unfinished message as it is, if any. `over`: no bytes follow; otherwise later bytes continue the
-   * message.
-   */
+  /** Returns the unfinished message, if any. `over`: no bytes follow; otherwise later bytes continue the message. */
   flush(over?: boolean): Frame | undefined
   /** Releases memory that is needed only when more data arrives. */
   release(): void

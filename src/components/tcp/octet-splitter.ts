@@ -21,10 +21,7 @@ const MOST_DIGITS = 9
 export class OctetSplitter extends LineSplitter implements Framer {
   broken = 0
   readonly #tidy: ((chunk: Buffer, start: number, end: number) => void) | undefined
-  /**
-   * What is read next. length: the length of a message. message: its `#left` bytes. line: the rest of a line without a
-   * length.
-   */
+  /** What is read next: a length, `#left` bytes of a message, or the rest of a line without a length. */
   #state: 'length' | 'message' | 'line' = 'length'
   #digits = ''
   #left = 0

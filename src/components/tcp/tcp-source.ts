@@ -35,9 +35,7 @@ export class TcpSource implements Source {
   /** Batches being sent. Reading pauses while one of them waits for room. */
   readonly #sends: Sends
   #pending = 0
-  /**
-   * Framers with an unfinished message above LARGE_PENDING_BYTES, each with the function that delivers this message.
-   */
+  /** Framers with an unfinished message above LARGE_PENDING_BYTES, each with the function that delivers it. */
   readonly #large = new Map<Framer, () => void>()
 
   constructor(options: TcpSourceOptions, context: SourceContext) {

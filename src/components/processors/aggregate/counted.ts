@@ -96,9 +96,7 @@ export class Counted {
     return values
   }
 
-  /**
-   * Begins an interval. If there is no more room for keys or series, removes keys without events in the last interval.
-   */
+  /** Begins an interval. Without room for more keys or series, removes keys that had no event in the last interval. */
   next(now: number): void {
     const last = this.current
     this.#totals = this.totals()

@@ -45,10 +45,7 @@ class Database {
     return this.#reader.metadata.nodeCount
   }
 
-  /**
-   * Returns the entry of an address; undefined: it is missing or unreadable. Throws TableError if the entry is too
-   * large.
-   */
+  /** Returns the entry of an address; undefined: missing or unreadable. Throws TableError if the entry is too large. */
   find(address: string): Record<string, unknown> | undefined {
     this.#isMeasured = false
     try {
@@ -97,10 +94,7 @@ function at(value: unknown, names: readonly string[]): unknown {
   return value
 }
 
-/**
- * Maximum size of an entry: VALUE_BYTES for each value, plus the bytes of texts. The largest known entries take some
- * kilobytes.
- */
+/** Maximum size of an entry: VALUE_BYTES for each value, plus the bytes of texts. Known entries take some kilobytes. */
 const MOST_BYTES = 256 * 1024
 const VALUE_BYTES = 8
 const DEEPEST = 64

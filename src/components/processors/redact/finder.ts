@@ -10,9 +10,7 @@ const QUOTE = 0x22
 /** Bytes to search beyond the quotes around an escape. They may contain a name, or the beginning of its value. */
 const BESIDE_QUOTE = 64
 
-/**
- * Presets that find letters and digits without a marker. If a text has escapes, they only search its unescaped form.
- */
+/** Presets that find letters and digits without a marker. If a text has escapes, they only see its unescaped form. */
 const UNESCAPED: ReadonlySet<string> = new Set<Preset>(['card', 'email', 'ipv4', 'ipv6', 'mac', 'iban', 'phone'])
 
 export interface NamedPattern {
@@ -33,9 +31,7 @@ export class Finder {
   /** Whether searching a single value finds the same matches that `seen` has in this value. */
   readonly seesValues: boolean
   readonly #presets: number
-  /**
-   * By rule: 1 if it may search text with escapes; 0: its matches there may contain parts of escapes, and do not count.
-   */
+  /** By rule: 1 if it may search text with escapes; 0: its matches there do not count, as they may contain escapes. */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
   /** Number of the rule for values of members that have the name of a secret; -1: none. */
@@ -92,18 +88,12 @@ export class Finder {
     if (this.#find(b, start, end)) this.#findUnescaped(b, start, end)
   }
 
-  /**
-   * Adds the matches in the unescaped form of [start, end). Terminal colors may be between words or within them: tries
-   * both.
-   */
+  /** Adds matches in the unescaped form of [start, end). Terminal colors may be between or within words: tries both. */
   #findUnescaped(b: Buffer, start: number, end: number): void {
     if (this.#findWithout(b, start, end, false)) this.#findWithout(b, start, end, true)
   }
 
-  /**
-   * Searches the text without escapes and colors. Colors separate words unless `joins`. Returns whether there are
-   * colors.
-   */
+  /** Searches without escapes and colors. Colors separate words unless `joins`. Returns whether there are colors. */
   #findWithout(b: Buffer, start: number, end: number, joins: boolean): boolean {
     const { matches } = this
     const known = matches.count
@@ -138,10 +128,7 @@ export class Finder {
     return p
   }
 
-  /**
-   * Adds [start, end), the value of a member, as a match if the member has the name of a secret. The name ends before
-   * `nameEnd`.
-   */
+  /** If a member has the name of a secret, adds its value [start, end) as a match. The name ends before `nameEnd`. */
   findNamed(b: Buffer, nameEnd: number, start: number, end: number): void {
     if (this.#named >= 0 && isBehindSecretName(b, nameEnd)) this.matches.add(start, end, this.#named)
   }

@@ -21,9 +21,7 @@ const GRACE_MS = 500
  * How often to extend the time of a process that sends data. It may be sending its answer, or be in an endless call.
  */
 const MOST_GRACES = 5
-/**
- * Maximum calls of a batch that end the process, each followed by a restart. After these, all events of the batch fail.
- */
+/** Maximum calls of a batch that end the process. Each causes a restart. After these, all events of the batch fail. */
 const MOST_DEATHS = 10
 
 interface Unanswered {

@@ -41,19 +41,13 @@ export function endOf(b: Buffer, p: number, end: number, bits: number): number {
   return p
 }
 
-/**
- * Goes back from `p` over bytes of these classes, at most to `start`. Returns the index of the first; `p`: there is
- * none.
- */
+/** Goes back from `p` over bytes of these classes, at most to `start`. Returns the index of the first one, or `p`. */
 export function startOf(b: Buffer, p: number, start: number, bits: number): number {
   while (p > start && (CLASSES[b[p - 1]!]! & bits) !== 0) p--
   return p
 }
 
-/**
- * Whether `text` is at `p`, in upper or lower case. `text` is in lower case. A + counts as a space, for which it stands
- * in forms.
- */
+/** Whether `text`, which is lower case, is at `p` in upper or lower case. A + counts as a space, as in forms. */
 export function isTextAt(b: Buffer, p: number, end: number, text: string): boolean {
   if (p + text.length > end) return false
   for (let i = 0; i < text.length; i++) {

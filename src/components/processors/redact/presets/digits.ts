@@ -192,10 +192,7 @@ export function isBehindTime(b: Buffer, p: number, start: number): boolean {
   return isDigit(b[p - 2]) && isDigit(b[p - 3]) && b[p - 4] === COLON
 }
 
-/**
- * Returns the end of a number of North America with its dividers: 555-123-4567, (555) 123-4567. `p` is at the first
- * digit.
- */
+/** Returns the end of a phone number such as 555-123-4567 or (555) 123-4567. `p` is at its first digit. */
 export function americanEnd(b: Buffer, p: number, end: number): number {
   if (!isGroup(b, p, end, 3) || b[p]! < 0x32) return -1
   p += 3

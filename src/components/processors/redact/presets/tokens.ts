@@ -18,8 +18,7 @@ const UPPER_K = 0x4b
 const UNDERSCORE = 0x5f
 
 /**
- * Finds a JSON Web Token: at least three parts, of which the first begins with `eyJ`. `p` is at the J. Returns where to
- * continue.
+ * Finds a JSON Web Token: it begins with `eyJ` and has three parts or more. `p` is at the J. Returns where to continue.
  */
 export function findJwt(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = p - 2
