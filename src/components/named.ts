@@ -14,7 +14,7 @@ import { Problems } from '../engine/config/yaml/problems.js'
  */
 
 const KINDS: readonly Kind[] = ['source', 'processor', 'destination']
-/** Files of the components whose folder does not have the name of their type, by kind and type. */
+/** By kind and type: the file of a component whose folder does not have the name of its type. */
 const PLACES: Readonly<Record<string, string>> = {
   'source stdin': 'stdio/source',
   'destination stdout': 'stdio/destination',
@@ -40,7 +40,7 @@ async function definitionOf(kind: Kind, type: string): Promise<AnyDefinition | u
 export async function loadQuickly(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config> {
   // With plugins, loads all components, to check that no plugin has the type of a component.
   const config = options.plugins?.size ? undefined : await loadNamed(path, options)
-  // Only with all components loaded, problems and warnings are correct and well explained.
+  // Problems and warnings are correct and well explained only if all components are loaded.
   if (config?.warnings.length === 0) return config
   const { components } = await import('./list.js')
   return loadConfig(path, { ...options, components })

@@ -28,7 +28,7 @@ export class BulkRequest {
   readonly #ownTime: FieldReader
   readonly #spare = new SpareBytes()
   /**
-   * A cache of the last line before a document, up to the id, and of its values. Consecutive events mostly share them.
+   * A cache of the last line before a document, up to the id, and of its values. Most consecutive events share them.
    */
   #head = Buffer.alloc(0)
   #valuesOfHead: string | undefined

@@ -31,7 +31,7 @@ export class Lag {
 
   get #ageMs(): number {
     const now = this.#context.clock.wall()
-    // The difference is negative if a clock was set, or if the entry comes from another machine.
+    // The difference can be negative: a clock was set, or the entry comes from another machine.
     return Math.max(0, now - (this.#takenAt ?? now))
   }
 
@@ -68,7 +68,7 @@ export class CatchUp {
     return live > 0 ? { count: live, isBacklog: true } : { count: taken.length, isBacklog: live < 0 }
   }
 
-  /** Waits until a batch is sent. After a stall, the entries that arrived meanwhile are backlog. */
+  /** Waits until a batch is sent. If this takes as long as a stall, the entries that arrived meanwhile are backlog. */
   async during(send: Promise<void>): Promise<void> {
     const began = this.#clock.now()
     await send

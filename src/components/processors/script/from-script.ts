@@ -78,7 +78,7 @@ function areObjects(bytes: Buffer, start: number, last: number): boolean {
   return true
 }
 
-/** `frame`: the columns of the answer. `outputs`: number of outputs besides the main one. */
+/** `frame`: the columns of the answer, then the new lines. `outputs`: number of outputs besides the main one. */
 export function checkedDone(head: DoneHead, length: number, outputs: number, frame: Buffer): JobDone {
   demand(frame.length >= length * COLUMN_BYTES, 'columns that are too short')
   const { buffer, byteOffset } = frame

@@ -44,7 +44,7 @@ export interface JobDone extends Omit<DoneHead, 'type'> {
   readonly bytes: Uint8Array
 }
 
-/** Messages are validated (from-script.ts): a script may write anything to these descriptors. */
+/** Messages are validated (from-script.ts), because a script may write anything to the descriptor. */
 export type FromScript =
   | { readonly type: 'ready' }
   /** The script cannot be loaded, or an uncaught error ends it. */

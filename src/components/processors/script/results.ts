@@ -18,7 +18,7 @@ export class Routed implements Route {
 }
 
 const DROPPED = discard(0)
-/** The value of the column for an event without a result. */
+/** The value in `#to` for an event that has no result yet. */
 const OPEN = 254
 export const LONGEST_ERROR = 1000
 /** Maximum characters of all errors of a batch; further errors are short. */

@@ -7,7 +7,7 @@ export const WORD = 4
 export const BASE64URL = 8
 /** Characters of general tokens: those of BASE64URL, and . ~ + / =. */
 export const TOKEN = 16
-/** Characters of an address before its @. Other allowed characters are hardly ever used. */
+/** Characters of an email address before its @. Others are allowed, but hardly ever used. */
 export const LOCAL = 32
 /** Host names, including letters outside ASCII. */
 export const HOST = 64

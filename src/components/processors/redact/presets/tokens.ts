@@ -17,9 +17,7 @@ const GREATER = 0x3e
 const UPPER_K = 0x4b
 const UNDERSCORE = 0x5f
 
-/**
- * Finds a JSON Web Token: it begins with `eyJ` and has three parts or more. `p` is at the J. Returns where to continue.
- */
+/** Finds a JSON Web Token: at least three parts, beginning with `eyJ`. `p` is at the J. Returns where to continue. */
 export function findJwt(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = p - 2
   if (from < start || b[p - 1] !== 0x79 || b[from] !== 0x65) return p + 1
