@@ -117,7 +117,7 @@ export class S3Store implements ObjectStore {
   async #abortAll(key: string, signal: AbortSignal): Promise<void> {
     const query = { uploads: '', prefix: key }
     const { text } = await this.#ask({ method: 'GET', key: '', query }, signal).catch(error => {
-      // The key need not have the right to list uploads, because sending does not need it.
+      // The credentials need not have the right to list uploads, because sending does not need it.
       if (error instanceof Refusal && error.failure !== 'retry') return { text: '' }
       throw error
     })
