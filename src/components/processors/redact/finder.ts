@@ -31,7 +31,9 @@ export class Finder {
   /** Whether searching a single value finds the same matches that `seen` has in this value. */
   readonly seesValues: boolean
   readonly #presets: number
-  /** By rule: 1 if it may search text with escapes; 0: its matches there do not count, as they may cut escapes. */
+  /**
+   * By rule: 1 if it may search text with escapes; 0: its matches there may have parts of escapes, and do not count.
+   */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
   /** Number of the rule for values of members that have the name of a secret; -1: none. */
