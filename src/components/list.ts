@@ -1,4 +1,4 @@
-// This import also loads all codecs of the components.
+// This import loads all codecs.
 import '../core/codecs/list.js'
 import type { AnyDefinition } from '../core/component.js'
 import { blackhole } from './blackhole/destination.js'
@@ -32,7 +32,6 @@ import { stdout } from './stdio/destination.js'
 import { stdin } from './stdio/source.js'
 import { tcp } from './tcp/source.js'
 
-/** All components. A new one needs one file, and one line here. */
 export const components: readonly AnyDefinition[] = [
   file,
   stdin,

@@ -14,7 +14,7 @@ import { Problems } from '../engine/config/yaml/problems.js'
  */
 
 const KINDS: readonly Kind[] = ['source', 'processor', 'destination']
-/** Folders of components that are not named after their technology. */
+/** By kind and type: the file of a component whose folder does not have the name of its type. */
 const PLACES: Readonly<Record<string, string>> = {
   'source stdin': 'stdio/source',
   'destination stdout': 'stdio/destination',
@@ -38,15 +38,15 @@ async function definitionOf(kind: Kind, type: string): Promise<AnyDefinition | u
 
 /** Loads a configuration, and only the components and codecs that it names. Throws ConfigError. */
 export async function loadQuickly(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config> {
-  // With plugins, all components are loaded, because their types must differ from those of plugins.
+  // With plugins, loads all components, to check that no plugin has the type of a component.
   const config = options.plugins?.size ? undefined : await loadNamed(path, options)
-  // Problems and warnings are certain and well explained only if all components are loaded.
+  // Problems and warnings are correct and well explained only if all components are loaded.
   if (config?.warnings.length === 0) return config
   const { components } = await import('./list.js')
   return loadConfig(path, { ...options, components })
 }
 
-/** Loads a configuration with the components and codecs whose names occur in its text; undefined: it is invalid. */
+/** Loads a configuration with the components and codecs that its text names. Returns undefined if it is invalid. */
 async function loadNamed(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config | undefined> {
   const texts = textsOf(path, new Problems()).map(({ text }) => text)
   try {

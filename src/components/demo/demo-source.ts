@@ -52,7 +52,7 @@ export class DemoSource implements Source {
   }
 }
 
-/** How long an app is noisy (minimum and maximum), and its share of all events. One app at a time is noisy. */
+/** One app at a time is noisy, for this long (minimum and maximum). It then has NOISY_SHARE of all events. */
 const NOISY_SECONDS = [3, 6] as const
 const NOISY_SHARE = 0.8
 const MESSAGES = [
@@ -63,14 +63,14 @@ const MESSAGES = [
   ['error', 'connection refused'],
 ] as const
 
-/** Generates the events of the apps. The same options give the same events. */
+/** The same options give the same events. */
 export class DemoEvents {
   readonly #rate: number
   readonly #apps: readonly string[]
   readonly #counts: number[]
   readonly #random: () => number
   #noisy = 0
-  /** Events until another app becomes noisy. */
+  /** Number of events until another app becomes noisy. */
   #left = 0
 
   constructor({ rate, apps, seed }: DemoOptions) {

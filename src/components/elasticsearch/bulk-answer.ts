@@ -3,7 +3,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { Entry } from '../../net/http/client/answers/divided.js'
 import type { Refused } from '../../net/http/client/request-format.js'
 
-/** The value of the only member of an item. The name of this member is the action. */
+/** An item has one member. Its name is the action, and its value has this form. */
 const item = z.object({
   status: z.int().min(200).max(599),
   error: z
@@ -16,7 +16,6 @@ const item = z.object({
   /** `used`: the document is not in the data stream, but in its failure store. */
   failure_store: z.string().optional(),
 })
-/** Known errors: the server's text, the reason used here, and advice. */
 const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonly advice: string }[] = [
   {
     says: /limit of (total fields|mapping depth)/i,
@@ -77,14 +76,13 @@ const FORBIDDEN = {
 
 const CREATED = 201
 
-/** Recognizes the usual item without parsing it, which would take longer than sending its event. */
+/** Whether the item is the usual report of a stored event. Parsing it would take longer than sending the event. */
 function isCreated(item: unknown): boolean {
   const { status, error, failure_store: store } = (item ?? {}) as Readonly<Record<string, unknown>>
   return status === CREATED && error === undefined && store === undefined
 }
 
 interface ItemOptions {
-  /** Whether fields of events name the index. */
   readonly isNamedByEvents: boolean
   onFailureStore(): void
 }

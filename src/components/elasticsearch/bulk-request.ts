@@ -15,7 +15,7 @@ import type { ElasticsearchOptions } from './destination.js'
 
 const AFTER_ID = Buffer.from('"}}\n')
 const TIME = Buffer.from('{"@timestamp":"')
-/** Typical bytes added to a document: a line and the time. */
+/** Typical bytes added to a document: the line before it, and its time. */
 const LINE_ROOM = 128
 
 /** The body of a bulk request: for each event a line `{"create":{"_index":…,"_id":…}}` and a line with the document. */
@@ -27,7 +27,9 @@ export class BulkRequest {
   readonly #time: EventTime
   readonly #ownTime: FieldReader
   readonly #spare = new SpareBytes()
-  /** A cache of the line before a document, up to the id, and of its values. Consecutive events mostly share them. */
+  /**
+   * A cache of the last line before a document, up to the id, and of its values. Most consecutive events share them.
+   */
   #head = Buffer.alloc(0)
   #valuesOfHead: string | undefined
 

@@ -8,7 +8,7 @@ import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
 
 const PATH = '/_bulk'
-/** Omits all other members of an item, such as its index. Together they are as long as a short event. */
+/** Asks for these members of the response only. The others, such as the index, are as long as a short event. */
 const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
 /** Whether the template gives valid names. The server computes the date in a name between < and >. */

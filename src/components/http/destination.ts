@@ -29,7 +29,7 @@ const options = z
     checkHeaders(options, context, delegates ? { 'x-delegate-account-id': 'delegate_account_id' } : {})
   })
 
-/** `{"index":3,"status":400,"message":"..."}` */
+/** An item of `errors` in a response: `{"index":3,"status":400,"message":"..."}`. */
 const entry = z.object({
   index: z.int().min(0),
   status: z.int().min(300).max(599).optional(),

@@ -2,7 +2,6 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Refusal } from '../../net/http/server/refusal.js'
 import { onReplyOver } from '../../net/http/server/respond.js'
 
-/** A request and its response, until the response is sent or the connection is closed. */
 export class Exchange {
   readonly request: IncomingMessage
   readonly response: ServerResponse
@@ -21,7 +20,7 @@ export class Exchange {
     response.on('error', () => {})
   }
 
-  /** Call when reading of the body begins; `fail` interrupts it. */
+  /** Call when reading of the body begins. `fail` must end the reading. */
   reading(fail: (refusal: Refusal) => void): void {
     this.#fail = fail
     if (this.#refusal) fail(this.#refusal)
@@ -31,7 +30,7 @@ export class Exchange {
     }
   }
 
-  /** Call when the body was read completely. It can no longer be refused. */
+  /** Call when the body was read completely. From then on, the request can no longer be refused. */
   read(): void {
     this.#fail = undefined
   }

@@ -40,7 +40,6 @@ export class HttpSource implements Source {
   /** Requests without a response. */
   readonly #open = new Set<Exchange>()
   readonly #exchanges = new WeakMap<IncomingMessage, Exchange>()
-  /** Requests whose events have not all been passed on yet. */
   readonly #receiving = new Set<Promise<unknown>>()
 
   constructor(options: HttpSourceOptions, context: SourceContext) {
@@ -70,7 +69,7 @@ export class HttpSource implements Source {
       await aborted(signal)
     } finally {
       this.#listener.stopAccepting()
-      // Incomplete bodies are refused. Complete ones are passed on, and answered when their events are settled.
+      // Refuses requests whose body is incomplete. The other requests are answered when their events are settled.
       for (const exchange of this.#open) exchange.refuse(stopping())
       await Promise.allSettled(this.#receiving)
     }
@@ -174,7 +173,7 @@ export class HttpSource implements Source {
     }
   }
 
-  /** Passes on all events of a body as fast as there is room. `settled` is the worst status of any event. */
+  /** Passes on all events of a body as fast as there is room. `settled` resolves with their worst status. */
   async #receive(
     exchange: Exchange,
     { content, gzip, lease }: { content: Content; gzip: boolean; lease: Lease },

@@ -22,7 +22,6 @@ export class EntryReader {
     this.#splitter = new LineSplitter(maxBytes)
   }
 
-  /** The entries completed by these bytes. */
   push(bytes: Buffer): Taken[] {
     const frame = this.#splitter.push(bytes)
     if (!frame) return []
@@ -59,7 +58,6 @@ function entryIn(line: string): Entry | undefined {
   }
 }
 
-/** The lines that the source would produce from the output of journalctl. */
 export function linesOfEntries(options: JournaldOptions, given: Buffer, host: string): MadeLines | undefined {
   const taken = new EntryReader(options.max_entry_bytes).push(Buffer.concat([given, Buffer.from('\n')]))
   if (!taken[0] || !isEntry(taken[0].entry)) return undefined

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import type { EventFields } from '../../core/event/event-fields.js'
 import { SEVERITIES } from '../../lib/formats/syslog.js'
 
-/** An entry as written by `journalctl -o json`: text, bytes as an array of numbers, null, or an array of these. */
+/** An entry from `journalctl -o json`. A value is a text, bytes as an array of numbers, null, or an array of these. */
 export type Entry = Readonly<Record<string, unknown>>
 
 /** Journal fields that an event also has under another name. */
@@ -10,7 +10,7 @@ export const RENAMED = ['MESSAGE', 'PRIORITY', '_HOSTNAME', 'SYSLOG_IDENTIFIER',
 
 const OWN = ['message', 'timestamp', 'host', 'severity', 'severity_code', 'app', 'pid', 'unit', 'raw', 'truncated']
 
-/** The fields of events that include these journal fields; undefined: all. */
+/** Returns the fields that events can have. `included`: the journal fields to keep; undefined: all. */
 export function fieldsOfEntries(included: readonly string[] | undefined): EventFields {
   if (included) return { names: [...OWN, ...included] }
   return {
@@ -26,7 +26,6 @@ export interface EventOptions {
   readonly included: ReadonlySet<string> | undefined
 }
 
-/** The options of the source that determine the form of its events. */
 export function eventOptions(
   { include_fields: included }: { include_fields?: readonly string[] | undefined },
   host: string,
@@ -34,7 +33,7 @@ export function eventOptions(
   return { host, included: included && new Set(included) }
 }
 
-/** The event as JSON without a line end: common fields, then the journal's fields. `cut`: truncated fields. */
+/** Returns the event as JSON without a line end: common fields, then journal fields. `cut`: truncated fields. */
 export function lineOf(entry: Entry, { host, included }: EventOptions, cut: readonly string[] = []): string {
   let line = ''
   const put = (name: string, value: unknown) => {
@@ -53,7 +52,7 @@ export function lineOf(entry: Entry, { host, included }: EventOptions, cut: read
   putMessage(entry.MESSAGE, put)
   if (cut.length > 0) put('truncated', cut)
   for (const name in entry) {
-    // Names with two underscores contain journalctl's data about an entry: its cursor and time.
+    // Fields whose names begin with two underscores are journalctl's own data about an entry, such as its cursor.
     if (name === 'MESSAGE' || name.startsWith('__') || (included && !included.has(name))) continue
     line += `,${JSON.stringify(name)}:${JSON.stringify(plain(entry[name]))}`
   }
@@ -84,7 +83,7 @@ function timeOf(value: unknown): string | undefined {
 function putMessage(value: unknown, put: (name: string, value: unknown) => void): void {
   if (value === undefined || value === null) return
   const message = plain(value)
-  // A message in several parts is one message.
+  // If an entry has several messages, joins them.
   put('message', Array.isArray(message) ? message.join('\n') : message)
   const bytes = bytesOf(value)
   if (bytes && !isUtf8(bytes)) put('raw', bytes.toString('base64'))
@@ -97,7 +96,7 @@ function oneText(value: unknown): string | undefined {
   return typeof first === 'string' ? first : undefined
 }
 
-/** Text, or an array of texts for a field that occurs several times. Invalid UTF-8 becomes replacement characters. */
+/** Returns text, or an array of texts for a field that occurs several times. Replaces invalid UTF-8. */
 function plain(value: unknown): unknown {
   if (!Array.isArray(value)) return value
   return bytesOf(value)?.toString() ?? value.map(plain)

@@ -8,7 +8,7 @@ import { EntryReader } from './entries.js'
 import { cursorOf } from './fields.js'
 
 const PROGRAM = 'journalctl'
-/** Let journalctl output complete fields, and only entries. */
+/** With these options, journalctl writes complete fields as JSON, and nothing but entries. */
 const JSON_OUTPUT = ['--output=json', '--all', '--no-pager']
 /** Longer lines of journalctl's standard error are skipped or truncated. */
 const COMPLAINTS = { maxLength: 500, skipOverflow: true }
@@ -16,22 +16,21 @@ const END_MS = 2000
 const FIRST_MS = 30_000
 
 /**
- * A running journalctl. Its output is read only as fast as entries are passed on; journalctl waits meanwhile. It ends
- * when its output is closed, so it does not outlive this process.
+ * A running journalctl. Its output is read only as fast as entries are passed on; journalctl waits meanwhile.
+ * journalctl ends when its output is closed, so it does not outlive this process.
  */
 export class Journalctl {
   readonly stdout: Readable
-  /** Resolves when journalctl has ended and all of its output was read: why it ended, and whether that was normal. */
+  /** Resolves when journalctl has ended and its output was read. `why`: how it ended. `fine`: with exit code 0. */
   readonly ended: Promise<{ readonly why: string; readonly fine: boolean }>
   readonly #child: ChildProcess
   readonly #exited: Promise<void>
   #lastComplaint = ''
 
-  /** `complain`: called with each line of standard error. */
   constructor(args: readonly string[], complain: (line: string) => void) {
     const child = spawn(PROGRAM, [...JSON_OUTPUT, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
-      // Do not pass on other variables, such as keys or the socket of the service manager.
+      // Other variables are not passed on. They may contain keys, or the socket of the service manager.
       env: { PATH: process.env.PATH, SYSTEMD_COLORS: '0' },
     })
     this.#child = child
@@ -62,7 +61,6 @@ export class Journalctl {
     return this.#lastComplaint ? `${this.#lastComplaint}; ${how}` : how
   }
 
-  /** Ends the process, in whatever state it is. */
   async end(): Promise<void> {
     this.stdout.destroy()
     this.#child.stderr?.destroy()
@@ -75,8 +73,8 @@ export class Journalctl {
 }
 
 /**
- * The cursor of the first entry that journalctl outputs for `args`, or undefined. Throws an Error with the message of
- * journalctl.
+ * Returns the cursor of the first entry that journalctl writes with these arguments; undefined: it writes no entry.
+ * Throws the error message of journalctl if it fails.
  */
 export async function firstCursor(args: readonly string[], signal: AbortSignal): Promise<string | undefined> {
   const child = new Journalctl([...args, '--output-fields=PRIORITY'], () => {})

@@ -20,7 +20,10 @@ import { type Place, placeIn, VERSION } from './place.js'
 
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 30_000
-/** A signal to the process group also ends journalctl, possibly before this source stops. */
+/**
+ * Wait before a report that journalctl ended. A signal to the process group ends journalctl, too, possibly before this
+ * source is stopped.
+ */
 const END_TOGETHER_MS = 250
 const GIVEN_BACK = 'a batch was not delivered; reading the journal again from the last checkpoint'
 
@@ -35,9 +38,8 @@ export class Journald implements Source {
   readonly #lost: { value: number }
   readonly #cut: { value: number }
   readonly #backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, systemRandom)
-  /** Undefined if the source has never run. */
+  /** The positions of sent batches; undefined: the source has never run. */
   #positions: LowWaterMark<Place> | undefined
-  /** How far the journal was read. */
   #read: Place = { cursor: undefined, at: false }
   /** Aborts when the run ends, or when sent entries must be read again. */
   #leaving = new AbortController()
@@ -78,7 +80,7 @@ export class Journald implements Source {
     this.#catchUp.begin()
     this.#positions ??= await this.#begin(signal)
     this.#leaving = new AbortController()
-    // Entries read in an earlier run are either committed or read again.
+    // Entries of an earlier run are either committed or read again.
     this.#positions = this.#positionsFrom(this.#positions.mark)
     this.#read = this.#positions.mark
     const leaving = this.#leaving
@@ -179,7 +181,7 @@ export class Journald implements Source {
     }
   }
 
-  /** Removes the entry at the cursor from the first entries of journalctl, if it was read before. */
+  /** If the entry at the cursor was read before, removes it from the first entries of journalctl. */
   async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
     this.#backoff.reset()
     this.#problems.works()

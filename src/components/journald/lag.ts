@@ -9,10 +9,9 @@ import { type Entry, takenAt } from './fields.js'
  * cannot be distinguished from an entry that does not exist. Only the age of the last entry is known.
  */
 export class Lag {
-  /** Whether there may be more to read. */
   moreWaits: () => boolean = () => true
   readonly #context: SourceContext
-  /** When journald received the last entry. */
+  /** When journald received the last entry, in milliseconds since the epoch. */
   #takenAt: number | undefined
   #whenReadMs = 0
 
@@ -25,7 +24,6 @@ export class Lag {
     )
   }
 
-  /** Registers that an entry was read. */
   at(entry: Entry): void {
     this.#takenAt = takenAt(entry) ?? this.#takenAt
     this.#whenReadMs = this.#ageMs
@@ -33,20 +31,19 @@ export class Lag {
 
   get #ageMs(): number {
     const now = this.#context.clock.wall()
-    // Clocks may be set, and entries may come from other machines.
+    // The difference can be negative: a clock was set, or the entry comes from another machine.
     return Math.max(0, now - (this.#takenAt ?? now))
   }
 
   #read(): { labels: Record<string, string>; value: number }[] {
-    // The lag is unknown before the first entry.
     if (this.#takenAt === undefined) return []
     return [{ labels: {}, value: (this.moreWaits() ? this.#ageMs : this.#whenReadMs) / 1000 }]
   }
 }
 
 /**
- * Finds out which entries are backlog: those that journald received before reading began, or resumed after a stall. The
- * first later entry ends the backlog. A pause ends it too, because another machine's clock may have dated the entries.
+ * Finds the backlog: entries that journald received before reading began, or before it resumed after a stall. The first
+ * later entry ends the backlog. A pause ends it too, because another machine's clock may have dated the entries.
  */
 export class CatchUp {
   readonly #clock: Clock
@@ -57,7 +54,6 @@ export class CatchUp {
     this.#clock = clock
   }
 
-  /** Call when reading begins or resumes. */
   begin(): void {
     this.#until = this.#clock.wall()
     this.#idleSince = Number.POSITIVE_INFINITY
@@ -72,7 +68,7 @@ export class CatchUp {
     return live > 0 ? { count: live, isBacklog: true } : { count: taken.length, isBacklog: live < 0 }
   }
 
-  /** Waits until a batch is sent. After a stall, the entries that arrived meanwhile are backlog. */
+  /** Waits until a batch is sent. If this takes as long as a stall, the entries that arrived meanwhile are backlog. */
   async during(send: Promise<void>): Promise<void> {
     const began = this.#clock.now()
     await send

@@ -5,10 +5,10 @@ const BACKSLASH = 0x5c
 const COMMA = 0x2c
 const COLON = 0x3a
 const LONGEST_NAME = 256
-/** Minimum bytes kept of each value. */
+/** Bytes of each value that are kept even if the other values have used up the limit. */
 const SURE_BYTES = 1024
 
-/** The beginning of a value's JSON. */
+/** The JSON of a value; only its beginning if `cut`. */
 interface Value {
   parts: Buffer[]
   bytes: number
@@ -16,8 +16,8 @@ interface Value {
 }
 
 /**
- * Reads an over-long entry in portions. Over-long values are truncated; other values are complete. Invariant: it holds
- * at most `maxBytes` of values and a kilobyte of each value, even if the entry is longer.
+ * Reads an over-long entry in portions. Truncates over-long values; other values stay complete. Invariant: keeps at
+ * most `maxBytes`, plus a kilobyte for each value, however long the entry is.
  */
 export class LongEntry {
   readonly #mostOfValue: number
@@ -60,7 +60,6 @@ export class LongEntry {
     if (this.#depth > 0) this.#keep(bytes.subarray(from))
   }
 
-  /** The entry, and the names of its truncated fields. */
   finish(): { entry: Entry; cut: readonly string[] } {
     return { entry: this.#entry, cut: this.#cut }
   }
@@ -116,7 +115,7 @@ function beginningOf(text: string): unknown {
   const json = text.trimStart().replace(/\ufffd+$/, '')
   if (json.startsWith('[')) return parsed(`${json.slice(0, json.lastIndexOf(','))}]`)
   if (!json.startsWith('"')) return undefined
-  // Do not end within an escape: `\`, `\u12`.
+  // The text may end within an escape, such as `\` or `\u12`. Removes this escape.
   const whole = parsed(`${json}"`)
   if (whole !== undefined) return whole
   return parsed(`${json.slice(0, json.lastIndexOf('\\'))}"`)

@@ -82,7 +82,6 @@ export async function ownMachine({ directory, files }: JournaldOptions): Promise
   return /^[0-9a-f]{32}\s*$/.test(id) ? [`_MACHINE_ID=${id.trim()}`] : []
 }
 
-/** Arguments for the entries to select and the fields to output. */
 export function filterArgs({ units = [], priority, matches = [], include_fields }: JournaldOptions): string[] {
   return [
     ...units.map(unit => `--unit=${unit}`),

@@ -1,12 +1,11 @@
 import { refuseNewer } from '../../core/unreadable.js'
 
-/** A position in the journal: after an entry or, with `at`, before it. Without a cursor: the beginning. */
+/** A position in the journal: after the entry at `cursor`, or before it if `at`. Without a cursor: the beginning. */
 export interface Place {
   readonly cursor: string | undefined
   readonly at: boolean
 }
 
-/** Version of the saved position. */
 export const VERSION = 1
 
 export function placeIn(saved: unknown): Place {

@@ -17,25 +17,23 @@ import { countOf, haveSameRecords, NO_PRODUCER, type Producer, recordBatch, stam
 import { RecordEncoder, type Records } from './records.js'
 import { topicsOf } from './topics.js'
 
-/** Maximum topics that wait for more events. */
+/** Maximum number of topics whose requests wait for more events. */
 const MOST_OPEN = 1000
-/** Maximum topics whose sequence numbers are kept. */
+/** Maximum number of topics whose sequence numbers are kept. */
 const MOST_TOPICS = 10_000
-/** Longest quota pause during which requests are sent to the broker. The broker reads them after the pause. */
+/** Requests are sent during a quota pause of at most this length. The broker reads them after the pause. */
 const LONGEST_PAUSE_MS = 5000
 /** Approximate bytes of a record besides its key, value and headers. */
 const RECORD_BYTES = 8
 
-/** The state of a partition of a topic. */
+/** The state of one partition. */
 interface Lane {
   producer: Producer | undefined
-  /** The number of the next record. */
   sequence: number
   /** A batch that the broker may have stored, but has not confirmed. */
   unconfirmed: Buffer | undefined
 }
 
-/** The events of a request for one partition. */
 interface Share {
   readonly partition: number
   readonly indices: readonly number[]
@@ -48,7 +46,7 @@ interface Memory {
   readonly lanes: Map<number, Lane>
   /** Number of partitions over which keys are distributed. */
   partitions: number
-  /** The partition of events without a key, until a request is accepted. */
+  /** The partition for events without a key, until a request is accepted; -1: not chosen yet. */
   sticky: number
 }
 
@@ -61,9 +59,9 @@ interface Session {
 }
 
 /**
- * Sends the events of a topic, in one request at a time, to the leaders of its partitions. Invariant: a batch whose
- * outcome is unknown is sent again with the same numbers and the same bytes, so the broker recognizes it. Any other
- * batch of that partition needs a new producer first. Otherwise, the broker would take it for the earlier batch.
+ * Sends one request of a topic at a time, to the leaders of the topic's partitions. Invariant: a batch whose outcome is
+ * unknown is sent again with the same numbers and the same bytes, so the broker recognizes it. Any other batch of that
+ * partition needs a new producer first. Otherwise, the broker would take it for the earlier batch.
  */
 export class KafkaDestination implements Destination {
   readonly mostPartitions = MOST_OPEN
@@ -73,11 +71,12 @@ export class KafkaDestination implements Destination {
   readonly #encoder: RecordEncoder
   readonly #records = new WeakMap<readonly EventBatch[], Records>()
   /**
-   * Events of a request that earlier attempts have delivered. A retry after a timeout has all events of the request.
+   * By request: the indices of events that earlier attempts have delivered. After a timeout, a retry has all events of
+   * the request again.
    */
   readonly #accepted = new WeakMap<readonly EventBatch[], (readonly number[])[]>()
   readonly #clock: Clock
-  /** By broker: when the pause that a quota requires ends. */
+  /** By broker: when its quota pause ends, on the monotonic clock. */
   readonly #pausedUntil = new Map<number, number>()
   readonly #newProducers: { value: number }
   readonly #duplicates: { value: number }
@@ -188,7 +187,7 @@ export class KafkaDestination implements Destination {
     return memory
   }
 
-  /** Divides a request among partitions. Adds events whose batch is too large to the outcome instead. */
+  /** Divides a request into a batch for each partition. Events of too large batches go to `outcome` instead. */
   async #shares(
     records: Records,
     { leaders }: Topic,
@@ -241,7 +240,7 @@ export class KafkaDestination implements Destination {
     return shares
   }
 
-  /** Ensures that the broker recognizes a repeated batch, and distinguishes any other batch from the one before. */
+  /** Ensures that the broker recognizes a repeated batch, and does not take any other batch for the previous one. */
   async #prepare(lane: Lane, batch: Buffer, signal: AbortSignal): Promise<void> {
     const { unconfirmed } = lane
     const isKnown = unconfirmed !== undefined && haveSameRecords(unconfirmed, batch)
@@ -341,7 +340,7 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /** The partition of events without a key: if possible one with a leader, and the same for the whole request. */
+  /** Returns the partition for events without a key, one for each request. Prefers a partition with a leader. */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
     const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky
@@ -352,7 +351,6 @@ export class KafkaDestination implements Destination {
   }
 }
 
-/** Implements `check` of the definition. */
 export async function checkTopic(
   options: KafkaOptions,
   context: ComponentContext,

@@ -1,11 +1,11 @@
 import { DeliveryError } from '../../core/errors.js'
 
-/** Collects the outcome of a request from its partitions. Events that no method adds are delivered. */
+/** Collects what happened to the events of a request. Events that no method adds are delivered. */
 export class Outcome {
   readonly #events: number
   readonly #refused: { readonly index: number; readonly error: DeliveryError }[] = []
   readonly #again: number[] = []
-  /** The errors of the events in `#again`. */
+  /** Errors of the events that are sent again. */
   readonly #errors: DeliveryError[] = []
 
   constructor(events: number) {
@@ -16,15 +16,18 @@ export class Outcome {
     for (const index of indices) this.#refused.push({ index, error })
   }
 
-  /** Without an error, the events are valid: other events of their batch were refused, or must be stored first. */
+  /**
+   * Adds events to send again. Without an error, the events are valid: other events of their batch were refused, or
+   * must be stored first.
+   */
   again(indices: readonly number[], error?: DeliveryError): void {
     this.#again.push(...indices)
     if (error) this.#errors.push(error)
   }
 
   /**
-   * Sends several events again, in smaller requests. Rejects a single event without a status, because several
-   * rejections with a status would pause the destination.
+   * Several events are sent again, in smaller requests. A single event is rejected. Its error has no status, because
+   * several rejections with a status would pause the destination.
    */
   tooLarge(indices: readonly number[], error: DeliveryError): void {
     const { message, reason } = error
@@ -45,7 +48,6 @@ export class Outcome {
     const held = this.#errors.find(({ failure }) => failure === 'hold')
     const waiting = held ?? this.#errors.find(({ failure }) => failure === 'retry')
     const first = waiting ?? this.#errors[0] ?? refused[0]!.error
-    // The request failed as a whole.
     if (again.length === this.#events) return first
     const failure = waiting ? waiting.failure : this.#errors.length > 0 ? 'retry' : 'reject'
     return new DeliveryError(first.message, {

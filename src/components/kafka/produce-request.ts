@@ -1,9 +1,9 @@
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 
-/** How long a broker waits for its replicas. The attempt itself may end earlier. */
+/** How long a broker waits for its replicas. The attempt to send can end earlier. */
 const REPLICAS_MS = 30_000
 
-/** A request (Produce, version 9) with the batches of a topic. */
+/** Encodes a request (Produce, version 9) with the batches of one topic. */
 export function produceRequest(
   topic: string,
   shares: readonly { readonly partition: number; readonly batch: Buffer }[],
@@ -29,7 +29,7 @@ export function produceRequest(
   return parts
 }
 
-/** The empty tags of a partition, of a topic, and of the request. */
+/** The empty tags at the end of a partition, a topic and the request. */
 const NO_TAGS = Buffer.of(0)
 
 /** Writes a length plus one, because 0 stands for null. */

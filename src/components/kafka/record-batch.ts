@@ -7,13 +7,12 @@ import type { Records } from './records.js'
 /** Bytes before the records: offsets, checksum, times, producer, and number of records. */
 const HEAD = 61
 const CHECKSUM_AT = 17
-/** The checksum covers everything from here on. */
+/** The checksum covers all bytes from this position on. */
 const ATTRIBUTES_AT = 21
 const PRODUCER_AT = 43
 const COUNT_AT = 57
-/** The version of the format. */
 const MAGIC = 2
-/** The codes of the compressions in the attributes. */
+/** Code of each compression in the attributes. */
 const ATTRIBUTES = { none: 0, gzip: 1, snappy: 2, lz4: 3, zstd: 4 } as const
 
 export interface Producer {
@@ -103,7 +102,7 @@ async function compress(
   return await (promisify(zstdCompress) as Compressor)(bytes)
 }
 
-/** Bytes of a number in Kafka's format: the lowest bit is the sign, and each byte has seven bits. */
+/** Returns how many bytes a number takes in Kafka's format. The lowest bit is the sign; each byte has seven bits. */
 export function varintSize(value: number): number {
   let size = 1
   for (let rest = zigzag(value); rest >= 128; rest = Math.floor(rest / 128)) size++

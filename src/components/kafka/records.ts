@@ -11,14 +11,13 @@ import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import type { KafkaOptions } from './destination.js'
 import { putVarint } from './record-batch.js'
 
-/** The events of a request. */
 export interface Records {
   /** The encoded key, value and headers of each record. */
   readonly bytes: Buffer
   readonly memory: GrowingBytes
   /** The start of each record in `bytes`, then the end of the last one. */
   readonly starts: readonly number[]
-  /** In milliseconds since the epoch. */
+  /** Time of each record, in milliseconds since the epoch. */
   readonly times: readonly number[]
   /** Hash of the key of each record; undefined without a key. */
   readonly hashes: readonly (number | undefined)[]
@@ -26,16 +25,15 @@ export interface Records {
 
 /** Typical bytes of a record besides its event and headers. */
 const RECORD_ROOM = 16
-/** Maximum bytes of a varint. */
 const LONGEST_VARINT = 10
 
 interface Header {
   readonly name: Buffer
-  /** Undefined: the id of the event. */
+  /** Undefined: the header contains the id of the event. */
   readonly value: CompiledTemplate | undefined
 }
 
-/** Encodes events as records of Kafka. Equal requests have equal bytes. */
+/** Equal requests have equal bytes. */
 export class RecordEncoder {
   readonly #options: KafkaOptions
   readonly #key: CompiledTemplate | undefined
@@ -73,12 +71,10 @@ export class RecordEncoder {
     return { bytes: to.bytes.subarray(0, to.length), memory: to, starts, times, hashes }
   }
 
-  /** Frees the memory of records that are no longer read. */
   release({ memory }: Records): void {
     this.#spare.give(memory)
   }
 
-  /** The key of an event as text; undefined without a key. */
   keyOf(batch: EventBatch, i: number): string | undefined {
     if (!this.#key) return undefined
     this.#text.clear()

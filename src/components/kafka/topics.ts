@@ -4,7 +4,7 @@ import type { KafkaOptions } from './destination.js'
 
 const LONGEST_TOPIC = 249
 
-/** Determines the topic of each event. A request has only events of one topic. */
+/** A request has only events of one topic. */
 export const topicsOf = ({ topic }: KafkaOptions, { field }: Pick<ComponentContext, 'field'>) =>
   new RequestTexts([{ option: 'topic', template: topic, problem: topicProblem }], field)
 

@@ -8,7 +8,7 @@ import { BYTES, VARINT } from '../../lib/formats/protobuf-wire.js'
 const ENTRY_ROOM = 2
 /** Last second whose nanoseconds since the epoch fit into Loki's signed 64-bit numbers. */
 const LAST = 9_223_372_035
-/** An invalid time, with which Loki rejects the request. It would store a time beyond its range as a different time. */
+/** An invalid time, which Loki rejects. Loki would store a valid time beyond its range as a different time. */
 const NO_TIME = { seconds: 2 ** 40, nanos: 0 }
 
 /**
@@ -19,7 +19,7 @@ const NO_TIME = { seconds: 2 ** 40, nanos: 0 }
 export class ProtobufPush {
   readonly #wire = new WireWriter()
 
-  /** Adds an entry. `unix`: time since the epoch. `metadata`: members of a JSON object. */
+  /** `unix`: time since the epoch. `metadata`: members of a JSON object. */
   add(to: GrowingBytes, unix: EventTime['unix'], line: Bytes, metadata: string): void {
     const wire = this.#wire
     wire.to = to
@@ -73,7 +73,7 @@ export class ProtobufPush {
   }
 }
 
-/** Labels as `{app="cart", level="info"}`. Strings have the escapes of JSON, except for lone surrogates. */
+/** Returns labels as `{app="cart", level="info"}`. Values are JSON strings, in which lone surrogates are replaced. */
 function selectorOf(labels: string): string {
   const members = Object.entries(JSON.parse(labels) as Record<string, string>)
   return `{${members.map(([name, value]) => `${name}=${JSON.stringify(value.toWellFormed())}`).join(', ')}}`

@@ -16,7 +16,7 @@ const FORGET_EVERY_MS = 10_000
 /** Maximum bytes of a stream's label values, which stay in memory with the stream. Loki accepts 2,048 per value. */
 const LONGEST_LABELS = 16 * 1024
 const OTHER = 'other'
-/** Bytes of an entry besides its line, without metadata. */
+/** Typical bytes of an entry, without its line and metadata. */
 const ENTRY_ROOM = 32
 /** The end of a stream, and of the body. */
 const END = Buffer.from(']}')
@@ -29,7 +29,7 @@ interface Stream {
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. Its events belong to one stream. Only events that were in `other` may have their own streams by now.
+ * protobuf. All events belong to one stream. Only events that were in `other` may have their own streams by now.
  */
 export class PushRequest {
   readonly #options: LokiOptions
@@ -74,7 +74,6 @@ export class PushRequest {
         stream.usedAt = now
         if (stream === this.#other) this.#countOther()
         let values = streams.get(stream.labels)
-        // Usually, all events belong to one stream.
         if (!values) streams.set(stream.labels, (values = this.#spare.take(roomFor(request, ENTRY_ROOM))))
         this.#add(batch, i, values)
       }
@@ -109,12 +108,11 @@ export class PushRequest {
     return eventText(this.#options.encoding, batch, i)
   }
 
-  /** Nanoseconds since the epoch. */
   nanosOf(batch: EventBatch, i: number): string {
     return this.#time.nanosOf(batch, i)
   }
 
-  /** The labels of the stream of an event, as JSON. Throws a DeliveryError if they are too long. */
+  /** Returns the labels of the event's stream as JSON. Throws a DeliveryError if they are too long. */
   labelsOf(batch: EventBatch, i: number): string {
     return this.#streamOf(batch, i).labels
   }

@@ -3,16 +3,18 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { Refused } from '../../net/http/client/request-format.js'
 import type { PushRequest } from './push-request.js'
 
-/** A known error: Loki's text, the reason used here, and advice. */
 interface Known {
   readonly says: RegExp
   readonly reason?: string
   readonly advice: string
-  /** The failure of all events. `says` must match the beginning of the text, where stream labels cannot appear. */
+  /**
+   * If this is set, it is the failure of all events. `says` must then match the beginning of the text, where stream
+   * labels cannot appear.
+   */
   readonly failure?: Failure
-  /** Whether the error concerns only the stream, which is the partition. */
+  /** Whether the error concerns only the stream of the request. A stream is a partition. */
   readonly ofPartition?: true
-  /** Returns a test for events that are certainly rejected, if the text contains the limit. */
+  /** If the text contains the limit, returns a test for events that Loki certainly rejects. */
   readonly refuses?: (text: string, push: PushRequest) => ((batch: EventBatch, i: number) => boolean) | undefined
 }
 
@@ -57,7 +59,7 @@ const KNOWN: readonly Known[] = [
     advice: 'check the clock of the host that wrote the event, or raise creation_grace_period of Loki',
   },
   {
-    // Loki's errors for a number beyond its range, in JSON and in protobuf.
+    // Loki's errors for a time beyond its range, in JSON and in protobuf.
     says: /error found in #\d+ byte of|^timestamp: |10000-01-01/,
     reason: 'no_time',
     refuses: outsideOfTime,
@@ -108,7 +110,7 @@ const KNOWN: readonly Known[] = [
   { says: /^no org id/, advice: 'this Loki requires a tenant: set "tenant"', failure: 'hold' },
 ]
 
-/** The meaning of an error response for the events of a request; undefined: its status decides. */
+/** Returns what an error response means for the events of a request; undefined: the status alone decides. */
 export function readRefusal(
   status: number,
   text: string,
@@ -126,7 +128,7 @@ export function readRefusal(
     ...(ofPartition && { ofPartition }),
   }
   const events = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => ({ batch, i })))
-  // Dividing does not help with one event, or if the stream, its tenant or the client is the cause.
+  // Dividing the request does not help if it has one event, or if the stream, the tenant or the client is the cause.
   if (failure || events.length === 1 || reason === 'labels' || reason === 'tenant') return known && said
   const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
   const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))
@@ -144,7 +146,7 @@ export function readRefusal(
   return { ...said, rejected, again: events.flatMap((_, n) => (isLeft.has(n) ? [] : [n])) }
 }
 
-/** The rate limit in the text, such as `3MB/sec` or `4194304 bytes/sec`, in bytes per second. */
+/** Returns the rate limit in the text, such as `3MB/sec` or `4194304 bytes/sec`, in bytes per second, or Infinity. */
 function perSecond(text: string): number {
   const [, number, unit = ''] = /limit: ([\d.]+) ?([kmg]?)b(?:ytes)?\/sec/i.exec(text) ?? []
   return number === undefined

@@ -14,7 +14,10 @@ const inJson = z.object({
   partialSuccess: z.object({ rejectedLogRecords: count.nullish(), errorMessage: z.string().nullish() }).nullish(),
 })
 
-/** Reads a protobuf message: by field number, the last integer or bytes. Undefined if the message is invalid. */
+/**
+ * Reads a protobuf message. Returns the last value of each field that is an integer or bytes, by field number;
+ * undefined if the message is invalid.
+ */
 function fieldsOf(bytes: Buffer): Map<number, number | Buffer> | undefined {
   const fields = new Map<number, number | Buffer>()
   const reader = WireReader.of(bytes)
@@ -35,7 +38,7 @@ function fieldsOf(bytes: Buffer): Map<number, number | Buffer> | undefined {
 const isJson = (type: string) => /\bjson\b/i.test(type)
 const isProtobuf = (type: string) => /\bprotobuf\b/i.test(type)
 
-/** Reads the response to a request that succeeded. Undefined: not a response of this protocol. */
+/** Reads the response to a request that succeeded. Returns undefined if it is not a response of this protocol. */
 export function readSuccess(content: Buffer, type: string): PartlyRefused | undefined {
   if (content.length === 0) return { refused: 0, message: '' }
   if (isJson(type)) {
@@ -57,16 +60,15 @@ export function readSuccess(content: Buffer, type: string): PartlyRefused | unde
   return found && { refused: Math.max(0, Number(refused)), message: String(message) }
 }
 
-/** The text of an error response. In protobuf, the response also has a code. */
+/** Returns the text of an error response. In protobuf, the text is one of the fields. */
 export function errorWords(content: Buffer, type: string): Buffer {
   // Loki sends protobuf as application/octet-stream.
   const message = isProtobuf(type) || /octet-stream/i.test(type) ? fieldsOf(content)?.get(2) : undefined
   return message instanceof Buffer ? message : content
 }
 
-/** Known errors of receivers, and advice. */
 const KNOWN: readonly { readonly says: RegExp; readonly advice: string; readonly failure?: Failure }[] = [
-  // Programs in Go report this with 400.
+  // Receivers written in Go respond with status 400 in this case.
   { says: /request body too large|message too large/i, failure: 'too_large', advice: 'lower batch.max_bytes' },
   { says: /unsupported media type/i, advice: 'the receiver expects another encoding: set "encoding"' },
   {

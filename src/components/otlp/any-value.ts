@@ -9,14 +9,14 @@ import type { Records } from './records.js'
 
 /** Converts valid JSON to values of the OpenTelemetry protocol. */
 
-/** Deeper JSON is written as text: protobuf readers accept 100 nested messages, and a member of an object takes 3. */
+/** Deeper JSON is written as text. Protobuf readers accept 100 nested messages; each level of JSON can take 3. */
 const MOST_LEVELS = 24
 const [T, F, N] = [0x74, 0x66, 0x6e]
 const [LEAST, MOST] = [-(2n ** 63n), 2n ** 63n - 1n]
 
 /**
- * Called for each member, with its name as UTF-8 text, the hash of the name, its value, and whether the value is a
- * string with escapes.
+ * Called for each member. `name` from nameStart to nameEnd is the name as UTF-8 text; `b` from start to end is the
+ * value as JSON. `hash`: the hash of the name. `hasEscape`: the value is a string with escapes.
  */
 type EachMember = (
   name: Buffer,
@@ -29,28 +29,24 @@ type EachMember = (
   hasEscape: boolean,
 ) => void
 
-/** Number of possible hashes. */
 export const HASHES = 4096
-/** The object in which a name with this hash was seen last. */
+/** By hash of a name: the number of the object that last had such a name. `object` is the number of the current one. */
 const seenIn = new Int32Array(HASHES)
 let object = 0
 
-/**
- * Calls `each` for every member of the object [start, end). Of a repeated name, the last value counts, as in
- * JSON.parse.
- */
+/** Calls `each` for every member of the object [start, end). Of repeated names, only the last value counts. */
 export function eachMember(to: Records, b: Buffer, start: number, end: number, each: EachMember): void {
   const { length } = to.to
   if (walk(b, start, end, each, false)) return
   to.to.length = length
   const unique = new GrowingBytes()
   addUnique(unique, b, start, end)
-  // A scan needs a byte to stop at.
+  // Scans may read one byte beyond the object.
   unique.addByte(LF)
   walk(unique.bytes, 0, unique.length - 1, each, true)
 }
 
-/** Returns false at the first name that may be a repetition. */
+/** Stops and returns false at the first name that may be a repetition. */
 function walk(b: Buffer, start: number, end: number, each: EachMember, isUnique: boolean): boolean {
   object = (object + 1) | 0
   const inThis = object
@@ -84,7 +80,6 @@ export function hashOf(b: Buffer, start: number, end: number): number {
   return (sum ^ Math.imul((b[start + quarter]! << 8) | b[end - 1 - quarter]!, 0x27d4eb2f)) >>> 20
 }
 
-/** Writes the value [start, end). */
 export function addValue(to: Records, b: Buffer, start: number, end: number, level = 0): void {
   const first = b[start]
   if (first === QUOTE) addString(to, b, start)
@@ -96,7 +91,6 @@ export function addValue(to: Records, b: Buffer, start: number, end: number, lev
   } else if (first !== N) addNumber(to, b, start, end)
 }
 
-/** The last result of `unescapedText`. */
 const unescaped = new GrowingBytes()
 
 function addString(to: Records, b: Buffer, start: number): void {
@@ -111,7 +105,7 @@ function addString(to: Records, b: Buffer, start: number): void {
 /** The length of the last result of `unescapedText`. */
 export let unescapedLength = 0
 
-/** The text of the string [start, end), which has escapes; valid until the next call. */
+/** Returns the text of a JSON string with escapes. [start, end) includes the quotes. Valid until the next call. */
 export function unescapedText(b: Buffer, start: number, end: number): Buffer {
   unescaped.clear()
   unescaped.reserve(end - start)
@@ -124,7 +118,7 @@ export function addText(to: Records, text: string): void {
   to.text(bytes, 0, bytes.length)
 }
 
-/** Writes a number. A number that is neither a double nor a 64-bit integer becomes text with all of its digits. */
+/** A number that fits neither a double nor a 64-bit integer becomes text with all of its digits. */
 function addNumber(to: Records, b: Buffer, start: number, end: number): void {
   const plain = plainInteger(b, start, end)
   if (!Number.isNaN(plain)) {

@@ -17,20 +17,20 @@ import type { Group, Records } from './records.js'
 
 const LENGTH_BYTES = 4
 
-/** The body of an export request: the events in order, grouped by resource and scope. */
+/** Encodes the body of an export request. Groups events by resource and scope; they keep their order within a group. */
 export class ExportRequest {
   readonly records: Records
   readonly #record: LogRecords
   readonly #names: readonly string[]
-  /** The values of the resource, then the value of the scope. */
+  /** The templates of the resource's values, then the template of the scope. */
   readonly #values: readonly CompiledTemplate[]
   readonly #text = new GrowingBytes()
-  /** The values of the last event, and its group in this request. */
+  /** The resource and scope of the last event, and the group that this event is in. */
   #last = Buffer.alloc(0)
   #lastGroup: Group | undefined
   readonly #spare = new SpareBytes()
   readonly #json = new GrowingBytes()
-  /** Writes most records; undefined if it cannot write these fields. */
+  /** The kernel writes most records. Undefined: there is no kernel, or it cannot write records with these fields. */
   readonly #kernel: RecordLines | undefined
 
   constructor(options: OtlpOptions, context: ComponentContext) {
@@ -62,7 +62,7 @@ export class ExportRequest {
     return { parts, bytes, release: () => this.#release(groups) }
   }
 
-  /** Converts the events of a batch that has another format to lines of JSON. */
+  /** Converts the events of a batch to lines of JSON. The lines of the batch have another format. */
   #jsonOf(batch: EventBatch): Lines {
     const json = this.#json
     json.clear()
@@ -87,10 +87,10 @@ export class ExportRequest {
     this.#record.add(batch, i, this.records)
   }
 
-  /** Adds events from `first` on, as many as the kernel writes at once. Returns the index after the last one. */
+  /** Adds as many events from `first` on as the kernel writes at once. Returns the index after the last added event. */
   #addObjects(batch: EventBatch, first: number, objects: Lines, groups: Map<string, Group>): number {
     const { output, starts, ends, same } = this.#kernel!
-    // Finds the fields of the batch first, because this may use the kernel, too.
+    // Reads the resource and scope first, because reading them may use the kernel, too.
     this.#groupOf(batch, first, groups)
     const until = this.#kernel!.write(objects, first, this.#record.fields!, batch.receivedAt)
     for (let i = first; i < until; ) {
@@ -143,7 +143,7 @@ export class ExportRequest {
   }
 }
 
-/** A loop is faster than a call of `compare` for few bytes. */
+/** For few bytes, a loop is faster than `compare`. */
 function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
   if (length !== other.length) return false
   for (let i = 0; i < length; i++) if (bytes[i] !== other[i]) return false
@@ -151,8 +151,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * The events from `first` on whose JSON is in one buffer, in order; undefined if the first event does not have JSON.
- * `json`: the JSON of all events, if their lines have another format.
+ * Returns the events from `first` on whose JSON is in one buffer, in order; undefined if the first event does not have
+ * JSON. `json`: the JSON of all events, if the lines of the batch have another format.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch

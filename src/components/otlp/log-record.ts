@@ -17,20 +17,19 @@ import type { OtlpOptions } from './destination.js'
 import { OBSERVED_TIME, type Records, SEVERITY_NUMBER, SEVERITY_TEXT, SPAN_ID, TIME, TRACE_ID } from './records.js'
 import { SEVERITIES, severityOfNumber, severityOfWord } from './severity.js'
 
-/** Maximum seconds whose nanoseconds fit into 64 bits. */
+/** The last second since the epoch whose nanoseconds fit into 64 bits. */
 const MOST_SECONDS = 2 ** 64 / 1e9 - 1
 const TRACE = /^(?!0+$)[0-9a-f]{32}$/i
 const SPAN = /^(?!0+$)[0-9a-f]{16}$/i
 const UID = Buffer.from('log.record.uid')
 const N = 0x6e
-/** The position of a missing member. */
 const NOWHERE = -1
 
 /** A field that can become a part of the record. */
 interface Candidate {
-  /** Slot of the event's member that is or contains the field. */
+  /** Slot of the top-level member that is the field, or that contains the field. */
   readonly slot: number
-  /** The path inside this member. */
+  /** The path of the field inside this member; empty: the member is the field. */
   readonly rest: readonly (MemberName | number)[]
 }
 
@@ -41,12 +40,12 @@ interface Candidate {
 export class LogRecords {
   /** Names of the members that may become parts other than attributes. */
   readonly #names = new WantedNames()
-  /** 1 for the hashes of these names. */
+  /** By hash of a name: 1 if one of these names has this hash. */
   readonly #mayBeOther = new Uint8Array(HASHES)
-  /** Positions of these members in the current event, by slot. */
+  /** By slot: where the value of the member starts and ends in the current event. */
   readonly #starts: Int32Array
   readonly #ends: Int32Array
-  /** 1 for strings with escapes. */
+  /** By slot: 1 if the value is a string with escapes. */
   readonly #escaped: Uint8Array
   #json: Buffer = UID
   readonly #time: readonly Candidate[]
@@ -56,7 +55,10 @@ export class LogRecords {
   readonly #span: readonly Candidate[]
   readonly #timeText = new TimeText()
   readonly #hasUid: boolean
-  /** Whether a line without its own fields becomes the body, and whether its time becomes the record's time. */
+  /**
+   * Whether a line without fields of its own becomes the body, and whether the time when it was read becomes the
+   * record's time.
+   */
   readonly #takesLines: boolean
   readonly #takesTimes: boolean
   readonly #ofOrigin = ORIGIN_FIELDS.map(name => ({ name, bytes: Buffer.from(name) }))
@@ -96,7 +98,6 @@ export class LogRecords {
     to.close()
   }
 
-  /** Adds a line without its own fields. */
   #addLine(batch: EventBatch, i: number, flags: number, to: Records): void {
     const { origin, receivedAt, chunk, starts, ends } = batch
     this.#addObserved(receivedAt, to)
@@ -180,7 +181,7 @@ export class LogRecords {
     })
   }
 
-  /** The first candidate with a value; `found` has its position. */
+  /** Returns the first candidate with a value. `found` then has the position of this value. */
   #find(candidates: readonly Candidate[]): Candidate | undefined {
     for (const candidate of candidates) {
       const start = this.#starts[candidate.slot]!
@@ -193,7 +194,7 @@ export class LogRecords {
     return undefined
   }
 
-  /** A field that became a part of the record is not an attribute, unless it is nested in one. */
+  /** A field that became a part of the record is not also an attribute. A nested field stays in its attribute. */
   #take({ slot, rest }: Candidate): void {
     if (rest.length === 0) this.#starts[slot] = NOWHERE
   }
@@ -206,7 +207,7 @@ export class LogRecords {
     to.close()
   }
 
-  /** The text or number at `found`; undefined: another value. */
+  /** Returns the string or number at `found` as text; undefined: it is another value. */
   #text(): string | undefined {
     const first = this.#json[found.start]!
     const isScalar = first === QUOTE || first === MINUS || (first >= ZERO && first <= NINE)

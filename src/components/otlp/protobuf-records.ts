@@ -13,7 +13,7 @@ const RECORD_ROOM = 2
 const MOST_HEAD = 11
 /**
  * Entries of `#open` that are not the start of a message. NOTHING: attributes, which are not a message. PAIR: a pair,
- * which ends with its value. RECORD: a record; it starts at `#record`.
+ * which is closed together with its value. RECORD: a record, which starts at `#record`.
  */
 const [NOTHING, PAIR, RECORD] = [-1, -2, -3]
 
@@ -107,7 +107,8 @@ export class ProtobufRecords implements Records {
   }
 
   time({ number }: RecordField, seconds: number, nanos: number): void {
-    // The product needs 61 bits, but a double has 53. Multiplies two parts of the seconds, each exactly.
+    // The product needs 61 bits, but a double has only 53. So each half of the seconds is multiplied separately,
+    // without loss.
     const upper = Math.floor(seconds / 0x1_0000) * 1e9
     const lower = (upper % 0x1_0000) * 0x1_0000 + (seconds % 0x1_0000) * 1e9 + nanos
     this.#wire.tag(number, FIXED_64)
@@ -183,7 +184,7 @@ export class ProtobufRecords implements Records {
     })
   }
 
-  /** Writes the head of a value of this size. Requires reserved room. */
+  /** Writes a field number and the size of the value. The caller has reserved room for both. */
   #head(number: number, size: number): void {
     const { to } = this
     to.bytes[to.length++] = (number << 3) | BYTES

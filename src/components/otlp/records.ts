@@ -10,37 +10,34 @@ export const SPAN_ID = { number: 10, name: 'spanId' }
 
 export type RecordField = typeof TIME
 
-/** Records of one resource and one scope. */
 export interface Group {
-  /** Names and values of the attributes of the resource. */
   readonly resource: readonly (readonly [string, string])[]
   readonly scope: string
   readonly records: GrowingBytes
 }
 
-/** Writes log records of the OpenTelemetry protocol. Close open parts in reverse order. */
+/** Writes log records of the OpenTelemetry protocol. `close` closes the part that was opened last. */
 export interface Records {
   readonly contentType: string
-  /** The buffer for the next records. */
   to: GrowingBytes
   openRecord(): void
   openBody(): void
   openAttributes(): void
   /** Opens the attribute whose name is the UTF-8 text [start, end). */
   openAttribute(b: Buffer, start: number, end: number): void
-  /** Does the same as opening an attribute, adding a text and closing it. */
+  /** Opens an attribute, writes a text as its value, and closes it. */
   textAttribute(name: Buffer, nameStart: number, nameEnd: number, b: Buffer, start: number, end: number): void
   openMap(): void
   openMember(b: Buffer, start: number, end: number): void
   openList(): void
   openItem(): void
   close(): void
-  /** A time after the year 1970: whole seconds, and the remaining nanoseconds. */
+  /** Writes a time: whole seconds since the epoch, and the remaining nanoseconds. */
   time(field: RecordField, seconds: number, nanos: number): void
   number(field: RecordField, value: number): void
   word(field: RecordField, text: string): void
   id(field: RecordField, hex: string): void
-  /** Writes the value of a body, an attribute, a member or an item. */
+  /** text, bool, integer and double write the value of the open body, attribute, member or item. */
   text(b: Buffer, start: number, end: number): void
   bool(value: boolean): void
   /** `value` has at most 64 bits. */

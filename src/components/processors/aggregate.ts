@@ -6,7 +6,7 @@ import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/op
 const LEAST_EVERY_MS = 100
 const MOST_MEASURES = 64
 const MOST_BUCKETS = 100
-/** Members of the events besides the measures. */
+/** Members of emitted events besides the measures. */
 const RESERVED = new Set(['key', 'interval_ms'])
 
 const measures = <S extends z.ZodType>(schema: S) =>

@@ -122,7 +122,6 @@ export const edit = defineProcessor({
   },
 })
 
-/** The names of the fields that steps may set, at the top of the event. */
 function namesOf(steps: readonly Step[]): string[] {
   const written = steps.flatMap(({ operations }) => operations.flatMap(({ writes }) => writes))
   return [...new Set(written.map(({ segments }) => segments[0]))]

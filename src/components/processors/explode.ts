@@ -51,7 +51,7 @@ class Explode implements Processor {
   readonly #target: EditedField
   readonly #json = new EventJson()
   readonly #lines = new GrowingBytes()
-  /** Positions of the items of the current event in `#bytes`. */
+  /** Start and end of each item of the current event in `#bytes`. */
   readonly #items: number[] = []
   #bytes: Buffer = PLACEHOLDER
   readonly #growth = new Growth(ROOM_MIB)
@@ -104,7 +104,7 @@ class Explode implements Processor {
     }
   }
 
-  /** Writes an event for each item, or returns why it cannot. */
+  /** Writes an event for each item, or returns why this failed. */
   #explode(batch: EventBatch, i: number): string | undefined {
     const { max_items, target } = this.#options
     const items = this.#items
@@ -128,7 +128,7 @@ class Explode implements Processor {
     return undefined
   }
 
-  /** Removes the array and sets a placeholder for the item, or returns why it cannot. */
+  /** Removes the array and sets a placeholder for the item, or returns why this failed. */
   #makeRoom(batch: EventBatch, i: number, target: FieldPath): string | undefined {
     const editor = this.#editor
     editor.open(batch, i)
@@ -143,7 +143,7 @@ class Explode implements Processor {
     const { bytes, start, end } = this.#json
     const items = this.#items
     const lines = this.#lines
-    // JSON of several lines has line ends between its values.
+    // JSON of several lines has line ends between values. An event must be one line.
     const hasLineEnds =
       bytes.subarray(start, end).includes(LF) || this.#bytes.subarray(items[0], items.at(-1)).includes(LF)
     lines.clear()

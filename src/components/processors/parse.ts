@@ -8,7 +8,6 @@ import { checkCodec, codecFrom, codecProblems, codecShape } from './parse/codec-
 
 const MOST_TRIED = 16
 const MOST_TYPES = 1000
-/** Maximum names that a warning lists. */
 const SHOWN_NAMES = 20
 
 const attempt = z
@@ -59,7 +58,7 @@ const options = z
   })
 export type ParseOptions = z.output<typeof options>
 
-/** The fields that events can have afterwards; undefined: any. */
+/** Returns the fields that parsing can add; undefined: any. */
 function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields | undefined {
   if (target) return { names: [target.segments[0]] }
   const all = (tried ?? [rest]).map(given => codecFrom(given).eventFields)
@@ -76,7 +75,6 @@ function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields
   }
 }
 
-/** Why a codec that joins divided lines works better in a source. */
 const dividedText = (codec: string) =>
   `a line that the container runtime has divided is not joined here, because each event is read by itself; with "decode: ${codec}" the sources file and stdin join its parts`
 
@@ -88,7 +86,6 @@ function dividedTexts({ try: tried, ...rest }: ParseOptions): OptionProblem[] {
   )
 }
 
-/** Warns of types for fields that cannot be found. */
 function unknownTypes(options: ParseOptions): OptionProblem[] {
   const found = addedFields({ ...options, target: undefined })
   if (!found) return []

@@ -12,7 +12,6 @@ function inCode(texts: readonly string[]): string {
   return texts.map(text => `\`${text}\``).join(', ')
 }
 
-/** The services, with the prefixes of their keys. */
 function listKeys(): string {
   const services = [...new Set(KEY_MARKS.map(({ service }) => service))]
   const marksOf = (of: string) => KEY_MARKS.filter(({ service }) => service === of).flatMap(m => m.marks.split(' '))

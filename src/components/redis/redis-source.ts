@@ -17,14 +17,14 @@ import type { RedisSourceOptions } from './options.js'
 /** How long the server waits for entries before it replies without entries. */
 const BLOCK_MS = 1000
 const MIB = 1024 * 1024
-/** Bytes to request in one read. Reads can be larger or smaller, because the server counts entries, not bytes. */
+/** Approximate bytes to read at once. The server counts entries, not bytes. */
 const READ_BYTES = MIB / 2
 const MOST_ENTRIES = 1000
-/** Maximum bytes of one reply that the client keeps. */
+/** Maximum bytes of one reply. The client keeps whole replies in memory. */
 const MOST_REPLY_BYTES = 256 * MIB
 const LAG_MS = 10_000
 
-/** An entry of a stream. `fields` is null if the entry was trimmed while a consumer held it. */
+/** An entry of a stream. `fields` is null if the server trimmed the entry after this consumer had received it. */
 type Entry = readonly [id: Buffer, fields: readonly Buffer[] | null]
 
 export class RedisSource implements Source {
@@ -39,7 +39,7 @@ export class RedisSource implements Source {
   readonly #trimmed: { value: number }
   readonly #stream: Buffer
   readonly #consumer: string
-  /** For all commands except reading, which blocks its connection. */
+  /** The connection for all commands except reading. Reading blocks the connection that it uses. */
   #asking: RedisConnection | undefined
   /** How many entries to read next. */
   #count = 1
@@ -85,7 +85,7 @@ export class RedisSource implements Source {
       repeat(LAG_MS, () => this.#measure())
       let isClaimed = false
       repeat(this.#options.claim_after / 3, async () => void (isClaimed = (await this.#claim()) || isClaimed))
-      // Entries that this consumer holds come first.
+      // First reads the entries that this consumer already holds.
       let from = '0'
       while (!signal.aborted) {
         if (this.#redelivery.takeBack() || isClaimed) from = '0'
@@ -127,7 +127,7 @@ export class RedisSource implements Source {
     }
   }
 
-  /** `from`: `>` for new entries; an id for the entries after this id that this consumer holds. */
+  /** `from`: `>` reads new entries. An id reads those entries after it that this consumer already holds. */
   async #read(connection: RedisConnection, from: string): Promise<readonly Entry[]> {
     const { stream, group, timeout } = this.#options
     const [count, block] = [String(this.#count), String(BLOCK_MS)]
@@ -206,7 +206,7 @@ function textOf(error: unknown, { stream }: RedisSourceOptions, { password }: Re
   return redisProblem(error, password, permissions).text
 }
 
-/** Implements `check` of the definition: asks for the groups of the stream, which may not exist yet. */
+/** Asks for the groups of the stream. The stream need not exist yet. */
 export async function checkStream(
   options: RedisSourceOptions,
   context: ComponentContext,
@@ -241,7 +241,7 @@ function lineOf(fields: readonly Buffer[], name: string): Buffer {
   const all: Record<string, string> = {}
   for (let n = 0; n < fields.length; n += 2) {
     const [field, value] = [fields[n]!.toString(), fields[n + 1]!]
-    // A counted message must not be empty.
+    // OctetSplitter does not accept a message without bytes.
     if (field === name) return value.length > 0 ? value : EMPTY_LINE
     all[field] = value.toString()
   }

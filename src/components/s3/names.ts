@@ -20,7 +20,8 @@ const TIME = /%([YmdHM])/g
 /** Maximum bytes of a prefix. S3 accepts 1,024 bytes for the whole name. */
 const LONGEST = 900
 /**
- * Maximum bytes of a step. Servers that store objects as files reject longer ones; this would pause the destination.
+ * Maximum bytes between two slashes of a prefix. Servers that store objects as files reject a longer name; this would
+ * pause the destination.
  */
 const LONGEST_STEP = 255
 /** Maximum bytes that Sluice appends to the last step. */
@@ -69,7 +70,7 @@ export class KeyPrefixes implements ObjectNames {
   }
 }
 
-/** The prefix at time `ms` for an event that does not have the fields. */
+/** Returns the prefix for an event without any fields. `ms`: its time, in milliseconds since the epoch. */
 export function samplePrefix({ parts }: Template, ms: number): string {
   const texts = parts.map(part => (typeof part === 'string' ? part : encodeURIComponent(part.fallback || 'none')))
   return withTime(texts.join(''), new Date(ms).toISOString())

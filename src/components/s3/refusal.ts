@@ -64,7 +64,7 @@ export class Refusal extends DeliveryError {
   }
 }
 
-/** The error for a response. `text`: its body as one line. */
+/** `text`: the body of the response, as one line. */
 export function refusalOf(
   status: number,
   text: string,
@@ -102,7 +102,6 @@ const ENTITIES: Readonly<Record<string, string>> = {
   '#34': '"',
   '#39': "'",
 }
-/** Decodes the entities in XML text. */
 export const unescaped = (xml: string): string =>
   xml.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all)
 

@@ -18,7 +18,7 @@ const PART_BYTES = 8 * 1024 * 1024
 const USER_AGENT = `sluice/${packageVersion()}`
 const NOTHING = Buffer.alloc(0)
 const SIGNATURE_LENGTH = 64
-/** The note of an object for which an upload was requested, and whose upload id is not known yet. */
+/** The note of an object while its upload is requested: the id of the upload is not known yet. */
 const ASKED = '?'
 const LOST_UPLOAD: ReadonlySet<string | undefined> = new Set([NO_UPLOAD, 'InvalidPart', 'InvalidPartOrder'])
 
@@ -40,7 +40,6 @@ export class S3Store implements ObjectStore {
   readonly #options: S3Options
   readonly #context: ComponentContext
   readonly #region: string
-  /** The URL of the bucket, without a slash at its end. */
   readonly #url: string
   readonly #credentials: AwsCredentials
   readonly #transport: Transport
@@ -118,7 +117,7 @@ export class S3Store implements ObjectStore {
   async #abortAll(key: string, signal: AbortSignal): Promise<void> {
     const query = { uploads: '', prefix: key }
     const { text } = await this.#ask({ method: 'GET', key: '', query }, signal).catch(error => {
-      // Sending does not need the right to list uploads.
+      // The credentials need not have the right to list uploads, because sending does not need it.
       if (error instanceof Refusal && error.failure !== 'retry') return { text: '' }
       throw error
     })
@@ -136,7 +135,7 @@ export class S3Store implements ObjectStore {
     })
   }
 
-  /** Implements `check` of the definition: begins a multipart upload and aborts it. This does not store anything. */
+  /** Begins a multipart upload and aborts it. This does not store anything. */
   async check(key: string, signal: AbortSignal): Promise<string> {
     await this.#transport.open()
     const headers = this.#headers('application/octet-stream')
@@ -233,7 +232,6 @@ export function regionOf({ region }: S3Options, { reach }: Pick<ComponentContext
   return region ?? (AWS_REGION || AWS_DEFAULT_REGION || 'us-east-1')
 }
 
-/** The URL of the bucket, without a slash at its end. */
 export function bucketUrl({ bucket, endpoint, path_style }: S3Options, region: string): string {
   const domain = region.startsWith('cn-') ? 'amazonaws.com.cn' : 'amazonaws.com'
   const base = new URL(endpoint ?? `https://s3.${region}.${domain}`)

@@ -46,7 +46,7 @@ export class Stdout implements Destination {
 
   async write(request: readonly EventBatch[], signal: AbortSignal): Promise<void> {
     const fd = this.#file
-    // A file's stream ignores partial writes to a full disk.
+    // The stream of a file does not notice that a full disk took only a part of the bytes.
     if (fd !== undefined) return await inTurn('stdout', () => this.#append(fd, request))
     try {
       await this.#send(request)
@@ -74,7 +74,8 @@ export class Stdout implements Destination {
   }
 
   /**
-   * Appends to a file. A failed write cannot be removed, so its torn line is terminated and all events are rewritten.
+   * Appends to a file. The bytes of a failed write stay in the file. So the next attempt first ends the torn line, and
+   * then writes all events again.
    */
   async #append(fd: number, request: readonly EventBatch[]): Promise<void> {
     const raw = this.#torn ? new RawEncoder() : this.#raw.copy()
@@ -88,7 +89,7 @@ export class Stdout implements Destination {
   }
 }
 
-/** Writes all parts or fails. The last byte written shows whether a line is torn. */
+/** Writes all parts, or returns the error. `last`: the last byte that was written, to detect a torn line. */
 async function writeAll(
   fd: number,
   parts: readonly Buffer[],

@@ -23,10 +23,10 @@ export class StdinSource implements Source {
   readonly #pieces: { value: number }
   readonly #splitting: Splitting
   readonly #splitter: LineSplitter
-  /** Reading pauses while a batch waits for room. */
+  /** Batches being sent. Reading pauses while one of them waits for room. */
   readonly #sends: Sends
   #fault: Error | undefined
-  /** Pieces already added to the counter, possibly by an earlier source. */
+  /** Pieces of `#splitter` that are already in the counter. The counter may also have pieces of an earlier source. */
   #counted = 0
 
   constructor(options: StdinOptions, context: SourceContext) {
@@ -76,7 +76,6 @@ export class StdinSource implements Source {
     return stream.errored
   }
 
-  /** Reads straight into the memory of the splitter. */
   async #readFile(file: number, out: Output, signal: AbortSignal): Promise<void> {
     const splitter = this.#splitter
     while (!splitter.problem && !signal.aborted) {
@@ -113,20 +112,20 @@ export class StdinSource implements Source {
   }
 }
 
-/** The descriptor that libuv leaves open when its socket is closed. */
+/** libuv leaves this descriptor open when the socket that uses it is closed. */
 const STANDARD_INPUT = 0
 
 type Described = Readable & { readonly fd?: unknown; readonly isTTY?: boolean }
 
-/** The descriptor of standard input if it is a file that has not been read from. `stdin`: the stream of Node.js. */
+/** Returns the descriptor of standard input if this is an unread file. `stdin`: the stream of Node.js. */
 function fileOf(stdin: Readable): number | undefined {
   const isUnread = stdin instanceof ReadStream && stdin.bytesRead === 0
   return isUnread && isStandardInput(stdin) && fstatSync(STANDARD_INPUT).isFile() ? STANDARD_INPUT : undefined
 }
 
 /**
- * Standard input if it is a pipe or a socket that has not been read from. It reads without a new buffer for each read.
- * The caller destroys it; it can then be created again.
+ * Returns a new socket for standard input if this is a pipe or a socket, and nothing was read from it. The new socket
+ * does not allocate a buffer for each read. The caller destroys it; another one can then be created.
  */
 function pipeOf(stdin: Readable): SharedReadSocket | undefined {
   const isUnread = stdin instanceof Socket && !stdin.destroyed && stdin.bytesRead === 0

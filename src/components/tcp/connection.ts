@@ -6,23 +6,21 @@ import { REFUSED, StreamReader } from '../../lib/network/stream-reader.js'
 import type { Clock } from '../../lib/time.js'
 import type { Framer } from './framer.js'
 
-/** At the end of a run: how long a sender may continue, and how long it may pause. */
+/** When a run ends, a sender may send for LEAVE_MS more. It is cut off earlier if it pauses for PAUSE_MS. */
 const LEAVE_MS = 2000
 const PAUSE_MS = 250
-/** Bytes that the buffers of both systems may hold when a run ends. After LEAVE_MS, a sender of more is cut off. */
+/** Maximum bytes in transit when a run ends. A connection that has sent more since then is closed after LEAVE_MS. */
 const MOST_ON_ITS_WAY_BYTES = 32 * 1024 * 1024
 
 export interface Reading {
   readonly socket: Socket
   readonly framer: Framer
   readonly clock: Clock
-  /** Maximum idle time before the connection is closed. */
+  /** The connection is closed after this idle time; undefined: never. */
   readonly idleMs: number | undefined
-  /** Resolves when there may be room; undefined: there is room now. Reading waits for room. */
+  /** Returns undefined if frames can be accepted now. Otherwise reading waits until the promise resolves. */
   room(): Promise<void> | undefined
-  /** Accepts a frame synchronously. */
   take(frame: Frame): void
-  /** Called after the framer's unfinished message may have changed. */
   pendingChanged(): void
 }
 
@@ -30,8 +28,8 @@ export interface Reading {
 type Ending = 'ended' | 'idle' | 'stopped' | 'corrupt'
 
 /**
- * Reads a connection to its end, as fast as there is room. When the signal aborts, the connection is half-closed to
- * notify the sender; data in transit is still read.
+ * Reads a connection until it ends, and waits while there is no room. When the signal aborts, half-closes the
+ * connection to notify the sender, and still reads data in transit.
  */
 export async function readConnection(reading: Reading, signal: AbortSignal): Promise<Ending> {
   const { socket, framer, clock, idleMs } = reading

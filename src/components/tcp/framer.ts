@@ -10,17 +10,20 @@ export interface Framer {
   readonly pieces: number
   /** Number of places where a message was not recognized or was cut off. */
   readonly broken: number
-  /** Size of the unfinished message. */
+  /** Bytes of the unfinished message. */
   readonly pending: number
   /** Why reading cannot continue; undefined: it can. */
   readonly problem?: Error | undefined
-  /** The record that the end of the connection cut off, if it is not delivered. */
+  /** The error for a last record that the end of the connection cut off. The record is not delivered. */
   readonly cutOff?: Error | undefined
-  /** The messages completed by these bytes, if any. The bytes are copied to `room`, and may be changed. */
+  /**
+   * Returns the messages that these bytes complete, if any. Copies the bytes, and may change them in place. `room`:
+   * memory to reserve, in bytes.
+   */
   push(bytes: Buffer, room?: number): Frame | undefined
-  /** The unfinished message as it is. Later bytes continue it, unless `over`: then no bytes follow. */
+  /** Returns the unfinished message, if any. `over`: no bytes follow; otherwise later bytes continue the message. */
   flush(over?: boolean): Frame | undefined
-  /** Releases memory while no data arrives. */
+  /** Releases memory that is needed only when more data arrives. */
   release(): void
   /** Frees all memory. Do not push afterwards. */
   drop(): void
@@ -33,9 +36,9 @@ export type Framing = 'newline' | 'octet_counted' | 'auto'
 export interface FramerOptions {
   readonly framing: Framing
   readonly maxLineBytes: number
-  /** Whether a null byte also ends a message. It becomes a line end. */
+  /** Whether a null byte also ends a message. The null byte becomes a line end. */
   readonly endsWithNull: boolean
-  /** May change the bytes of a counted message in place. A line end follows them. */
+  /** May change the bytes of a message with a length prefix, in place. A line end follows the message. */
   readonly tidy: ((chunk: Buffer, start: number, end: number) => void) | undefined
 }
 
@@ -103,7 +106,7 @@ export class RecordFramer implements Framer {
   }
 }
 
-/** The beginning of counted syslog messages: a length, a space and a priority. */
+/** Matches the beginning of a syslog message with a length prefix: the length, a space, and the `<` of the priority. */
 const COUNTED = /^[1-9]\d{0,8} </
 const MAYBE_COUNTED = /^[1-9]\d{0,8} ?$/
 const LONGEST_PREFIX = 11
@@ -146,7 +149,7 @@ class AutoFramer implements Framer {
   }
 
   flush(over?: boolean): Frame | undefined {
-    // Bytes that could be a length are delivered as a line.
+    // The bytes could be an unfinished length. They are delivered as a line.
     if (!this.#framer && this.#first.length > 0) this.#decide(false)
     return this.#framer?.flush(over)
   }

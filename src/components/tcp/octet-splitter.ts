@@ -21,19 +21,18 @@ const MOST_DIGITS = 9
 export class OctetSplitter extends LineSplitter implements Framer {
   broken = 0
   readonly #tidy: ((chunk: Buffer, start: number, end: number) => void) | undefined
-  /** What is read next: a length, the `#left` bytes of a message, or the rest of a line without a length. */
+  /** What is read next: a length, `#left` bytes of a message, or the rest of a line without a length. */
   #state: 'length' | 'message' | 'line' = 'length'
   #digits = ''
   #left = 0
 
-  /** `tidy` may change the bytes of a complete message in place. A line end follows them. */
   constructor(maxLineBytes: number, tidy?: (chunk: Buffer, start: number, end: number) => void) {
     super(maxLineBytes)
     this.#tidy = tidy
   }
 
   override push(bytes: Buffer, room = bytes.length): Frame | undefined {
-    // The line end added to a message does not take more room than its length prefix.
+    // A message may get a line end. This takes no more room than the length prefix, which is removed.
     this.reserve(room + this.#digits.length + 1)
     const from = this.start
     for (let p = 0; p < bytes.length; ) {
@@ -96,7 +95,7 @@ export class OctetSplitter extends LineSplitter implements Framer {
     return stop
   }
 
-  /** Counts bytes that were added to the message. */
+  /** Adds bytes to the message; they were already copied. `isLast`: the message is now complete. */
   #add(bytes: number, isLast: boolean): void {
     this.end += bytes
     const isTerminated = this.pending > 0 && this.chunk[this.end - 1] === LF
@@ -109,7 +108,6 @@ export class OctetSplitter extends LineSplitter implements Framer {
     this.#state = 'length'
   }
 
-  /** The end of the message so far, without its line end. */
   #textEnd(): number {
     let end = this.end
     if (end > this.start && this.chunk[end - 1] === LF) end--

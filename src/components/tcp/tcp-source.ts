@@ -15,7 +15,10 @@ import { readConnection } from './connection.js'
 import { type Framer, framerOf, RecordFramer } from './framer.js'
 import type { TcpSourceOptions } from './options.js'
 
-/** Limit for all unfinished messages. Beyond it, messages above LARGE are delivered unfinished, the largest first. */
+/**
+ * Maximum bytes of all unfinished messages together. Beyond it, messages above LARGE_PENDING_BYTES are delivered
+ * unfinished, the largest first.
+ */
 const MOST_PENDING_BYTES = 32 * 1024 * 1024
 const LARGE_PENDING_BYTES = 64 * 1024
 
@@ -27,12 +30,12 @@ export class TcpSource implements Source {
   readonly #pieces: { value: number }
   readonly #broken: { value: number }
   readonly #logLimit: LogLimit
-  /** Connections being read, with the controller that ends each. */
+  /** For each open connection: a promise for its end, and the controller that ends it. */
   readonly #reading = new Map<Promise<void>, AbortController>()
-  /** Reading pauses while a batch waits for room. */
+  /** Batches being sent. Reading pauses while one of them waits for room. */
   readonly #sends: Sends
   #pending = 0
-  /** Connections with a large unfinished message, with the function that delivers it. */
+  /** Framers with an unfinished message above LARGE_PENDING_BYTES, each with the function that delivers it. */
   readonly #large = new Map<Framer, () => void>()
 
   constructor(options: TcpSourceOptions, context: SourceContext) {
@@ -138,7 +141,7 @@ export class TcpSource implements Source {
     log.warn(fields, problem ? 'closed a connection that cannot be read' : 'a connection ended within a record')
   }
 
-  /** Adds the changes since the last call to the totals. */
+  /** Adds to the totals what has changed since the last call. */
   #count(framer: Framer, counted: { pending: number; pieces: number; broken: number }): void {
     const { pending, pieces, broken } = framer
     this.#pending += pending - counted.pending

@@ -52,7 +52,7 @@ export class Aggregate implements Processor {
     const now = this.#clock.now()
     const intervalMs = why === 'time' ? this.#every : Math.round(now - counted.since)
     const emitted: Emitted[] = []
-    // All of these events are in one batch, so the first one can hold all shares.
+    // All of these events are in one batch, so the first event can hold all shares.
     let shares = counted.shares
     for (const [key, row] of counted.keys(counted.current)) {
       const fields: Fields = { key: key === undefined ? OTHER : key, interval_ms: intervalMs }

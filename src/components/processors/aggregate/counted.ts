@@ -6,39 +6,37 @@ import { KeyTable, randomSeed } from '../../throttle/buckets/key-table.js'
 
 /** The row of events whose keys are not counted separately. */
 export const OTHERS = 0
-/** The row of events without a key. */
 export const WITHOUT_KEY = 1
 /** The row of the first key; the rows of other keys follow, in the order of their ids. */
 const KEYED = 2
 
-/** Takes and frees the room for the series of one key. */
+/** `take` reserves room for the series of one key; false: there is no room. `free` gives the room back. */
 export interface SeriesOfKeys {
   take(): boolean
   free(): void
 }
 
 /**
- * Holds a row of numbers for each key: once for the open interval, and once for the sum of all earlier ones. Column 0
- * counts events.
+ * Holds two rows of numbers for each key: one for the open interval, and one with the sums of all earlier intervals.
+ * Column 0 counts events.
  */
 export class Counted {
-  /** Seed of the key hashes. */
   readonly seed = randomSeed()
   readonly #width: number
   readonly #most: number
   readonly #table = new KeyTable()
   readonly #names: string[] = []
-  /** Whether a key has series of its own, by its id. */
+  /** By key id: whether the key has series of its own. */
   readonly #shown: boolean[] = []
   #room: SeriesOfKeys = { take: () => true, free() {} }
   current: Float64Array
   #totals: Float64Array
-  /** Shares of the batches with events of the open interval. */
+  /** Shares in acknowledgements, one for each batch with events of the open interval. */
   shares: Share[] = []
   /** When the open interval began, on the monotonic clock. */
   since: number
 
-  /** `width`: columns of a key. `most`: maximum keys counted separately. */
+  /** `width`: number of columns for each key. `most`: maximum number of keys that are counted separately. */
   constructor(width: number, most: number, now: number) {
     this.#width = width
     this.#most = most
@@ -56,7 +54,7 @@ export class Counted {
     for (const [id, isShown] of this.#shown.entries()) if (isShown) this.#shown[id] = this.#room.take()
   }
 
-  /** The index of a key's first column. Valid until the next call. */
+  /** Returns the index of a key's first column. It is valid until `next` is called. */
   rowOf(key: BucketKey): number {
     const id = this.#table.find(key)
     return (id >= 0 ? id + KEYED : this.#add(key)) * this.#width
@@ -66,7 +64,10 @@ export class Counted {
     return WITHOUT_KEY * this.#width
   }
 
-  /** The keys with events, and where their columns begin. null: events without a key; undefined: all other keys. */
+  /**
+   * Yields each key that has events in `values`, and the index of its first column. null: events without a key;
+   * undefined: all other keys.
+   */
   *keys(values: Float64Array): Iterable<[key: string | null | undefined, row: number]> {
     const width = this.#width
     if (values[WITHOUT_KEY * width]! > 0) yield [null, WITHOUT_KEY * width]
@@ -82,7 +83,7 @@ export class Counted {
     return this.#totals.map((value, n) => value + this.current[n]!)
   }
 
-  /** Like `totals`, for series: keys without series of their own are part of the others. */
+  /** Like `totals`, but for series: counts of keys without series of their own are added to `__other__`. */
   shownTotals(): Float64Array {
     const values = this.totals()
     const width = this.#width
@@ -95,7 +96,7 @@ export class Counted {
     return values
   }
 
-  /** Begins an interval. If keys or series have no more room, removes keys without events in the last interval. */
+  /** Begins an interval. Without room for more keys or series, removes keys that had no event in the last interval. */
   next(now: number): void {
     const last = this.current
     this.#totals = this.totals()
@@ -107,7 +108,7 @@ export class Counted {
   #add(key: BucketKey): number {
     const text = key.text()
     const name = bucketName(text)
-    // Different texts that UTF-8 cannot represent may have the same name, so the name is their key.
+    // Texts that are not well-formed may have the same name. So their key is the name, not the text.
     if (!text.isWellFormed()) key.setBytes(Buffer.from(name))
     const known = this.#table.find(key)
     if (known >= 0) return known + KEYED

@@ -13,15 +13,13 @@ export interface Measure {
   readonly at: number
   readonly width: number
   readonly series: number
-  /** Adds event `i`. `row`: the first column of its key. */
+  /** Adds event `i`. `row`: index in `values` of the first column of the event's key. */
   add(batch: EventBatch, i: number, values: Float64Array, row: number): void
-  /** The value in an event. */
   value(values: Float64Array, row: number): unknown
 }
 
 interface Sum {
   readonly field: FieldReader
-  /** Counts negative numbers, which the series leaves out. */
   readonly negative: { value: number }
 }
 
@@ -63,13 +61,15 @@ export class Counter implements Measure {
     return values[row + this.at]!
   }
 
-  /** The value of the series, which never decreases. */
   total(values: Float64Array, row: number): number {
     return values[row + this.at + this.width - 1]!
   }
 }
 
-/** Columns: the count of each bucket alone (the last one has no upper bound), then the sum. */
+/**
+ * Columns: for each bucket the number of values in this bucket alone, then the sum of all values. The last bucket has
+ * no upper bound.
+ */
 export class Histogram implements Measure {
   readonly name: string
   readonly at: number
@@ -111,7 +111,6 @@ export class Histogram implements Measure {
     }
   }
 
-  /** Number of values up to each bound. */
   cumulative(values: Float64Array, row: number): number[] {
     let count = 0
     return this.bounds.map((_, n) => (count += values[row + this.at + n]!))
@@ -134,7 +133,7 @@ function numberAt(field: FieldReader, batch: EventBatch, i: number): number | un
   return Number.isFinite(number) ? number : undefined
 }
 
-/** The measures of the options. Their columns begin at 1. */
+/** The columns of the measures begin at 1, because column 0 counts events. */
 export function measuresOf({ counters, histograms }: AggregateOptions, context: ProcessorContext): Measure[] {
   const measures: Measure[] = []
   let at = 1

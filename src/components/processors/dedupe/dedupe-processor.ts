@@ -16,7 +16,7 @@ const COUNT_FIELD = parseFieldPath('.duplicates')
 interface Window {
   readonly since: number
   duplicates: number
-  /** The name of its field values; empty until there are duplicates to report. */
+  /** The field values as text, for the report; empty until there is a duplicate to report. */
   name: string
 }
 

@@ -8,7 +8,7 @@ import { type BatchScope, FAILED } from '../../../core/processor.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 import type { Apply, Operation, Step, Tools } from './step.js'
 
-/** Limit for all events of a batch that grow a lot, in MiB. */
+/** Maximum size of all events in a batch that grow a lot, together, in MiB. */
 const ROOM_MIB = 32
 
 /** `isFlushed`: earlier changes are written first, because the operation reads them. */
@@ -27,7 +27,7 @@ interface CompiledStep {
 class Pending {
   readonly #names = new Set<string>()
 
-  /** Returns whether changes must be written before these fields are read, and marks them as written. */
+  /** Returns whether changes must be written before these fields are read. Marks the changes as written. */
   flushFor(reads: Operation['reads']): boolean {
     const isNeeded = reads === 'all' ? this.#names.size > 0 : reads.some(({ segments }) => this.#names.has(segments[0]))
     if (isNeeded) this.#names.clear()
@@ -76,7 +76,7 @@ export class Edit implements Processor {
     }
   }
 
-  /** Returns why a step failed. */
+  /** Returns why a step failed; undefined: all steps succeeded. */
   #edit(batch: EventBatch, i: number): string | undefined {
     const editor = this.#editor
     editor.open(batch, i)
@@ -140,7 +140,6 @@ export async function explainSteps(steps: readonly Step[], tools: Tools): Promis
   }
 }
 
-/** Applies the operations of a step, each to the result of the previous one. */
 function applyAll(
   operations: readonly Apply[],
   batch: EventBatch,

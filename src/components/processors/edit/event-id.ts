@@ -14,7 +14,7 @@ export const addEventId = defineStep({
     ),
   operations: ({ field: path }) => [
     {
-      // The bytes include the changes of earlier steps.
+      // The id depends on the bytes of the event, which must include the changes of earlier steps.
       reads: 'all',
       needs: [],
       writes: [path],

@@ -89,7 +89,7 @@ export const remove = defineStep({
 const ZERO = 0x30
 const MOST_DIGITS = 40
 
-/** By type: the kind whose values need no conversion. Integers and times need a check. */
+/** By type: the kind of value that needs no conversion; undefined: every value must be checked. */
 const KINDS: Readonly<Record<FieldType, number | undefined>> = {
   int: undefined,
   float: NUMBER,

@@ -6,7 +6,7 @@ import { sawEscape, skipSpace, slotOf, stringEnd, valueEnd, WantedNames } from '
 import { writeBytes } from '../../../lib/formats/json-string.js'
 import { defineStep, fieldList } from './step.js'
 
-/** The names kept in an object, and by slot the kept part of each value (undefined: all of it). */
+/** The names to keep in an object. `inner`, by slot of a name: what to keep of its value; undefined: all. */
 class Kept {
   readonly names = new WantedNames()
   readonly inner: (Kept | undefined)[] = []
@@ -21,11 +21,9 @@ class Kept {
   }
 }
 
-/** Writes the kept parts of JSON objects. */
 class Keeper {
   readonly #root = new Kept()
   readonly #json = new EventJson()
-  /** The buffer and the position of the next byte. */
   #to: Buffer = Buffer.alloc(0)
   #at = 0
   #isChanged = false

@@ -7,30 +7,28 @@ import { ARRAY, type FieldReader, MISSING, NULL, OBJECT_VALUE } from '../../../c
 import { fieldPath } from '../../../core/options/options.js'
 import type { Reach } from '../../../core/options/reach.js'
 
-/** The parts of a kind of step. Each kind is in this folder, and in the list of `edit.ts`. */
+/** A new kind of step needs code in this folder, and a place in the list of `edit.ts`. */
 
-/** Tools for creating operations. */
 export interface Tools {
   readonly editor: EventEditor
   field(path: FieldPath): FieldReader
   readonly reach: Reach | undefined
 }
 
-/** Changes event `i`, which is open in the editor. Returns why it cannot; undefined: no problem. */
+/** Changes event `i`, which is open in the editor. Returns why this failed; undefined: it succeeded. */
 export type Apply = (batch: EventBatch, i: number) => string | undefined
 
 /** One change of an event. A step has one or more; each sees the changes of earlier ones. */
 export interface Operation {
   /** The fields that it reads. Their pending changes are written first. */
   readonly reads: readonly FieldPath[] | 'all'
-  /** The fields that it changes with the editor. */
   readonly writes: readonly FieldPath[]
-  /** The fields without which it does nothing, for warnings; default: those that it reads. */
+  /** The fields without which the operation does nothing. Warnings name them. Default: `reads`. */
   readonly needs?: readonly FieldPath[]
   compile(tools: Tools): Apply | Promise<Apply>
 }
 
-/** A step of the configuration. It contains the given options, for checking the files that they name. */
+/** A step of the configuration. It keeps its options, to check the files that they name. */
 export interface Step {
   readonly [given: string]: unknown
   readonly name: string
@@ -44,7 +42,7 @@ export interface StepKind {
   operations(given: unknown): readonly Operation[]
 }
 
-/** Declares a kind of step. Erases the type of the options, which the schema parses. */
+/** Erases the type of the options, which the schema parses. */
 export function defineStep<S extends z.ZodType>(kind: {
   readonly name: string
   /** Must have a description. */
@@ -81,8 +79,8 @@ export function byField<V extends z.ZodType>(value: V) {
 export const fieldList = () => z.array(fieldPath()).min(1).max(MOST_FIELDS)
 
 /**
- * An operation that changes the text of a field. `change` returns the new value, or the same text. `isDone` may detect
- * that a text needs no change, without creating a string.
+ * An operation that changes the text of a field. `change` returns the new value, or the same text. `isDone` can skip a
+ * text that needs no change, before a string is created.
  */
 export function changeText(
   path: FieldPath,
@@ -100,7 +98,7 @@ export function changeText(
   })
 }
 
-/** An operation on a field that has a value other than null. */
+/** Changes the value of a field. Does nothing if the field is missing or null. */
 export function changeValue(
   path: FieldPath,
   apply: (parts: { reader: FieldReader; editor: EventEditor; field: EditedField }) => string | undefined,
@@ -118,7 +116,6 @@ export function changeValue(
   }
 }
 
-/** Why a text cannot be changed. */
 export class Refusal {
   readonly message: string
   constructor(message: string) {

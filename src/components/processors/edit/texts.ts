@@ -17,7 +17,7 @@ function ofTexts(name: string, text: string, change: (text: string) => string, i
   })
 }
 
-/** Whether a plain text is ASCII and has none of the 26 letters from `first` on. */
+/** Whether a text has only ASCII characters, and none of the 26 letters from `first` on. False if it is not plain. */
 const hasNone =
   (first: number): IsDone =>
   ({ plain, bytes, start, end }) => {
@@ -39,12 +39,12 @@ export const upper = ofTexts('upper', 'Writes texts in upper case.', text => tex
 export const trim = ofTexts('trim', 'Removes white space around texts.', text => text.trim(), isTrimmed)
 
 const MOST_CHARACTERS = 1_000_000
-/** Code units on each side of the cut that are searched for the character that the cut would divide. */
+/** Code units searched on each side of a cut, to find a character that the cut would divide. */
 const AROUND = 64
 /** Created when first needed, since that takes 20 ms. */
 let characters: Intl.Segmenter | undefined
 
-/** At most the first `most` code points of a text. Does not divide a grapheme. */
+/** Returns at most the first `most` code points of a text. Does not divide a grapheme. */
 export function truncated(text: string, most: number): string {
   if (text.length <= most) return text
   let at = 0
@@ -100,12 +100,12 @@ export const join = defineStep({
 
 const LONGEST = 16 * 1024 * 1024
 
-/** The parts of a replacement: texts, and groups by number. */
+/** A part of a replacement: a text, or the number of a group. */
 type Part = string | number
 
 const GROUP = /\$(?:(\$)|(\d{1,2})|<([^>]*)>)/g
 
-/** Parses `$1`, `$<name>` and `$$`; returns a message if it is invalid. */
+/** Parses a replacement with `$1`, `$<name>` and `$$`. Returns an error message if it is invalid. */
 function partsOf(text: string, { groupNames }: Pattern): Part[] | string {
   const parts: Part[] = []
   let from = 0

@@ -14,7 +14,7 @@ import { hostFacts } from './host-facts.js'
 import { type ReadTable, readTable } from './read-table.js'
 import { type Table, TableError } from './table.js'
 
-/** Limit for all events of a batch that become much longer, in MiB. */
+/** Maximum size of all events in a batch that become much longer, together, in MiB. */
 const ROOM_MIB = 128
 
 const EVENTS = 'sluice_enrich_events_total'
@@ -30,7 +30,7 @@ abstract class Enricher implements Processor {
     this.#target = this.#editor.field(target)
   }
 
-  /** The row of event `i` as JSON, or why it cannot be used; undefined: the event stays as it is. */
+  /** Returns the row for event `i` as JSON, or why the row cannot be used; undefined: the event stays as it is. */
   protected abstract rowOf(batch: EventBatch, i: number): Buffer | TableError | undefined
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {
@@ -44,7 +44,7 @@ abstract class Enricher implements Processor {
     }
   }
 
-  /** Returns why the event stays as it is. */
+  /** Returns why the row cannot be put into the event; undefined: it was put there. */
   #put(batch: EventBatch, i: number, row: Buffer): string | undefined {
     const size = batch.size(i)
     const refused = this.#growth.refuse(size, size + row.length)
@@ -56,7 +56,6 @@ abstract class Enricher implements Processor {
   }
 }
 
-/** Puts the same row into every event. */
 class FixedEnricher extends Enricher {
   readonly #row: Buffer
 
@@ -142,7 +141,6 @@ export async function openEnricher(options: EnrichOptions, context: ProcessorCon
   return new TableEnricher(usable(await file.first()), file, options, context)
 }
 
-/** Reports which row an event gets. */
 export async function enrichFindings(options: EnrichOptions, context: ComponentContext): Promise<FindingsOf> {
   const { table: path, key_field: field } = options
   if (path === undefined || !field) return () => []
@@ -157,7 +155,7 @@ export async function enrichFindings(options: EnrichOptions, context: ComponentC
   }
 }
 
-/** The row of a key, or why it cannot be used. */
+/** Returns the row of a key, or an error if the row cannot be used; undefined: there is no row. */
 function rowIn(table: Table, text: string): Buffer | TableError | undefined {
   try {
     return table.find(text)

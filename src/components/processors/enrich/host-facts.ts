@@ -18,7 +18,6 @@ const FACTS = {
 
 export const FACT_NAMES = Object.keys(FACTS) as (keyof typeof FACTS)[]
 
-/** The facts that are known, by name. */
 export async function hostFacts(names: readonly (keyof typeof FACTS)[]): Promise<Record<string, unknown>> {
   const facts = await Promise.all(names.map(async name => [name, await FACTS[name]()] as const))
   return Object.fromEntries(facts.filter(([, value]) => value !== undefined))

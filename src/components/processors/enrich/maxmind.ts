@@ -10,7 +10,7 @@ const MOST_METADATA = 100
 /** Bytes between the tree and the entries. */
 const SEPARATOR_BYTES = 16
 
-/** Opens a MaxMind database. `paths`: the values taken from an entry, as in `country.iso_code`; undefined: all. */
+/** `paths`: the values taken from an entry, as in `country.iso_code`; undefined: all. */
 export function openDatabase(bytes: Buffer, paths: readonly string[] | undefined): Table {
   const database = new Database(bytes)
   return new SearchedTable(database.size, text => {
@@ -27,7 +27,7 @@ class Database {
   #isMeasured = false
 
   constructor(bytes: Buffer) {
-    // The reader asks for the entry first, and then for values to which the entry has pointers.
+    // The reader calls `get` for the entry first, and then for values to which the entry has pointers.
     const get = (offset: string | number) => {
       if (!this.#isMeasured) this.#bounds.check(Number(offset))
       this.#isMeasured = true
@@ -45,7 +45,7 @@ class Database {
     return this.#reader.metadata.nodeCount
   }
 
-  /** The entry of an address; undefined: missing or unreadable. Throws TableError if it is too large. */
+  /** Returns the entry of an address; undefined: missing or unreadable. Throws TableError if the entry is too large. */
   find(address: string): Record<string, unknown> | undefined {
     this.#isMeasured = false
     try {
@@ -58,7 +58,7 @@ class Database {
   }
 }
 
-/** Throws if the metadata is too large at any place where the reader may find it. */
+/** Throws if metadata is too large. Checks each place where the reader may find it. */
 function checkMetadata(bytes: Buffer): void {
   let count = 0
   for (let at = bytes.indexOf(METADATA); at >= 0; at = bytes.indexOf(METADATA, at + 1)) {
@@ -68,7 +68,7 @@ function checkMetadata(bytes: Buffer): void {
   }
 }
 
-/** The values at these paths, nested as in the entry. */
+/** Returns the values at these paths, nested as in the entry. */
 function pick(entry: Record<string, unknown>, paths: readonly string[]): Record<string, unknown> {
   const picked: Record<string, unknown> = {}
   for (const path of paths) {
@@ -94,10 +94,7 @@ function at(value: unknown, names: readonly string[]): unknown {
   return value
 }
 
-/**
- * Maximum size of an entry. Each value counts VALUE_BYTES, and a text also counts its bytes. The largest known entries
- * take some kilobytes.
- */
+/** Maximum size of an entry: VALUE_BYTES for each value, plus the bytes of texts. Real entries take some kilobytes. */
 const MOST_BYTES = 256 * 1024
 const VALUE_BYTES = 8
 const DEEPEST = 64
@@ -114,12 +111,12 @@ const FLOAT = 15
 /** Offsets added to pointers of 1, 2, 3 and 4 bytes. */
 const POINTER_OFFSETS = [0, 2048, 526336, 0]
 
-/** An entry of a MaxMind database is too large to be decoded. */
 export class EntryTooLarge extends Error {}
 
 /**
  * Measures entries of a MaxMind database before they are decoded: with pointers, a file of a few hundred bytes can have
- * an entry of any size. Invariant: a check takes time in proportion to the bound. The decoder detects damage.
+ * an entry of any size. Invariant: a check takes time proportional to MOST_BYTES. Damaged entries may pass; the decoder
+ * detects them.
  */
 export class EntryBounds {
   readonly #bytes: Buffer

@@ -1,12 +1,11 @@
 import { groups, isMapped, parseRange, readAddress } from '../../../lib/formats/ip-address.js'
 
-/** The first and the last key of a range. */
 interface KeyRange<K> {
   readonly low: K
   readonly high: K
 }
 
-/** A range of a table, and where it is in the file. */
+/** A range of keys, its row in the table, and its line in the file. */
 export interface RowRange<K> extends KeyRange<K> {
   readonly row: number
   readonly line: number
@@ -15,7 +14,7 @@ export interface RowRange<K> extends KeyRange<K> {
 /** Ranges that overlap only if one contains the other. The smallest range that contains a key applies. */
 export class Ranges<K extends string | number> {
   readonly #ranges: readonly RowRange<K>[]
-  /** For each range, the smallest one that contains it; -1: none. */
+  /** By range: the index of the smallest range that contains it; -1: none. */
   readonly #around: Int32Array
 
   private constructor(ranges: readonly RowRange<K>[], around: Int32Array) {
@@ -57,15 +56,15 @@ export class Ranges<K extends string | number> {
 }
 
 /**
- * The key of an IP address, which sorts like the addresses; undefined: `text` is not an address. An IPv4-mapped IPv6
- * address is the IPv4 address.
+ * Returns a key for an IP address; undefined: `text` is not an address. Keys sort like their addresses. An IPv4-mapped
+ * IPv6 address has the key of its IPv4 address.
  */
 export function addressKey(text: string): string | undefined {
   const bytes = Buffer.from(text)
   return readAddress(bytes, 0, bytes.length) === 0 ? undefined : keyOf(groups)
 }
 
-/** The keys of a range such as `10.0.0.0/8`, or of an address alone; undefined: `text` is neither. */
+/** Returns the keys of a range such as `10.0.0.0/8`, or of a single address; undefined: `text` is neither. */
 export function cidrKeys(text: string): KeyRange<string> | undefined {
   const range = parseRange(text)
   // A range that contains both IPv4-mapped and other addresses does not have keys.

@@ -13,16 +13,13 @@ import { openDatabase } from './maxmind.js'
 import { addressKey, cidrKeys, Ranges, type RowRange } from './ranges.js'
 import { ExactTable, Rows, SearchedTable, type Table, TableError } from './table.js'
 
-/** Reads the file of a table. */
-
 const MIB = 1024 * 1024
 const LARGEST_FILE = 64 * MIB
-/** Limit for a MaxMind database, which is searched in place. */
+/** Maximum bytes of a MaxMind database. It is searched in place. */
 const LARGEST_DATABASE = 512 * MIB
 
 export type TableOptions = Pick<EnrichOptions, 'match' | 'column' | 'columns' | 'ignore_case'>
 
-/** The table, or why it cannot be used. */
 export type ReadTable = Table | FileProblem
 
 /** Reads the file at `path`, which `reach` must allow. */
@@ -62,7 +59,7 @@ function fileProblem(path: string, stats: Stats): TableError | undefined {
   return wrong === undefined ? undefined : new TableError(wrong)
 }
 
-/** Creates a table from the bytes of a file. Throws TableError. */
+/** Throws TableError. */
 export function tableOf(path: string, bytes: Buffer, options: TableOptions): Table {
   if (isDatabase(path)) return openDatabase(bytes, options.columns)
   if (!isUtf8(bytes)) throw new TableError('is not valid UTF-8')
@@ -108,7 +105,6 @@ function addressRow(ranges: Ranges<string>, text: string): number {
   return key === undefined ? -1 : ranges.find(key)
 }
 
-/** A table of ranges of numbers, or of addresses. */
 function rangeTable(records: readonly TableRecord[], rows: Rows): Table {
   const [first] = records
   if (first && addressKey(first.keys[0]!) !== undefined) {
@@ -156,7 +152,10 @@ export interface TableRecord {
   readonly columns: Readonly<Record<string, unknown>>
 }
 
-/** The columns of the key (undefined: the first ones) and the columns for events (undefined: all others). */
+/**
+ * `keys`: number of columns of the key. `key`: names of these columns; undefined: the first ones. `taken`: names of the
+ * columns for events; undefined: all others.
+ */
 export interface Columns {
   readonly keys: number
   readonly key: readonly string[] | undefined

@@ -1,11 +1,11 @@
 import { BoundedMap } from '../../../lib/bounded-map.js'
 
-/** Maximum keys whose rows are remembered. This makes repeated lookups fast. */
+/** Maximum number of keys whose rows are remembered. This makes repeated lookups fast. */
 const MOST_REMEMBERED = 10_000
-/** Longer texts are not remembered, to limit memory. Addresses and numbers are shorter. */
+/** Texts with more characters are not remembered, to limit memory. Addresses and numbers are shorter. */
 const LONGEST_REMEMBERED = 64
 
-/** A table, or a row of it, cannot be used; `line` is from 1. */
+/** The error that a table or one of its rows cannot be used. `line`: the line in the file, from 1. */
 export class TableError extends Error {
   readonly line: number
 
@@ -15,7 +15,7 @@ export class TableError extends Error {
   }
 }
 
-/** The rows of a table by the text of a key. Each row is a JSON object. */
+/** Finds rows by the text of their key. A row is a JSON object. */
 export interface Table {
   readonly size: number
   /** The row of a key; undefined if there is none. Throws TableError if the row cannot be used. */
@@ -45,13 +45,12 @@ export class Rows {
   }
 }
 
-/** A table whose keys are texts. */
 export class ExactTable implements Table {
   readonly #rows: Rows
   readonly #places: ReadonlyMap<string, number>
   readonly #ignoresCase: boolean
 
-  /** `places`: the row of each key; with `ignoresCase`, in lower case. */
+  /** `places`: the number of the row for each key. With `ignoresCase`, the keys are in lower case. */
   constructor(rows: Rows, places: ReadonlyMap<string, number>, ignoresCase: boolean) {
     this.#rows = rows
     this.#places = places
@@ -67,7 +66,7 @@ export class ExactTable implements Table {
   }
 }
 
-/** A table that remembers the rows of the last keys. */
+/** A table that calls `search`. It remembers the rows of the keys that were looked up last. */
 export class SearchedTable implements Table {
   readonly size: number
   readonly #search: (text: string) => Buffer | undefined

@@ -10,21 +10,21 @@ import { skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.j
 import type { FlattenOptions } from '../flatten.js'
 import { mayHold, Nester } from './nester.js'
 
-/** Moves the fields of nested objects to the top of an object, named by their paths. */
+/** Moves the fields of nested objects to the top level. Their new names are their paths. */
 export class Flattener {
   readonly #separator: Buffer
   readonly #maxDepth: number
   readonly #indexesArrays: boolean
   readonly #out = new GrowingBytes()
   readonly #unique = new GrowingBytes()
-  /** The names and separators before the current name, as within the quotes of a JSON string. */
+  /** The path of the current value: names and separators, with escapes as in a JSON string. */
   readonly #path = new GrowingBytes()
   #most = 0
   /** The fields before the first one that changes are in [#start, #plainEnd). They are copied unchanged. */
   #start = 0
   #plainEnd = 0
   #isChanged = false
-  /** Whether a name has an escape or the separator; otherwise all paths differ. */
+  /** Whether two paths may be equal, because a name has an escape or the separator. */
   #mayCollide = false
 
   constructor(separator: string, maxDepth: number, indexesArrays: boolean) {
@@ -34,8 +34,8 @@ export class Flattener {
   }
 
   /**
-   * Flattens the valid JSON object [start, end); undefined if nothing in it changes. The result is valid until the next
-   * call. A result beyond the size to which an event may grow can be incomplete.
+   * Flattens the valid JSON object [start, end). Returns undefined if nothing in it changes. The result is valid until
+   * the next call. It can be incomplete if it is longer than the event may become.
    */
   write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
     this.#out.clear()
@@ -55,7 +55,7 @@ export class Flattener {
     return this.#unique
   }
 
-  /** Adds the fields of the object at `start`. Returns its end. */
+  /** Adds the fields of the object at `start`. Returns the end of the object. */
   #addObject(b: Buffer, start: number, limit: number, depth: number): number {
     let p = skipSpace(b, start + 1, limit)
     while (b[p] !== CLOSE_OBJECT && this.#out.length <= this.#most) {
@@ -83,13 +83,13 @@ export class Flattener {
     return p + 1
   }
 
-  /** The position of what follows a value: the next value, or the closing bracket. */
+  /** Returns the position of the next name or value, or of the closing bracket. */
   #next(b: Buffer, end: number, limit: number): number {
     const p = skipSpace(b, end, limit)
     return b[p] === COMMA ? skipSpace(b, p + 1, limit) : p
   }
 
-  /** Adds the value at `start`, which has the current path. Returns its end. */
+  /** Adds the value at `start`, which has the current path. Returns the end of the value. */
   #addValue(b: Buffer, start: number, limit: number, depth: number): number {
     const path = this.#path
     const out = this.#out
@@ -122,7 +122,6 @@ export class Flattener {
 
 const ROOM_MIB = 8
 
-/** Rewrites the JSON of events. */
 export class Flatten implements Processor {
   readonly #writer: Flattener | Nester
   readonly #json = new EventJson()

@@ -2,7 +2,7 @@ import { BACKSLASH, CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT } from '../../../lib
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
 
-/** A value as it was written. */
+/** The place of a value in `#bytes`. */
 interface Written {
   readonly start: number
   readonly end: number
@@ -24,7 +24,7 @@ export class Nester {
   }
 
   /**
-   * Nests the fields of the valid JSON object [start, end); undefined if its names are not paths. The result is valid
+   * Nests the fields of the valid JSON object [start, end). Returns undefined if no name is a path. The result is valid
    * until the next call.
    */
   write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
@@ -95,7 +95,7 @@ export class Nester {
     return [...path.slice(0, this.#maxDepth - 1), path.slice(this.#maxDepth - 1).join(this.#separator)]
   }
 
-  /** The object of this name, created if missing; undefined if another value is there. */
+  /** Returns the object of this name, and creates it if it is missing. Undefined: another value has this name. */
   #opened(tree: Tree, name: string): Tree | undefined {
     const child = tree.get(name)
     if (child instanceof Map) return child
@@ -105,7 +105,7 @@ export class Nester {
     return opened
   }
 
-  /** Adds the members of an object to one that was opened. */
+  /** Adds the members of the object `value` to the object of this name in `tree`. */
   #merge(tree: Tree, name: string, value: Written): void {
     const into = tree.get(name) as Tree
     for (const [member, one] of this.#members(value)) {

@@ -8,9 +8,8 @@ import { refuseAt } from '../../../core/options/options.js'
 import type { Reach } from '../../../core/options/reach.js'
 import { timestamp } from './timestamp.js'
 
-/** The codecs that `parse` can use. */
 const isParser = ({ form }: CodecDefinition): boolean => form !== 'message'
-/** Built-in codecs. A plugin's codec can only be given by name: its options are unknown here. */
+/** The built-in codecs. For a codec of a plugin, only its name can be given: its options are unknown here. */
 const PARSERS: readonly CodecDefinition[] = [...codecs.filter(isParser), timestamp]
 
 /** `timestamp` is only for fields, not for sources. */
@@ -45,7 +44,6 @@ function withoutDefault(schema: z.ZodType): z.ZodType {
   return ['default', 'prefault', 'optional'].includes(type) ? withoutDefault(innerType) : schema
 }
 
-/** The shape of an option list with one codec and its options. */
 export const codecShape = {
   codec: codecName(isParser, [timestamp.name]),
   ...optionsOfAll(),
@@ -83,13 +81,13 @@ function optionsOf({ options }: CodecDefinition, given: Given): Given {
   return Object.fromEntries(names.map(name => [name, given[name]]))
 }
 
-/** The codec of options that `checkCodec` has accepted. */
+/** Creates the codec. `checkCodec` must have accepted the options. */
 export function codecFrom(given: Given): Codec {
   const definition = definitionOf(given.codec)!
   return definition.create(definition.options.parse(optionsOf(definition, given)) as never)
 }
 
-/** The codecs to try in turn, with their files read within `reach`. Throws OptionError. */
+/** Creates the codecs to try in turn. Reads their files, which `reach` must allow. Throws OptionError. */
 export function loadedCodecs({ try: tried, ...rest }: Given, reach: Reach | undefined): Codec[] {
   const codecs = ((tried as readonly Given[] | undefined) ?? [rest]).map(codecFrom)
   for (const [i, codec] of codecs.entries())

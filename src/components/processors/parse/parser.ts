@@ -23,21 +23,21 @@ export class Parser implements Processor {
   readonly #merger: EventMerger
   readonly #codecs: readonly Codec[]
   readonly #members: Members
-  /** The same object as `#members`, if some members are converted. */
+  /** The same object as `#members`; undefined: no member is converted. */
   readonly #typed: TypedMembers | undefined
-  /** Merges most texts of `.message` faster, if their fields go to the top of the event without conversion. */
+  /** Merges most texts of `.message` faster; undefined: the options do not allow this. */
   readonly #lines: LineMerger | undefined
   readonly #source: EditedField
   readonly #target: EditedField | undefined
   readonly #removes: boolean
-  /** The name of the parsed field, if it is removed and at the top of the event. */
+  /** The name of the parsed field, if this is a top-level field that is removed. */
   readonly #without: MemberName | undefined
   readonly #field: string
   readonly #text = new GrowingBytes()
   readonly #object = new GrowingBytes()
   /** Whether the last codec found a value instead of fields. */
   #isValue = false
-  /** The problems of the codecs with the last text. */
+  /** Why each codec cannot read the last text. */
   readonly #problems: string[] = []
 
   constructor({ field, target, types, remove_field, ...rest }: ParseOptions, context: ProcessorContext) {
@@ -69,12 +69,12 @@ export class Parser implements Processor {
     }
   }
 
-  /** Returns why the event stays as it is. */
+  /** Returns why the event stays as it is; undefined: it was changed. */
   #parse(batch: EventBatch, i: number): string | undefined {
     const reader = this.#reader
     if (reader.load(batch, i) === MISSING) return `the event has no field ${this.#field}`
     let { bytes, start, end } = reader
-    // A scan needs a byte to stop at.
+    // Scanning stops at a control character, which must follow the text.
     if (!(reader.plain && end < bytes.length && bytes[end]! < 0x20)) {
       const text = this.#text
       text.clear()
@@ -150,7 +150,6 @@ export function explainParse({ field, types, ...rest }: ParseOptions, context: C
   const members = typed ?? new Members()
   return batch => {
     if (reader.load(batch, 0) === MISSING) return [{ text: `the event has no field ${field.text}`, holds: false }]
-    // A scan needs a byte to stop at.
     const bytes = Buffer.from(`${reader.text()}\n`)
     const end = bytes.length - 1
     const findings: Finding[] = []

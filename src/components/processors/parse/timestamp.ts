@@ -48,7 +48,7 @@ const NAME = new FieldName('timestamp')
 class Timestamp extends FieldsCodec {
   readonly #readers: readonly TimeReader[]
   readonly #zone: TimeZone
-  /** The last text: many events have the same second. */
+  /** A cache: the last text, and its time. Many events have the same second. */
   #text = ''
   #wall = Number.NaN
   #iso: string | undefined

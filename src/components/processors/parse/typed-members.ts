@@ -6,7 +6,7 @@ import { Members } from '../../../lib/formats/members.js'
 export class TypedMembers extends Members {
   /** Why a value could not be converted; undefined: all were converted. */
   problem: string | undefined
-  /** When the event was received, wall clock in milliseconds. It determines the year of times without one. */
+  /** When the event was received, in milliseconds since the epoch. A time without a year gets its year from this. */
   receivedAt = 0
   readonly #names = new WantedNames()
   readonly #types: FieldType[] = []

@@ -5,19 +5,18 @@ import type { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { addEscaped } from '../../../lib/formats/json-string.js'
 import { type HashKeyOption, readHashKey } from './hash-key.js'
 
-/** The replacement of a match, as in the options. */
 export type ActionOption =
   | 'mask'
   | { readonly mask: { readonly keep_last: number } }
   | { readonly replace: string }
   | { readonly hash: HashKeyOption }
 
-/** Writes the replacement of the text [start, end) of `b`. `isJson`: the output is within a JSON string. */
+/** Writes what replaces the text [start, end) of `b`. `isJson`: the output is within a JSON string. */
 export type Action = (to: GrowingBytes, b: Buffer, start: number, end: number, isJson: boolean) => void
 
 const MASK = Buffer.from('***')
 
-/** Creates the action. Reads the key of hashes, which `reach` must allow. */
+/** For hashes, reads the key; `reach` must allow this. */
 export async function makeAction(option: ActionOption, reach: Reach | undefined): Promise<Action> {
   if (option === 'mask') return masking(0)
   if ('mask' in option) return masking(option.mask.keep_last)
@@ -53,7 +52,7 @@ function masking(keepLast: number): Action {
   }
 }
 
-/** The start of the last `count` characters; `end` if they are more than half of all characters. */
+/** Returns where the last `count` characters start; `end` if they are more than half of all characters. */
 function keptFrom(b: Buffer, start: number, end: number, count: number): number {
   let from = end
   for (let kept = 0; kept < count; kept++) {

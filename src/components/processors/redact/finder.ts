@@ -7,10 +7,10 @@ import { PresetScanner } from './presets/scanner.js'
 import { isBehindSecretName } from './presets/tokens.js'
 
 const QUOTE = 0x22
-/** How far to search beyond the quotes around an escape: for a name, or the beginning of its value. */
+/** Bytes to search beyond the quotes around an escape. They may contain a name, or the beginning of its value. */
 const BESIDE_QUOTE = 64
 
-/** Presets that find letters and digits without a marker. They only see the unescaped form of a text with escapes. */
+/** Presets that find letters and digits without a marker. If a text has escapes, they only see its unescaped form. */
 const UNESCAPED: ReadonlySet<string> = new Set<Preset>(['card', 'email', 'ipv4', 'ipv6', 'mac', 'iban', 'phone'])
 
 export interface NamedPattern {
@@ -31,10 +31,12 @@ export class Finder {
   /** Whether searching a single value finds the same matches that `seen` has in this value. */
   readonly seesValues: boolean
   readonly #presets: number
-  /** By rule: 1 if its matches in a text with escapes count; 0 if they may contain parts of escapes. */
+  /**
+   * By rule: 1 if it may search text with escapes; 0: its matches there may have parts of escapes, and do not count.
+   */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
-  /** The rule for values whose name is the name of a secret; -1: none. */
+  /** Number of the rule for values of members that have the name of a secret; -1: none. */
   readonly #named: number
   /** Positions of the first and the last escape that `mayHold` saw. */
   #firstEscape = 0
@@ -45,7 +47,7 @@ export class Finder {
   constructor(presets: readonly Preset[], patterns: readonly NamedPattern[]) {
     this.rules = [...presets, ...patterns.map(({ name }) => name)]
     this.hasPatterns = patterns.length > 0
-    // A word before a token counts, and it can be the name of the field.
+    // These presets also read the word before a token, which can be the name of the field.
     this.seesValues = !this.hasPatterns && !presets.includes('bearer') && !presets.includes('api_key')
     this.#presets = presets.length
     this.#readsEscapes = Uint8Array.from(this.rules, rule => (UNESCAPED.has(rule) ? 0 : 1))
@@ -88,16 +90,12 @@ export class Finder {
     if (this.#find(b, start, end)) this.#findUnescaped(b, start, end)
   }
 
-  /**
-   * Adds the matches in the unescaped form of [start, end). Colors may be between words or within them: tries both.
-   */
+  /** Adds matches in the unescaped form of [start, end). Terminal colors may be between or within words: tries both. */
   #findUnescaped(b: Buffer, start: number, end: number): void {
     if (this.#findWithout(b, start, end, false)) this.#findWithout(b, start, end, true)
   }
 
-  /**
-   * Searches the text without escapes and colors. Colors separate words unless `joins`. Returns whether it has colors.
-   */
+  /** Searches without escapes and colors. Colors separate words unless `joins`. Returns whether there are colors. */
   #findWithout(b: Buffer, start: number, end: number, joins: boolean): boolean {
     const { matches } = this
     const known = matches.count
@@ -126,13 +124,13 @@ export class Finder {
     return hasColors
   }
 
-  /** The original position of `p` in the text without `n` + 1 levels of escapes. */
+  /** Converts `p`, a position in the text without `n` + 1 levels of escapes, to a position in the original text. */
   #placeOf(p: number, n: number): number {
     for (; n >= 0; n--) p = this.#levels[n]!.placeOf(p)
     return p
   }
 
-  /** Adds the value [start, end) of a member if its name, which ends before `nameEnd` of `b`, is a secret's name. */
+  /** If a member has the name of a secret, adds its value [start, end) as a match. The name ends before `nameEnd`. */
   findNamed(b: Buffer, nameEnd: number, start: number, end: number): void {
     if (this.#named >= 0 && isBehindSecretName(b, nameEnd)) this.matches.add(start, end, this.#named)
   }

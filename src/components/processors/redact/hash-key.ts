@@ -6,14 +6,14 @@ import { noKeyFile, trimKey } from '../../../net/key.js'
 
 const LONGEST_KEY = 64 * 1024
 
-/** Where the key for hashes comes from. Exactly one of these is set. */
+/** Exactly one of these is set. */
 export interface HashKeyOption {
   readonly key?: Secret | undefined
   readonly key_file?: string | undefined
   readonly credential?: string | undefined
 }
 
-/** Reads the key, without a line end after it. The message of a thrown error does not contain the key. */
+/** Reads the key, without a line end after it. Error messages do not contain the key. */
 export async function readHashKey({ key, key_file, credential }: HashKeyOption, reach?: Reach): Promise<string> {
   if (key) return key.reveal()
   const folder = process.env.CREDENTIALS_DIRECTORY

@@ -15,7 +15,7 @@ export class Matches {
     this.rules[this.count++] = rule
   }
 
-  /** Removes matches of rules for which `isKept` is 0, from index `from` on. */
+  /** From index `from` on, removes the matches of rules for which `isKept` is 0. */
   filter(isKept: Uint8Array, from = 0): void {
     let last = from - 1
     for (let i = from; i < this.count; i++) if (isKept[this.rules[i]!] !== 0) this.#copy(i, ++last)
@@ -33,7 +33,7 @@ export class Matches {
     this.count = Math.min(this.count, last + 1)
   }
 
-  /** Orders the ranges. Presets find most ranges in order. The ranges of two patterns are mixed. */
+  /** Orders the ranges by their starts. Presets find most ranges in this order; patterns add theirs afterwards. */
   order(): void {
     const { starts, ends, rules, count } = this
     let i = 1

@@ -6,7 +6,7 @@ import { LINE_END } from '../../../lib/lines/line-splitter.js'
 /** Replaces lines of a batch. Copies all lines into a new chunk. */
 export class NewLines {
   readonly #text = new GrowingBytes()
-  /** The events, in order, and where their new lines end in the text. */
+  /** The changed events, in order, and where their new lines end in `#text`. */
   readonly #events: number[] = []
   readonly #ends: number[] = []
 

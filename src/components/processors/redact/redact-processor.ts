@@ -16,7 +16,7 @@ import { NewLines } from './new-lines.js'
 import { type Selection, selectionOf } from './selection.js'
 import { type Cuts, Values } from './values.js'
 
-/** The bytes of a line that is not UTF-8, in base64. */
+/** Field with the bytes of a line that is not UTF-8, in base64. */
 const RAW = parseFieldPath('.raw')
 const RAW_NAME = Buffer.from('"raw"')
 const RAW_ALONE = selectionOf([RAW])
@@ -27,8 +27,8 @@ const PIECES = [PIECE, PIECE | CONTINUES, CONTINUES].map(flags => ({
 }))
 
 /**
- * Redacts events. A line of text is replaced by a redacted line, because the original must not be visible downstream.
- * Other events get redacted JSON.
+ * A line of text is replaced by a redacted line, because the original must not be visible downstream. Other events get
+ * redacted JSON.
  */
 export class RedactProcessor implements Processor {
   readonly #finder: Finder
@@ -37,13 +37,11 @@ export class RedactProcessor implements Processor {
   readonly #context: ComponentContext
   readonly #raw: FieldReader
   readonly #lines = new NewLines()
-  /** The JSON of an event whose line is not its JSON. */
+  /** The JSON of an event whose line is not JSON. */
   readonly #made = new GrowingBytes()
-  /** Whether to redact lines that are text. */
   readonly #coversText: boolean
   readonly #failures: { value: number }
   readonly #rules: readonly string[]
-  /** How often each rule found something. */
   readonly #counters: readonly { readonly value: number }[]
   /** Whether to redact names of fields in every event. */
   readonly #coversNames: boolean
@@ -71,7 +69,6 @@ export class RedactProcessor implements Processor {
     )
   }
 
-  /** How often each rule found something so far. */
   found(): (readonly [rule: string, count: number])[] {
     return this.#rules.map((rule, n) => [rule, this.#counters[n]!.value] as const)
   }
@@ -129,11 +126,11 @@ export class RedactProcessor implements Processor {
       }
       return
     }
-    // In a line with fields, such as logfmt, words can be names.
+    // In a line with fields, such as logfmt, any word can become a name.
     this.#values.coversNames ||= origin.codec.form === 'fields'
     this.#made.clear()
     origin.codec.writeEvent(batch, i, this.#made)
-    // A scan needs a byte to stop at.
+    // Scans may read one byte beyond the object.
     this.#made.addByte(LF)
     this.#redactJson(batch, i, this.#made.bytes, 0, this.#made.length - 1, false)
   }
@@ -165,7 +162,6 @@ export class RedactProcessor implements Processor {
     return this.#values.finds(Buffer.from(this.#raw.text(), 'base64'))
   }
 
-  /** Whether the origin's values (file, peer, host) have matches. */
   #hasSecretOrigin(origin: Origin): boolean {
     if (origin === this.#origin) return this.#isOriginSecret
     const { path, peer, host } = origin
@@ -180,14 +176,13 @@ export class RedactProcessor implements Processor {
   }
 }
 
-/** The cuts of a piece of a divided line. */
+/** Returns where a long line was divided; undefined: the line is whole. */
 function cutsOf(flags: number): Cuts | undefined {
   const piece = flags & (PIECE | CONTINUES)
   if (piece === 0) return undefined
   return PIECES[piece === PIECE ? 0 : piece === CONTINUES ? 2 : 1]
 }
 
-/** Reports which rules find something in the event, and how often. */
 export function explainRedact(processor: RedactProcessor): FindingsOf {
   return batch => {
     const before = processor.found().map(([, count]) => count)

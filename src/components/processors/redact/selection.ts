@@ -13,13 +13,12 @@ import {
 } from '../../../lib/formats/ascii.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
 
-/** Which values of an object or array are selected. */
 export interface Selection {
   /** Whether it selects the value itself, and everything in it. */
   readonly all: boolean
   readonly names: ReadonlyMap<string, Selection>
   readonly items: ReadonlyMap<number, Selection>
-  /** The names as bytes, for comparison with names without escapes. */
+  /** The names as bytes, to compare them with names in JSON that have no escapes. */
   readonly written: readonly { readonly bytes: Buffer; readonly selection: Selection }[]
 }
 
@@ -48,7 +47,7 @@ function select(paths: readonly (readonly (string | number)[])[]): Selection {
 
 /** Receives the selected strings (without quotes) and numbers. */
 export interface ValueVisitor {
-  /** Whether it also receives names in values that are selected whole. */
+  /** Whether it also receives names of members, in values that are selected whole. */
   readonly coversNames: boolean
   string(b: Buffer, start: number, end: number, hasEscapes: boolean): void
   number(b: Buffer, start: number, end: number): void

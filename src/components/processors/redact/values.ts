@@ -7,7 +7,10 @@ import type { Finder } from './finder.js'
 import type { Matches } from './matches.js'
 import { type Selection, type ValueVisitor, visitSelected } from './selection.js'
 
-/** Minimum and maximum bytes replaced on each side of a place where a line was divided, up to the next white space. */
+/**
+ * A long line is divided at cuts. On each side of a cut, the text up to the next white space is replaced: at least
+ * LEAST_CUT and at most MOST_CUT bytes.
+ */
 const LEAST_CUT = 64
 const MOST_CUT = 4096
 const E = 0x45
@@ -29,7 +32,7 @@ export class Values implements ValueVisitor {
   readonly #count: Count
   /** The number of the rule for text at a cut. */
   readonly #cutRule: number
-  /** The end of each rule's last match. */
+  /** By rule: where its last match ends; -1: no match yet. */
   readonly #counted: Float64Array
   #isChanged = false
   #copied = 0
@@ -61,8 +64,8 @@ export class Values implements ValueVisitor {
   }
 
   /**
-   * Redacts the selected parts of the valid JSON object at `start`, for which the finder's `mayHold` was true. `cuts`:
-   * the cuts of its long texts.
+   * Redacts the selected parts of the valid JSON object at `start`. The finder's `mayHold` must have returned true for
+   * this object just before. `cuts`: where its long texts were divided.
    */
   object(b: Buffer, start: number, end: number, selection: Selection, cuts?: Cuts): boolean {
     this.#cuts = cuts
@@ -70,7 +73,6 @@ export class Values implements ValueVisitor {
     return this.#visit(b, start, end, selection, false)
   }
 
-  /** Replaces the selected values whole. */
   whole(b: Buffer, start: number, end: number, selection: Selection): boolean {
     return this.#visit(b, start, end, selection, true)
   }
@@ -106,7 +108,6 @@ export class Values implements ValueVisitor {
     this.#copied = end
   }
 
-  /** Whether a value without escapes may have matches. */
   #mayHold(start: number, end: number): boolean {
     if (this.#isForced || this.#cuts || this.#finder.hasPatterns) return true
     if (this.#finder.sawEscapes(start, end)) return true
@@ -115,7 +116,7 @@ export class Values implements ValueVisitor {
     return this.#next < count && starts[this.#next]! < end
   }
 
-  /** Takes the matches in a value from `seen`; false if a search may find others. */
+  /** Takes the matches in a value from `seen`. Returns false if a search may find others. */
   #takeSeen(start: number, end: number): boolean {
     const { seen, matches, seesValues } = this.#finder
     if (!seesValues || this.#isForced || this.#cuts || this.#finder.sawEscapes(start, end)) return false
@@ -139,7 +140,7 @@ export class Values implements ValueVisitor {
     this.#copied = end
   }
 
-  /** Searches the form without an exponent of a number that has one. */
+  /** If a number has an exponent, searches its form without the exponent. */
   #searchWritten(b: Buffer, start: number, end: number): boolean {
     let p = start
     while (p < end && (b[p]! & 0xdf) !== E) p++
@@ -153,7 +154,7 @@ export class Values implements ValueVisitor {
     return true
   }
 
-  /** Searches a text for matches. It may be the value of a member whose name ends before `nameEnd` of `json`. */
+  /** Searches a text for matches. `json`: the text is the value of a member, whose name ends before `nameEnd`. */
   #search(b: Buffer, start: number, end: number, cuts?: Cuts, json?: Buffer, nameEnd = 0): boolean {
     const { matches } = this.#finder
     if (this.#isForced) {

@@ -5,10 +5,9 @@ import { type Collector, collectorOf, GROWING, type Rule } from './merge-rules.j
 
 /** Approximate bytes of a group besides the values of its events. */
 const OVERHEAD = 500
-/** Approximate bytes of a field, and of each value that a rule keeps, besides the value itself. */
+/** Approximate bytes of a field without its value. Each value that a rule of GROWING keeps adds as many. */
 const FIELD_OVERHEAD = 32
 
-/** How the values of a field are merged. */
 export interface FieldRule {
   readonly path: FieldPath
   readonly rule: Rule
@@ -18,13 +17,12 @@ interface Collected {
   readonly path: FieldPath
   readonly collector: Collector
   readonly rule: Rule
-  /** Bytes of the kept value, which the next value replaces. */
+  /** Bytes of the value that the rule `last` keeps. */
   held: number
 }
 
-/** Events that become one. */
 export class Group {
-  /** The name of its first event. */
+  /** Identifies the first event by its place in the source; undefined: this place is unknown. */
   readonly name: string | undefined
   readonly since: number
   readonly shares: Share[] = []
@@ -77,8 +75,8 @@ export class Group {
 }
 
 /**
- * Sets a field. Objects on its path are copied, because they belong to an event. Does nothing if another value is on
- * the path.
+ * Sets a field. Copies the objects on its path, because they belong to an event. Does nothing if a value on the path is
+ * not an object.
  */
 function setAt(fields: Fields, [name, ...rest]: readonly Segment[], value: unknown): void {
   if (rest.length === 0) {

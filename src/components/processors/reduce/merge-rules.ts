@@ -1,10 +1,9 @@
 import { numberOf } from '../../../core/event/field-reader.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 
-/** Collects the values of a field in the events of a group. */
 export interface Collector {
   add(value: unknown): void
-  /** Undefined if no event had a value. */
+  /** Undefined if no event had a value. The rule `count` then returns 0. */
   result(): unknown
 }
 

@@ -14,13 +14,10 @@ type End = 'starts_when' | 'ends_when' | 'timeout' | 'max_duration' | 'max_event
 
 /** State for a successor with the same options. */
 class Groups {
-  /** By key, the oldest first. */
+  /** Open groups by key, the oldest first. */
   readonly open = new QueueMap<string, Group>()
-  /** Groups that have ended and were not emitted yet. */
   ended: Group[] = []
-  /** Bytes of the open groups. */
   bytes = 0
-  /** The number of the last batch. */
   batch = 0
 }
 

@@ -12,7 +12,7 @@ const SAMPLED = discard(0)
 /** Seed of the hash. It is constant: each run and each daemon must decide the same. */
 const SEED = 0x5105
 const HASHES = 2 ** 32
-/** The unit of a ratio. */
+/** A ratio is rounded to a multiple of 1 / PARTS. */
 const PARTS = 1_000_000_000
 
 /** Decides which counted events pass: `step` of every `size`, evenly. */
@@ -22,14 +22,13 @@ interface Count {
   count: number
 }
 
-/** The share that passes: as a limit for hashes, and as `step` of every `size` counted events. */
+/** Returns the share that passes: as a limit for hashes, and as `step` of every `size` counted events. */
 function rateOf({ one_in: oneIn, ratio = 1 }: SampleOptions) {
   const step = oneIn === undefined ? Math.max(1, Math.round(ratio * PARTS)) : 1
   const size = oneIn ?? PARTS
   return { step, size, mostHash: Math.ceil((HASHES * step) / size), standsFor: oneIn ?? 1 / ratio }
 }
 
-/** Decides whether all events of a key pass. */
 export class KeySample {
   readonly key: BucketKey
   readonly #mostHash: number
@@ -102,7 +101,7 @@ export class Sample implements Processor {
   }
 }
 
-/** Explains the decision about an event, as if it were the first. */
+/** Explains the decision about an event, as if it were the first event. */
 export async function explainSample(options: SampleOptions, context: ComponentContext): Promise<FindingsOf> {
   const { explainCondition } = await import('../../../core/condition/explain.js')
   const { keep, one_in: oneIn, ratio, key_field } = options

@@ -7,20 +7,18 @@ import { Results, Routed } from './results.js'
 import { scriptError } from './script-error.js'
 import type { ScriptContext } from './types.js'
 
-/** An arbitrary function of a user. */
 export type ScriptFunction = (given: unknown, context: ScriptContext) => unknown
 
 /** The time is checked after this many calls that return without waiting. */
 const LOOK_EVERY = 16
 
-/** A batch that a script works on. */
 interface Running {
   readonly job: Job
   readonly lines: readonly string[]
   readonly results: Results
   readonly context: ScriptContext
   readonly abort: AbortController
-  /** By the system clock. */
+  /** When the time of the batch is over, by the system clock. */
   readonly end: number
   readonly done: (result: JobDone) => void
   /** Calls that have not returned. */
@@ -51,7 +49,7 @@ export class Calls {
     this.#late = `the batch took longer than ${formatDuration(data.timeoutMs)}`
   }
 
-  /** Calls the function for a batch, after all calls for earlier batches have begun. */
+  /** Waits until all calls for earlier batches have begun. */
   run(job: Job, done: (result: JobDone) => void): void {
     this.#begun = this.#begun.then(() => this.#batch(this.#running(job, done)))
   }
@@ -167,7 +165,6 @@ export class Calls {
   }
 }
 
-/** Sets the result of an event, which fails if the result is invalid. */
 function set(results: Results, i: number, result: unknown): void {
   try {
     results.set(i, result)

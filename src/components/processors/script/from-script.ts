@@ -12,10 +12,10 @@ import { LONGEST_LINE } from './written-lines.js'
 /** A batch whose result is awaited. */
 export interface Expected {
   readonly length: number
-  /** Size of its lines. */
+  /** Bytes of its lines. */
   readonly bytes: number
   readonly isNoted: boolean
-  /** The event of the last call that was noted. */
+  /** The event whose call was noted last. */
   readonly at: number | undefined
 }
 
@@ -30,7 +30,7 @@ function demand(holds: boolean, what: string): asserts holds {
 const isIndex = (value: unknown, length: number): value is number =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) < length
 
-/** The head of a message. `expected`: returns the awaited batch with an id. */
+/** Returns the head of a message. `expected`: returns the awaited batch with this id. */
 export function checkedHead(head: unknown, expected: (id: unknown) => Expected | undefined): FromScript {
   demand(typeof head === 'object' && head !== null, 'a head that is not an object')
   const { type, error, line, id, event, several, errors } = head as Record<string, unknown>
@@ -68,7 +68,7 @@ export function mostBytes({ length, bytes }: Expected): number {
   return length * COLUMN_BYTES + mostTexts(length, bytes)
 }
 
-/** Whether each line of [start, last) is a JSON object: readers of the event rely on it. A line feed is at `last`. */
+/** Whether each line of [start, last) is a JSON object. Readers of events rely on this. A line feed is at `last`. */
 function areObjects(bytes: Buffer, start: number, last: number): boolean {
   for (let at = start; at <= last; ) {
     const end = bytes.indexOf(LF, at)
@@ -78,7 +78,7 @@ function areObjects(bytes: Buffer, start: number, last: number): boolean {
   return true
 }
 
-/** The answer with its columns. `outputs`: number of outputs besides the main one. */
+/** `frame`: the columns of the answer, then the new lines. `outputs`: number of outputs besides the main one. */
 export function checkedDone(head: DoneHead, length: number, outputs: number, frame: Buffer): JobDone {
   demand(frame.length >= length * COLUMN_BYTES, 'columns that are too short')
   const { buffer, byteOffset } = frame

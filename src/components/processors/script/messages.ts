@@ -1,8 +1,6 @@
 /** Messages between the process of a script and its processor, see lib/frames.ts. */
 
-/** The data for starting a process. */
 export interface ScriptData {
-  /** Of the component. */
   readonly id: string
   readonly code?: string | undefined
   /** An absolute path. */
@@ -31,14 +29,14 @@ export interface Job extends JobHead {
 export interface DoneHead {
   readonly type: 'done'
   readonly id: number
-  /** Events replaced by several: their entries in the columns span all of the new lines. */
+  /** Indices of events that several events replace. Their `starts` and `ends` span all new lines. */
   readonly several: readonly number[]
   /** Why events failed, by index. */
   readonly errors: readonly (readonly [number, string])[]
 }
 
 export interface JobDone extends Omit<DoneHead, 'type'> {
-  /** The column of the batch (core/processor.ts). */
+  /** Where each event goes (see core/processor.ts). */
   readonly to: Uint8Array
   /** The new JSON of event `i` is at [starts[i], ends[i]) of `bytes`, followed by a line feed. End 0: unchanged. */
   readonly starts: Int32Array
@@ -46,7 +44,7 @@ export interface JobDone extends Omit<DoneHead, 'type'> {
   readonly bytes: Uint8Array
 }
 
-/** Messages are validated (from-script.ts): a script may write anything to these descriptors. */
+/** Messages are validated (from-script.ts), because a script may write anything to the descriptor. */
 export type FromScript =
   | { readonly type: 'ready' }
   /** The script cannot be loaded, or an uncaught error ends it. */

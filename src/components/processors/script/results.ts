@@ -18,7 +18,7 @@ export class Routed implements Route {
 }
 
 const DROPPED = discard(0)
-/** The value of the column for an event without a result. */
+/** The value in `#to` for an event that has no result yet. */
 const OPEN = 254
 export const LONGEST_ERROR = 1000
 /** Maximum characters of all errors of a batch; further errors are short. */
@@ -33,7 +33,7 @@ export function mostTexts(events: number, bytes: number): number {
 
 const LF = 0x0a
 
-/** Texts in UTF-8, each followed by a line feed, in memory that is sent to the daemon unchanged. */
+/** Texts in UTF-8, each followed by a line feed. Their memory is sent to the daemon as it is. */
 class Texts {
   #bytes = Buffer.alloc(0)
   #used = 0
@@ -56,7 +56,6 @@ class Texts {
 
   #grow(by: number): void {
     const more = Math.max(by, this.#bytes.length === 0 ? this.#expected : this.#bytes.length)
-    // Allocated outside of the pool of Node.js.
     const bytes = Buffer.allocUnsafeSlow(this.#used + more)
     this.#bytes.copy(bytes, 0, 0, this.#used)
     this.#bytes = bytes
@@ -71,7 +70,6 @@ class Texts {
   }
 }
 
-/** Collects the results of a script for the events of a batch. */
 export class Results {
   readonly #id: number
   readonly #lines: readonly string[]
@@ -95,7 +93,7 @@ export class Results {
     this.#growth.begin()
   }
 
-  /** Sets the result for event `i`. Throws if it is invalid. */
+  /** Throws if the result is invalid. */
   set(i: number, result: unknown): void {
     if (result === null) this.#to[i] = DROPPED
     else if (Array.isArray(result)) this.#replace(i, result)
@@ -110,7 +108,6 @@ export class Results {
     this.#errors.push([i, text])
   }
 
-  /** Fails all events without a result. */
   failRest(error: string): void {
     for (let i = 0; i < this.#to.length; i++) if (this.#to[i] === OPEN) this.fail(i, error)
   }
@@ -127,7 +124,7 @@ export class Results {
   }
 
   #replace(i: number, events: readonly unknown[]): void {
-    // All are converted before anything is written.
+    // A conversion may throw, so all events are converted before anything is written.
     const texts = events.map(textOf)
     if (texts.length > 0) {
       refuse(this.#growth.refuseSeveral(this.#lines[i]!.length, sizeOf(texts)))
@@ -197,15 +194,15 @@ const isDigit = (character: string | undefined) => character !== undefined && ch
 
 /**
  * Whether a line has the same object as `text`, which JSON.stringify wrote. The line may have another notation: spaces,
- * other escapes, or numbers such as 1.0 and 12345678901234567890. Parses the line only if this may be the cause of the
- * first difference.
+ * other escapes, or numbers such as 1.0 and 12345678901234567890. Parses the line only if its notation may be the cause
+ * of the first difference.
  */
 export function isSameObject(line: string, text: string): boolean {
   return text === line || (differsInNotation(line, text) && jsonText(JSON.parse(line)) === text)
 }
 
 function differsInNotation(line: string, text: string): boolean {
-  // A field was probably appended: JSON.stringify rarely writes longer texts than other notations.
+  // A field was probably appended: another notation is rarely shorter than what JSON.stringify writes.
   const last = line.length - 1
   if (text.length > line.length && text[last] === ',' && text[last - 1] === line[last - 1]) return false
   let at = 0

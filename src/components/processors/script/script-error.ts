@@ -3,7 +3,7 @@ import { errorText } from '../../../core/errors.js'
 import { CODE, placeInCode } from './syntax.js'
 
 const FRAME = /(?:^|[\s(])(file:\/\/[^\s)]+?|code):(\d+)(?::(\d+))?(?=\)?$)/gm
-/** Sluice's own files. */
+/** The folder of Sluice's own files. */
 const OWN = new URL('../../../', import.meta.url).href
 
 /**
@@ -17,7 +17,7 @@ export function scriptError(error: unknown): string {
   return place === undefined ? text : `${place}: ${text}`
 }
 
-/** The first place in a stack that is not in Sluice or Node.js. */
+/** Returns the first place in a stack trace that is not in a file of Sluice or Node.js. */
 function placeIn(stack: string): string | undefined {
   for (const [, name = '', line = '', column = '1'] of stack.matchAll(FRAME)) {
     if (name === CODE) return placeInCode(line, column)

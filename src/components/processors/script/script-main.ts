@@ -14,7 +14,10 @@ import { WrittenLines } from './written-lines.js'
 
 const end = () => process.kill(process.pid, 'SIGKILL')
 
-/** Waits until the reader has taken everything, since the process may end after that. Throws if the reader is gone. */
+/**
+ * Writes a message, and waits until the daemon has taken all of it, since the process may end after that. Throws if the
+ * daemon is gone.
+ */
 function writeFrame(head: object, parts: readonly Uint8Array[] = []): void {
   const size = parts.reduce((sum, part) => sum + part.byteLength, 0)
   let rest = [jsonHead(head, size), ...parts].filter(part => part.byteLength > 0)
@@ -46,7 +49,7 @@ for (const stream of [process.stdout, process.stderr]) {
   }
 }
 
-// Node.js calls stripping types and `import()` in code experimental. Sluice tests both with each of its versions.
+// Node.js calls stripping types and `import()` in code experimental. Sluice tests both with each version of Node.js.
 process.removeAllListeners('warning')
 process.on('warning', warning => {
   if (warning.name !== 'ExperimentalWarning') written.add(`${warning.name}: ${warning.message}`)
@@ -65,7 +68,6 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 const importModuleDynamically = constants.USE_MAIN_CONTEXT_DEFAULT_LOADER
 const run = (code: string): unknown => compiled(code, { importModuleDynamically }).runInThisContext()
 
-/** Loads the function of a script in this process. Throws if it is missing. */
 async function loadScript({ code, file }: Pick<ScriptData, 'code' | 'file'>): Promise<ScriptFunction> {
   const found = file === undefined ? run(code!) : (await loadModule(file)).default
   if (typeof found === 'function') return found as ScriptFunction

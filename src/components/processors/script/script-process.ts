@@ -8,9 +8,8 @@ import { checkedDone, checkedHead, type Expected, mostBytes } from './from-scrip
 import type { FromScript, Job, JobDone, ScriptData } from './messages.js'
 import type { ScriptOptions } from './options.js'
 
-/** How long loading a script may take. */
 const LOAD_MS = 10_000
-/** Errors of a batch are the largest part of a head, see results.ts. */
+/** Maximum bytes of a head. The errors of a batch are its largest part, see results.ts. */
 const MOST_HEAD = 16 * 1024 * 1024
 const MOST_VALUES = 1024 * 1024
 
@@ -23,9 +22,7 @@ export interface ProcessEvents {
   /** The batch with this id, if its result is awaited. */
   expected(id: unknown): Expected | undefined
   done(result: JobDone): void
-  /** The function is called for this event. */
   at(id: number, event: number): void
-  /** The script wrote this to its standard output or error. */
   wrote(line: string): void
   /** The process ended unexpectedly; it does not send anything after that. */
   died(reason: string): void
@@ -34,7 +31,7 @@ export interface ProcessEvents {
 /** The script itself is wrong and cannot be loaded, so a retry does not help. */
 export class NotLoadable extends Error {}
 
-/** One run of the process of a script. Once the script is loaded, the process does not keep the daemon alive. */
+/** A process that runs a script. It does not keep the daemon alive once the script is loaded. */
 export class ScriptProcess {
   readonly #data: ScriptData
   readonly #events: ProcessEvents
@@ -125,7 +122,6 @@ function endOf({ outOfMemory, code, signal }: ProcessEnd): string {
   return signal === null ? `it ended itself${code === 0 ? '' : ` (exit code ${code})`}` : `it was ended by ${signal}`
 }
 
-/** Loads a script in a process. Returns its problems. */
 export async function scriptProblems(options: ScriptOptions): Promise<readonly OptionProblem[]> {
   const path = [options.file === undefined ? 'code' : 'file']
   if (options.file !== undefined && !existsSync(options.file))

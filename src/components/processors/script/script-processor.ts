@@ -21,20 +21,19 @@ const GRACE_MS = 500
  * How often to extend the time of a process that sends data. It may be sending its answer, or be in an endless call.
  */
 const MOST_GRACES = 5
-/** Maximum calls of a batch that end the process, each followed by a restart. After these, all of its events fail. */
+/** Maximum calls of a batch that end the process. Each causes a restart. After these, all events of the batch fail. */
 const MOST_DEATHS = 10
 
-/** A batch that the process has not answered. */
 interface Unanswered {
   readonly id: number
   readonly length: number
-  /** Size of its lines, once they were posted. */
+  /** Bytes of the lines that were posted. */
   bytes: number
   readonly batch: EventBatch
   readonly answer: (result: JobDone) => void
   /** Whether a process ended while it had this batch. */
   isNoted: boolean
-  /** The event whose call began last, in this process. */
+  /** The event whose call began last, since the batch was posted. */
   at: number | undefined
   /** The events in whose calls a process ended, and how. */
   readonly skip: JobHead['skip'][number][]
@@ -51,7 +50,7 @@ export class ScriptProcessor implements Processor {
   readonly #data: ScriptData
   readonly #limit: LogLimit
   readonly #restarts: { value: number }
-  /** In the order of their arrival. */
+  /** By id, in the order of arrival. */
   readonly #unanswered = new Map<number, Unanswered>()
   #lastId = 0
   #process: ScriptProcess | undefined
@@ -105,7 +104,7 @@ export class ScriptProcessor implements Processor {
     apply(batch, to, scope, result)
   }
 
-  /** Runs the script for a batch. Never rejects. */
+  /** Never rejects. */
   #run(batch: EventBatch): Promise<JobDone> {
     return new Promise(answer => {
       this.#lastId = (this.#lastId + 1) & 0x3fffffff
@@ -141,7 +140,6 @@ export class ScriptProcessor implements Processor {
     job?.answer(result)
   }
 
-  /** Watches the time of the oldest batch. */
   #watch(): void {
     const [oldest] = this.#unanswered.values()
     if (oldest === this.#watched) return
@@ -153,7 +151,7 @@ export class ScriptProcessor implements Processor {
   #doubt(job: Unanswered, times = 0): void {
     const before = this.#process?.received
     this.#cancel = after(GRACE_MS, async () => {
-      // An answer may have arrived while this process was busy.
+      // An answer may have arrived while the daemon was busy.
       await nextTurn()
       if (this.#watched !== job || !this.#process) return
       if (this.#process.received !== before && times < MOST_GRACES) return this.#doubt(job, times + 1)

@@ -1,14 +1,14 @@
 import { Script, type ScriptOptions } from 'node:vm'
 import { markedPlace } from '../../../lib/modules/plugin-place.js'
 
-/** The file name of the option `code` in stacks. */
+/** The file name of the option `code` in stack traces. */
 export const CODE = 'code'
 
 /** Compiles an expression, or statements that end with one, without running it. Throws SyntaxError. */
 export function compiled(code: string, more: ScriptOptions = {}): Script {
   const options = { ...more, filename: CODE }
   try {
-    // Columns in stacks count within the option.
+    // Columns in stack traces count from the start of the option.
     return new Script(`(${code}\n)`, { ...options, columnOffset: -1 })
   } catch {
     return new Script(code, options)

@@ -10,7 +10,7 @@ const CLOSE_BRACKET = 0x5d
 /** Maximum bytes searched before an @. */
 const LONGEST_LOCAL = 256
 
-/** An address whose @ is at `p`. Returns where to continue. */
+/** Finds an email address whose @ is at `p`. Returns where to continue. */
 export function findEmail(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const after = p + 1
   let from = startOf(b, p, Math.max(start, p - LONGEST_LOCAL), LOCAL)
@@ -22,7 +22,7 @@ export function findEmail(b: Buffer, p: number, start: number, end: number, out:
   return to
 }
 
-/** An IP address in brackets. */
+/** Returns the end of the IP address in brackets at `p`; -1: there is none. */
 function literalEnd(b: Buffer, p: number, end: number): number {
   const last = Math.min(end, p + 64)
   let to = p + 1
@@ -30,7 +30,10 @@ function literalEnd(b: Buffer, p: number, end: number): number {
   return to < last && to > p + 2 ? to + 1 : -1
 }
 
-/** The end of a name with a dot in it, whose last part is not a number. */
+/**
+ * Returns the end of the domain name at `p`; -1: there is none. It has at least one dot, and its last part does not
+ * begin with a digit.
+ */
 function domainEnd(b: Buffer, p: number, end: number): number {
   let found = -1
   for (let part = 0; ; part++) {
@@ -46,8 +49,8 @@ function domainEnd(b: Buffer, p: number, end: number): number {
 const isHex = (byte: number | undefined) => is(byte, HEX)
 
 /**
- * A MAC address whose first divider is at `p`: six or eight bytes as pairs of digits (00:1a:2b:3c:4d:5e), or six bytes
- * as groups of four digits (001a.2b3c.4d5e). Returns where to continue; -1 if not found.
+ * Finds a MAC address whose first divider is at `p`: six or eight bytes as pairs of digits (00:1a:2b:3c:4d:5e), or six
+ * bytes as groups of four digits (001a.2b3c.4d5e). Returns where to continue; -1: it is not an address.
  */
 export function findMac(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const length = startsWithGroup(b, p, start, 4) ? 4 : 2
@@ -68,7 +71,10 @@ function startsWithGroup(b: Buffer, p: number, start: number, length: number): b
   return true
 }
 
-/** The end of groups of digits with the divider at `p` between them. */
+/**
+ * Returns where the groups of `length` digits after `p` end. Before each group is the same divider as at `p`. -1: a
+ * word continues after them.
+ */
 function groupsEnd(b: Buffer, p: number, end: number, length: number): number {
   const divider = b[p]
   while (p < end && b[p] === divider && endOf(b, p + 1, Math.min(end, p + 1 + length), HEX) === p + 1 + length) {
@@ -84,7 +90,7 @@ function isNumber(b: Buffer, from: number, to: number): boolean {
   return true
 }
 
-/** An IPv6 address, including its zone, whose first colon is at `p`. Returns where to continue. */
+/** Finds an IPv6 address whose first colon is at `p`, with its zone. Returns where to continue. */
 export function findIpv6(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = startOf(b, p, Math.max(start, p - 5), HEX)
   if (p - from > 4 || (from > start && (is(b[from - 1], WORD) || b[from - 1] === COLON))) return p + 1

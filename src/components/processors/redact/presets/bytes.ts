@@ -7,7 +7,7 @@ export const WORD = 4
 export const BASE64URL = 8
 /** Characters of general tokens: those of BASE64URL, and . ~ + / =. */
 export const TOKEN = 16
-/** Characters of an address before its @. Other allowed characters are hardly ever used. */
+/** Characters of an email address before its @. Others are allowed, but hardly ever used. */
 export const LOCAL = 32
 /** Host names, including letters outside ASCII. */
 export const HOST = 64
@@ -35,19 +35,19 @@ export function is(byte: number | undefined, bits: number): boolean {
   return byte !== undefined && (CLASSES[byte]! & bits) !== 0
 }
 
-/** The index of the first byte from `p` on that is not of these classes. */
+/** Returns the index of the first byte from `p` on that is in none of these classes. */
 export function endOf(b: Buffer, p: number, end: number, bits: number): number {
   while (p < end && (CLASSES[b[p]!]! & bits) !== 0) p++
   return p
 }
 
-/** The start of the run of bytes of these classes that ends before `p`; at least `start`. */
+/** Goes back from `p` over bytes of these classes, at most to `start`. Returns the index of the first one, or `p`. */
 export function startOf(b: Buffer, p: number, start: number, bits: number): number {
   while (p > start && (CLASSES[b[p - 1]!]! & bits) !== 0) p--
   return p
 }
 
-/** Whether `text`, given in lower case, is at `p` in any case. A + counts as the space for which it stands in forms. */
+/** Whether `text`, which is lower case, is at `p` in upper or lower case. A + counts as a space, as in forms. */
 export function isTextAt(b: Buffer, p: number, end: number, text: string): boolean {
   if (p + text.length > end) return false
   for (let i = 0; i < text.length; i++) {

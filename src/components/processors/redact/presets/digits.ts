@@ -1,6 +1,6 @@
 import { DIGIT, endOf, HEX, is, startOf, WORD } from './bytes.js'
 
-/** Finds matches that begin with a digit. All functions return the end of the match at `p`, or -1. */
+/** Functions that find a match which begins with a digit at `p`. They return the end of the match, or -1. */
 
 const SPACE = 0x20
 const PLUS = 0x2b
@@ -20,7 +20,7 @@ const isDigit = (byte: number | undefined) => is(byte, DIGIT)
 
 /** Further spaces and the minus sign of Unicode, as UTF-8. */
 const OTHER_DIVIDERS = [0xe280af, 0xe2819f, 0xe28892, 0xe38080]
-/** First bytes of dividers. */
+/** By byte: 1 if a divider can begin with it. */
 const DIVIDERS = new Uint8Array(256)
 for (const byte of [SPACE, PLUS, DASH, DOT, SLASH, NO_BREAK_SPACE, 0xc2, 0xe2, 0xe3]) DIVIDERS[byte] = 1
 
@@ -29,7 +29,7 @@ export function mayDivide(byte: number): boolean {
 }
 
 /**
- * The end of the character at `p` if it may divide groups of digits, otherwise `p`. Dividers are spaces, dashes, dots,
+ * Returns the end of the divider at `p`; `p`: there is none. Groups of digits are divided by spaces, dashes, dots,
  * slashes, the + that stands for a space in forms, spaces and dashes of Unicode, and the no-break space of Latin-1.
  */
 export function dividerEnd(b: Buffer, p: number, end: number): number {
@@ -44,9 +44,9 @@ export function dividerEnd(b: Buffer, p: number, end: number): number {
 }
 
 /**
- * The end of a card number: 12 to 19 digits of a known brand with the check digit of Luhn. They may be in groups of at
- * least two digits with the same divider between them. If this is a slash or plus sign, as in paths and sums, the first
- * group must have four digits.
+ * Returns the end of a card number: 12 to 19 digits of a known brand with the check digit of Luhn. The digits may be in
+ * groups of at least two, with the same divider between all groups. If the divider is a slash or plus sign, as in paths
+ * and sums, the first group must have four digits.
  */
 export function cardEnd(b: Buffer, p: number, start: number, end: number): number {
   // The digits of a fraction are not a number of their own.
@@ -82,7 +82,7 @@ export function cardEnd(b: Buffer, p: number, start: number, end: number): numbe
 const UUID = 36
 const LONGEST_HASH = 128
 
-/** `to`, or -1 if the digits [from, to) belong to a hash or UUID. */
+/** Returns `to`; -1: the digits [from, to) belong to a hash or UUID. */
 function numberEnd(b: Buffer, from: number, to: number, start: number, end: number): number {
   if (to < 0) return -1
   for (let p = Math.max(start, from - UUID + 1); p <= from; p++) if (isUuid(b, p, end) && p + UUID >= to) return -1
@@ -115,8 +115,8 @@ function isCard(count: number, isDivided: boolean): boolean {
 const MAESTRO = new Set([5018, 5020, 5038, 5893, 6304, 6759, 6761, 6762, 6763])
 
 /**
- * Whether a brand has numbers with these first digits and this length; the reference lists them. With 17 to 19 digits,
- * ids are common and cards are rare, so for most brands, such numbers must be in groups.
+ * Whether a brand has numbers with these first digits and this length. The reference lists the brands. With 17 to 19
+ * digits, ids are common and cards are rare, so for most brands, such numbers must be in groups.
  */
 function isOfBrand(count: number, isDivided: boolean): boolean {
   const two = digits[0]! * 10 + digits[1]!
@@ -150,7 +150,7 @@ function hasCheckDigit(count: number): boolean {
   return sum % 10 === 0
 }
 
-/** Four numbers up to 255 with dots between them, not followed by a fifth. */
+/** Returns the end of an IPv4 address: four numbers up to 255 with dots between them, not followed by a fifth. */
 export function ipv4End(b: Buffer, p: number, end: number): number {
   for (let octet = 0; ; octet++) {
     const from = p
@@ -163,8 +163,8 @@ export function ipv4End(b: Buffer, p: number, end: number): number {
 }
 
 /**
- * The end of 7 to 15 digits after a plus sign, with at most two dividers or parentheses between two digits. `p` is
- * after the sign. `isZone`: four digits are a time zone.
+ * Returns the end of a phone number. `p` is after its plus sign. It has 7 to 15 digits, with at most two dividers or
+ * parentheses between two digits. `isZone`: a first group of four digits is a time zone.
  */
 export function internationalEnd(b: Buffer, p: number, end: number, isZone: boolean): number {
   if (p >= end || !isDigit(b[p]) || b[p] === ZERO) return -1
@@ -192,7 +192,7 @@ export function isBehindTime(b: Buffer, p: number, start: number): boolean {
   return isDigit(b[p - 2]) && isDigit(b[p - 3]) && b[p - 4] === COLON
 }
 
-/** A number of North America with its dividers: 555-123-4567, (555) 123-4567. `p` is at its first digit. */
+/** Returns the end of a phone number such as 555-123-4567 or (555) 123-4567. `p` is at its first digit. */
 export function americanEnd(b: Buffer, p: number, end: number): number {
   if (!isGroup(b, p, end, 3) || b[p]! < 0x32) return -1
   p += 3
@@ -210,12 +210,12 @@ function isGroup(b: Buffer, p: number, end: number, length: number): boolean {
   return p + length === end || !is(b[p + length], WORD)
 }
 
-/** The end of the divider or parenthesis at `p`, or `p`. */
+/** Returns the end of the divider or parenthesis at `p`; `p`: there is none. */
 function betweenEnd(b: Buffer, p: number, end: number): number {
   return p < end && (b[p] === OPEN || b[p] === CLOSE) ? p + 1 : dividerEnd(b, p, end)
 }
 
-/** Lengths of account numbers by country. */
+/** By country: the length of its account numbers. A key is the two letters of the country as one number. */
 const LENGTHS = new Map(
   (
     'AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 EE20 EG29 ES24 ' +
@@ -234,7 +234,7 @@ const NUMERIC = new Set(
     .map(text => text.charCodeAt(0) * 256 + text.charCodeAt(1)),
 )
 
-/** The end of an account number (IBAN) whose two letters are before `p`. It may be in groups with dividers. */
+/** Returns the end of an account number (IBAN). Its two letters are before `p`; it may have dividers. */
 export function ibanEnd(b: Buffer, p: number, end: number): number {
   const country = (b[p - 2]! & 0xdf) * 256 + (b[p - 1]! & 0xdf)
   const length = LENGTHS.get(country)

@@ -23,11 +23,11 @@ export interface KeyMarks {
   /** Minimum number of characters that follow. */
   readonly least: number
   /**
-   * The class of these characters. capitals: also digits. word: letters and digits. base64url (default): also `-_`.
-   * parts: the same, with dots in between. token: all characters of tokens.
+   * The class of these characters. capitals: upper-case letters and digits. word: letters and digits. base64url
+   * (default): also `-_`. parts: as base64url, with dots in between. token: all characters of tokens.
    */
   readonly of?: 'capitals' | 'word' | 'base64url' | 'parts' | 'token'
-  /** Index of the character that the scanner looks for, with the one before it. Default: the first of `-_.`. */
+  /** Index of the character that the scanner looks for. It also compares the one before. Default: first of `-_.`. */
   readonly anchor?: number
   /** Whether at least one digit must follow. This distinguishes keys from words. */
   readonly needsDigit?: true
@@ -73,5 +73,5 @@ export const KEY_MARKS: readonly KeyMarks[] = [
   { service: 'Stripe', marks: 'whsec_', least: 16, of: 'token' },
 ]
 
-/** Names of secrets whose values have no mark. Their case does not matter. */
+/** Names of secrets whose values have no prefix that marks them. The case of the names does not matter. */
 export const SECRET_NAMES = ['aws_secret_access_key', 'SecretAccessKey', '_authToken', '_gitlab_session'] as const

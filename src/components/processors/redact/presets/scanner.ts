@@ -7,7 +7,7 @@ import { americanEnd, cardEnd, ibanEnd, internationalEnd, ipv4End, isBehindTime,
 import { PRESETS, type Preset } from './presets.js'
 import { findBearer, findJwt, findKey, findPrivateKey, KEY_ANCHORS } from './tokens.js'
 
-/** What to search for around a byte. */
+/** Kinds of bytes: what the scanner searches for around them. */
 const NUMBER = 1
 const AT = 2
 const ADDRESS = 3
@@ -33,10 +33,9 @@ export class PresetScanner {
   /** Positions of the first and the last escape in the scanned bytes; `lastEscape` is -1 if there is none. */
   firstEscape = 0
   lastEscape = -1
-  /** Whether the scanned bytes may have a number with an exponent. */
   hasExponent = false
   readonly #kinds = new Uint8Array(256)
-  /** Number of the rule of each preset; -1: the preset is not wanted. */
+  /** Number of the rule of each preset; -1: the preset is not used. */
   readonly #rules: Readonly<Record<Preset, number>>
 
   /** The index of a preset in `presets` is the number of its rule. */
@@ -137,7 +136,6 @@ export class PresetScanner {
     return ipv6 >= 0 ? findIpv6(b, p, start, end, out, ipv6) : p + 1
   }
 
-  /** `p` is at a dash or dot. */
   #divider(b: Buffer, p: number, start: number, end: number, out: Matches): number {
     const { mac, private_key, api_key } = this.#rules
     if (mac >= 0) {
@@ -168,7 +166,6 @@ function isExponent(b: Buffer, p: number, end: number): boolean {
   return to > p && (to === end || b[to]! <= 0x20 || b[to] === COMMA || b[to] === CLOSE_ARRAY || b[to] === CLOSE_OBJECT)
 }
 
-/** Whether a digit and a dot are before `p`. */
 function isBehindDot(b: Buffer, p: number, start: number): boolean {
   return p - 2 >= start && b[p - 1] === DOT && is(b[p - 2], DIGIT)
 }

@@ -17,9 +17,7 @@ const GREATER = 0x3e
 const UPPER_K = 0x4b
 const UNDERSCORE = 0x5f
 
-/**
- * A token of at least three parts that begins with the `eyJ` whose last letter is at `p`. Returns where to continue.
- */
+/** Finds a JSON Web Token: at least three parts, beginning with `eyJ`. `p` is at the J. Returns where to continue. */
 export function findJwt(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = p - 2
   if (from < start || b[p - 1] !== 0x79 || b[from] !== 0x65) return p + 1
@@ -40,7 +38,7 @@ export function findJwt(b: Buffer, p: number, start: number, end: number, out: M
 /** Shorter tokens may be ordinary words. */
 const LEAST_TOKEN = 20
 
-/** The token after the word Bearer or Basic at `p`. Returns where to continue. */
+/** Finds the token after the word Bearer or Basic at `p`. Returns where to continue. */
 export function findBearer(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   if (p > start && is(b[p - 1], WORD)) return p + 1
   const length = isTextAt(b, p, end, 'bearer') ? 6 : isTextAt(b, p, end, 'basic') ? 5 : 0
@@ -53,7 +51,7 @@ export function findBearer(b: Buffer, p: number, start: number, end: number, out
   return to
 }
 
-/** Whether [from, to) has only letters. If the + of a form is before it, a + may also separate words. */
+/** Whether [from, to) has only letters. If a + (a space in forms) is before `from`, a + may also separate words. */
 function areWords(b: Buffer, from: number, to: number): boolean {
   const isForm = b[from - 1] === PLUS
   let p = from
@@ -61,7 +59,7 @@ function areWords(b: Buffer, from: number, to: number): boolean {
   return p === to && !hasDigit(b, from, to)
 }
 
-/** Skips at most eight of the characters between a name and its value. */
+/** Skips at most eight characters between a name and its value. */
 function valueStart(b: Buffer, p: number, end: number): number {
   const last = Math.min(end, p + 8)
   while (p < last && isDivider(b[p]!)) p++
@@ -101,7 +99,7 @@ const KEYS: readonly Key[] = KEY_MARKS.flatMap(({ marks, least, of = 'base64url'
   })),
 )
 
-/** Characters searched for a digit. A longer run without a digit consists of words. */
+/** Maximum characters searched for a digit. A longer run without a digit consists of words. */
 const MOST_WORDS = 64
 
 /** Names of secrets in lower case, each with the index of the _ or K that the scanner looks for. */
@@ -115,12 +113,11 @@ for (const key of KEYS) {
   keysOfByte[before] = [...(keysOfByte[before] ?? []), key]
 }
 
-/** The bytes that the scanner looks for to find keys. */
 export const KEY_ANCHORS: readonly number[] = [
   ...new Set([...KEYS.map(({ text, anchor }) => text.charCodeAt(anchor)), UNDERSCORE, UPPER_K]),
 ]
 
-/** A key with an anchor at `p`. Returns where to continue. */
+/** Finds a key with an anchor at `p`. Returns where to continue. */
 export function findKey(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const found = p > start ? byAnchor[b[p]!]![b[p - 1]!] : undefined
   for (let i = 0; found && i < found.length; i++) {
@@ -137,14 +134,14 @@ export function findKey(b: Buffer, p: number, start: number, end: number, out: M
   return b[p] === UNDERSCORE || b[p] === UPPER_K ? findNamed(b, p, start, end, out, rule) : p + 1
 }
 
-/** The end of the key after its mark; `p` if it continues with other letters. */
+/** `p` is after the mark of a key. Returns the end of the key; `p` if other letters follow. */
 function keyEnd(b: Buffer, p: number, end: number, { bits, hasParts }: Key): number {
   let to = endOf(b, p, end, bits)
   while (hasParts && to + 1 < end && b[to] === DOT && is(b[to + 1], bits)) to = endOf(b, to + 1, end, bits)
   return bits === UPPER && to < end && is(b[to], WORD) ? p : to
 }
 
-/** A value after a secret's name whose anchor is at `p`. Returns where to continue. */
+/** Finds the value after the name of a secret. The anchor of the name is at `p`. Returns where to continue. */
 function findNamed(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   for (const [text, anchor] of NAMES) {
     if (p - anchor < start || !isTextAt(b, p - anchor, end, text)) continue
@@ -174,8 +171,8 @@ const KIND = 'private key'
 const LONGEST_KIND = 48
 
 /**
- * A private key whose first or last line is at `p`. If its last line is missing, it ends with the value; if its first
- * line is missing, it begins with the value. Returns where to continue.
+ * Finds a private key whose first or last line is at `p`. If its last line is missing, it ends with the value; if its
+ * first line is missing, it begins with the value. Returns where to continue.
  */
 export function findPrivateKey(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const dashes = endOfDashes(b, p, end)
@@ -196,7 +193,7 @@ export function findPrivateKey(b: Buffer, p: number, start: number, end: number,
   return to
 }
 
-/** The end of a first or last line, if it names a private key. */
+/** `p` is in the first or last line of a key. Returns the end of the line; -1: it does not name a private key. */
 function markEnd(b: Buffer, p: number, end: number): number {
   const last = Math.min(end, p + LONGEST_KIND)
   for (; p < last && b[p] !== LF && b[p] !== DASH; p++) {
