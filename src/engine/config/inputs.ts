@@ -4,7 +4,6 @@ import type { Config } from './load.js'
 
 export type Components = Pick<Config, 'sources' | 'processors' | 'destinations'>
 
-/** All components of a configuration, in the order of its sections. */
 export const componentsOf = ({ sources, processors, destinations }: Components): readonly ComponentConfig[] => [
   ...sources,
   ...processors,

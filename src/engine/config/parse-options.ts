@@ -5,7 +5,7 @@ import { check, Explainer } from './checks/diagnostics.js'
 import { type ConfigNode, type Entry, SourceText } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
 
-/** Parses options of a program or command line like the options of a file, with the same messages. */
+/** Parses options that a program or a command line passes. Messages are the same as for options in a file. */
 export function parseOptions<S extends z.ZodObject>(
   schema: S,
   options: unknown,

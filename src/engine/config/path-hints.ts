@@ -18,7 +18,9 @@ interface Named {
   readonly key: Entry['key'] | undefined
 }
 
-/** Checks every option that names a file or folder. Returns the files that components read besides inputs, by id. */
+/**
+ * Checks every option that names a file or folder. Returns the files that each component reads besides inputs, by id.
+ */
 export function checkPaths(
   root: MapNode,
   drafts: ReadonlyMap<string, Draft>,

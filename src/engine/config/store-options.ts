@@ -20,7 +20,6 @@ const postgresUrl = reaches(
 const TYPE =
   'embedded: SQLite, in data_dir. postgresql: a database of PostgreSQL 15 or newer, which needs the package `pg`. data_dir then holds the secret of the keys and the buffers of pipelines. Several nodes of the service may use one database.'
 
-/** Where the service keeps accounts, keys, pipelines, secrets and the audit log. */
 export const storeOptions = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('embedded').describe(TYPE) }),
   z.strictObject({

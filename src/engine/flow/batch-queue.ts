@@ -4,17 +4,17 @@ import { type Amount, add } from './counters.js'
 import { STREAM_DEPTH } from './side-output.js'
 
 /**
- * Where batches wait before a destination: in memory (delivery/delivery.ts) or on disk (disk-buffer/disk-buffer.ts). It
- * accepts one batch at a time, and the next one when it has room. When it gives up, it settles all remaining batches as
- * `errored`.
+ * The queue of batches before a destination: in memory (delivery/delivery.ts) or on disk (disk-buffer/disk-buffer.ts).
+ * It accepts one batch at a time, and the next one when it has room. When it gives up, it settles all remaining batches
+ * as `errored`.
  */
 export abstract class BatchQueue extends Writable {
   /** Events settled as `errored`. They stay in flight until they arrive again. */
   protected readonly givenBack: Amount = { events: 0, bytes: 0 }
   #isOver = false
-  /** Accepts the next batch. */
+  /** Lets the stream write the next batch. Undefined if the stream is not waiting. */
   #accept: (() => void) | undefined
-  /** Set when no more batches will arrive. */
+  /** Completes the end of the stream. Set when no more batches will arrive. */
   #finish: (() => void) | undefined
 
   constructor(autoDestroy: boolean) {
@@ -88,7 +88,7 @@ export abstract class BatchQueue extends Writable {
     batch.giveBack()
   }
 
-  /** Ends at once. Unsettled events are given back, to be read again. */
+  /** Ends at once. Gives unsettled events back to their sources, which read them again. */
   protected giveUp(): void {
     if (this.#isOver) return
     this.#isOver = true

@@ -16,20 +16,18 @@ export function sum(a: Amount, b: Amount = { events: 0, bytes: 0 }): Amount {
   return { events: a.events + b.events, bytes: a.bytes + b.bytes }
 }
 
-/** The amount with this name, created if missing. */
 function amountOf(amounts: Map<string, Amount>, name: string): Amount {
   let amount = amounts.get(name)
   if (!amount) amounts.set(name, (amount = { events: 0, bytes: 0 }))
   return amount
 }
 
-/** The counters of components, by id. */
 export interface CounterSet {
   component(id: string, kind: Kind, type: string): ComponentCounters
   readonly components: ReadonlyMap<string, ComponentCounters>
 }
 
-/** The number of series by key that components together may still add. */
+/** How many series by key all components together may still add. */
 export interface SeriesRoom {
   left: number
 }
@@ -55,7 +53,7 @@ export class ComponentSet implements CounterSet {
     return counters
   }
 
-  /** Updates values that need it before a scrape. Waits at most `ms` milliseconds. */
+  /** Updates values that must be current at a scrape. Waits at most `ms` milliseconds. */
   async refresh(ms: number): Promise<void> {
     const all = [...this.components.values()]
     await settledWithin(
@@ -81,7 +79,7 @@ export class ComponentSet implements CounterSet {
   }
 }
 
-/** Discard reason for the events that a component gave back to their sources when a reload removed it. */
+/** Discard reason for events that a component had given back to their sources when a reload removed the component. */
 export const GIVEN_BACK = 'given_back'
 
 /** Subtracts up to the given amount from `from`. Returns the subtracted amount. */
@@ -91,7 +89,6 @@ function takeOff(from: Amount, events: number, bytes: number): Amount {
   return taken
 }
 
-/** A series registered by a component. */
 export interface Counter {
   readonly labels: Record<string, string>
   value: number
@@ -101,9 +98,8 @@ export interface Counter {
 export interface Series {
   readonly type: 'counter' | 'gauge'
   readonly help: string
-  /** For counters that are removed again: the labels of the counter to which their counts are then added. */
+  /** For counters that may be removed: labels of the rest counter, which takes over their counts. */
   readonly rest?: Record<string, string>
-  /** The current samples. */
   read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
 }
 
@@ -111,7 +107,7 @@ export interface Histogram {
   readonly help: string
   /** Upper bounds in ascending order. */
   readonly buckets: readonly number[]
-  /** Observations per bucket, not cumulative. The last bucket is above all bounds. */
+  /** Observations per bucket, not cumulative. The last bucket counts values above all bounds. */
   readonly counts: number[]
   /** The last exemplar of each bucket. */
   readonly exemplars: ((Exemplar & { readonly value: number }) | undefined)[]
@@ -134,7 +130,7 @@ export class ComponentCounters implements ComponentMetrics {
   readonly passed: Amount = { events: 0, bytes: 0 }
   /** Sent to side outputs, by name. */
   readonly aside = new Map<string, Amount>()
-  /** Events merged into emitted ones. */
+  /** Events that the component merged into emitted events. */
   readonly consumedEvents: Amount = { events: 0, bytes: 0 }
   /** Events created by the component. */
   readonly emittedEvents: Amount = { events: 0, bytes: 0 }
@@ -145,21 +141,27 @@ export class ComponentCounters implements ComponentMetrics {
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
   /** Events that an earlier run received and left in a spool. */
   foundEvents = 0
-  /** Sources: events passed on and given back. The next start or reload reads them again, if possible. */
+  /**
+   * Only for sources: events passed on and then given back. The source reads them after the next start or reload, if it
+   * can.
+   */
   readonly toRead: Amount = { events: 0, bytes: 0 }
-  /** Sources: settled events that are read again together with earlier ones that were given back. */
+  /** Only for sources: settled events that the source will read again, since earlier events were given back. */
   toRepeat = 0
-  /** Sources: received events that had been settled before and were read again. */
+  /** Only for sources: received events that had been settled before and were read again. */
   receivedAgain = 0
-  /** Sources: events passed on and given back, counted each time. */
+  /** Only for sources: events given back after they were passed on. An event counts each time. */
   returned = 0
-  /** Sources: whether some events are passed on twice. Processors then decide about them twice. */
+  /**
+   * Only for sources: whether events were given back. Some are then passed on twice, and processors decide about them
+   * twice.
+   */
   repeated = false
   readonly series = new Map<string, Series[]>()
   readonly histograms = new Map<string, Histogram>()
-  /** Updates values before a scrape. */
+  /** Called before a scrape to update values. */
   beforeScrape: (() => Promise<void>) | undefined
-  /** What the component holds in addition to its queue. */
+  /** Events and bytes that the component holds in addition to its queue. */
   holds: () => Amount = () => ({ events: 0, bytes: 0 })
   /** How many of the held events wait for a decision. */
   waiting: () => number = () => 0
@@ -209,7 +211,9 @@ export class ComponentCounters implements ComponentMetrics {
     add(this.emittedEvents, events, bytes)
   }
 
-  /** Counts events that a source passed on. With `reads`, events that were given back do not count again. */
+  /**
+   * Counts events that a source passed on. `reads`: the source reads given-back events again. These do not count twice.
+   */
   read(events: number, bytes: number, reads: boolean): void {
     const again = reads ? takeOff(this.toRead, events, bytes) : { events: 0, bytes: 0 }
     add(this.received, events - again.events, bytes - again.bytes)

@@ -20,7 +20,7 @@ interface Lines {
   readonly shares: Set<Share>
 }
 
-/** A counted batch of emitted events, and the side output for it. */
+/** A batch of emitted events, already counted. `output`: its side output; undefined: the main output. */
 export interface EmittedBatch {
   readonly batch: EventBatch
   readonly output: SideOutput | undefined
@@ -36,7 +36,6 @@ export class Emission {
   readonly #shares: Set<Share>
   readonly #failures: Failures
 
-  /** `shares`: the shares that the processor holds. */
   constructor(
     processor: Decides,
     plan: Plan,

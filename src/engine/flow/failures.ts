@@ -105,7 +105,7 @@ export class Failures {
   }
 }
 
-/** A processor that holds a batch for longer than this is stuck, and not waiting for something. */
+/** A processor that works on a batch for longer than this is stuck. Deliberate waiting does not count. */
 export const LONGEST_WORK_MS = 60_000
 
 interface Running {

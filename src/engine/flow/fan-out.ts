@@ -141,7 +141,7 @@ export function directly(delivery: Writable): Input {
   return input
 }
 
-/** Resolves when the stream is closed. */
+/** Resolves when the stream has closed or failed. */
 export function finish(stream: Writable): Promise<void> {
   return new Promise(resolve => {
     if (stream.closed) return resolve()

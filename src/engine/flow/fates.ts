@@ -5,7 +5,6 @@ import type { EventBatch } from '../../core/event/batch.js'
 export interface DiscardedEvents {
   readonly batch: EventBatch
   readonly reason: string
-  /** Number of these events. */
   readonly events: number
   /** If given, only events with `value` in this column are meant; otherwise all events of the batch. */
   readonly to?: Uint8Array
@@ -18,7 +17,7 @@ export interface DiscardedEvents {
 
 /** Observes what becomes of a component's events, while their bytes are valid. Must not keep references to them. */
 export interface FateObserver {
-  /** Whether it may look at discarded events of the batch. Asked for each batch, so it must be quick. */
+  /** Whether the observer may need discarded events of the batch. Called for each batch, so it must be quick. */
   wants(batch: EventBatch): boolean
   discarded(events: DiscardedEvents): void
   /** A receiver has permanently rejected the events of a request. */

@@ -3,7 +3,7 @@ import { type Linked, LinkedList } from '../../lib/linked-list.js'
 interface Passed<P> extends Linked<Passed<P>> {
   readonly position: P
   isSettled: boolean
-  /** The position up to which it is settled, if only a part of it is. */
+  /** If only the first part is settled: the position where that part ends. */
   reached: P | undefined
 }
 

@@ -5,12 +5,12 @@ import type { Ack } from '../../core/event/ack.js'
 const MOST_AT_ONCE = 1000
 
 /**
- * Ids from the server of a source that `redelivers`, until the server knows that they were delivered. Ids that come
- * back undelivered are forgotten, since the server sends them again.
+ * Tracks ids that a server sent to a source that `redelivers`, until the server knows that they were delivered. Ids
+ * that come back undelivered are forgotten, since the server sends them again.
  */
 export class Redelivery {
   readonly #confirm: (ids: readonly string[]) => Promise<unknown>
-  /** Ids whose delivery the server has not confirmed yet. */
+  /** Ids that are being delivered, or whose delivery the server does not know yet. */
   readonly #open = new Set<string>()
   #delivered: string[] = []
   #confirming: Promise<void> | undefined

@@ -10,7 +10,6 @@ export const STREAM_DEPTH = 2
 export class SideOutput extends PassThrough {
   connected = false
   tapped = false
-  /** Number of events written so far. */
   events = 0
 
   constructor() {

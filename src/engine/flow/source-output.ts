@@ -13,14 +13,13 @@ import type { ComponentCounters } from './counters.js'
 import type { FanOut } from './fan-out.js'
 
 /**
- * Limit of all unacknowledged events, in bytes of memory. Each source has its own share, within a minimum and a
- * maximum: a blocked source does not slow the others.
+ * Maximum memory of all unacknowledged events, in bytes. Each source has its own share, within a minimum and a maximum,
+ * so a blocked source does not slow the others.
  */
 const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
 const LARGEST_SHARE = 32 * 1024 * 1024
 const LEAST_SHARE = 2 * 1024 * 1024
 
-/** The share of each of `sources` sources, in bytes. */
 export function shareOf(sources: number): number {
   return Math.max(LEAST_SHARE, Math.min(LARGEST_SHARE, UNACKNOWLEDGED_BYTES / sources))
 }
@@ -34,10 +33,10 @@ class Open extends Ack implements Linked<Open> {
   events = 0
   bytes = 0
   origin: Origin | undefined
-  /** The previous and the next batch of its origin that is unsettled or was given back. */
+  /** The previous and the next batch of the same origin that are unsettled or were given back. */
   earlier: Open | undefined
   later: Open | undefined
-  /** Events of settled batches after it. If it is given back, these are read again too. */
+  /** Number of events in settled batches after this one. If this batch is given back, they are read again, too. */
   behind = 0
   isGivenBack = false
   /** The batch as sent, if its source cannot read it again. */
@@ -96,7 +95,7 @@ export class SourceOutput implements Output {
   /** Whether it accepts no more batches. */
   #isOver = false
   #hasSent = false
-  /** Reading id for batches whose source does not say where they are from, and the bytes sent so far. */
+  /** Reading id of batches whose source does not set `readFrom`. `#sentBytes`: bytes sent so far. */
   readonly #reading = newReading()
   #sentBytes = 0
   readonly #log: Pick<Logger, 'warn'>

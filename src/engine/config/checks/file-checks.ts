@@ -8,7 +8,6 @@ import type { ServiceOptions } from '../service-options.js'
 import { type ConfigNode, locate, type MapNode, type Path, placeOf, SourceText } from '../yaml/node.js'
 import type { Found } from '../yaml/problems.js'
 
-/** Checks files that a configuration names. */
 export type FileCheck = (
   root: MapNode,
   drafts: readonly Draft[],
@@ -45,7 +44,7 @@ export function checkTlsFiles(
   if (store && service?.store.type === 'postgresql') check(store, ['service', 'store'], service.store.tls ?? {})
 }
 
-/** Replaces values from the environment in the text by their references in the file. */
+/** If a path came from the environment, shows its reference, such as `${NAME}`, in the text instead. */
 function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): string {
   return TLS_OPTIONS.reduce((shown, option) => {
     const { node: value } = locate(node, ['tls', option])

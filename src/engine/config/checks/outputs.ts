@@ -50,7 +50,9 @@ export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: 
   }
 }
 
-/** Finds destinations that write to the file of an earlier one, perhaps through links. Only for permitted files. */
+/**
+ * Finds destinations that write to the same file as an earlier one, perhaps through links. The files must be permitted.
+ */
 export function sharedOutputs(destinations: readonly ComponentConfig<'destination'>[]): Fault[] {
   const first = new Map<string, { readonly id: string; readonly path: string }>()
   return destinations.flatMap(({ id, definition, options }) => {
@@ -70,7 +72,7 @@ export function sharedOutputs(destinations: readonly ComponentConfig<'destinatio
   })
 }
 
-/** Whether the path is on a local file system. Links on others are resolved at runtime, since access may block. */
+/** Whether the path is on a local file system. Access to others may block, so links there are resolved at runtime. */
 function isLocal(path: string): boolean {
   return fileSystems.mountOf(path) === undefined
 }
@@ -112,7 +114,10 @@ function reportReadAgain(
   warnings.add(output.place, pathOf(output), text)
 }
 
-/** Ignores unusable patterns, which are reported when the source is created. */
+/**
+ * Returns a test whether the source reads a path. Unusable patterns match nothing here; creating the source reports
+ * them.
+ */
 function testOf({ reads }: AnyDefinition, options: unknown, onThisMachine: boolean): (path: string) => boolean {
   try {
     return reads?.(options as never, onThisMachine) ?? (() => false)
@@ -135,7 +140,7 @@ function pathOf({ draft, option }: Output): string[] {
   return [SECTIONS[draft.kind], draft.id, option]
 }
 
-/** Reports why `data_dir` cannot be used. `place`: the option, or the document if it does not have the option. */
+/** Reports why `data_dir` cannot be used. `place`: the option, or the whole document if the option is not set. */
 export function checkDataDir(dataDir: string, place: ConfigNode, { problems, warnings }: Found): void {
   const mount = fileSystems.mountOf(dataDir)
   if (mount !== undefined) {
@@ -177,7 +182,7 @@ const KERNEL: Readonly<Record<number, string>> = {
   1935894131: 'securityfs',
 }
 
-/** Why no file can be stored at `path`: it is on one of these file systems, or below a file. */
+/** Why no file can be stored at `path`: it is on a kernel file system or below a file. Undefined if one can. */
 function refusedPlace(path: string): string | undefined {
   const whole = finalPath(path)
   for (let at = whole; ; at = dirname(at)) {

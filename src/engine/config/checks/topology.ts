@@ -10,7 +10,7 @@ import { type Explainer, shown } from './diagnostics.js'
 /** Longer cycles are shown without their middle part. */
 const SHOWN_STEPS = 10
 
-/** An input that leads to an existing component. */
+/** An input of a component. `to`: the component that it reads. `item`: the input's index in `inputs`. */
 interface Edge {
   readonly to: Draft
   readonly output: string | undefined
@@ -27,7 +27,7 @@ export function checkTopology(
   const edges = new Map<Draft, Edge[]>()
   /** Ids of components whose output is read. */
   const read = new Set<string>()
-  /** Side outputs that are read. */
+  /** Side outputs that are read, such as `limit_app.discarded`. */
   const side = new Set<string>()
   // An unknown input may be the misspelled id of a component. That component then seems unread.
   let unknown = false
@@ -43,7 +43,7 @@ export function checkTopology(
       const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, output) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
       else if (to) found.push({ to, output, item, node })
-      // A component counts as read if any of its outputs is read, except the discarded events.
+      // A component counts as read if any of its outputs other than `discarded` is read.
       if (output !== DISCARDED) read.add(id)
       if (output !== undefined) side.add(text)
       seen.add(text)
@@ -71,7 +71,7 @@ export function checkTopology(
 const unreadText = (output: string, consequence: string) =>
   `nobody reads ${output}, ${consequence}: add ${output} to the inputs of a component`
 
-/** Warns of side outputs of the plan that nobody reads. */
+/** Warns of planned outputs that nobody reads. */
 function warnUnread({ id, kind, entry, config }: Draft, side: ReadonlySet<string>, warnings: Problems): void {
   const { outputs = [], main, option } = config?.plan ?? {}
   for (const output of main === undefined ? outputs : [...outputs, main]) {
@@ -102,7 +102,7 @@ function destinationFault({ id, config }: Draft, output: string | undefined): st
   return `${id} discards the events that it rejects: remove on_reject: discard to read them here`
 }
 
-/** The readers of each component. */
+/** Turns the edges around: lists the readers of each component. */
 function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections {
   const connections = new Map<Draft, Connection[]>([...edges.keys()].map(draft => [draft, []]))
   for (const [reader, inputs] of edges)
@@ -110,7 +110,10 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
   return connections
 }
 
-/** Reports cycles at their closing input, unless it connects a reported component. Returns whether it found one. */
+/**
+ * Reports each cycle at the input that closes it, unless a component at its ends was reported. Returns whether any
+ * exists.
+ */
 function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
   const reported = new Set<Draft>()
@@ -140,7 +143,7 @@ function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Prob
   return reported.size > 0
 }
 
-/** Reports a second source of the same single stream: each would miss the bytes that the other one reads. */
+/** Reports a second source that reads the same single stream: each would miss the bytes that the other one reads. */
 function reportSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
   const first = new Map<string, Draft>()
   for (const draft of drafts.values()) {
@@ -165,13 +168,12 @@ function showCycle(cycle: readonly Draft[]): string {
  * the two before it, each receives 1.6 times as many copies as the one before.
  */
 
-/** A component that reads another one. */
 interface Connection {
   readonly reader: Draft
   readonly output: string | undefined
 }
 
-/** The readers of each component, without cycles. */
+/** The readers of each component. There are no cycles. */
 type Connections = ReadonlyMap<Draft, readonly Connection[]>
 
 /** Copies are rejected only if they exceed both limits, since a large configuration has many without harm. */
@@ -196,7 +198,7 @@ function checkCopies(connections: Connections, problems: Problems): void {
   }
 }
 
-/** Per component: the number of copies of one of its events, added up over all components downstream. */
+/** Counts, for each component, how often the components downstream receive one of its events, all together. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {
@@ -215,7 +217,7 @@ function countCopies(connections: Connections): Map<Draft, number> {
   return copies
 }
 
-/** If an event leaves by one of several outputs, the output with most copies counts; otherwise all count. */
+/** If each event leaves by only one output, the output with the most copies counts. Otherwise all outputs count. */
 function copiesOf({ config }: Draft, readers: readonly Connection[], copies: ReadonlyMap<Draft, number>): number {
   const byOutput = new Map<string | undefined, number>()
   for (const { reader, output } of readers) {
@@ -231,7 +233,7 @@ function copiesOf({ config }: Draft, readers: readonly Connection[], copies: Rea
     : Math.max(0, ...sums)
 }
 
-/** The first components with several inputs on the path with most copies. */
+/** Follows the path with the most copies. Returns its first components that have several inputs. */
 function joinsBehind(source: Draft, connections: Connections, copies: ReadonlyMap<Draft, number>): string[] {
   const joins: string[] = []
   for (let at: Draft | undefined = source; at && joins.length < SHOWN; ) {

@@ -28,7 +28,8 @@ export function filesOf(plugins: Plugins): readonly string[] {
 }
 
 /**
- * Components that a configuration can use, and codecs of its plugins. `codecs`: undefined if it may not list plugins.
+ * The components that a configuration can use, and the codecs of its plugins. `codecs` is undefined if the
+ * configuration must not list plugins.
  */
 export interface Known {
   readonly components: readonly AnyDefinition[]
@@ -48,7 +49,7 @@ export interface ServicePlugin {
   readonly name: string
 }
 
-/** Adds the definitions of the configuration's plugins to `components`. Reports problems of plugins. */
+/** Returns `components` and the definitions of the configuration's plugins. Reports problems of plugins. */
 export function withPlugins(
   root: MapNode,
   components: readonly AnyDefinition[],

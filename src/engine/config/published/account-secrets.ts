@@ -35,7 +35,6 @@ export function referencesIn(text: string): string[] {
   return names
 }
 
-/** All texts in a value, with their paths. */
 export function textsIn(value: unknown, path: readonly string[] = []): { path: readonly string[]; value: string }[] {
   if (typeof value === 'string') return [{ path, value }]
   if (typeof value !== 'object' || value === null) return []

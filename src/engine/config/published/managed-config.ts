@@ -69,7 +69,7 @@ export class ManagedConfig {
       throw new ConfigError(
         refused.map(fault => problem(name, fault.path, `${fault.message}; see "managed" in the local configuration`)),
       )
-    // Files are examined only if all are permitted, since problems could reveal facts about other files.
+    // Files are examined only after all were permitted, since problems could reveal facts about forbidden files.
     if (this.#options.onThisMachine) this.#load({ ...this.#options, addition })
     const reach = new LimitedReach(permitted)
     const bounded = <T extends { id: string }>(all: readonly T[]) =>

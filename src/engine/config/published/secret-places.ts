@@ -17,9 +17,9 @@ type Path = readonly string[]
 
 /** A part of a text that may be a secret. */
 interface Part extends Span {
-  /** The name of the URL parameter, if the part is the value of one. */
+  /** If the part is the value of a URL parameter: the parameter's name. Empty if the query has no `NAME=`. */
   readonly parameter?: string
-  /** Whether the secret itself is written there. */
+  /** Whether the secret itself is written there, not a reference to it. */
   readonly isLiteral: boolean
 }
 
@@ -41,7 +41,7 @@ const REFERS = new RegExp(`^(?:${VARIABLE})+$`)
 const PREFIXED = new RegExp(`^([A-Za-z][A-Za-z_-]{0,23})(?:[=:] ?| )(?:${VARIABLE})+$`)
 /** Authentication schemes whose names do not look like names of keys. */
 const SCHEMES = new Set('basic bearer bot digest dpop gnap hawk negotiate pat splunk ssws'.split(' '))
-/** Whether a name looks like a key: long, and with digits between letters. */
+/** Whether a name looks like a key: it is long and has digits after letters. */
 const isLikeToken = (name: string): boolean =>
   name.length >= 20 && /^[\w+/=-]+$/.test(name) && (name.match(/[A-Za-z]\d/g)?.length ?? 0) >= 3
 
@@ -102,7 +102,7 @@ const MISPLACED =
   'must not refer to a secret; only options for a key or a password (such as auth.key and proxy.auth.password), names of users, headers, and the parameters of a URL can'
 const MISNAMED = 'the name of a secret must begin with a letter and have only A-Z, a-z, 0-9, "_", "." and "-"'
 
-/** The configuration with literal keys hidden; the same object if it has none. */
+/** Replaces literal keys with `HIDDEN` in a copy. Returns the same object if there are none. */
 export function hideLiterals<C extends Document>(config: C, components: readonly AnyDefinition[]): C {
   const holders = holdersIn(config, components).filter(({ parts }) => literalsOf(parts).length > 0)
   if (holders.length === 0) return config
@@ -126,7 +126,7 @@ function replaced(value: string, parts: readonly Part[], by: string): string {
   return text + value.slice(at)
 }
 
-/** All texts of components that may have secrets. */
+/** All texts in which components may have secrets. */
 function holdersIn(config: Document, components: readonly AnyDefinition[]): Holder[] {
   const placesOf = (kind: Kind, type: unknown) => {
     const own = components.filter(one => one.kind === kind && one.type === type)

@@ -133,7 +133,7 @@ function reasonsText(reasons: Readonly<Record<string, string>>): string[] {
   return ['Events are discarded for these reasons, and can be read at the output `discarded`:', rows.join('\n')]
 }
 
-/** The delivery options for which this type has other defaults. */
+/** Lists the delivery options that have other defaults for this type. */
 function deliveryText(definition: AnyDefinition): string[] {
   if (definition.kind !== 'destination') return []
   const usual = new Map(rowsOf(inputSchema(deliveryOptions)).map(row => [row.name, row.preset]))
@@ -142,7 +142,7 @@ function deliveryText(definition: AnyDefinition): string[] {
   return [`Other defaults than usual: ${changed.map(row => `${code(row.name)} ${row.preset}`).join(', ')}.`]
 }
 
-/** The lines of a configuration with the component of an example. */
+/** The lines of a configuration that has only the component of the example. */
 export function exampleConfig({ kind, type }: AnyDefinition, { yaml }: Example): string[] {
   const lines = [`type: ${type}`, ...(kind === 'source' ? [] : ['inputs: [app_logs]']), ...yaml.trimEnd().split('\n')]
   return [`${SECTIONS[kind]}:`, '  example:', ...lines.filter(line => line !== '').map(line => `    ${line}`)]
@@ -164,7 +164,6 @@ export const fence = (language: string, lines: readonly string[]): string =>
 const code = (text: string): string => `\`${text}\``
 const capital = (text: string): string => text[0]!.toUpperCase() + text.slice(1)
 
-/** One option in a table. */
 interface Row {
   readonly name: string
   readonly type: string
@@ -173,7 +172,9 @@ interface Row {
   readonly text: string
 }
 
-/** The table of options. With `first`: one table of these and their inner options, and one of the other options. */
+/**
+ * A table of the options. If `first` lists options: a table of these with their inner options, then one of all others.
+ */
 function optionTable(schema: z.ZodType, first?: readonly string[]): string {
   const rows = rowsOf(inputSchema(schema))
   if (first === undefined) return tableOf(rows)
@@ -206,7 +207,9 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   })
 }
 
-/** The options inside an option that may be a mapping. If only some variants of it have one, the row names them. */
+/**
+ * The options inside an option that may be a mapping. If the option has several variants, a row says which one has it.
+ */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []
   const list = option.items && !option.items.title ? innerRows(option.items, prefix.replace(/\.$/, '[].')) : []
@@ -283,7 +286,7 @@ function limitsText(schema: JsonSchema): string {
 
 const AFTER = { nothing: '', value: " '…'", list: ' (…)' }
 
-/** The section about conditions in the reference: Markdown, one item per block. */
+/** The section about conditions in the reference. Each item is one Markdown block. */
 export function conditionReference(): string[] {
   const rows = [...OPERATORS].map(([name, { takes, text }]) => `| \`${name}${AFTER[takes]}\` | ${text} |`)
   const functions = [...FUNCTIONS].map(([name, { text }]) => `| \`${name}(…)\` | ${text} |`)

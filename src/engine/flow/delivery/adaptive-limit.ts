@@ -4,19 +4,20 @@ const START = 4
 const TOLERANCE = 1.5
 /** Minimum number of answers in a mean. */
 const LEAST_ANSWERS = 8
-/** Shorter times count as this one: differences between them do not indicate a queue. */
+/** Shorter times count as this one, since differences between them do not indicate a queue. */
 const LEAST_MS = 1
 /** If a mean is below the baseline, the baseline falls by this share of the difference. */
 const FALL = 0.25
 /** After this many rounds with a queue, the baseline is measured again, with half as many requests. */
 const SLOW_ROUNDS = 30
-/** After this many round trips, the refused number is tried again. */
+/** After this many round trips, the refused number of requests is tried again. */
 const WAIT = 32
 /** The time until the next try is at least this multiple of the requested pause. */
 const WAIT_PAUSES = 10
 
 /**
- * The initial state of a successor. It measures the baseline itself, since its options may change the size of requests.
+ * The state with which a successor begins. The successor measures the baseline itself, since its options may change the
+ * size of requests.
  */
 export interface LimitState {
   readonly limit: number
@@ -29,7 +30,8 @@ export type Outcome = 'ok' | 'overload' | 'other'
 /**
  * How many requests a destination may have in flight (`max_in_flight: auto`). After each round that used the whole
  * limit, the limit grows by its square root, unless answers take much longer than without a queue. When the receiver
- * refuses a request, the limit is halved. It then grows only up to the refused number, which is tried again later.
+ * refuses a request, the limit is halved. It then stays below the refused number of requests, which is tried again
+ * later.
  */
 export class AdaptiveLimit {
   readonly #most: number
@@ -46,7 +48,10 @@ export class AdaptiveLimit {
   /** Mean duration of a request without a queue; undefined until measured. */
   #baseline: number | undefined
   #slowRounds = 0
-  /** The number of requests in flight at the last refusal, the round trips since, and the round trips to wait for. */
+  /**
+   * Requests in flight at the last refusal. `#trips`: round trips since then. `#wait`: round trips until that number is
+   * tried again.
+   */
   #refused: number
   #trips = 0
   #wait = WAIT
@@ -69,7 +74,7 @@ export class AdaptiveLimit {
     return this.#inFlight
   }
 
-  /** How many requests may have begun. Some requests that wait for a retry after a refusal do not count. */
+  /** How many requests may be in progress, including some that wait for a retry after a refusal. */
   get requests(): number {
     return this.allowed + Math.min(this.#waiting, this.allowed) + Math.min(this.#apart, this.#most)
   }
@@ -102,7 +107,7 @@ export class AdaptiveLimit {
   }
 
   #refuse(inFlight: number, pauseMs: number): void {
-    // A single request was not refused because of others.
+    // If only one request was in flight, the number of requests did not cause the refusal.
     this.#refused = inFlight > 1 ? inFlight : Number.POSITIVE_INFINITY
     this.#trips = 0
     this.#wait = WAIT + (WAIT_PAUSES * pauseMs) / (this.#baseline ?? Math.max(LEAST_MS, pauseMs))

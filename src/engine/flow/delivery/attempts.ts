@@ -9,7 +9,7 @@ import type { AdaptiveLimit, LimitState, Outcome } from './adaptive-limit.js'
 import type { DeliveryContext } from './delivery.js'
 import type { LearnedSize } from './sent-size.js'
 
-/** How often to check, during a hold, whether something has changed; and the longest time between two attempts. */
+/** During a hold: how often to check whether something has changed, and the longest time between two attempts. */
 const CHECK_EVERY_MS = 1000
 const LONGEST_WAIT_MS = 60_000
 
@@ -22,7 +22,7 @@ const LONG_PAUSE_MS = 60_000
 /** With `max_in_flight: auto`, shorter pauses apply only to the refused request. */
 const SHORT_PAUSE_MS = 2000
 
-/** A finished outage. */
+/** A finished outage. Its times are from `Clock.now`. */
 export interface PastOutage {
   readonly since: number
   readonly until: number
@@ -41,7 +41,7 @@ interface Failures {
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
-  /** The kind of failed task that comes last in `TASKS`. */
+  /** Of the kinds of tasks that failed, the one that comes last in `TASKS`. */
   readonly of: TaskKind
   /** Whether a receiver has accepted events. */
   readonly hasDelivered: boolean
@@ -74,10 +74,12 @@ export interface RetryLimits {
   readonly max_elapsed?: number | undefined
 }
 
-/** The error of an attempt, and what it says about the request. */
+/** The error of a failed attempt, and whether the request is at fault. */
 interface Thrown {
   readonly error: unknown
-  /** Whether one of several requests was refused (`max_in_flight: auto`). The request itself is then not at fault. */
+  /**
+   * With `max_in_flight: auto`: whether other requests were in flight at a refusal. This request is then not at fault.
+   */
   readonly isBeside: boolean
   readonly isAdapting: boolean
 }
@@ -85,7 +87,7 @@ interface Thrown {
 /** The result of a task that a delivery passes to its successor. */
 export const LEFT = 'left'
 
-/** The success of a task ends an outage of its own kind, and of the kinds before it in this list. */
+/** A task that succeeds ends an outage of its own kind, or of a kind before it in this list. */
 const TASKS = ['start', 'dead_letter', 'events'] as const
 type TaskKind = (typeof TASKS)[number]
 
@@ -102,8 +104,8 @@ export interface Task {
 }
 
 /**
- * Makes the attempts for a destination's requests and start: timeouts, retries, pauses that the receiver requests, and
- * the hold. Logs what an operator should know, without repetition.
+ * Makes a destination's attempts to start and to send requests. Handles timeouts, retries, pauses that the receiver
+ * requests, and holds. Logs what an operator should know, without repetition.
  */
 export class Attempts {
   readonly #context: AttemptsContext
@@ -138,7 +140,7 @@ export class Attempts {
     return this.#hold.error !== undefined
   }
 
-  /** Whether a failed task is tried again. After a reload, this includes its first attempt if the last one failed. */
+  /** Whether a failed task is being retried. After a reload, a first attempt counts if the predecessor was failing. */
   get retrying(): boolean {
     return this.#failing.size > 0 || (this.#outage.inheritedError !== undefined && this.#running.size > 0)
   }
@@ -148,7 +150,6 @@ export class Attempts {
     return this.retrying && failures ? this.#context.clock.now() - failures.since : 0
   }
 
-  /** Registers gauges of failures, pauses and holds. */
   show(metrics: Pick<ComponentMetrics, 'gauge'>): void {
     const seconds = (ms: number) => Math.max(0, ms) / 1000
     const { clock } = this.#context
@@ -240,7 +241,7 @@ export class Attempts {
         if (this.#hold.begin(error)) this.#logHold(error)
       } else if (error?.failure === 'retry') {
         retried(error.reason)
-        // During a hold, the hold decides about attempts, and no request is given up.
+        // During a hold, only the probe makes attempts, and no request is given up.
         if (this.holding) continue
         if (failures++ === 0) since = clock.now()
         if (!isBeside) counted++
@@ -295,8 +296,8 @@ export class Attempts {
   }
 
   /**
-   * Whether a request's first refusal only lowers the limit: it does not count as a failure, and other requests do not
-   * pause. If the receiver refuses a request sent during this pause, too, all requests pause.
+   * Whether a request's first refusal only lowers the limit. It then does not count as a failure, and only this request
+   * pauses. If the receiver also refuses a request sent during that pause, all requests pause.
    */
   #isAdapting({ retryAfterMs = 0 }: DeliveryError, began: number): boolean {
     const now = this.#context.clock.now()
@@ -473,7 +474,7 @@ class Hold {
   readonly #waiting: (() => void)[] = []
   /** The cause of the hold; undefined if there is none. */
   error: DeliveryError | undefined
-  /** How many holds have ended. The result of an attempt that began before the last one ended does not count. */
+  /** How many holds have ended. An attempt that began before the last hold ended does not start another one. */
   ended = 0
   /** Latest time of the probe's next attempt; undefined during an attempt. */
   nextAt: number | undefined
@@ -526,7 +527,6 @@ class Hold {
     }
   }
 
-  /** Ends the hold, after the probe succeeded. */
   end(): void {
     this.ended++
     this.error = undefined
@@ -585,7 +585,6 @@ class Outage {
     this.#next.set(who, until)
   }
 
-  /** Records that `who` no longer waits. */
   tries(who: object): void {
     this.#next.delete(who)
   }

@@ -23,8 +23,8 @@ import { Uploads } from './uploads.js'
 /**
  * Turns batches into requests and completes each request. Invariants:
  * - Every batch is in the batcher or in requests until its parts are settled, each exactly once.
- * - `delivered`: the destination accepted it. `rejected`: it was rejected permanently, and stored in the dead-letter
- *   queue (unless `on_reject` discards it). `errored`: there was no more time.
+ * - A part is settled as `delivered` if the destination accepted it, and as `rejected` if it was rejected permanently
+ *   and stored in the dead-letter queue (unless `on_reject` discards it). `errored`: there was no more time.
  * - Nothing is written before the destination has started. With `max_in_flight: 1`, events stay in order.
  * - Events that a destination keeps in a spool are settled, and stay in flight until their object is delivered.
  */
@@ -187,7 +187,6 @@ export class Delivery extends BatchQueue {
     return held && objects && { ...held, ...objects }
   }
 
-  /** With `max_in_flight: auto`: the number of requests in flight, and the current limit. */
   get limit(): Pick<AdaptiveLimit, 'inFlight' | 'allowed'> | undefined {
     return this.#limit
   }
@@ -278,8 +277,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Waits for the end of the stream, at most until the deadline. The writer must end it. Then gives back remaining
-   * events and stops the destination. Resolves with the undelivered amount.
+   * Waits for the end of the stream, at most until the deadline. The writer must end the stream. Then gives back
+   * remaining events and stops the destination. Resolves with the undelivered amount.
    */
   stop(deadline: AbortSignal): Promise<Amount> {
     this.#stopping ??= this.#stop(deadline)
@@ -374,7 +373,7 @@ export class Delivery extends BatchQueue {
     this.#carried.add(carried)
   }
 
-  /** `next`: the request before which it is inserted. */
+  /** `next`: the request before which the new one is inserted. */
   #request(parts: EventBatch[], next?: Request): Request {
     const amount = { events: 0, bytes: 0 }
     for (const part of parts) add(amount, part.length, part.bytes)

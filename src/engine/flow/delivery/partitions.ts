@@ -5,7 +5,8 @@ import { type Amount, add } from '../counters.js'
 import type { Batcher } from './batcher.js'
 
 /**
- * Default maximum of open partitions. An event of another partition waits until the least recently used one was sent.
+ * Default maximum of open partitions. An event of another partition waits until the least recently used partition was
+ * sent.
  */
 export const MOST_OPEN = 100
 
@@ -22,9 +23,9 @@ export interface Partition {
 }
 
 /**
- * The queue before the requests of a destination that divides events into partitions. Each partition has a batcher.
- * Every event is in the batcher of its partition, or in a batch that is not divided yet. The events of a partition
- * leave in order, with one request at a time.
+ * Queues events for a destination that divides them into partitions. Each partition has a batcher. Every event is in
+ * the batcher of its partition, or in a batch that is not divided yet. The events of a partition leave in order, with
+ * one request at a time.
  */
 export class Partitions {
   readonly #partitionOf: NonNullable<Destination['partitionOf']>
@@ -48,7 +49,7 @@ export class Partitions {
     return this.#undivided.length === 0 && this.#all().every(({ empty }) => empty)
   }
 
-  /** Whether to add no more batches: a request is complete, or batches wait to be divided. */
+  /** Whether no more batches should be added: a request is complete, or batches wait to be divided. */
   get full(): boolean {
     return this.#undivided.length > 0 || this.#all().some(({ full }) => full)
   }
@@ -171,7 +172,7 @@ export class Partitions {
     return rest
   }
 
-  /** The partition of an event. Opens it if there is room. */
+  /** The partition of an event. Opens the partition if there is room; otherwise undefined. */
   #find(batch: EventBatch, i: number): Partition | undefined {
     const named = this.#nameOf(batch, i)
     if (named === this.#last) return this.#last

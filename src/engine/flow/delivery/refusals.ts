@@ -21,7 +21,6 @@ interface Span {
 export class Refusals {
   readonly #limit: number
   readonly #clock: Clock
-  /** Counts of the current and the previous span. */
   #spans: Span[] = [
     { accepted: 0, refused: 0 },
     { accepted: 0, refused: 0 },

@@ -51,7 +51,7 @@ export function memoryFor({ batch, max_in_flight }: Pick<DeliveryOptions, 'batch
   return { ...MEMORY, held: Math.min(MOST_HELD, Math.max(MEMORY.held, held)) }
 }
 const LARGEST_SEGMENT = 64 * MIB
-/** Minimum number of segments of a full buffer. Space is freed by whole segments. */
+/** A full buffer has at least this many segments, since space is freed by whole segments. */
 const SEGMENTS = 8
 const RETRY_FIRST_MS = 200
 const RETRY_MAX_MS = 5000
@@ -70,7 +70,6 @@ export interface DiskBufferContext {
   readonly whenFull: 'block' | 'drop_newest'
   /** Shared space: it limits all buffers and queues together, in addition to `maxBytes`. */
   readonly disk?: DiskAllowance | undefined
-  /** The counters of the destination. */
   readonly counters: BufferMetrics & {
     arrived(events: number, bytes: number): void
     took(events: number, bytes: number): void
@@ -90,7 +89,7 @@ export class DiskBuffer extends BatchQueue {
   readonly #reading: Reading
   #running: Promise<void> | undefined
   readonly #encoding: Encoding
-  /** Receives the events that it discards. */
+  /** Receives the events that the buffer discards. */
   observer: FateObserver | undefined
   /** The batch, or part of a batch, for which there is no room. */
   #blocked: Arrival | undefined
@@ -98,7 +97,7 @@ export class DiskBuffer extends BatchQueue {
   readonly #waiting: Arrival[] = []
   #waitingBytes = 0
   #flushing: Promise<void> | undefined
-  /** Whether it is checking for free shared space. */
+  /** Whether a check for free shared space is scheduled. */
   #checking = false
   readonly #ended = new AbortController()
   #cancelRest: (() => void) | undefined
@@ -169,7 +168,7 @@ export class DiskBuffer extends BatchQueue {
     this.#cancelRest ??= this.#context.clock.after(ms, () => this.#reading.stop())
   }
 
-  /** Stops passing on events. Resolves when all are on disk and the consumer has ended. */
+  /** Stops passing on events. Resolves when nothing is being written and the consumer has ended. */
   async close(): Promise<void> {
     this.giveUp()
     await this.#flushing
@@ -177,7 +176,7 @@ export class DiskBuffer extends BatchQueue {
     await this.#records.close()
     await this.#settlement.close()
     const bytes = this.#bytes
-    // Records that stay on disk still count.
+    // Records that stay on disk still count toward the shared space.
     this.#context.disk?.count(this.#context.folder.path, () => bytes)
   }
 
@@ -241,7 +240,7 @@ export class DiskBuffer extends BatchQueue {
     this.#flushing ??= this.#flush()
   }
 
-  /** Makes room for others: also removes the newest segment if all its events are delivered. */
+  /** Frees shared space for others: also removes the newest segment, if all events of the buffer are delivered. */
   #release(): void {
     if (this.isOver || this.#flushing || this.#kept().events > 0 || !this.#records.current) return
     void this.#records.finish().then(() => this.#settlement.changed())
@@ -321,7 +320,7 @@ export class DiskBuffer extends BatchQueue {
     this.advance()
   }
 
-  /** Bytes of records that may be kept in memory for passing on. */
+  /** How many more bytes of records may be kept in memory. */
   #room(): number {
     return this.#memory.ahead - this.#records.memory - this.#reading.held
   }

@@ -34,17 +34,16 @@ export interface Incoming extends Linked<Incoming> {
   readonly bytes: number
   /** How many events at the beginning of the record do not count, since an earlier run settled them. */
   readonly skipped?: number
-  /** Position of the record. */
+  /** Where the record begins in its segment. */
   readonly start: Cursor
-  /** Where reading continues: after the record, or at its start if more of its events count. */
+  /** Where reading continues: after the record, or at the record's start if some of its events are still to be read. */
   readonly cursor: Cursor
-  /** Whether it is empty and stands for records that an earlier run settled. */
+  /** Whether this empty record stands for records that an earlier run settled. */
   readonly isSettled?: boolean
   /** Releases the record's memory if it is pooled. Call it once, when the record is no longer needed. */
   readonly release?: (() => void) | undefined
 }
 
-/** Handles problems of reading. */
 export interface ReadProblems {
   /** Reports bytes that are not a record. */
   damaged(segment: Segment, offset: number, bytes: number): void
@@ -59,7 +58,7 @@ const NOTHING: Buffer = Buffer.alloc(0)
 
 /**
  * Reads the records of the segments in order, as far as they are safe on disk. Skips damaged data up to the next intact
- * record, and records that were passed on before. Uses the memory of one read or one record.
+ * record, and records that were passed on before. Keeps the bytes of only one read, or of one record, in memory.
  */
 export class SegmentReader {
   readonly #folder: BufferFolder
@@ -67,12 +66,12 @@ export class SegmentReader {
   readonly #problems: ReadProblems
   #cursor: Cursor
   #open: { readonly number: number; readonly file: BufferFile } | undefined
-  /** Memory of the last read. */
+  /** The chunk that holds the bytes of the last read. */
   #chunk = NOTHING
   /** Bytes of the open segment from #windowAt on. */
   #window = NOTHING
   #windowAt = 0
-  /** Start of the damage that is being skipped; -1: none. */
+  /** Where the damaged data begins that is being skipped; -1: none is. */
   #damagedFrom = -1
   #stopped = false
 
@@ -213,7 +212,7 @@ export class SegmentReader {
     const chunk = takeChunk(want)
     const window = chunk.subarray(0, want)
     try {
-      // Bytes missing at the end of the file count as damage.
+      // Zeros replace bytes that the file lacks, and count as damage.
       window.fill(0, await file.read(window, offset))
     } catch (error) {
       freeChunk(chunk)
@@ -250,12 +249,11 @@ export class SegmentReader {
   }
 }
 
-/** A record to write: room for the header, followed by the record; and how much the record contains. */
+/** A record to write. `framed`: room for the header, then the record. `bytes`: size of the lines in the record. */
 export interface Outgoing {
   readonly framed: Buffer
   readonly events: number
   readonly bytes: number
-  /** Releases the memory of the record. */
   readonly release: () => void
 }
 
@@ -278,7 +276,6 @@ export class RecordLog {
   readonly #folder: BufferFolder
   readonly #segmentBytes: number
   readonly #reader: SegmentReader
-  /** The segment being written. */
   #open: Open | undefined
   #hasFolder = false
   #end: LogPosition
@@ -311,7 +308,7 @@ export class RecordLog {
     this.#recentEnd = settled
   }
 
-  /** The end of the events that are safe on disk. */
+  /** The place after the last event that is safe on disk. */
   get end(): LogPosition {
     return this.#end
   }
@@ -331,7 +328,7 @@ export class RecordLog {
     return this.#taken.event < this.#end.event
   }
 
-  /** Memory of records that were not taken, in bytes. */
+  /** Bytes of records in memory that were not taken. */
   get memory(): number {
     return this.#recentBytes
   }
@@ -343,7 +340,8 @@ export class RecordLog {
 
   /**
    * Writes the first records of `waiting`: at most `most` of them, until the segment is full. Removes them from
-   * `waiting` at the moment when they are safe, and resolves with them. Keeps them in memory while there is `room`.
+   * `waiting` at the moment when they are safe, and resolves with them. Keeps them in memory while `room` returns
+   * enough bytes.
    */
   async append<T extends Outgoing>(waiting: T[], most: number, room: () => number): Promise<T[]> {
     const open = (this.#open ??= await this.#begin())
@@ -393,7 +391,7 @@ export class RecordLog {
     }
   }
 
-  /** Closes a segment after a failed write. Cuts off bytes after its last sync, and does not write it again. */
+  /** Closes a segment after a failed write, and never writes to it again. Cuts off the bytes after its last sync. */
   async #abandon({ segment, file }: Open): Promise<void> {
     this.#open = undefined
     if (segment.end > 0) await file.truncate(segment.end).catch(() => {})

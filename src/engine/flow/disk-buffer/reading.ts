@@ -10,7 +10,7 @@ import { BatchDecoder } from './record.js'
 import type { BufferReport } from './report.js'
 import type { Settlement } from './settlement.js'
 
-/** Memory of a record as a batch, in addition to its bytes. */
+/** Memory that a record takes as a batch, in addition to its own bytes: per record, and per event. */
 const RECORD_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
@@ -26,7 +26,7 @@ export class Reading {
   readonly #settlement: Settlement
   readonly #report: BufferReport
   readonly #decoder: BatchDecoder
-  /** Reading id for records without places. */
+  /** The reading id of events whose records have no places. */
   readonly #name = newReading()
   readonly #maxHeld: number
   /** Memory of records passed on but not settled, in bytes. */
@@ -37,7 +37,7 @@ export class Reading {
   #over = false
   #wake: (() => void) | undefined
 
-  /** `maxHeld`: maximum memory of records passed on but not settled, in bytes. */
+  /** `maxHeld`: the maximum of `held`. */
   constructor(records: RecordLog, settlement: Settlement, report: BufferReport, wanted: WantedNames, maxHeld: number) {
     this.#records = records
     this.#settlement = settlement
@@ -62,19 +62,17 @@ export class Reading {
     this.#wake = undefined
   }
 
-  /** Reports that no more records will be written. It ends when the existing ones are passed on. */
+  /** Notes that no more records will be written. Reading ends when the existing ones are passed on. */
   end(): void {
     this.#ending = true
     this.wake()
   }
 
-  /** Stops passing on records. */
   stop(): void {
     this.#over = true
     this.wake()
   }
 
-  /** Passes on records until the end. */
   async run(downstream: Downstream): Promise<void> {
     while (!this.#over) {
       const isFull = this.held >= this.#maxHeld

@@ -31,7 +31,7 @@ const HEAD = 24
 /** Codecs that records name by number. Others are named in the origin, with their options. */
 const NUMBERED: readonly string[] = ['text', 'json', 'syslog']
 const NAMED = 255
-/** Number of cached origins. Batches of the same file share one. */
+/** Maximum number of cached origins. Batches of the same file share one. */
 const MAX_ORIGINS = 1000
 const NOTHING = Buffer.alloc(0)
 const [BACKLOG, PLACES] = [1, 2]
@@ -258,7 +258,7 @@ export class Encoding {
   readonly #mostBytes: number
   readonly #keepsIds: boolean
   readonly #parts: Part[] = []
-  /** Memory for the next records, and how much of it is already used. */
+  /** The chunk for the next records. `#used`: how many of its bytes are in use. */
   #chunk: Buffer = NOTHING
   #used = 0
 
@@ -268,12 +268,12 @@ export class Encoding {
     this.#keepsIds = keepsIds
   }
 
-  /** Adds a non-empty batch and becomes its holder. */
+  /** Adds a non-empty batch. The encoding now holds its ack. */
   add(batch: EventBatch): void {
     this.#parts.push({ batch, isFirst: true })
   }
 
-  /** Encodes the next part and makes the caller its holder; undefined if no part is left. */
+  /** Encodes the next part. The caller then holds the part's ack. Undefined if no part is left. */
   next(): Arrival | NotEncoded | undefined {
     for (let part = this.#parts.shift(); part; part = this.#parts.shift()) {
       const { batch } = part
@@ -291,7 +291,7 @@ export class Encoding {
     return undefined
   }
 
-  /** Replaces a part of `bytes` bytes by smaller ones. Returns false if it is small enough, or cannot be divided. */
+  /** Divides a part of `bytes` bytes, unless it is small enough or has one event. Returns whether it was divided. */
   #divides({ batch, isFirst }: Part, bytes: number, most: number): boolean {
     const { length } = batch
     if (bytes <= most || length === 1) return false

@@ -24,11 +24,11 @@ export interface Recovered {
   readonly ledger: LedgerFound
   /** Where reading resumes. Everything before it is settled. */
   readonly settled: Cursor & LogPosition
-  /** Settled ranges after that place, in order. */
+  /** Settled ranges after `settled`, in order. */
   readonly ahead: readonly Range[]
   /** The place after the last event. */
   readonly end: LogPosition
-  /** Size of an unfinished record that was cut off. */
+  /** Number of bytes after the last intact record. They were cut off, unless the folder is only read. */
   readonly tornBytes: number
 }
 
@@ -91,7 +91,7 @@ async function listSegments(folder: BufferFolder): Promise<Segment[]> {
   return numbers.sort((a, b) => a - b).map(number => ({ number, name: segmentName(number), end: 0 }))
 }
 
-/** Finds the size of a segment and its first record. */
+/** Sets the size of a segment and the place of its first record. */
 async function measure(folder: BufferFolder, segment: Segment): Promise<void> {
   const file = await folder.open(segment.name)
   try {
@@ -158,7 +158,6 @@ interface Found {
    */
   readonly end: LogPosition
   readonly tornBytes: number
-  /** The parts that were cut off, for the log. */
   readonly cuts: readonly Cut[]
 }
 
@@ -227,7 +226,9 @@ function readerOf(folder: BufferFolder, segments: Segments, unreadable: LeaveOut
   })
 }
 
-/** The place with most events; among equal ones, the last. After a power failure, a ledger may count other bytes. */
+/**
+ * The place with most events; among equal ones, the last. After a power failure, the bytes in a ledger may be wrong.
+ */
 function furthest(...places: (LogPosition | undefined)[]): LogPosition {
   return places.reduce<LogPosition>((a, b) => (b && b.event >= a.event ? b : a), ANYWHERE)
 }

@@ -66,7 +66,10 @@ export class BufferReport {
     if (this.#problem(`written ${cause}`, 'error', fields, text)) this.#isReported = true
   }
 
-  /** Reports that a batch has no room. `shared`: in the shared space. `discarded`: the discarded events, if any. */
+  /**
+   * Reports that a batch has no room. `shared`: the shared space is full, not the buffer. `discarded`: the discarded
+   * events.
+   */
   full(maxBytes: number, shared: boolean, discarded: Amount | undefined): void {
     if (discarded) this.#metrics.discarded('buffer_full', discarded.events, discarded.bytes)
     if (this.#full) return

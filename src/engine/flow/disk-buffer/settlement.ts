@@ -17,7 +17,10 @@ interface Ahead {
   readonly range: Range
   /** The segments that lie completely within it. */
   readonly covers: readonly Segment[]
-  /** Whether its segments were removed or may be. Their events would seem to be missing if the range were forgotten. */
+  /**
+   * Whether segments in the range were removed, or may have been. If the ledger forgot the range, their events would
+   * seem to be missing.
+   */
   readonly hasHole: boolean
 }
 
@@ -122,7 +125,8 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
-      // Settled records must not fill a full disk. If an outdated ledger stayed, they would seem to be missing.
+      // A full disk must not keep settled segments. Removes the outdated ledger first: with it, their events would seem
+      // missing.
       if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }

@@ -17,7 +17,7 @@ export interface ObjectFacts {
   readonly key: string
   /** The destination's name for the partition of its events. */
   readonly partition: string
-  /** How its content is made. Only content of the same format may follow. */
+  /** The format of its content. Only content of the same format may be appended. */
   readonly format: string
   readonly contentType: string
   /** When it was opened, wall clock in milliseconds. */
@@ -30,14 +30,14 @@ interface Piece {
   readonly size: number
 }
 
-/** What a file contains. */
+/** The contents of an object file. */
 export interface Survey {
   /** Undefined if the facts are damaged. The object then cannot be sent. */
   readonly facts: ObjectFacts | undefined
   readonly pieces: readonly Piece[]
   /** Size of the object. */
   readonly size: number
-  /** The end of the last whole record, in the file and in events ever written. */
+  /** Where the last whole record ends: as an offset in the file, and as a place. */
   readonly end: number
   readonly place: LogPosition
   /** Start and end of the last record that has a whole header. Earlier records were acknowledged. */
@@ -197,11 +197,10 @@ export class ObjectFile {
   size = 0
   /** The end of the last synced record in the file. */
   end = 0
-  /** Events in it. */
+  /** Its events. Damaged ones count until `finish`. */
   held: Amount = { events: 0, bytes: 0 }
   /** Whether a write failed. The bytes after `end` are then unknown, so nothing may be appended. */
   isBroken = false
-  /** Whether something is being appended. */
   isBusy = false
   /** The sender's state. */
   progress: unknown
@@ -279,8 +278,8 @@ export class ObjectFile {
   }
 
   /**
-   * Determines the content to send: the whole records. Resolves with the events damaged since they were written. Call
-   * it before `read`.
+   * Determines the content to send: the whole records. Resolves with the number of events that were damaged after they
+   * were written. Call it before `read`.
    */
   async finish(): Promise<Amount> {
     if (this.#pieces) return { events: 0, bytes: 0 }
@@ -311,7 +310,6 @@ export class ObjectFile {
     this.#isClosed = true
   }
 
-  /** The bytes of the object from `from` to `to`. */
   async read(from: number, to: number): Promise<Buffer> {
     const bytes = Buffer.allocUnsafe(to - from)
     const file = await this.#folder.open(this.name)
@@ -331,7 +329,7 @@ export class ObjectFile {
     }
   }
 
-  /** The sender's note about the object; undefined if it was lost. */
+  /** The sender's note about the object; undefined if there is none. */
   async readNote(): Promise<string | undefined> {
     try {
       const file = await this.#folder.open(this.#note)

@@ -187,7 +187,7 @@ export class ObjectSpool implements Spool {
     return oldest
   }
 
-  /** Appends a record to the object of a partition. Do not call it again for a partition before it resolves. */
+  /** Appends a record to the object of a partition. Do not call it again for the same partition before it resolves. */
   append(partition: string, factsOf: (id: string) => ObjectFacts, framed: Buffer, amount: Amount): Promise<void> {
     const done = this.#append(partition, factsOf, framed, amount).finally(() => {
       this.#appends.delete(done)
@@ -296,7 +296,7 @@ export class ObjectSpool implements Spool {
     this.#closed.push(file)
   }
 
-  /** Sets a timer for when the next object is old enough. */
+  /** Sets a timer for when the next open object is old enough to be closed. */
   #setTimer(): void {
     const { clock, maxObjectAgeMs } = this.#options
     this.#cancelTimer?.()
