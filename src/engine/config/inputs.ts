@@ -23,7 +23,6 @@ interface Planned {
   readonly onError?: OnError
 }
 
-/** The side outputs of a processor. */
 export function outputsOf({ plan, onError }: Planned): string[] {
   return plan && onError ? outputNames(plan, onError) : []
 }

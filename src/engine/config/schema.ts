@@ -10,8 +10,6 @@ import { statusPage } from './status-page-options.js'
 
 export { SECTIONS } from './yaml/node.js'
 
-/** The schema of a whole configuration, built from a list of components. */
-
 export const KINDS = ['source', 'processor', 'destination'] as const satisfies readonly Kind[]
 
 export const ID = /^[a-z][a-z0-9_]*$/

@@ -3,8 +3,6 @@ import { byteSize, listenAddress, refuse, refuseAt, secret } from '../../core/op
 import { credentialName, filePath } from '../../core/options/reach.js'
 import { isLocal } from '../../net/listen-options.js'
 
-/** The section `status_page`: where the daemon serves its page, and who may see the texts of events. */
-
 const PLACES = ['token', 'token_file', 'credential'] as const
 /** Shorter tokens can be guessed. */
 const SHORTEST_TOKEN = 16

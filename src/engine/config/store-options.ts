@@ -3,7 +3,6 @@ import { refuse } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
 import { tlsOptions } from '../../net/dial-options.js'
 
-/** A PostgreSQL URL that has all parts needed to connect, and no secret. */
 const postgresUrl = reaches(
   'urls',
   z.string().superRefine((text, context) => {

@@ -43,7 +43,6 @@ export abstract class BatchQueue extends Writable {
     return this.#isOver
   }
 
-  /** Whether no more batches will arrive. */
   protected get isEnding(): boolean {
     return this.#finish !== undefined
   }

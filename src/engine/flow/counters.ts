@@ -132,7 +132,6 @@ export class ComponentCounters implements ComponentMetrics {
   readonly aside = new Map<string, Amount>()
   /** Events that the component merged into emitted events. */
   readonly consumedEvents: Amount = { events: 0, bytes: 0 }
-  /** Events created by the component. */
   readonly emittedEvents: Amount = { events: 0, bytes: 0 }
   readonly discards = new Map<string, Amount>()
   readonly failures = new Map<string, number>()
@@ -339,7 +338,6 @@ export class ComponentCounters implements ComponentMetrics {
     if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)
   }
 
-  /** Events and bytes in the component now. */
   held(): Amount {
     return sum(this.queued, this.holds())
   }

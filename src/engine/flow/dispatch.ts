@@ -110,7 +110,6 @@ export class Dispatch {
     return failures
   }
 
-  /** Whether some of the events must be written to the dead-letter queue. */
   needsLetters(work: Work): boolean {
     return this.#context.onError === 'dead_letter' && this.failures(work) > 0
   }

@@ -158,7 +158,6 @@ export class SlowWork {
     return first && (this.#processor.isWaiting ? 0 : this.#clock.now() - first.since)
   }
 
-  /** Describes work that takes too long, for operators. */
   get outage(): ProcessorOutage | undefined {
     const [first] = this.#all
     const { workedMs = 0 } = this

@@ -20,8 +20,6 @@ export interface FateObserver {
   /** Whether the observer may need discarded events of the batch. Called for each batch, so it must be quick. */
   wants(batch: EventBatch): boolean
   discarded(events: DiscardedEvents): void
-  /** A receiver has permanently rejected the events of a request. */
   rejected(request: readonly EventBatch[], error: DeliveryError): void
-  /** A receiver has accepted the events of a request. */
   delivered(request: readonly EventBatch[]): void
 }

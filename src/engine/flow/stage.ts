@@ -21,7 +21,7 @@ import { Work } from './work.js'
 const LATE_STOP_MS = 1000
 
 export interface StageContext extends EmissionContext, FailuresContext {
-  /** Whether a source reads events again that were given back. Default: false. */
+  /** Whether the source with this id reads events again after they were given back. Default: false. */
   readonly readsAgain?: (source: string) => boolean
 }
 
@@ -56,15 +56,14 @@ export class Stage extends Transform {
   readonly #pending: Pending[] = []
   readonly #failures: Failures
   readonly #ended = new AbortController()
-  /** Shares that the processor holds. */
   readonly #shares = new Set<Share>()
   readonly #emission: Emission
   /** The undecided events; undefined if the processor always decides at once. */
   readonly #waiting: WaitingEvents | undefined
-  /** The column for the next batch. */
+  /** Memory for the decisions about the next batch. */
   #column = new Uint8Array(1024)
   #isLeaving = false
-  /** Pending while a side output is full. */
+  /** While a side output is full: resolves when that output has room. */
   #room: Promise<void> | undefined
   /** Call it to take the next batch. */
   #next: TransformCallback | undefined
@@ -139,7 +138,7 @@ export class Stage extends Transform {
     this.#dispatch.observer = observer
   }
 
-  /** Events and bytes that were taken but have not left. */
+  /** Events and bytes that the stage has taken, and that have not left it. */
   holds(): Amount {
     // `#waiting` counts waiting events, even while the processor is asked about them.
     const batches = this.#pending.flatMap(({ work }) => (work.asked ? [] : [work.batch]))
@@ -212,7 +211,7 @@ export class Stage extends Transform {
       this.busy.end()
       return
     }
-    // The processor may still write to the column.
+    // The processor may still write to the old column.
     this.#column = new Uint8Array(this.#column.length)
     const pending = { work, since: this.#context.clock.now(), isDecided: waits === undefined }
     this.#pending.push(pending)
@@ -323,7 +322,8 @@ export class Stage extends Transform {
   }
 
   override _read(size: number): void {
-    // Node.js calls this before it takes a batch from a full queue, and again only after it has received one.
+    // Node.js calls `_read` before it takes a batch from a full queue, and calls it again only after it got another
+    // batch.
     this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()

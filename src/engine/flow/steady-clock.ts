@@ -36,7 +36,7 @@ export class SteadyClock implements TimerClock {
   }
 }
 
-/** Calls `work`, with the clock standing still if it can. */
+/** Calls `work`. The clock stands still meanwhile, if it is a SteadyClock. */
 export function atOnce(clock: TimerClock, work: () => void): void {
   if (clock instanceof SteadyClock) clock.during(work)
   else work()

@@ -9,15 +9,17 @@ import type { Work } from './work.js'
 export const MOST_EVENTS = 10_000
 export const MOST_BYTES = 4 * 1024 * 1024
 /**
- * Limits of all waiting events. A source's budget (source-output.ts) is far smaller, so they only matter for events
- * without a budget.
+ * Limits of all waiting events. A source's budget (source-output.ts) is far smaller, so these limits only matter for
+ * events without a budget.
  */
 const MOST_EVENTS_IN_ALL = 1_000_000
 const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
-/** Minimum time between two rounds, in milliseconds; and as a multiple of the last round's work. */
+/** Minimum pause between two rounds: in milliseconds, and as a multiple of the time that the last round worked. */
 const ROUND_MS = 5
 const ROUND_SHARE = 10
-/** Tolerance for rounding errors of times. Events that are due within it are due together, in their order. */
+/**
+ * Tolerance for rounding errors of times, in milliseconds. Events whose times differ less are due together, in order.
+ */
 const SAME_MS = 0.001
 
 /** Events for which the processor decided LATER, until it decides about them. */
@@ -26,7 +28,6 @@ export interface Waiting {
   /** When the processor was first asked about them, and when to ask again, by the clock of the stage. */
   readonly since: number
   dueAt: number
-  /** Whether the processor is being asked about them. */
   isAsked: boolean
   /** The last round in which the processor was asked about them. */
   readonly round: number
@@ -49,23 +50,20 @@ export type WaitingBatches = ReadonlyMap<string, readonly Left[]>
 /** The waiting events of one source, in order of arrival. */
 interface Line {
   readonly kept: Waiting[]
-  /** Events and bytes of `kept`. */
   readonly amount: Amount
   /** Batches about which the processor was not asked yet. */
   readonly behind: EventBatch[]
 }
 
-/** The stage in which events wait. */
 export interface WaitingStage {
   readonly clock: TimerClock
   readonly metrics: Pick<ComponentMetrics, 'took' | 'gauge'>
-  /** Whether a source reads events again that were given back. */
+  /** Whether the source with this id reads events again after they were given back. */
   readonly readsAgain: (source: string) => boolean
   /** Whether a batch can be decided now. When this changes, `advance` is called. */
   readonly mayAsk: () => boolean
   /** Asks the processor. When it has decided, `decided` is called. */
   readonly ask: (waiting: Waiting) => void
-  /** Called after each round. */
   readonly onRound: () => void
 }
 
@@ -83,7 +81,9 @@ export class WaitingEvents {
   /** Sources that got events back. Their later batches are also given back, to keep the order. */
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
-  /** Whether the successor takes waiting events of a source. It then decides about them. Arriving events join them. */
+  /**
+   * Whether the successor takes the waiting events of a source, and decides about them. Arriving events then wait, too.
+   */
   #passesOn: (source: string) => boolean = () => false
   #isOver = false
   #round = 0
@@ -113,7 +113,7 @@ export class WaitingEvents {
     return [...this.#lines.keys()].every(this.#passesOn)
   }
 
-  /** Waiting events and bytes, including events being asked about and events given back. */
+  /** Waiting events and bytes. Includes events that the processor is being asked about, and events given back. */
   get amount(): Amount {
     return sum(this.#waiting, this.#givenBack)
   }
@@ -213,8 +213,8 @@ export class WaitingEvents {
   }
 
   /**
-   * The next due batch, marked as `isAsked`; undefined if none is due. Returns a batch once per round, since the
-   * processor may decide LATER about it again, due at the same time.
+   * The next due batch, marked as `isAsked`; undefined if none is due. Returns a batch only once per round: the
+   * processor may decide LATER about it again, with the same due time.
    */
   #next(now: number): Waiting | undefined {
     const round = this.#round
@@ -294,8 +294,8 @@ export class WaitingEvents {
   }
 
   /**
-   * From now on, the successor takes waiting events of the sources that `passesOn` accepts. Other sources get theirs
-   * back if they can read them again. The remaining events are decided now.
+   * From now on, the successor takes waiting events of the sources that `passesOn` accepts. Other sources get their
+   * events back, if they can read them again. The remaining events are decided now.
    */
   end(passesOn: (source: string) => boolean): void {
     this.#isEnding = true

@@ -24,7 +24,6 @@ interface DestinationParts extends Pick<ComponentContext, 'log'> {
   readonly wanted: WantedNames
 }
 
-/** Callbacks of an engine for a destination. */
 export interface DestinationEvents {
   started(): void
   failed(error: unknown): void
@@ -91,7 +90,6 @@ export class DestinationRun {
     return new DestinationRun(config, destination, delivery, buffer, metrics)
   }
 
-  /** Observes what becomes of the destination's events. */
   set observer(observer: FateObserver | undefined) {
     this.delivery.observer = observer
     if (this.buffer) this.buffer.observer = observer
@@ -207,7 +205,6 @@ function reportLeftOut(
 
 const FAILING: readonly string[] = ['holding', 'retrying', 'failing', 'starting']
 
-/** The state of a destination, and its current outage. */
 export function destinationState(id: string, delivery: Delivery, clock: Clock): DestinationState {
   const { state, reason, outage, oldestAt, limit, spooled } = delivery
   const now = clock.now()

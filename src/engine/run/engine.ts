@@ -45,7 +45,7 @@ export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 /** States in which a delivery is likely to finish soon. */
 const DELIVERING: readonly DeliveryState[] = ['ready', 'refusing', 'stopped']
 
-/** With more names, unused ones are forgotten, and no destination keeps running at a reload. */
+/** With more field names, no destination keeps running at a reload, and unused names are forgotten. */
 const MOST_NAMES = 200
 
 /** A component's context with the counters of the engine. */
@@ -64,13 +64,13 @@ export class Engine {
   readonly #outputs: OwnOutputs
   readonly #handover: EngineHandover | undefined
   readonly #handovers = new HandoverStates()
-  /** Set when it is replaced: whether a destination may pass its events to its successor. */
+  /** Set when the engine is replaced: whether a destination may pass its events to its successor. */
   #hasSuccessor: (id: string) => boolean = () => false
-  /** Set when it is replaced: ids of components that have a successor with the same options. */
+  /** Set when the engine is replaced: ids of components that have a successor with the same options. */
   #successors: ReadonlySet<string> | undefined
   readonly links: Links
   readonly #sources = new Map<string, Fed>()
-  /** Bytes that each source may have unacknowledged. */
+  /** How many bytes of each source may be unacknowledged. */
   readonly #share: number
   /** Sources that keep running after this engine has ended. */
   readonly #left = new Map<string, SourceRun>()
@@ -82,11 +82,12 @@ export class Engine {
   /** Processors and destinations, by id. */
   readonly #lasting = new Map<string, Lifecycle>()
   readonly #delivering = new AbortController()
-  /** The parts that can get stuck. */
   readonly watched: Watched[] = []
   /** Whether the run ended because a component could not start. */
   failed = false
-  /** Whether it was aborted before waiting events were taken for successors; undefined: they were not taken yet. */
+  /**
+   * Whether the run was aborted before waiting events were taken for successors; undefined: they were not taken yet.
+   */
   #wasCut: boolean | undefined
 
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
@@ -126,7 +127,7 @@ export class Engine {
     return engine
   }
 
-  /** Releases everything except what the next engine shares: counters, buffers and the components it takes over. */
+  /** Undoes `build`. Releases everything except the components in `handover`, which the next engine takes over. */
   async undo(): Promise<void> {
     const { sources, processors, destinations } = this.#handover ?? {}
     const isShared = (id: string) => sources?.has(id) || processors?.has(id) || destinations?.has(id)
@@ -242,7 +243,7 @@ export class Engine {
       stdin: this.#runtime.stdin,
       isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
       origin: (codec, path) => {
-        // Created now: it must show 0 before the first line.
+        // Creates the counter now, since it must show 0 before the first line.
         undecodedCounter(base.metrics, codec)
         return { ...origin, codec, ...(path === undefined ? {} : { path }) }
       },
@@ -269,7 +270,7 @@ export class Engine {
     await Promise.all([...read, this.#stages.run(), ...delivered])
     const ended = this.#endingDestinations()
     const left = ended.map(([id, { delivery }]) => [id, delivery.takeLeft()] as const)
-    // A buffer keeps its events.
+    // These events are still in the buffer.
     for (const [id, batches] of left)
       if (this.#destinations.get(id)!.buffer) for (const batch of batches) batch.giveBack()
     for (const [, { buffer }] of ended) await buffer?.close()
@@ -532,7 +533,7 @@ export class Engine {
   }
 }
 
-/** Whether it may block the process: it is the only destination and has no disk buffer. */
+/** Whether the destination may block the process: it is the only one and has no disk buffer. */
 function isAlone({ delivery }: ComponentConfig, { destinations }: EngineConfig): boolean {
   return destinations.length === 1 && delivery!.buffer.type === 'memory'
 }

@@ -39,7 +39,6 @@ export class Links {
     this.#destinations.set(id, run)
   }
 
-  /** Adds the input and the outputs of a processor. */
   addProcessor(run: ProcessorRun): void {
     this.#inputs.set(run.config.id, run.input)
     this.#processors.set(run.config.id, run)
@@ -61,7 +60,7 @@ export class Links {
     return [...this.#processors.values()].reduce((all, run) => all + run.between(), 0)
   }
 
-  /** What can be tapped: outputs, side outputs, and the inputs of destinations, by name. */
+  /** The names of all that can be tapped: outputs, side outputs, and inputs of destinations. */
   outputs(): string[] {
     const sides = [...this.#processors.values()].flatMap(run => run.sides())
     const names = new Set([...this.#fanOuts.keys(), ...sides, ...this.#inputs.keys()])

@@ -11,7 +11,6 @@ interface Written {
   writers: number
 }
 
-/** Ids and inputs of components. */
 interface Graph {
   readonly sources: readonly { readonly id: string }[]
   readonly processors: readonly { readonly id: string; readonly inputs: readonly string[] }[]

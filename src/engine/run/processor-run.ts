@@ -18,7 +18,7 @@ export class ProcessorRun {
   /** The outputs that are read or were tapped, by name. */
   readonly fanOuts = new Map<string, FanOut>()
   readonly watched: Watched
-  /** Count the events that left the processor but have not reached the next queue. */
+  /** Functions that count the events that left the processor but have not reached the next queue. */
   readonly #between: (() => number)[] = []
   #state: 'new' | 'started' | 'runs' | 'ended' = 'new'
   /** Lets `run` return. */
@@ -50,7 +50,6 @@ export class ProcessorRun {
     }
   }
 
-  /** The names of all side outputs. */
   sides(): string[] {
     return [...this.stage.outputs.keys()].map(name => `${this.config.id}.${name}`)
   }
@@ -70,7 +69,6 @@ export class ProcessorRun {
     return fanOut
   }
 
-  /** Number of events on their way to the next components. */
   between(): number {
     return this.#between.reduce((all, count) => all + count(), 0)
   }
@@ -81,7 +79,6 @@ export class ProcessorRun {
     this.#state = 'started'
   }
 
-  /** Whether it can keep running while other components are replaced. */
   get canStay(): boolean {
     return this.#state === 'runs' && !this.input.isEnded
   }

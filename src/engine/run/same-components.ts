@@ -7,7 +7,7 @@ import { componentsOf } from '../config/inputs.js'
 import type { ComponentConfig } from '../config/load.js'
 import type { Loaded } from './loaded-files.js'
 
-/** Compares the components of a configuration with the next one. All ids are from the first of the two. */
+/** How the components of a configuration compare with the next configuration. All ids are those of the first one. */
 export interface Comparison {
   /** Components with the same options, delivery and files (by content), even if their inputs change. */
   readonly same: ReadonlySet<string>
@@ -49,7 +49,7 @@ export function compare(before: Loaded, next: Loaded): Comparison {
   }
 }
 
-/** Whether parsed options are equal. Looks into secrets, patterns, codecs and conditions, whose state is private. */
+/** Whether parsed options are equal. Also compares the private state of secrets, patterns, codecs and conditions. */
 export function sameOptions(a: unknown, b: unknown): boolean {
   if (Object.is(a, b)) return true
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false

@@ -23,7 +23,7 @@ export interface SourceRunParts {
   readonly create: () => Promise<Source>
   readonly context: Pick<SourceContext, 'log' | 'checkpoints'>
   readonly fanOut: FanOut
-  /** Bytes that the source may have unacknowledged. */
+  /** How many bytes of the source may be unacknowledged. */
   readonly share: number
   readonly counters: ComponentCounters
   readonly log: Logger
@@ -38,15 +38,14 @@ export interface SourceFailure {
   readonly reason: string
 }
 
-/** A source and the fan-out that it feeds. */
 export interface Fed {
   readonly run: SourceRun
   readonly fanOut: FanOut
 }
 
 /**
- * A source from start to end. Restarts it when it fails, and keeps it while downstream components are replaced. Does
- * not create it while its saved positions cannot be read, since it would read everything again.
+ * Runs a source from start to end. Restarts the source when it fails, and keeps it while downstream components are
+ * replaced. Does not create the source while its saved positions cannot be read, since it would read everything again.
  */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>
@@ -176,7 +175,7 @@ export class SourceRun {
         }
         calm()
         await sleep(waitMs, signal, (ms, fn) => clock.after(ms, fn))
-        // Events that it read during a replacement would be given back with the others.
+        // Waits, since events that are read during a replacement would be given back with the others.
         await output.resumed()
       } finally {
         calm()

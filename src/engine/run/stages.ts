@@ -27,7 +27,6 @@ const HANGS_MS = 5000
  */
 export type Fate = 'passed_on' | 'given_back' | 'both'
 
-/** The processors of a pipeline and their stages. */
 export class Stages {
   readonly #runs = new Map<string, ProcessorRun>()
   /** Processors that keep running after the engine has ended. */
@@ -64,12 +63,12 @@ export class Stages {
     return [...this.#runs.values()].filter(run => !this.left.has(run.config.id))
   }
 
-  /** Starts them one after the other. Does not throw; calls `failed` for each that cannot start. */
+  /** Starts the processors one after the other. Does not throw; calls `failed` for each one that cannot start. */
   async start(signal: AbortSignal, failed: (id: string, error: unknown) => void): Promise<void> {
     for (const [id, run] of this.#runs) await run.start(signal).catch(error => failed(id, error))
   }
 
-  /** Runs until all have ended or left to keep running. */
+  /** Runs until every processor has ended, or has left the engine to keep running. */
   async run(): Promise<void> {
     await Promise.all([...this.#runs.values()].map(run => run.run()))
   }

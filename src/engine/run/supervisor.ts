@@ -29,7 +29,7 @@ const HOLD_CHECKS = 2
  */
 export type WentBack = (error: Error, failed: Config, back: Config) => void
 
-/** Called with access to the events of an engine. */
+/** Called with the links of an engine, which give access to its events. */
 export type Follower = (links: Links, config: Config) => void
 
 /** The configuration may be valid, but this is not the time to replace it. */
@@ -74,7 +74,6 @@ export class Supervisor {
   #isDraining = false
   #stopChecking: (() => void) | undefined
   #failed = false
-  /** The number of replacements so far. */
   replaced = 0
   /** When the current replacement began, wall clock in milliseconds; undefined without one. */
   replacingSince: number | undefined
@@ -190,8 +189,8 @@ export class Supervisor {
       return
     }
     await refuseRepeats(config)
-    // Working destinations deliver their buffers before they are replaced, except large buffers: the sources wait
-    // meanwhile.
+    // Working destinations deliver their buffers before they are replaced, unless these are large, since the sources
+    // wait meanwhile.
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
     if (keepsEvents)
       await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)
@@ -331,7 +330,10 @@ export class Supervisor {
     if (this.#running && !this.#isOver) this.#stopChecking ??= this.#endOnHold()
   }
 
-  /** Ends the shutdown early if the remaining events are safe, and wait for an operator or a longer pause. */
+  /**
+   * Ends the shutdown early if the remaining events are safe, and wait for an operator or for a pause that ends too
+   * late.
+   */
   #endOnHold(): () => void {
     const { clock } = this.#runtime
     const end = clock.now() + this.config.shutdownTimeoutMs
@@ -378,22 +380,18 @@ export class Supervisor {
     return this.#engine.states()
   }
 
-  /** The parts of the running engine that can get stuck. */
   get watched(): readonly Watched[] {
     return this.#engine.watched
   }
 
-  /** Data in data_dir of components that are not configured. */
   get orphans(): readonly Orphan[] {
     return this.#orphans.filter(isThere)
   }
 
-  /** Sources whose positions could not be saved last time. */
   get unsaved(): readonly UnsavedPositions[] {
     return this.#engine.checkpoints.unsaved()
   }
 
-  /** Sources that wait for an operator or failed recently, and why. */
   failures(): SourceFailure[] {
     return this.#engine.failures()
   }
@@ -408,7 +406,6 @@ export class Supervisor {
     return this.#deadline !== undefined
   }
 
-  /** Number of events read but not settled. */
   undelivered(): number {
     return this.#engine.undelivered()
   }

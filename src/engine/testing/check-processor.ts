@@ -31,7 +31,6 @@ const MANY = 20_000
 type Processor = AnyDefinition<'processor'>
 type Check = (definition: Processor, example: Example, found: Findings) => Promise<void>
 
-/** The checks, by their names in findings. */
 const CHECKS: Readonly<Record<string, Check>> = {
   'its example': givesItsOutput,
   'every event leaves once, in order, and is acknowledged once': keepsAll,

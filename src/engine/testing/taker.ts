@@ -33,7 +33,6 @@ export class Taker implements Output {
     for (const ack of this.unsettled.splice(0)) ack.settle(status)
   }
 
-  /** From now on, there is no room. */
   block(): void {
     this.#room = deferred()
   }

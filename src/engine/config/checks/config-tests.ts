@@ -61,7 +61,6 @@ export const tests = z
   .optional()
   .describe('Tests of the configuration, which `sluice test` runs. The daemon does not use them.')
 
-/** Reports names in the tests that do not exist. */
 export function checkTests(
   found: readonly ConfigTest[],
   root: MapNode,

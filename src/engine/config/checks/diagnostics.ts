@@ -35,7 +35,6 @@ function annotate(issue: z.core.$ZodRawIssue): string {
   return ''
 }
 
-/** The part of the document that was checked, with its place. */
 export interface Subject {
   readonly node: ConfigNode
   readonly path: Path
@@ -158,7 +157,6 @@ export function nearestBranch(branches: readonly (readonly Issue[])[]): readonly
   return best
 }
 
-/** The branch of a union that accepts one of several words. */
 function wordsBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] | undefined {
   return branches.find(([issue]) => issue?.code === 'invalid_value' && issue.values.length > 1)
 }

@@ -53,7 +53,6 @@ function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): stri
   }, text)
 }
 
-/** Reads the files and modules that components name, and reports their problems. */
 export async function checkFiles(drafts: readonly Draft[], found: Found): Promise<void> {
   for (const draft of drafts) {
     const { config } = draft

@@ -31,7 +31,6 @@ const DOCUMENTS: readonly (readonly [string, (root: MapNode) => Entry | undefine
   ['Vector', root => (isOfVector(root) ? root.entries.get('sinks') : undefined)],
 ]
 
-/** Like `foreignProgram`, for a parsed document. */
 export function foreignDocument(root: MapNode): { readonly program: string; readonly place: Place } | undefined {
   for (const [program, find] of DOCUMENTS) {
     const place = find(root)?.key

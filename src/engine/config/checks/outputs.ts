@@ -11,7 +11,6 @@ import { SECTIONS } from '../schema.js'
 import { type ConfigNode, locate, type MapNode, type Place, placeOf, placeText } from '../yaml/node.js'
 import type { Found, Problems } from '../yaml/problems.js'
 
-/** A file that a destination writes to. */
 interface Output {
   readonly draft: Draft
   readonly option: string

@@ -18,7 +18,6 @@ interface Edge {
   readonly node: ConfigNode
 }
 
-/** Reports problems in the connections of components, and warns of outputs that nobody reads. */
 export function checkTopology(
   drafts: ReadonlyMap<string, Draft>,
   { problems, warnings }: Found,
@@ -94,7 +93,6 @@ function fault(to: Draft, output: string | undefined): string | undefined {
   return to.config && missingOutput(to.config, output)
 }
 
-/** Like `fault`, for a destination: only its rejected events can be read, if it does not discard them. */
 function destinationFault({ id, config }: Draft, output: string | undefined): string | undefined {
   if (output !== REJECTED)
     return `${id} is a destination: only the events that it rejects can be read, as ${id}.${REJECTED}`
@@ -183,7 +181,6 @@ const MOST_FOR_EACH_CONNECTION = 4
 const COUNTLESS = 1e12
 const SHOWN = 6
 
-/** Rejects sources whose events would be copied too often. */
 function checkCopies(connections: Connections, problems: Problems): void {
   let total = 0
   for (const readers of connections.values()) total += readers.length
@@ -202,7 +199,6 @@ function checkCopies(connections: Connections, problems: Problems): void {
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {
-    // Not recursive, since the components may be nested deeper than the stack allows.
     const trail = [{ draft: start, next: 0 }]
     for (let top = trail.at(-1); top; top = trail.at(-1)) {
       const readers = connections.get(top.draft)!

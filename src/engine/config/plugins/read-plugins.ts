@@ -43,7 +43,6 @@ export function servicePlugins(root: MapNode, plugins: Plugins | undefined, foun
   return nodes.map(({ source, value }) => ({ file: source.file, name: value }))
 }
 
-/** A plugin of the service, and the file that lists it. */
 export interface ServicePlugin {
   readonly file: string
   readonly name: string

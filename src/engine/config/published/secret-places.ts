@@ -28,7 +28,6 @@ interface Text {
   readonly value: string
 }
 
-/** A text with parts that may be secrets. */
 interface Holder extends Text {
   readonly what: Place['what']
   readonly parts: readonly Part[]
@@ -47,7 +46,6 @@ const isLikeToken = (name: string): boolean =>
 
 const isKnown = (text: string): boolean => text === '' || REFERS.test(text)
 
-/** Headers whose values are never secret. */
 const PUBLIC_HEADERS = new Set(
   'accept accept-charset accept-language cache-control content-language content-type from traceparent user-agent x-requested-with x-scope-orgid'.split(
     ' ',
@@ -67,7 +65,6 @@ export function literalKeys(config: Document, components: readonly AnyDefinition
   return found.map(({ path, value }) => ({ path: path.join('.'), value }))
 }
 
-/** Reports keys that are written literally in a configuration. */
 export function literalSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
   return holdersIn(config, components).flatMap(({ path, parts }) =>
     literalsOf(parts).map(({ parameter }) => {

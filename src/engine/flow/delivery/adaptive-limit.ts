@@ -1,4 +1,3 @@
-/** Requests allowed at the start. */
 const START = 4
 /** The limit grows only while answers take at most this multiple of the baseline. */
 const TOLERANCE = 1.5

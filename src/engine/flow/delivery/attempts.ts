@@ -43,9 +43,7 @@ export interface OutageState {
   readonly error: string
   /** Of the kinds of tasks that failed, the one that comes last in `TASKS`. */
   readonly of: TaskKind
-  /** Whether a receiver has accepted events. */
   readonly hasDelivered: boolean
-  /** Whether the outage was logged. */
   readonly isLogged: boolean
   readonly past: PastOutage | undefined
   /** With `max_in_flight: auto`: how many requests the receiver accepts. */
@@ -57,7 +55,6 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   /** Timeout of one attempt, in milliseconds. */
   readonly timeout: number
   readonly retry: RetryLimits
-  /** With `max_in_flight: auto`: limits the attempts in progress. */
   readonly limit?: AdaptiveLimit | undefined
   /** Called when a refused request waits: another one may then take its slot. */
   readonly yielded?: () => void

@@ -181,7 +181,6 @@ export class Delivery extends BatchQueue {
     return uploads && (fails(uploads) || !fails(own)) ? uploads : own
   }
 
-  /** The objects of a destination that has a spool, and the events in them. */
   get spooled(): (Amount & Spool['objects']) | undefined {
     const { held, objects } = this.#destination.spool ?? {}
     return held && objects && { ...held, ...objects }
@@ -312,7 +311,6 @@ export class Delivery extends BatchQueue {
     this.#batcher.add(batch, this.#context.clock.now())
   }
 
-  /** Does all that is possible now: starts requests, accepts batches, ends. */
   protected override advance(): void {
     if (this.isOver) {
       this.finish()

@@ -59,7 +59,6 @@ export class SentSize {
     return sent
   }
 
-  /** Adapts the limit to the sizes that the receiver accepts. */
   learn({ refused, oneRefused, accepted }: SizeOutcome): void {
     if (accepted === 0 || oneRefused) return
     if (refused) this.#limit(accepted)

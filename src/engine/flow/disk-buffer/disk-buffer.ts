@@ -280,7 +280,6 @@ export class DiskBuffer extends BatchQueue {
     return unsettled(mark, this.#records.end, settledAhead).events
   }
 
-  /** Writes all waiting batches, in groups. */
   async #flush(): Promise<void> {
     const { clock, random } = this.#context
     const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)

@@ -8,7 +8,6 @@ import { makeFolder } from '../../../lib/files/make-folder.js'
 
 /** Disk operations of a buffer. Tests replace them. They reject with system errors. */
 export interface BufferFolder {
-  /** Path of the folder, for messages. */
   readonly path: string
   /** Creates the folder if it is missing, and syncs its name. */
   make(): Promise<void>

@@ -26,7 +26,6 @@ export interface Cursor {
   readonly offset: number
 }
 
-/** A record that was read. */
 export interface Incoming extends Linked<Incoming> {
   readonly record: Buffer
   readonly place: LogPosition
@@ -93,7 +92,6 @@ export class SegmentReader {
     return this.#cursor.segment === last.number && this.#cursor.offset >= last.end
   }
 
-  /** Continues reading at `cursor`. */
   moveTo(cursor: Cursor): void {
     this.#cursor = cursor
   }
@@ -285,7 +283,6 @@ export class RecordLog {
   #recentEnd: LogPosition
   /** Everything before this place was taken. */
   #taken: LogPosition
-  /** Records that an earlier run settled and that were not taken yet, in order. */
   readonly #settled: Incoming[]
   /** The record that was read from disk but not taken. */
   #peeked: Incoming | undefined
@@ -453,7 +450,6 @@ export class RecordLog {
     return { record: NOTHING, place, ...unsettled(place, this.#end), start: cursor, cursor }
   }
 
-  /** Closes a segment that is about to be removed. */
   closeSegment(segment: Segment): Promise<void> {
     return this.#reader.closeSegment(segment)
   }

@@ -56,7 +56,6 @@ export class Reading {
     this.queued.bytes -= bytes
   }
 
-  /** Continues, since there may be work. */
   wake(): void {
     this.#wake?.()
     this.#wake = undefined

@@ -35,7 +35,6 @@ export interface Recovered {
 const ANYWHERE: LogPosition = { event: 0, byte: 0 }
 const START: Cursor = { segment: 0, offset: 0 }
 
-/** Sets an unreadable segment aside. Returns whether that succeeded. */
 type LeaveOut = (segment: Segment, error: unknown) => Promise<unknown>
 
 /**

@@ -67,7 +67,6 @@ export function readHead(bytes: Buffer, at: number): Head | undefined {
   }
 }
 
-/** Whether `record` is intact according to its header. */
 export function isWhole({ size, checksum }: Head, record: Buffer): boolean {
   return record.length === size && crc32(record) === checksum
 }
@@ -133,7 +132,6 @@ export class Segments {
     return this.#list.at(-1)
   }
 
-  /** A new segment after all others. */
   next(): Segment {
     const number = ++this.#highest
     return { number, name: segmentName(number), end: 0 }

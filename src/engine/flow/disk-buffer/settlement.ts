@@ -91,7 +91,6 @@ export class Settlement {
     else this.#cancel ??= this.#context.clock.after(INTERVAL_MS, () => void this.#write())
   }
 
-  /** Writes pending changes and closes the ledger. */
   async close(): Promise<void> {
     this.#closed = true
     this.#stopTimer()
@@ -134,7 +133,6 @@ export class Settlement {
     if (passed.length > 0 || covered.length > 0) this.#freed()
   }
 
-  /** Settled events after the mark. */
   get settledAhead(): readonly Amount[] {
     return [
       ...this.#taken.ahead(Number.POSITIVE_INFINITY).map(([from, to]) => unsettled(from, to)),

@@ -35,7 +35,6 @@ export interface Survey {
   /** Undefined if the facts are damaged. The object then cannot be sent. */
   readonly facts: ObjectFacts | undefined
   readonly pieces: readonly Piece[]
-  /** Size of the object. */
   readonly size: number
   /** Where the last whole record ends: as an offset in the file, and as a place. */
   readonly end: number
@@ -119,7 +118,6 @@ export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer
   return { facts, pieces, size: total, end, place, last, held }
 }
 
-/** Counts the events of the objects in a folder. */
 export async function countSpooled(folder: BufferFolder): Promise<number> {
   let events = 0
   for (const name of (await folder.list()).filter(isObject)) {
@@ -193,7 +191,6 @@ export class ObjectFile {
   readonly facts: ObjectFacts
   /** When it was opened, by the monotonic clock. */
   readonly openedAt: number
-  /** Size of the object so far. */
   size = 0
   /** The end of the last synced record in the file. */
   end = 0

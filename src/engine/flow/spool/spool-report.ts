@@ -4,7 +4,6 @@ import { LogLimit } from '../../../lib/log-limit.js'
 import { formatSize } from '../../../lib/units.js'
 import type { Amount } from '../counters.js'
 
-/** Counts and logs what happens to events of a spool. */
 export class SpoolReport {
   readonly #context: Pick<ComponentContext, 'log' | 'metrics' | 'clock'>
   readonly #path: string

@@ -11,7 +11,6 @@ import { framed, type ObjectFile } from './object-file.js'
 import { MOST_OPEN, ObjectSpool } from './spool.js'
 import { SpoolReport } from './spool-report.js'
 
-/** The receiver of objects. */
 export interface ObjectStore extends Pick<Destination, 'changed' | 'handOver'> {
   open(signal: AbortSignal): Promise<void>
   /**
@@ -24,7 +23,6 @@ export interface ObjectStore extends Pick<Destination, 'changed' | 'handOver'> {
 
 export type Compression = 'gzip' | 'zstd' | 'none'
 
-/** The options of objects. */
 export interface ObjectFormat {
   readonly encoding: Encoding
   readonly compression: Compression
@@ -32,7 +30,6 @@ export interface ObjectFormat {
   readonly spool: { readonly max_bytes: number }
 }
 
-/** Names objects after the events in them. */
 export interface ObjectNames {
   /** The beginning of the object name for an event. Throws a DeliveryError if the event fits no object. */
   prefixOf(batch: EventBatch, i: number): string
@@ -46,7 +43,7 @@ const ENDS: Readonly<Record<Compression, { readonly suffix: string; readonly typ
 const LF = 0x0a
 const NEWLINE = Buffer.from('\n')
 
-/** The name of an object. Names are unique, and sorted by time within a partition. */
+/** The name of an object. Names are unique. Within a partition, they sort by time. */
 export function objectKey(prefix: string, format: ObjectFormat, openedAt: number, id: string): string {
   const time = new Date(openedAt).toISOString().replace(/[-:]|\.\d+/g, '')
   return `${prefix}${time}-${id}${endingOf(format)}`

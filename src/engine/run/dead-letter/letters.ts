@@ -60,7 +60,6 @@ function recordsOf({ chunk, length, starts, ends, flags }: Frame, from: number):
   return found
 }
 
-/** The contents of a dead-letter file. */
 export interface Survey {
   events: number
   readonly reasons: Map<string, number>

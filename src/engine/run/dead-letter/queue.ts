@@ -21,8 +21,8 @@ import { DeadLetterStock } from './stock.js'
 
 /**
  * The dead-letter queue of a component: a file of JSON lines, one per rejected event (record.ts), unless somebody reads
- * the side output for rejected events. When `write` resolves, its events are on disk, in the file that has the name
- * then. A record is complete or absent: the next write first cuts off a record that a crash or a full disk left
+ * the side output for rejected events. When `write` resolves, its events are on disk, in the file that has this path at
+ * that time. A record is complete or absent: the next write first cuts off a record that a crash or a full disk left
  * incomplete. The file may be moved away at any time. No other process may write to it.
  */
 
@@ -62,7 +62,6 @@ export class DeadLetterFile implements DeadLetters {
   readonly #options: DeadLetterFileOptions
   /** Inode of the file whose directory entry was synced. */
   #named: number | undefined
-  /** Whether the last attempt to write failed. */
   isUnwritable = false
 
   constructor(options: DeadLetterFileOptions) {

@@ -21,7 +21,6 @@ import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
  * it is the last piece, they also have the origin's "host".
  */
 
-/** Encodes the events of a request as lines. */
 export function encodeLetters(
   request: readonly EventBatch[],
   error: DeliveryError,
@@ -85,7 +84,6 @@ const wanted = new WantedNames()
 const EVENT = wanted.slot('event')
 const slots = new Int32Array(SLOT)
 
-/** A parsed line. */
 export interface LetterRecord {
   readonly time?: unknown
   readonly since?: unknown
@@ -131,7 +129,7 @@ interface Found {
   readonly codec: Codec
   /** The origin's host, if the event has another one. */
   readonly host?: string
-  /** Which piece of a line it is, if the event does not say that. */
+  /** Which piece of a line the event is, if the event itself does not say that. */
   readonly partial?: unknown
 }
 

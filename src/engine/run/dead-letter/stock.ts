@@ -7,7 +7,7 @@ import { savedDocument } from '../state/checkpoints.js'
 
 /** The id of the source that sends the events. */
 export const SOURCE = 'dead_letters'
-/** The folder for the dead-letter file `path`. */
+/** The folder from which the events of the dead-letter file `path` are resent. */
 export const folderOf = (path: string) => `${path}.sending`
 /** The events being sent. */
 export const recordsIn = (folder: string) => join(folder, 'records.ndjson')
@@ -15,7 +15,7 @@ export const recordsIn = (folder: string) => join(folder, 'records.ndjson')
 const POSITIONS = join('checkpoints', `${SOURCE}.json`)
 /** Where earlier versions saved how far the events are settled. */
 const FORMER = 'progress.json'
-/** Events that a daemon rejected during the run, until they are appended to the ones rejected again. */
+/** Events that a daemon rejected during a resend, until they are appended to the events that were rejected again. */
 export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 
 /** The offset in bytes before which all records are settled; 0 if the progress is damaged. Throws StateUnreadable. */
@@ -63,7 +63,6 @@ export class DeadLetterStock {
   #counted: ReadonlyMap<string, Counted> | undefined
   #refreshing: Promise<void> | undefined
 
-  /** `path` is the file of the component in data_dir. */
   constructor(path: string) {
     this.#path = path
   }

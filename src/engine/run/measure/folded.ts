@@ -1,7 +1,7 @@
 import { type Amount, type ComponentCounters, sum } from '../../flow/counters.js'
 import type { CounterSnapshot, SeriesRow } from './counter-snapshot.js'
 
-/** Stands for several others: as a component, for those without series of their own; as a label, for other values. */
+/** Stands for several components that have no series of their own or, as a label, for several values. */
 export const OTHER = '__other__'
 
 /** Characters of a line in a scrape. A longer line counts as several. */

@@ -213,7 +213,6 @@ export class Metrics extends ComponentSet {
     return this.#process
   }
 
-  /** Registers a gauge of the daemon, which belongs to no component. */
   daemonGauge(name: string, help: string, read: () => number): void {
     this.series('gauge', name, help, () => [{ labels: {}, value: read() }])
   }
@@ -223,7 +222,7 @@ export class Metrics extends ComponentSet {
     this.series('counter', name, help, () => [{ labels: {}, value: read() }])
   }
 
-  /** A counter of the daemon: one series of `name`. */
+  /** Registers a counter of the daemon: one series of `name`. */
   daemonCounter(name: string, help: string, labels: Labels): { value: number } {
     const all = this.#counters.get(name) ?? []
     if (all.length === 0) this.series('counter', name, help, () => all)
@@ -320,7 +319,6 @@ export class Metrics extends ComponentSet {
     return families.values()
   }
 
-  /** Adds the amounts that every component counts. */
   #readAmounts(c: ComponentCounters, to: (name: string) => Family): void {
     const { id, all } = this.#labelsOf(c)
     const add = (name: string, { events, bytes }: Amount, labels: Partial<Sample> = { sharedLabels: all }) => {

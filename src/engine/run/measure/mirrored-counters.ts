@@ -31,7 +31,6 @@ export class MirroredCounters {
   readonly #all: ComponentSet
   readonly #bounds: SeriesBounds
   readonly #mirrors = new Map<string, Mirror>()
-  /** Lines and components by group. */
   readonly #groups = new Map<string, { lines: number; components: number }>()
   #lines = 0
   readonly #others = new Set<string>()
@@ -41,7 +40,6 @@ export class MirroredCounters {
     this.#bounds = bounds
   }
 
-  /** Number of folded components. */
   get folded(): number {
     return [...this.#mirrors.values()].filter(({ isFolded }) => isFolded).length
   }
@@ -147,7 +145,6 @@ class Mirror {
   readonly group: string
   counters: ComponentCounters
   isFolded: boolean
-  /** Number of lines in a scrape. */
   lines = 0
   #last: CounterSnapshot | undefined
 
@@ -239,7 +236,7 @@ class Mirror {
       if (type === 'gauge' && !kept.has(name)) this.counters.series.delete(name)
   }
 
-  /** Adds the values of counters that may be removed to the counters that include removed ones. */
+  /** Adds the values of counters that may be removed to their rest counters. */
   #endPassing(name: string, { help, rows }: SeriesSnapshot): void {
     for (const { rest, value } of rows) if (rest) this.counters.counter(name, help, rest).value += value
     const { rest } = rows.find(row => row.rest) ?? {}

@@ -130,7 +130,6 @@ function isOnce(end: readonly Place[]): boolean {
   return discarding.length === 0 || end.every(place => place.held === 0 || place.discards)
 }
 
-/** The ways that events can take through a configuration. */
 class Ways {
   /** Groups of destinations with the same inputs. */
   readonly ends: readonly (readonly string[])[]
@@ -172,7 +171,7 @@ class Ways {
   }
 }
 
-/** Components whose events reach no destination, if components that lead to one read all their inputs, too. */
+/** Components whose events reach no destination, and whose inputs are also read by components that lead to one. */
 function deadEnds(main: ReadonlyMap<string, readonly string[]>, destinations: TotalsOf['destinations']): Set<string> {
   const leading = new Set(destinations.map(({ id }) => id))
   // The set grows during this loop.

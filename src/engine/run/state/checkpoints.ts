@@ -42,9 +42,8 @@ interface CheckpointCounts {
   corrupt: number
 }
 
-/** The positions of all sources in `dataDir`. This process must hold its lock. */
+/** The positions of all sources in `dataDir`. This process must hold the lock of that folder. */
 export class CheckpointStore {
-  /** Failed writes and damaged files so far. */
   readonly counts: CheckpointCounts = { written: 0, failed: 0, corrupt: 0 }
   readonly #folder: string
   readonly #shared: Shared
@@ -92,7 +91,6 @@ export class CheckpointStore {
     }
   }
 
-  /** Stops writing. */
   close(): void {
     for (const checkpoints of this.#open.values()) checkpoints.close()
   }
@@ -277,7 +275,7 @@ class SourceCheckpoints implements Checkpoints {
     )
   }
 
-  /** The newest intact document; null if all documents are damaged. */
+  /** The newest intact document; null if all documents are damaged, undefined if there are none. */
   #load(): unknown {
     const newest = this.#loadFile(this.file)
     if (newest.state === 'whole') return newest.document

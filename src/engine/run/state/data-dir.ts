@@ -74,7 +74,6 @@ interface Holder {
   readonly socket: string | undefined
 }
 
-/** A lock that this process took. */
 interface Taken {
   readonly path: string
   readonly text: string
@@ -170,7 +169,7 @@ function listen(path: string): Server | undefined {
     .once('close', release)
     .once('error', release)
     .on('error', () => {})
-  // Exclusive, since in a cluster worker the primary would listen instead. Sets `listening` before it returns.
+  // `exclusive`: the primary of a cluster would listen instead of this worker. `listen` sets `listening` at once.
   server.listen({ path: short, exclusive: true }).unref()
   return server.listening ? server : undefined
 }
@@ -184,7 +183,6 @@ function has({ path, text }: Taken): boolean {
   }
 }
 
-/** Takes the lock and returns its path. */
 async function acquire(dir: string, beside: string, namespace: string): Promise<string> {
   for (;;) {
     const numbers = locksIn(dir)
@@ -280,7 +278,7 @@ async function isAlive(holder: Holder, dir: string, namespace: string): Promise<
   }
 }
 
-/** Whether a process listens there. Also true if that is unknown. */
+/** Whether a process listens on the socket. Also true if that is unknown. */
 function answers(path: string): Promise<boolean> {
   const { short, release } = shortPath(path)
   return new Promise<boolean>(resolve => {
@@ -304,8 +302,8 @@ function ownNamespace(): string {
 }
 
 /**
- * Field 22 of /proc/PID/stat. It follows the command name, which may contain any characters. Empty if the process is
- * missing or a zombie, or /proc is missing.
+ * The start time of a process: field 22 of /proc/PID/stat. The fields follow the command name, which may contain any
+ * characters. Empty if the process is missing or a zombie, or if /proc is missing.
  */
 function startOf(pid: number): string {
   const stat = readText(`/proc/${pid}/stat`)

@@ -42,7 +42,6 @@ export function thisUser(): User | undefined {
   return uid === undefined ? undefined : { uid, groups: [process.getegid!(), ...process.getgroups!()] }
 }
 
-/** Warns if other users can change a data folder. */
 export function warnIfExposed(log: Logger, dataDir: string): void {
   const why = exposureOf(dataDir, thisUser())
   if (why === undefined) return

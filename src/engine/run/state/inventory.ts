@@ -28,7 +28,6 @@ const ALL = Object.keys(KINDS) as DataKind[]
 
 export interface Stored {
   readonly kind: DataKind
-  /** The id of its component. */
   readonly id: string
   readonly path: string
 }
@@ -102,7 +101,7 @@ export async function findOrphans(config: OrphanConfig, log: Logger, kinds = ALL
   return found
 }
 
-/** Undefined if it contains nothing. */
+/** Undefined if the data contains nothing. */
 async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined> {
   const { kind, path } = stored
   try {
@@ -129,7 +128,7 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
     return left.events > 0 ? { ...stored, ...left, changedAt } : undefined
   } catch (error) {
     if (NOT_FOUND.includes(errorCode(error))) return undefined
-    // The data may contain events.
+    // Keeps the data, since it may contain events.
     log.warn({ path, error: errorText(error) }, `cannot read the ${nameOf(kind)} of a component that is not configured`)
     const changedAt = (await stat(path).catch(() => undefined))?.mtimeMs ?? 0
     return { ...stored, events: undefined, bytes: 0, changedAt }
@@ -138,7 +137,7 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
 
 const partsOf = ({ kind, path }: Stored) => (kind === 'checkpoint' ? [path, `${path}.1`] : [path])
 
-/** Whether it still exists. An operator may have removed it. */
+/** Whether the data still exists. An operator may have removed it. */
 export const isThere = (stored: Stored) => partsOf(stored).some(existsSync)
 
 export function adviceFor({ kind, id, path }: Stored): string {

@@ -38,8 +38,8 @@ export async function leftBehind(next: OrphanConfig, log: Logger, kinds?: DataKi
 }
 
 /**
- * A source is no longer configured, most likely because it was renamed. Finds sources that would read again what it has
- * read. They would deliver everything twice or, with `read_from: end`, skip undelivered events.
+ * Finds sources that would read again what another source has read. That source is no longer configured, most likely
+ * because it was renamed. They would deliver everything twice or, with `read_from: end`, skip undelivered events.
  */
 export async function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig): Promise<Problem[]> {
   const saved = await inventory(dataDir, ['checkpoint'])

@@ -28,7 +28,7 @@ export function renamesOf(components: Components): Rename[] {
   })
 }
 
-/** Undoes the renames of `failed` for `config`, which runs again instead. */
+/** The renames that undo those of `failed`, for `config`, which runs again. */
 export function renamesBack(failed: Components, config: Components): Rename[] {
   const ids = new Set(componentsOf(config).map(({ id }) => id))
   return renamesOf(failed).flatMap(({ kind, from, to }) =>
@@ -93,7 +93,7 @@ async function moveLetters(old: string, own: string): Promise<boolean> {
   )
 }
 
-/** Returns whether the file existed. */
+/** Renames a file. Returns whether the file existed. */
 async function renamed(from: string, to: string): Promise<boolean> {
   try {
     await rename(from, to)
