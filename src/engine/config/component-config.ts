@@ -274,9 +274,7 @@ function innerNames(schema: z.core.$ZodType | undefined): string[] {
   return [...new Set(shapes.flatMap(variant => Object.keys(shapeOf(variant) ?? {})))]
 }
 
-/**
- * Places templates, then parses a part of the document. Reads variables as numbers or booleans if options require it.
- */
+/** Calls `placeTemplates`, then parses a part of the document. Reads variables as numbers or booleans if required. */
 export function checkNode<T>(schema: z.ZodType<T>, node: MapNode, path: Path, problems: Problems): Checked<T> {
   placeTemplates(node, path, [schema], problems)
   const checked = check(schema, toValue(node))

@@ -42,7 +42,7 @@ export interface Config {
   readonly dataDir: string
   /** The address that serves metrics. Undefined: none does. */
   readonly metrics: ListenAddress | undefined
-  /** Whether the configuration sets that address, or has `metrics: false`. */
+  /** Whether the configuration sets the address of metrics, or has `metrics: false`. */
   readonly metricsGiven: boolean
   readonly statusPage?: StatusPageOptions | undefined
   /** The document as written. Present only if there is a status page, which shows it. */
@@ -57,15 +57,12 @@ export interface Config {
   readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]
   readonly destinations: readonly ComponentConfig<'destination'>[]
-  /** The configuration files that were read. */
   readonly files: readonly string[]
-  /** A hash of the files' names and texts. */
   readonly digest: string
   readonly warnings: readonly Problem[]
   readonly tests: readonly ConfigTest[]
   /** Whether this is the local part of a managed daemon's configuration. A published pipeline completes it. */
   readonly isLocalPart: boolean
-  /** Permissions of a published pipeline on this machine. */
   readonly managed: ManagedOptions
   readonly service: ServiceConfig | undefined
 }
@@ -97,8 +94,8 @@ export interface LoadOptions {
 }
 
 /**
- * Loads a file, or all YAML files of a folder; undefined: no file. Does not open other files itself. Throws
- * ConfigError.
+ * Loads a configuration from a file, from all YAML files of a folder or, if `path` is undefined, without a file. Does
+ * not open other files itself. Throws ConfigError.
  */
 export function loadConfig(path: string | undefined, options: LoadOptions): Config {
   const problems = new Problems()
@@ -142,7 +139,7 @@ function build(files: readonly ConfigText[], path: string, options: LoadOptions,
   return assemble(root, isWhole, files, options, problems)
 }
 
-/** The data_dir of a configuration. Ignores problems in components. Throws ConfigError for others. */
+/** The data_dir of a configuration. Ignores problems in components. Throws ConfigError for other problems. */
 export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
   const { dataDir, problems } = dataDirIn(path, env)
   if (problems.length > 0) throw new ConfigError(problems)
@@ -214,7 +211,7 @@ function merged(
 
 function assemble(
   root: MapNode,
-  /** Whether all files could be read. If not, the unread ones may contain the components that seem to be missing. */
+  /** Whether all files could be read. If not, the other files may contain the components that seem to be missing. */
   isWhole: boolean,
   files: readonly { readonly file: string; readonly text: string }[],
   {
@@ -304,7 +301,7 @@ function isServiceAlone(root: MapNode): boolean {
 
 const TOP_LEVEL: readonly string[] = [...Object.values(SECTIONS), ...Object.keys(settings.shape)]
 
-/** Renames misspelled sections, which were already reported. Their components are then checked, too. */
+/** Gives misspelled sections their right names, after they were reported. Their components are then checked, too. */
 function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   const entries = new Map(root.entries)
   for (const [name, entry] of root.entries) {

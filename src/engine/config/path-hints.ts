@@ -19,7 +19,8 @@ interface Named {
 }
 
 /**
- * Checks every option that names a file or folder. Returns the files that each component reads besides inputs, by id.
+ * Checks every option that names a file or folder. Returns, by component id, the files that it reads besides its
+ * inputs.
  */
 export function checkPaths(
   root: MapNode,

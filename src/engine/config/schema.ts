@@ -16,7 +16,7 @@ export const ID = /^[a-z][a-z0-9_]*$/
 /** Maximum length of an id. Ids appear in file names and metric labels. */
 export const LONGEST_ID = 128
 
-/** The options besides the sections of components. */
+/** The options at the top level, besides the sections of components. */
 export const settings = z.strictObject({
   data_dir: filePath()
     .optional()

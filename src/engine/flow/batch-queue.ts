@@ -21,7 +21,7 @@ export abstract class BatchQueue extends Writable {
     super({ objectMode: true, highWaterMark: STREAM_DEPTH, autoDestroy })
   }
 
-  /** Events and bytes taken but not passed on, including events given back. */
+  /** Events and bytes that the queue has taken and not passed on. Includes events that it gave back. */
   abstract inFlight(): Amount
 
   /** Whether it has work that it should do now. */

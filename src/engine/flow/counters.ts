@@ -109,17 +109,16 @@ export interface Histogram {
   readonly buckets: readonly number[]
   /** Observations per bucket, not cumulative. The last bucket counts values above all bounds. */
   readonly counts: number[]
-  /** The last exemplar of each bucket. */
   readonly exemplars: ((Exemplar & { readonly value: number }) | undefined)[]
   sum: number
 }
 
 /**
  * The counters of one component, as plain numbers that are cheap to increment. A scrape turns them into Prometheus
- * series. They satisfy: received + emitted = sent + discarded + consumed + in flight. Events in flight are counted
- * separately: events in the queue before the component, and events that the component says it holds. A component that
- * is replaced early gives back the events that it holds. These stay in flight until they arrive again, and count as
- * received once.
+ * series. The counters satisfy: received + emitted = sent + discarded + consumed + in flight. Events in flight are
+ * counted separately: events in the queue before the component, and events that the component says it holds. A
+ * component that is replaced early gives back the events that it holds. These stay in flight until they arrive again,
+ * and count as received once.
  */
 export class ComponentCounters implements ComponentMetrics {
   readonly id: string
@@ -141,8 +140,7 @@ export class ComponentCounters implements ComponentMetrics {
   /** Events that an earlier run received and left in a spool. */
   foundEvents = 0
   /**
-   * Only for sources: events passed on and then given back. The source reads them after the next start or reload, if it
-   * can.
+   * Only for sources: events passed on and then given back. The next start or reload lets the source read them again.
    */
   readonly toRead: Amount = { events: 0, bytes: 0 }
   /** Only for sources: settled events that the source will read again, since earlier events were given back. */

@@ -52,7 +52,7 @@ export class Dispatch {
   readonly #outputs: ReadonlyMap<string, SideOutput>
   readonly #context: DispatchContext
   readonly #own: readonly SideOutput[]
-  /** The side output that replaces the main one, and its name. */
+  /** The side output that replaces the main one; `#mainName`: its name. */
   readonly #main: SideOutput | undefined
   readonly #mainName: string
   readonly #names: readonly string[]
@@ -145,7 +145,9 @@ export class Dispatch {
     this.#passOn(batch)
   }
 
-  /** Counts events of a side output of the plan. Without a reader they are discarded, even if a tap receives them. */
+  /**
+   * Counts events for a planned side output. Without a reader, the events are discarded, even if a tap receives them.
+   */
   #countSide({ connected }: SideOutput, name: string, events: number, bytes: number): void {
     if (connected) this.#context.metrics.sent(events, bytes, name)
     else this.#context.metrics.discarded(UNROUTED, events, bytes)
@@ -286,7 +288,7 @@ export class Dispatch {
       if (events > 0) this.#countSide(output, this.#names[n]!, events, bytes)
       if (events === 0 || !output.isRead) continue
       output.events += events
-      // Not the batch itself, since it also has events for other outputs.
+      // Picks events instead of passing on the batch itself, which also has events for other outputs.
       this.#passOn(batch.pick(i => to[i] === value || copied[i] === 1)!, output)
     }
   }

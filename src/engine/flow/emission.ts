@@ -52,13 +52,13 @@ export class Emission {
     this.#failures = failures
   }
 
-  /** The due events, one batch for each output that is read. */
+  /** Collects the due events in one batch for each output that is read. */
   emitted(why: EmitReason): EmittedBatch[] {
     const batches: EmittedBatch[] = []
     for (const [to, made] of this.#lines(why)) {
       const output = to === undefined ? undefined : this.#outputs.get(to)
       if (to === DISCARDED && !output?.isRead) {
-        // Nobody has to receive discarded events.
+        // Discarded events do not need a reader, so their shares are settled.
         for (const share of made.shares) share.settle('delivered')
         continue
       }

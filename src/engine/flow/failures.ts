@@ -128,7 +128,9 @@ export class SlowWork {
     this.#log = log
   }
 
-  /** Registers a batch. Call the result when the processor has finished, or when the stage no longer waits. */
+  /**
+   * Registers a batch. Call the returned function when the processor has finished, or when the stage no longer waits.
+   */
   begin(batch: EventBatch): () => void {
     const about = { code: 'SLUICE_PROCESSOR_STUCK', ...aboutBatch(batch) }
     let isLogged = false
@@ -152,7 +154,7 @@ export class SlowWork {
     this.#all.clear()
   }
 
-  /** Milliseconds of work on the oldest batch. 0: it waits on purpose. Undefined: it has no batch. */
+  /** Milliseconds of work on the oldest batch. 0: the processor waits on purpose. Undefined: it has no batch. */
   get workedMs(): number | undefined {
     const [first] = this.#all
     return first && (this.#processor.isWaiting ? 0 : this.#clock.now() - first.since)

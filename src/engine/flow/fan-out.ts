@@ -34,13 +34,15 @@ export class Input {
     return this.#stream.writableEnded || this.#stream.destroyed
   }
 
-  /** Prepares for new feeders: accepts all events of the current ones, and does not end with the last of them. */
+  /**
+   * Prepares for new feeders: accepts all events of the current feeders, and does not end when the last of these ends.
+   */
   detach(): void {
     this.#isDetached = true
     this.#go()
   }
 
-  /** Undoes `detach`, since the feeders are not replaced: it ends with the last of them. */
+  /** Undoes `detach`, since the feeders are not replaced. The input then ends with its last feeder. */
   release(): void {
     this.#isDetached = false
     if (this.#feeders === 0) this.#stream.end()
@@ -128,7 +130,7 @@ export function pump(from: Readable, fanOut: FanOut): { readonly events: number 
   return handedOn
 }
 
-/** Pipes a side output into a fan-out. Returns a function for the number of events on their way. */
+/** Pipes a side output into a fan-out. Returns a function that counts the events on their way from one to the other. */
 export function pumpSide(output: SideOutput, fanOut: FanOut): () => number {
   const handedOn = pump(output, fanOut)
   return () => output.events - handedOn.events

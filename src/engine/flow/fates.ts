@@ -6,12 +6,12 @@ export interface DiscardedEvents {
   readonly batch: EventBatch
   readonly reason: string
   readonly events: number
-  /** If given, only events with `value` in this column are meant; otherwise all events of the batch. */
+  /** If given, only events whose decision in `to` is `value` are meant; otherwise all events of the batch. */
   readonly to?: Uint8Array
   readonly value?: number
   /** Whether they are written to the dead-letter queue. */
   readonly areKept?: boolean
-  /** Why event `i` could not be processed, if that is why it is discarded. */
+  /** Why event `i` could not be processed, if the event is discarded for that reason. */
   error?(i: number): string | undefined
 }
 

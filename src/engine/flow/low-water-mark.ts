@@ -28,8 +28,8 @@ export class LowWaterMark<P> {
   }
 
   /**
-   * Adds the next position. Call the result when everything between the previous position and this one is settled. Pass
-   * a position in between if the rest will not be settled.
+   * Adds the next position. Call the returned function when everything between the previous position and this one is
+   * settled. If the rest will not be settled, pass the position up to which everything is.
    */
   add(position: P): (reached?: P) => void {
     const passed: Passed<P> = { position, isSettled: false, reached: undefined }

@@ -31,7 +31,7 @@ export class Redelivery {
     return this.#open
   }
 
-  /** The ack of a batch. `ends`: where the content of each id ends in the bytes of the batch. */
+  /** Creates the ack of a batch. `ends`: where the content of each id ends in the bytes of the batch. */
   ack(output: Output, ids: readonly string[], ends: readonly number[]): Ack {
     for (const id of ids) this.#open.add(id)
     return output.ack((status, _before, again) => {

@@ -24,9 +24,8 @@ export function shareOf(sources: number): number {
   return Math.max(LEAST_SHARE, Math.min(LARGEST_SHARE, UNACKNOWLEDGED_BYTES / sources))
 }
 
-/** The ack of a batch, with what is known about the batch until it is settled. */
+/** The ack of a batch, with data about the batch until it is settled. */
 class Open extends Ack implements Linked<Open> {
-  /** Called after the batch has settled. */
   readonly settled: OnSettled
   /** Memory that counts toward the budget, in bytes. */
   held = 0
@@ -92,7 +91,7 @@ export class SourceOutput implements Output {
   #gaveBack = false
   /** Whether `attach` resends all kept batches, and not only the ones that were given back. */
   #resendsAll = false
-  /** Whether it accepts no more batches. */
+  /** Whether the output accepts no more batches. */
   #isOver = false
   #hasSent = false
   /** Reading id of batches whose source does not set `readFrom`. `#sentBytes`: bytes sent so far. */
@@ -137,7 +136,7 @@ export class SourceOutput implements Output {
   #settled(open: Open, status: AckStatus, before?: number): void {
     // The batch was given up earlier, and its holder settles it only now.
     if (!this.#open.has(open)) return
-    // Given back during a replacement. `attach` sends it to the new components.
+    // The batch was given back during a replacement. `attach` sends it to the new components.
     if (status === 'errored' && open.kept && this.#gate) return
     this.#open.delete(open)
     open.kept?.release?.()
@@ -313,7 +312,7 @@ export class SourceOutput implements Output {
     this.#held = Number.NEGATIVE_INFINITY
     for (const go of waiting) go()
     const gate = this.#gate
-    // The components after it have ended, and no others were attached.
+    // The components after this output have ended, and no others were attached.
     if (gate) this.#isOver = true
     this.#gate = undefined
     gate?.resolve()
@@ -331,7 +330,7 @@ function columnsOf({ chunk, length, starts, ends, flags, bytes, isRun }: Frame):
   return { chunk, length, starts, ends, flags: flags.slice(0, length), bytes, isRun }
 }
 
-/** The same frame for another ack. The chunk is released when the holders of both acks have settled. */
+/** Shares a frame with another ack. The chunk is released when the holders of both acks have settled. */
 function sharedWith(open: Open, kept: Kept): Kept {
   if (open.isHeldBy(0)) return kept
   let holders = 2

@@ -327,7 +327,7 @@ export class Stage extends Transform {
     this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()
-    // Not at once, since a batch may be on its way out.
+    // Waits for the next tick, since a batch may just be leaving.
     if (this.#waiting && !this.#waiting.isEmpty) process.nextTick(() => this.#waiting!.advance())
   }
 

@@ -155,7 +155,7 @@ export class WaitingEvents {
     return !this.#isEnding || this.#passesOn(source) || this.#stage.readsAgain(source)
   }
 
-  /** Keeps the events of a batch that are still undecided. */
+  /** After the processor decided about a batch: keeps the events that are still undecided. */
   decided({ batch, asked, since, askedSize, kept = [], laterMs }: Work): void {
     const ends = this.#isOver || (this.#isEnding && !this.#passesOn(batch.origin.source))
     const left = ends ? [] : kept
@@ -191,7 +191,7 @@ export class WaitingEvents {
     if (this.isEmpty || this.#isOver) return
     let hasRoom = true
     if (began >= this.#notBefore || this.#isEnding) {
-      // `ask` may call `advance` again.
+      // Prevents another round, since `ask` may call `advance`.
       this.#notBefore = Number.POSITIVE_INFINITY
       this.#round++
       const workMs = measureWork(clock)
@@ -199,7 +199,7 @@ export class WaitingEvents {
         const at = clock.now()
         hasRoom = mayAsk()
         for (let next = hasRoom && this.#next(at); next; next = hasRoom && this.#next(at)) {
-          // Compacted, since other events of its chunk may be gone by now.
+          // Compacts the batch, since other events of its chunk may be gone by now.
           next.batch.compact()
           ask(next)
           hasRoom = mayAsk()
@@ -208,7 +208,7 @@ export class WaitingEvents {
       this.#notBefore = clock.now() + Math.max(ROUND_MS, ROUND_SHARE * workMs())
       onRound()
     }
-    // If there is no room, the stage calls `advance` when there is.
+    // If there is no room, the stage calls `advance` later.
     if (hasRoom) this.#setTimer()
   }
 
@@ -251,7 +251,7 @@ export class WaitingEvents {
     let due = Number.POSITIVE_INFINITY
     for (const [source, line] of this.#lines) {
       if (this.#passesOn(source)) continue
-      // A round ends early if there is no more room.
+      // The last round may have ended early for lack of room, so these batches are due at once.
       if (line.behind.length > 0 && !isFull(line)) return Number.NEGATIVE_INFINITY
       for (const { isAsked, dueAt } of line.kept) if (!isAsked) due = Math.min(due, dueAt)
     }
@@ -325,7 +325,7 @@ export class WaitingEvents {
     return left
   }
 
-  /** Gives everything back. */
+  /** Gives all waiting events back. */
   destroy(): void {
     this.#isOver = true
     this.#cancelTimer?.()

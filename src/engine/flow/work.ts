@@ -72,7 +72,7 @@ export class Work implements BatchScope {
 
   replace(i: number, events: readonly Fields[]): void {
     this.#checkTime('replace')
-    // Encoded now: fields that cannot be encoded then fail only this event.
+    // Encodes the fields now. If they cannot be encoded, only this event fails.
     this.replaceByLines(i, Buffer.from(events.map(madeLine).join('')))
   }
 
@@ -135,7 +135,7 @@ export class Work implements BatchScope {
     this.#isOver = true
   }
 
-  /** Releases the shares of a processor that threw, since its events are still here. */
+  /** Releases the shares that a processor took before it threw, since its events are still here. */
   #giveBackShares(): void {
     for (const share of this.#taken.splice(0)) share.settle('delivered')
   }

@@ -111,7 +111,7 @@ export class Engine {
 
   /**
    * Creates every component. Throws if one cannot be created. Does not read or send anything yet. `handover` comes from
-   * the previous engine; some of its components continue here.
+   * the previous engine, some of whose components continue here.
    */
   static async build(config: EngineConfig, runtime: Runtime, handover?: EngineHandover): Promise<Engine> {
     const engine = new Engine(config, runtime, handover)
@@ -183,7 +183,7 @@ export class Engine {
     return run
   }
 
-  /** The dead-letter queue of a destination: the readers of its side output, or if there are none, a file. */
+  /** Where rejected events of a destination go: to the readers of its side output or, if there are none, to a file. */
   #deadLetters(id: string, context: Wide): DeadLetters {
     const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#runtime.disk })
     if (!isRead(`${id}.${REJECTED}`, this.#config)) return file

@@ -53,7 +53,7 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
   }
 }
 
-/** Lists codecs for a message: those whose events may have any field. */
+/** Text for a message: the codecs whose events may have any field. */
 function otherCodecs(): string {
   const found = loadedCodecs().filter(({ name }) => {
     // Skips codecs that require options, and other names of the same codec.

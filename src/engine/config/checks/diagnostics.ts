@@ -21,10 +21,7 @@ export function check<T>(schema: z.ZodType<T>, value: unknown): Checked<T> {
   return result.success ? { value: result.data } : { issues: result.error.issues }
 }
 
-/**
- * Adds facts that only the schema has: its known keys, and whether a number must be whole. They remain on the final
- * issue.
- */
+/** Adds facts that only the schema has: known keys, and whether a number must be whole. The final issue keeps them. */
 function annotate(issue: z.core.$ZodRawIssue): string {
   const schema = issue.inst as z.core.$ZodType | undefined
   const shape = issue.code === 'unrecognized_keys' && schema ? shapeOf(schema) : undefined
@@ -140,12 +137,12 @@ export class Explainer {
   }
 }
 
-/** Words the requirement as the end of a sentence that begins with `is missing` or `has no value`. */
+/** Turns the requirement into the end of a sentence that begins with `is missing` or `has no value`. */
 function missingText(must: string): string {
   return must.startsWith('must ') ? `; it ${must}` : `; ${must}`
 }
 
-/** The branch of a union that was most likely meant: it accepts this kind of value and has the fewest faults. */
+/** In a union, the branch that was most likely meant: it accepts this kind of value and has the fewest faults. */
 export function nearestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] | undefined {
   let best: readonly Issue[] | undefined
   for (const branch of branches) {
@@ -204,7 +201,7 @@ function requirement(issue: Issue): string {
   }
 }
 
-/** The values that distinguish the variants of a mapping; undefined for other issues. */
+/** For a mapping with several variants: the values that distinguish the variants. Undefined for other issues. */
 function issueOptions(issue: Issue): readonly unknown[] | undefined {
   return issue.code === 'invalid_union' && 'options' in issue ? issue.options : undefined
 }

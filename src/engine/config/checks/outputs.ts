@@ -114,8 +114,8 @@ function reportReadAgain(
 }
 
 /**
- * Returns a test whether the source reads a path. Unusable patterns match nothing here; creating the source reports
- * them.
+ * Returns a function that says whether the source reads a path. Unusable patterns match nothing; creating the source
+ * reports them.
  */
 function testOf({ reads }: AnyDefinition, options: unknown, onThisMachine: boolean): (path: string) => boolean {
   try {

@@ -70,7 +70,7 @@ export function checkTopology(
 const unreadText = (output: string, consequence: string) =>
   `nobody reads ${output}, ${consequence}: add ${output} to the inputs of a component`
 
-/** Warns of planned outputs that nobody reads. */
+/** Warns of outputs in the plan that nobody reads. */
 function warnUnread({ id, kind, entry, config }: Draft, side: ReadonlySet<string>, warnings: Problems): void {
   const { outputs = [], main, option } = config?.plan ?? {}
   for (const output of main === undefined ? outputs : [...outputs, main]) {
@@ -109,8 +109,8 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
 }
 
 /**
- * Reports each cycle at the input that closes it, unless a component at its ends was reported. Returns whether any
- * exists.
+ * Reports each cycle at the input that closes it, unless a component at either end of this input was reported. Returns
+ * whether there is a cycle.
  */
 function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
@@ -174,7 +174,9 @@ interface Connection {
 /** The readers of each component. There are no cycles. */
 type Connections = ReadonlyMap<Draft, readonly Connection[]>
 
-/** Copies are rejected only if they exceed both limits, since a large configuration has many without harm. */
+/**
+ * Copies are rejected only if they exceed both limits, since a large configuration may have many copies without harm.
+ */
 const MOST_COPIES = 1000
 const MOST_FOR_EACH_CONNECTION = 4
 /** Larger counts are replaced by this number. */
@@ -195,7 +197,7 @@ function checkCopies(connections: Connections, problems: Problems): void {
   }
 }
 
-/** Counts, for each component, how often the components downstream receive one of its events, all together. */
+/** For each component: how many copies of one of its events all components downstream receive together. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {

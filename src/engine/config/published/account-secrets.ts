@@ -10,7 +10,6 @@ export const secretVariable = (name: string): string => `secret:${name}`
 
 const REFERENCE = '${secret:'
 
-/** The sorted names of all secrets that a configuration refers to. */
 export function secretNamesIn(config: unknown): string[] {
   const names = new Set<string>()
   for (const { value } of textsIn(config)) for (const name of referencesIn(value)) names.add(name)
@@ -18,8 +17,8 @@ export function secretNamesIn(config: unknown): string[] {
 }
 
 /**
- * The names to which a text refers; `$${` stands for a literal `${`. Scans once: a regular expression would search
- * again for the end of each reference, which takes minutes for a text with many unfinished ones.
+ * The names of the secrets to which a text refers; `$${` stands for a literal `${`. Scans once: a regular expression
+ * would search again for the end of each reference, which takes minutes for a text with many unfinished ones.
  */
 export function referencesIn(text: string): string[] {
   const names: string[] = []

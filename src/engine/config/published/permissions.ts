@@ -24,9 +24,7 @@ export interface Permissions {
   readonly addresses?: AddressRules | undefined
   /** Addresses that sources may listen on, as written. */
   readonly listen: readonly string[]
-  /** Names of systemd credentials. */
   readonly credentials: readonly string[]
-  /** Whether components may run code. */
   readonly code?: boolean
 }
 

@@ -8,8 +8,8 @@ import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
 
 /**
  * Components of a published pipeline may have secrets in options that their schemas mark as `secret()`, in values of
- * `headers`, in user names, and in URLs: as the user, password or a parameter. Its configuration must not contain keys,
- * since everyone who can read the pipeline sees it.
+ * `headers`, in user names, and in URLs: as the user, password or a parameter. These must be references: everyone who
+ * can read the pipeline sees a literal key.
  */
 
 type Document = Readonly<Record<string, unknown>>
@@ -19,7 +19,7 @@ type Path = readonly string[]
 interface Part extends Span {
   /** If the part is the value of a URL parameter: the parameter's name. Empty if the query has no `NAME=`. */
   readonly parameter?: string
-  /** Whether the secret itself is written there, not a reference to it. */
+  /** Whether the part is the secret itself, not a reference to it. */
   readonly isLiteral: boolean
 }
 
@@ -51,7 +51,6 @@ const PUBLIC_HEADERS = new Set(
     ' ',
   ),
 )
-/** Headers whose values are URLs. */
 const ADDRESS_HEADERS = new Set(['origin', 'referer'])
 
 /** Shown instead of a literal key. It is not valid as a key or header, so it cannot be saved by mistake. */

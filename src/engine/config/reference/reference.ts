@@ -208,7 +208,8 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
 }
 
 /**
- * The options inside an option that may be a mapping. If the option has several variants, a row says which one has it.
+ * The options inside an option that may be a mapping. If the option has several variants, a row says which of them has
+ * it.
  */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []

@@ -69,7 +69,7 @@ export interface ScalarNode extends NodeBase {
 
 export interface ListNode extends NodeBase {
   readonly kind: 'list'
-  /** Whether it is written in brackets, not with one item per line. */
+  /** Whether the list is written in brackets instead of with one item per line. */
   readonly flow: boolean
   readonly items: readonly ConfigNode[]
 }

@@ -11,7 +11,7 @@ const FALL = 0.25
 const SLOW_ROUNDS = 30
 /** After this many round trips, the refused number of requests is tried again. */
 const WAIT = 32
-/** The time until the next try is at least this multiple of the requested pause. */
+/** Minimum time until the refused number is tried again, as a multiple of the pause that the receiver requested. */
 const WAIT_PAUSES = 10
 
 /**
@@ -79,8 +79,8 @@ export class AdaptiveLimit {
   }
 
   /**
-   * Reports that a refused request waits for its retry. Call the returned function when it has waited. `isApart`: the
-   * refusal concerned only its partition.
+   * Reports that a refused request waits for its retry. Call the returned function after the wait. `isApart`: the
+   * refusal concerned only the request's partition.
    */
   yields(isApart: boolean): () => void {
     if (isApart) this.#apart++
@@ -91,7 +91,10 @@ export class AdaptiveLimit {
     }
   }
 
-  /** Reports that a request is sent. Call the result when it ends. `pauseMs`: the pause that the receiver requested. */
+  /**
+   * Reports that a request is sent. Call the returned function when the request ends. `pauseMs`: the pause that the
+   * receiver requested.
+   */
   sent(): (ms: number, outcome: Outcome, pauseMs?: number) => void {
     const inFlight = ++this.#inFlight
     const round = this.#round

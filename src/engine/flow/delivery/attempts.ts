@@ -56,7 +56,7 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   readonly timeout: number
   readonly retry: RetryLimits
   readonly limit?: AdaptiveLimit | undefined
-  /** Called when a refused request waits: another one may then take its slot. */
+  /** Called when a refused request waits. Another request may then take its slot. */
   readonly yielded?: () => void
   /** During a hold: whether something changed that justifies an immediate attempt. */
   readonly changed: () => Promise<boolean>
@@ -233,7 +233,7 @@ export class Attempts {
         this.#outage.failed(error.message, task.kind)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
-        // A hold has ended since this attempt began, so the attempt does not start another one.
+        // A hold has ended since this attempt began, so the attempt does not start another hold.
         if (!this.holding && this.#hold.ended > ended) continue
         if (this.#hold.begin(error)) this.#logHold(error)
       } else if (error?.failure === 'retry') {
@@ -275,7 +275,7 @@ export class Attempts {
     return size > 0
   }
 
-  /** Ends all waits and aborts all attempts. Starts no more. */
+  /** Ends all waits and aborts all attempts. Starts no more attempts. */
   close(): void {
     const suppressed = this.#limit.rest()
     if (!this.#ended.signal.aborted && Object.keys(suppressed).length > 0)
@@ -471,7 +471,7 @@ class Hold {
   readonly #waiting: (() => void)[] = []
   /** The cause of the hold; undefined if there is none. */
   error: DeliveryError | undefined
-  /** How many holds have ended. An attempt that began before the last hold ended does not start another one. */
+  /** How many holds have ended. An attempt that began before the last hold ended does not start another hold. */
   ended = 0
   /** Latest time of the probe's next attempt; undefined during an attempt. */
   nextAt: number | undefined
@@ -597,7 +597,7 @@ class Outage {
     return this.past
   }
 
-  /** The error of the previous delivery; undefined once an attempt of this one has failed or succeeded. */
+  /** The error of the previous delivery; undefined once an attempt of this delivery has failed or succeeded. */
   get inheritedError(): string | undefined {
     return this.#isInherited ? this.error : undefined
   }

@@ -73,7 +73,7 @@ export class Delivery extends BatchQueue {
   readonly #attempts: Attempts
   readonly #uploads: Uploads | undefined
   readonly #unsettled = new LinkedList<Request>()
-  /** Receives the requests that are settled. */
+  /** Receives the requests that were delivered or rejected. */
   observer: FateObserver | undefined
   readonly #carried = new Set<Promise<void>>()
   /** Events given back while they were being written to the spool, which now holds them as well. */
@@ -90,7 +90,7 @@ export class Delivery extends BatchQueue {
   #hasFound = false
   /** Whether the spool keeps its open objects for the next run. */
   #isResting = false
-  /** Whether it ended by `leave`. Its successor then takes its events. */
+  /** Whether the delivery ended by `leave`. Its successor then takes its events. */
   #hasLeft = false
   #stopping: Promise<Amount> | undefined
 
@@ -160,7 +160,7 @@ export class Delivery extends BatchQueue {
     return this.#refusals.most ? 'refusing' : 'ready'
   }
 
-  /** Why it is paused or retries, for the operator. */
+  /** Why the destination is paused, retries or rejects most requests, for the operator. */
   get reason(): string | undefined {
     const shown = this.#shown
     const { error, pausedUntil } = shown
@@ -472,7 +472,8 @@ export class Delivery extends BatchQueue {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
-    // At a deadline, events are settled while the destination may still read their bytes.
+    // At a deadline, events are settled while the destination may still read their bytes. Holds the chunks of these
+    // bytes.
     const releases = parts.map(({ chunk }) => holdChunk(chunk))
     try {
       const accepted = await this.#destination.write(parts, signal, partition)

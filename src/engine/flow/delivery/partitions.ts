@@ -36,7 +36,7 @@ export class Partitions {
   /** The partition of the last event, probably also of the next one. If it is in `#open`, it is the last one there. */
   #last: Partition | undefined
   readonly #taken = new Map<readonly EventBatch[], Partition>()
-  /** Batches with events for which no partition can be opened now, and when they arrived. */
+  /** Batches with events for which no partition can be opened now. `at`: when the batch arrived. */
   readonly #undivided: { batch: EventBatch; readonly at: number }[] = []
 
   constructor(partitionOf: NonNullable<Destination['partitionOf']>, most = MOST_OPEN, batcher: () => Batcher) {

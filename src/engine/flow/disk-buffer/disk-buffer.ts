@@ -35,7 +35,9 @@ import { Settlement } from './settlement.js'
 export interface BufferMemory {
   /** Records waiting to be written. Beyond this, the sources wait. */
   readonly waiting: number
-  /** Written records kept in memory, which need not be read. Records passed on count toward this limit, too. */
+  /**
+   * Written records that stay in memory and need not be read. Records that were passed on count toward this limit, too.
+   */
   readonly ahead: number
   /** Records passed on but not settled. Beyond this, no record is passed on. */
   readonly held: number
@@ -74,7 +76,6 @@ export interface DiskBufferContext {
     arrived(events: number, bytes: number): void
     took(events: number, bytes: number): void
   }
-  /** Default: MEMORY. */
   readonly memory?: BufferMemory | undefined
   /** Whether the destination uses the ids of events. */
   readonly keepsIds?: boolean | undefined

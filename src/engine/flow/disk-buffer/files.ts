@@ -6,7 +6,7 @@ import { NewerFormat } from '../../../core/unreadable.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 
-/** Disk operations of a buffer. Tests replace them. They reject with system errors. */
+/** Disk operations of a buffer. Each rejects with a system error. Tests replace them. */
 export interface BufferFolder {
   readonly path: string
   /** Creates the folder if it is missing, and syncs its name. */

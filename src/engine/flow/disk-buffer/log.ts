@@ -46,9 +46,9 @@ export interface Incoming extends Linked<Incoming> {
 export interface ReadProblems {
   /** Reports bytes that are not a record. */
   damaged(segment: Segment, offset: number, bytes: number): void
-  /** Reports a segment that cannot be read and was removed from the list. */
+  /** Reports a segment that cannot be read. It was already removed from the list of segments. */
   unreadable(segment: Segment, error: unknown): Promise<unknown>
-  /** Reports a failed read. Resolves with the next action when that is due. */
+  /** Reports a failed read. Waits if necessary, then resolves with the next action. */
   failed(segment: Segment, error: unknown, failures: number): Promise<'again' | 'leave_out' | 'stop'>
 }
 
@@ -70,7 +70,7 @@ export class SegmentReader {
   /** Bytes of the open segment from #windowAt on. */
   #window = NOTHING
   #windowAt = 0
-  /** Where the damaged data begins that is being skipped; -1: none is. */
+  /** While damaged data is being skipped: where it begins. Otherwise -1. */
   #damagedFrom = -1
   #stopped = false
 
@@ -96,7 +96,10 @@ export class SegmentReader {
     this.#cursor = cursor
   }
 
-  /** The next record at or after `expected`, or the rest of the record that contains it. Undefined if there is none. */
+  /**
+   * The next record at or after the place `expected`, or the rest of the record that contains this place. Undefined if
+   * there is none.
+   */
   async next(expected: LogPosition): Promise<Incoming | undefined> {
     for (;;) {
       const segment = this.#segments.from(this.#cursor.segment)
@@ -147,7 +150,7 @@ export class SegmentReader {
       const bytes = await this.#bytesAt(segment, offset, HEAD_SIZE + head.size)
       const record = bytes.subarray(HEAD_SIZE, HEAD_SIZE + head.size)
       const whole = isWhole(head, record)
-      // The header is intact and says how much to skip.
+      // The record is damaged, but its header is intact and says how much to skip.
       if (!whole) this.#damagedFrom = this.#damagedFrom < 0 ? offset : this.#damagedFrom
       else this.#endDamage(segment, offset)
       this.#cursor = { segment: segment.number, offset: behind }
@@ -366,7 +369,7 @@ export class RecordLog {
       await this.#abandon(open)
       throw error
     }
-    // Changed synchronously. Otherwise, a read in between could take a record from disk that also comes from memory.
+    // These changes are synchronous: a read in between could take a record from disk that is also in memory.
     if (segment.end === 0) this.segments.add(segment)
     segment.end = offset
     this.#end = place
@@ -396,7 +399,7 @@ export class RecordLog {
     if (segment.end === 0) await this.#folder.remove(segment.name).catch(() => {})
   }
 
-  /** Keeps a written record in memory, if there is room and it follows the last one there. */
+  /** Keeps a written record in memory, if there is room and the record directly follows the last one in memory. */
   #keep(incoming: Incoming, room: () => number): void {
     if (this.#recent.size === 0) this.#recentEnd = this.#taken
     if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) {
@@ -430,7 +433,7 @@ export class RecordLog {
     return settled
   }
 
-  /** Takes the record that `peek` returned. Returns the amount missing before it. */
+  /** Takes the record that `peek` returned. Returns how many events are missing before this record. */
   take(incoming: Incoming): Amount {
     const missing = unsettled(this.#taken, incoming.place)
     if (incoming.isSettled) this.#settled.shift()

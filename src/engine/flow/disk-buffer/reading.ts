@@ -46,7 +46,7 @@ export class Reading {
     this.#maxHeld = maxHeld
   }
 
-  /** Whether it waits for `wake`, although it has room for more records. */
+  /** Whether reading waits for `wake` although there is room for more records. */
   get rests(): boolean {
     return this.#wake !== undefined && !this.#over && this.held < this.#maxHeld
   }

@@ -144,7 +144,7 @@ function changedFields(batch: EventBatch): Buffer {
   return parts.length === 0 ? NOTHING : Buffer.concat(parts)
 }
 
-/** Decodes records to batches. Batches with equal origins share one object, up to MAX_ORIGINS. */
+/** Decodes records to batches. Batches with equal origins share one origin object. At most MAX_ORIGINS are cached. */
 export class BatchDecoder {
   readonly #wanted: WantedNames
   readonly #origins = new Map<string, Origin>()

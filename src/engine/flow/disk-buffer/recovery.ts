@@ -26,7 +26,6 @@ export interface Recovered {
   readonly settled: Cursor & LogPosition
   /** Settled ranges after `settled`, in order. */
   readonly ahead: readonly Range[]
-  /** The place after the last event. */
   readonly end: LogPosition
   /** Number of bytes after the last intact record. They were cut off, unless the folder is only read. */
   readonly tornBytes: number
@@ -121,7 +120,7 @@ export async function setAside(folder: BufferFolder, segment: Segment, error: un
   return renamed
 }
 
-/** Finds the last intact record, and cuts off the bytes after it. */
+/** Finds the last intact record and, unless `readOnly`, cuts off the bytes after it. */
 async function findEnd(
   folder: BufferFolder,
   segments: Segments,
@@ -226,7 +225,8 @@ function readerOf(folder: BufferFolder, segments: Segments, unreadable: LeaveOut
 }
 
 /**
- * The place with most events; among equal ones, the last. After a power failure, the bytes in a ledger may be wrong.
+ * The place with most events; of places with equally many events, the last. The bytes that a ledger counts may be wrong
+ * after a power failure.
  */
 function furthest(...places: (LogPosition | undefined)[]): LogPosition {
   return places.reduce<LogPosition>((a, b) => (b && b.event >= a.event ? b : a), ANYWHERE)

@@ -112,7 +112,6 @@ export class Segments {
     this.#highest = Math.max(highest, list.at(-1)?.number ?? 0)
   }
 
-  /** Total size on disk. */
   get bytes(): number {
     let bytes = 0
     for (const { end } of this.#list) bytes += end

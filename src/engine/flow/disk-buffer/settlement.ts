@@ -15,7 +15,7 @@ const MOST_UNSAVED = 1024 * 1024
 /** A settled range after the mark. */
 interface Ahead {
   readonly range: Range
-  /** The segments that lie completely within it. */
+  /** The segments that lie completely within the range. */
   readonly covers: readonly Segment[]
   /**
    * Whether segments in the range were removed, or may have been. If the ledger forgot the range, their events would
@@ -35,7 +35,7 @@ export class Settlement {
   readonly #freed: () => void
   readonly #ledger: Ledger
   readonly #taken: LowWaterMark<Cursor & LogPosition>
-  /** Settled ranges of records that were given back. */
+  /** Settled ranges of records whose other events were given back. */
   readonly #partly: Range[] = []
   #dirty = false
   /** Bytes of events settled since the last write. */

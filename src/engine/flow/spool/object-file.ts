@@ -13,14 +13,14 @@ import { HEAD_SIZE, isWhole, type LogPosition, MARK, placeAfter, readHead, seal 
 
 /** The facts about an object that its first event determines. */
 export interface ObjectFacts {
-  /** Its name at the receiver. */
+  /** The object's name at the receiver. */
   readonly key: string
-  /** The destination's name for the partition of its events. */
+  /** The partition of the object's events, as the destination names it. */
   readonly partition: string
   /** The format of its content. Only content of the same format may be appended. */
   readonly format: string
   readonly contentType: string
-  /** When it was opened, wall clock in milliseconds. */
+  /** When the object was opened, wall clock in milliseconds. */
   readonly openedAt: number
 }
 
@@ -56,7 +56,7 @@ const NAME = /^[\da-f]{16}\.(object|closed)$/
 
 export const nameOf = (id: string) => `${id}.object`
 export const isObject = (name: string) => NAME.test(name)
-/** Whether the object may have been sent. Nothing may be appended to it then. */
+/** Whether the object with this file name may have been sent. If so, nothing may be appended to it. */
 export const isClosed = (name: string) => name.endsWith('.closed')
 
 /** A record to be written, with free bytes for its header. */
@@ -199,14 +199,14 @@ export class ObjectFile {
   /** Whether a write failed. The bytes after `end` are then unknown, so nothing may be appended. */
   isBroken = false
   isBusy = false
-  /** The sender's state. */
+  /** State that only the sender uses. */
   progress: unknown
   /** Ids of its records, after `finish`. */
   ids: readonly Buffer[] = []
   readonly #folder: BufferFolder
   #place = START
   #pieces: readonly Piece[] | undefined
-  /** Whether the name that marks it as closed is synced, and so survives a power failure. */
+  /** Whether the name that marks the object as closed is synced, and so survives a power failure. */
   #isClosed = false
 
   constructor(folder: BufferFolder, name: string, facts: ObjectFacts, openedAt: number) {

@@ -37,7 +37,7 @@ export class SpoolReport {
     this.#problem('written', 'error', fields, 'cannot write to the spool')
   }
 
-  /** Reports an object that was closed for another one, since `most` are open. */
+  /** Reports that `most` objects are open, so one was closed to open another. */
   crowded(most: number): void {
     const text =
       'too many objects are open; the least recently written objects are sent early, and are small. For larger objects, use fields with fewer values in "key"'

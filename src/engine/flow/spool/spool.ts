@@ -32,7 +32,7 @@ export interface SpoolOptions {
   readonly state: Pick<StateFolder, 'hasRoom' | 'count'>
   readonly clock: TimerClock
   readonly report: SpoolReport
-  /** An object is closed at this size (in bytes as sent) or age. */
+  /** An object is closed when it has this size, in bytes as sent, or the maximum age. */
   readonly maxObjectBytes: number
   readonly maxObjectAgeMs: number
   /** Maximum size of all files, in bytes. */
@@ -102,7 +102,7 @@ export class ObjectSpool implements Spool {
       ids.push(...(await readIds(folder, name).catch(() => [])))
       this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
     }
-    // Ignores later times, which were written before the clock was set back.
+    // Ignores times after now. They were written before the clock was set back.
     const now = clock.wall()
     const last = ids.reduce((latest, one) => (writtenAt(one) <= now ? Math.max(latest, writtenAt(one)) : latest), 0)
     this.#known = new KnownIds(ids.filter(one => writtenAt(one) >= last - KEEP_IDS_MS))
@@ -372,7 +372,7 @@ export class ObjectSpool implements Spool {
     }
   }
 
-  /** Resolves when nothing is being written. Stored events stay for the next run, and still count. */
+  /** Resolves when nothing is being written. Stored events stay for the next run, and still count toward limits. */
   async close(): Promise<void> {
     this.#hasEnded = true
     this.#cancelTimer?.()

@@ -83,7 +83,7 @@ export class DeadLetterFile implements DeadLetters {
   async #append(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
     const { destination, clock } = this.#options
     const bytes = encodeLetters(request, error, { destination, wall: clock.wall() })
-    // Written again if the file was moved away meanwhile, since whoever moved it may have read it before.
+    // Writes again if the file was moved away meanwhile: whoever moved it may have read it before this write.
     while (!(await this.#appendTo(bytes))) {}
   }
 

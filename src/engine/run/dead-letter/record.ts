@@ -52,7 +52,7 @@ function lineMember(batch: EventBatch, i: number): Line {
   const { codec, host } = batch.origin
   const { form, name, options } = codec
   if (form === 'fields') {
-    // The host in the line hides the origin's host, but the pieces of a line are matched by the origin's.
+    // The host in the line hides the origin's host, but the pieces of a line are matched by the origin's host.
     const more = {
       ...(Object.keys(options).length > 0 && { options }),
       ...(flags & (PIECE | CONTINUES) && { partial: partialMark(flags) }),
