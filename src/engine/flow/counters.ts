@@ -140,7 +140,8 @@ export class ComponentCounters implements ComponentMetrics {
   /** Events that an earlier run received and left in a spool. */
   foundEvents = 0
   /**
-   * Only for sources: events passed on and then given back. The next start or reload lets the source read them again.
+   * Only for sources: events passed on and then given back. The source reads them again after the next start or reload,
+   * if it can.
    */
   readonly toRead: Amount = { events: 0, bytes: 0 }
   /** Only for sources: settled events that the source will read again, since earlier events were given back. */

@@ -538,7 +538,9 @@ function isAlone({ delivery }: ComponentConfig, { destinations }: EngineConfig):
   return destinations.length === 1 && delivery!.buffer.type === 'memory'
 }
 
-/** The folder for a component's state; undefined with `processorClock`, whose times have no meaning later. */
+/**
+ * The folder for a component's state. Undefined with a `processorClock`, whose times have no meaning in a later run.
+ */
 function stateFolder(
   dataDir: string,
   kind: DataKind,
@@ -560,7 +562,7 @@ function isOnlyCopied({ processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].every(({ definition, options, delivery }) => {
     const copies = definition.copiesLines?.(options) === true
     const fields = definition.usesFields?.(options) ?? []
-    // Records of a disk buffer say which lines were decoded.
+    // A disk buffer's records say which lines were decoded, so lines must then be decoded.
     return copies && fields.length === 0 && delivery?.buffer.type !== 'disk'
   })
 }

@@ -68,8 +68,8 @@ export class Links {
   }
 
   /**
-   * Shows every batch of an output to `tap` before its readers receive it, until the result is called. Undefined if
-   * there is no such output. Costs nothing without taps.
+   * Shows every batch of an output to `tap` before its readers receive it. Returns a function that ends this; undefined
+   * if there is no such output. Costs nothing without taps.
    */
   tap(output: string, tap: Tap): (() => void) | undefined {
     const [id, name] = output.split('.')
@@ -89,7 +89,9 @@ export class Links {
     }
   }
 
-  /** The components that read an output; null if its processor only observes and does not discard. */
+  /**
+   * The components that read an output; null if its processor only observes events, since its outputs need no reader.
+   */
   readers(output: string): string[] | null {
     const { processors, destinations } = this.#config
     if (processors.some(({ id, plan }) => plan?.observes && output.startsWith(`${id}.`))) return null
@@ -124,7 +126,7 @@ export class Links {
     })
   }
 
-  /** Why events wait in a component; undefined if none do, or it does not say. */
+  /** Why events wait in a component; undefined if none wait, or the component does not say. */
   waitState(component: string): WaitState | undefined {
     return this.#processors.get(component)?.stage.waitState
   }

@@ -19,8 +19,8 @@ interface Graph {
 
 /**
  * The files that destinations write, by device and inode, also after rotation. A source must not read a file that its
- * own events reach, or they would circulate forever. A configuration with visible cycles is refused when it is loaded;
- * this class finds cycles that links hide.
+ * own events reach, or these events would circulate forever. A configuration with visible cycles is refused when it is
+ * loaded; this class finds cycles that links hide.
  */
 export class OwnOutputs {
   readonly #files = new Map<string, Written>()

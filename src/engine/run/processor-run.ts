@@ -55,8 +55,8 @@ export class ProcessorRun {
   }
 
   /**
-   * The fan-out of a side output; undefined if there is no such output. Events are written to it only if it is
-   * connected or tapped.
+   * The fan-out of a side output; undefined if there is no such output. Events are written only to a side output that
+   * is connected or tapped.
    */
   open(name: string): FanOut | undefined {
     const side = `${this.config.id}.${name}`
@@ -85,7 +85,7 @@ export class ProcessorRun {
 
   /** Runs until all its outputs have ended, or until `leave`, after which the next engine calls `run` to resume. */
   async run(): Promise<void> {
-    // As in SourceRun.feed, nothing that lives as long as the processor refers to an engine that has ended.
+    // As in SourceRun.feed: objects that live as long as the processor must not refer to an engine that has ended.
     const left = new Promise<void>(resolve => {
       this.#leave = resolve
     })

@@ -20,7 +20,7 @@ export type EngineConfig = Pick<Config, 'dataDir' | 'shutdownTimeoutMs' | 'sourc
 export interface Runtime {
   readonly log: Logger
   readonly clock: TimerClock
-  /** The clock of processors and their stages, if it is another one. */
+  /** The clock of processors and their stages, if it differs from `clock`. */
   readonly processorClock?: TimerClock
   readonly random: () => number
   readonly metrics: CounterSet

@@ -53,7 +53,7 @@ export class SourceRun {
   readonly counters: ComponentCounters
   /** Undefined as long as its saved positions cannot be read. */
   source: Source | undefined
-  /** Why it waits for an operator, or why it failed recently. */
+  /** Why the source waits for an operator, or why it failed recently. */
   failure: SourceFailure | undefined
   readonly #parts: SourceRunParts
   readonly #reading = new AbortController()
@@ -124,7 +124,7 @@ export class SourceRun {
     context.log.error(fields, 'cannot read the saved positions; the source waits and retries')
   }
 
-  /** Retries until the source can be created. Undefined if it has to end before that. */
+  /** Retries until the source can be created. Undefined if the source has to end before that. */
   async #reopen(): Promise<Source | undefined> {
     const { create, context, random } = this.#parts
     const { signal } = this.#reading
@@ -184,7 +184,7 @@ export class SourceRun {
   }
 }
 
-/** Returns the error if positions cannot be read. Throws any other error. */
+/** Returns the error if it means that saved positions cannot be read. Throws any other error. */
 function unreadable(error: unknown, { checkpoints }: Pick<SourceContext, 'checkpoints'>): StateUnreadable {
   if (error instanceof NewerFormat && checkpoints.file !== undefined)
     return new StateUnreadable(checkpoints.file, error)

@@ -105,7 +105,7 @@ export class Stages {
     for (const run of this.left.values()) run.leave()
     this.#same = succeeded
     this.#endStage = ({ config: { id, type }, stage }) => {
-      // A processor without a successor for the events that it keeps ends as if no more events arrived.
+      // If a processor keeps events but has no successor for them, it ends as if no more events arrived.
       stage.isReplaced = succeeded.has(id) || !this.keeps(id)
       // A successor of the same type takes waiting events, even if it has other options.
       const hasSuccessor = next.processors.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
@@ -114,7 +114,10 @@ export class Stages {
     for (const run of this.#ending()) this.#endStage(run)
   }
 
-  /** Removes processors from `left` if they are linked to a matching component or to a removed one. Returns them. */
+  /**
+   * Removes processors from `left` if they are linked to a matching component or to a removed one. Returns the removed
+   * ones.
+   */
   leaveOut(config: EngineConfig, isMeant: (id: string) => boolean): ProcessorRun[] {
     const out: ProcessorRun[] = []
     for (let size = -1; size !== this.left.size; ) {
@@ -182,7 +185,7 @@ export class Stages {
     return new Map(all.map(([id, left]) => [id, left.filter(({ batch }) => isHeld(batch))]))
   }
 
-  /** Passes on events that wait in a predecessor. Call it after the start and before the first batch. */
+  /** Passes on events that waited in a predecessor. Call it after the start and before the first batch. */
   inherit(waiting: WaitingBatches): void {
     for (const [id, { stage, counters, config }] of this.#runs) {
       const { renamedFrom = id } = config

@@ -36,7 +36,7 @@ export type Follower = (links: Links, config: Config) => void
 export class NotNow extends Error {}
 
 export interface ReplaceOptions {
-  /** Whether to refuse a configuration without a destination for buffered events, if they cannot be delivered first. */
+  /** Whether to refuse a configuration without a destination for buffered events that cannot be delivered before. */
   readonly keepsEvents?: boolean
 }
 
@@ -48,11 +48,12 @@ export interface ReplaceOptions {
  *   destinations keep their requests, buffers and outages, unless one of their sources ends. Equal processors keep
  *   running if all components before and after them do, and if no event that they have seen was given back.
  * - Other processors and destinations pass their state to successors with equal options: the throttle its buckets, http
- *   its connections. If events that they have seen were given back, the state would count these events twice. They then
- *   pass on nothing, unless their plan `keeps`. Events that wait for a decision go to the successor with their batch.
+ *   its connections. If events that a component has seen were given back, its state would count these events twice. It
+ *   then passes on no state, unless its plan `keeps`. Events that wait for a decision go to the successor with their
+ *   batch.
  * - A failing or paused destination passes its undelivered events to its successor, if it has one. Other events that
- *   the old engine cannot deliver in time are sent again through the new one: by their source or, if it cannot read
- *   them again, on its behalf.
+ *   the old engine cannot deliver in time are sent again through the new one: by their source or, if the source cannot
+ *   read them again, on its behalf.
  */
 export class Supervisor {
   readonly #runtime: Runtime
@@ -136,7 +137,7 @@ export class Supervisor {
       return
     }
     const failed = this.config
-    // Another destination of this configuration was already reported.
+    // Another component of this configuration already failed to start, and was reported.
     if (failed === this.#broken) return
     this.#broken = failed
     const back = this.#queue.then(nextTurn).then(async () => {
@@ -355,7 +356,6 @@ export class Supervisor {
     this.#engine.abort()
   }
 
-  /** Whether the run ended because a component could not start. */
   get failed(): boolean {
     return this.#failed || this.#engine.failed
   }

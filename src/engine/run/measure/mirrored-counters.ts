@@ -119,7 +119,7 @@ export class MirroredCounters {
     return all.reduce((held, { inFlight }) => sum(held, inFlight), NOTHING)
   }
 
-  /** Notes that the processes of these components have ended. Their next snapshots count from 0. */
+  /** Notes that the processes of the matching components have ended. Their next snapshots count from 0. */
   ended(has: (id: string) => boolean = () => true): void {
     for (const [key, mirror] of this.#mirrors) {
       if (!has(mirror.id)) continue
@@ -129,7 +129,7 @@ export class MirroredCounters {
     }
   }
 
-  /** Removes these components. Their counters stay. */
+  /** Removes the matching components. Their counters stay. */
   forget(has: (id: string) => boolean): void {
     for (const [key, mirror] of this.#mirrors) {
       if (!has(mirror.id)) continue
@@ -243,7 +243,10 @@ class Mirror {
     if (rest) this.counters.counters(name, help, rest, () => [])
   }
 
-  /** Notes that its process ended. Its events went back to their sources, and count as new when they arrive again. */
+  /**
+   * Notes that the component's process ended. Its events went back to their sources, and count as new when they arrive
+   * again.
+   */
   ended(): void {
     const last = this.#last
     if (!last) return

@@ -68,7 +68,6 @@ interface Holder {
   /** Start time of the process in ticks since boot, since pids are reused. */
   readonly started: string
   readonly boot: string
-  /** The PID namespace of `pid`. */
   readonly namespace: string
   /** The name of the process's socket in the folder; undefined if the file system does not support sockets. */
   readonly socket: string | undefined
@@ -148,7 +147,7 @@ function replaceSpare(dir: string, old: string): void {
   try {
     renameSync(old, join(dir, SPARE))
   } catch {
-    // Another file has the name.
+    // The name of the spare file is taken, for example by a folder.
     unlinkSync(old)
   }
 }
@@ -161,7 +160,9 @@ function keepSpare(dir: string, text: string): void {
   }
 }
 
-/** Listens for processes that check whether this one lives. The kernel accepts connections even if this one is busy. */
+/**
+ * Listens for processes that check whether this one lives. The kernel accepts connections even while this one is busy.
+ */
 function listen(path: string): Server | undefined {
   const { short, release } = shortPath(path)
   const server = createServer(connection => connection.destroy())
@@ -223,7 +224,7 @@ function locksIn(dir: string): number[] {
     .sort((a, b) => a - b)
 }
 
-/** The holder; undefined if the lock was released or no process wrote its content. Throws StateUnreadable. */
+/** The holder; undefined if the lock was released or removed, or is damaged. Throws StateUnreadable. */
 function read(path: string): Holder | undefined {
   let text: string
   try {
@@ -231,7 +232,7 @@ function read(path: string): Holder | undefined {
     if (!statSync(path).isFile()) throw new Error('it is not a file')
     text = readFileSync(path, 'utf8')
   } catch (error) {
-    // A new holder with a higher number removed it.
+    // A new holder with a higher number removed this file.
     if (errorCode(error) === 'ENOENT') return undefined
     // A living process may hold the lock.
     throw new StateUnreadable(path, error)
@@ -316,7 +317,7 @@ function readText(path: string): string {
   try {
     return readFileSync(path, 'latin1')
   } catch (error) {
-    // Without the error, a living process would seem to have ended.
+    // If this did not throw, a living process would seem to have ended.
     if (lacksDescriptor(error)) throw error
     return ''
   }

@@ -16,7 +16,7 @@ import { DeadLetterStock } from '../dead-letter/stock.js'
 
 export type DataKind = 'checkpoint' | 'buckets' | 'buffer' | 'spool' | 'dead_letters'
 
-/** By kind: the folder in data_dir, the suffix after the id in file names, and what messages call the data. */
+/** By kind: the folder in data_dir, the suffix after the id in file names, and the data's name in messages. */
 const KINDS: Readonly<Record<DataKind, { folder: string; suffix: string; what: string }>> = {
   checkpoint: { folder: 'checkpoints', suffix: '.json', what: 'positions' },
   buckets: { folder: 'throttle', suffix: '', what: 'buckets' },
@@ -67,7 +67,7 @@ export async function inventory(dataDir: string, kinds = ALL, log?: Logger): Pro
   const lists = kinds.map(async kind => {
     const { folder, suffix } = KINDS[kind]
     const names = await namesIn(join(dataDir, folder), log)
-    // Of saved positions, perhaps only the previous version exists.
+    // Perhaps only the previous version of saved positions exists.
     const whole = kind === 'checkpoint' ? [...new Set(names.map(name => name.replace(/\.1$/, '')))] : names
     const own = whole.filter(name => name.length > suffix.length && name.endsWith(suffix))
     return own.map(name => ({
