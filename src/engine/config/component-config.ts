@@ -31,7 +31,7 @@ import {
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, placeOf, toValue } from './yaml/node.js'
 import type { Problems } from './yaml/problems.js'
 
-/** Names of sections. If one appears among a component's options, its line is indented too far. */
+/** Names of sections. A section among a component's options is probably indented too far. */
 const TOO_FAR_IN: readonly string[] = [...Object.values(SECTIONS), 'tests']
 
 /** One component of the configuration, with its options parsed by the schema of its definition. */
@@ -43,7 +43,7 @@ export interface ComponentConfig<K extends Kind = Kind> {
   readonly inputs: readonly string[]
   /** The parsed options, as `definition.create` takes them. */
   readonly options: unknown
-  /** Sources and processors: the options as plain data, before parsing. */
+  /** Only for sources and processors: the options as plain data, before parsing. */
   readonly given?: unknown
   /** Only for destinations. */
   readonly delivery?: DeliveryOptions
@@ -282,7 +282,8 @@ export function checkNode<T>(schema: z.ZodType<T>, node: MapNode, path: Path, pr
 }
 
 /**
- * Reads variables as the numbers and booleans that they look like, if options require it. Returns whether any changed.
+ * Reads variables as the numbers and booleans that they look like, if options require it. Returns whether a value
+ * changed.
  */
 function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
   let changed = false

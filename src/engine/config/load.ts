@@ -40,7 +40,7 @@ type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
 export interface Config {
   /** An absolute path. */
   readonly dataDir: string
-  /** The address that serves metrics. Undefined: none does. */
+  /** The address that serves metrics; undefined if there is none. */
   readonly metrics: ListenAddress | undefined
   /** Whether the configuration sets the address of metrics, or has `metrics: false`. */
   readonly metricsGiven: boolean
@@ -50,7 +50,7 @@ export interface Config {
   /** Undefined: the format depends on whether standard error is a terminal. */
   readonly logFormat: LogFormat | undefined
   readonly shutdownTimeoutMs: number
-  /** Whether changes of the files are applied without a signal. */
+  /** Whether changes of the configuration files are applied without a signal. */
   readonly watched: boolean
   /** Ids of components whose data may be deleted if no component uses it. */
   readonly discardOrphans: readonly string[]

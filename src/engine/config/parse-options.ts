@@ -19,7 +19,6 @@ export function parseOptions<S extends z.ZodObject>(
   return { faults: problems.list().map(({ path, message }) => ({ path, message })) }
 }
 
-/** Options passed by a program are invalid. */
 export class OptionsError extends Error {
   readonly code = 'SLUICE_OPTIONS'
   readonly faults: readonly Fault[]

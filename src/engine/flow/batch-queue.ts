@@ -24,7 +24,7 @@ export abstract class BatchQueue extends Writable {
   /** Events and bytes that the queue has taken and not passed on. Includes events that it gave back. */
   abstract inFlight(): Amount
 
-  /** Whether it has work that it should do now. */
+  /** Whether the queue has work that it should do now. */
   abstract get owes(): boolean
 
   /** Counts a batch as taken from the stream's queue. */

@@ -98,7 +98,7 @@ export interface Counter {
 export interface Series {
   readonly type: 'counter' | 'gauge'
   readonly help: string
-  /** For counters that may be removed: labels of the rest counter, which takes over their counts. */
+  /** For counters that may be removed: labels of the rest counter, to which their counts are then added. */
   readonly rest?: Record<string, string>
   read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
 }
@@ -125,9 +125,9 @@ export class ComponentCounters implements ComponentMetrics {
   readonly kind: Kind
   readonly type: string
   readonly received: Amount = { events: 0, bytes: 0 }
-  /** Sent to the main output, or accepted by the receiver. */
+  /** Events sent to the main output, or accepted by the receiver. */
   readonly passed: Amount = { events: 0, bytes: 0 }
-  /** Sent to side outputs, by name. */
+  /** Events sent to side outputs, by output. */
   readonly aside = new Map<string, Amount>()
   /** Events that the component merged into emitted events. */
   readonly consumedEvents: Amount = { events: 0, bytes: 0 }
@@ -135,7 +135,7 @@ export class ComponentCounters implements ComponentMetrics {
   readonly discards = new Map<string, Amount>()
   readonly failures = new Map<string, number>()
   readonly queued: Amount = { events: 0, bytes: 0 }
-  /** Given back by a replaced component. These events will arrive again. */
+  /** Events that a replaced component gave back. They will arrive again. */
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
   /** Events that an earlier run received and left in a spool. */
   foundEvents = 0
@@ -184,7 +184,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.queued.bytes += bytes
   }
 
-  /** Counts events left by an earlier run or by the component's predecessor. The predecessor's events arrive again. */
+  /** Counts events that an earlier run left, or that the component's predecessor left and that arrive again. */
   found(events: number, bytes: number): void {
     const before = this.received.events
     this.arrived(events, bytes)
@@ -341,7 +341,7 @@ export class ComponentCounters implements ComponentMetrics {
     return sum(this.queued, this.holds())
   }
 
-  /** Events and bytes in the component, or given back by it and still to arrive again. */
+  /** Events and bytes in the component. Includes events that it gave back and that have not arrived again. */
   inFlight(): Amount {
     return sum(this.held(), this.#givenBack)
   }

@@ -202,8 +202,7 @@ export class Dispatch {
   }
 
   /**
-   * The origin of replacement events. It has the source of the replaced events, in whose order the new ones keep their
-   * place.
+   * The origin of replacement events. Its source is that of the replaced events, so the new events keep their place.
    */
   #originOf(source: string): Origin {
     let origin = this.#origins.get(source)
@@ -214,7 +213,7 @@ export class Dispatch {
     return origin
   }
 
-  /** Sends the events of a batch. `first`: the index that its first event has in the work. */
+  /** Sends the events of a batch. `first`: the index of the batch's first event in the work. */
   #divide(batch: EventBatch, to: Uint8Array, work: Work, first = 0): void {
     const { length, starts, ends, flags } = batch
     const events = this.#events.fill(0)
@@ -244,7 +243,7 @@ export class Dispatch {
       for (let n = 0; n < this.#reasons.length; n++) all += events[FIRST_REASON + n]!
       if (this.#aside(batch, discarded, all, i => to[i]! >= FIRST_REASON && to[i]! < LATER)) return
     }
-    // All events are consumed, and only shares still hold the batch. Shares do not need its memory.
+    // All events are consumed, and only shares still hold the batch. Shares do not need the batch's memory.
     if (events[CONSUMED] === length && batch.ack.isHeldBy(1 + work.shares)) batch.ack.shrink(batch.held)
     if (events[MAIN] === 0) batch.ack.settle('delivered')
     else {

@@ -116,7 +116,7 @@ export class FanOut {
   }
 }
 
-/** Pipes an output of a processor into a fan-out. The result counts the events that were passed on. */
+/** Pipes an output of a processor into a fan-out. The returned object counts the events that were passed on. */
 export function pump(from: Readable, fanOut: FanOut): { readonly events: number } {
   const handedOn = { events: 0 }
   from.on('data', (batch: EventBatch) => {
@@ -136,7 +136,7 @@ export function pumpSide(output: SideOutput, fanOut: FanOut): () => number {
   return () => output.events - handedOn.events
 }
 
-/** An input whose batches were counted earlier. */
+/** An input that does not count its batches, since they were counted earlier. */
 export function directly(delivery: Writable): Input {
   const input = new Input(delivery, { arrived: () => {} })
   input.feed()

@@ -9,7 +9,7 @@ export interface DiscardedEvents {
   /** If given, only events whose decision in `to` is `value` are meant; otherwise all events of the batch. */
   readonly to?: Uint8Array
   readonly value?: number
-  /** Whether they are written to the dead-letter queue. */
+  /** Whether these events are written to the dead-letter queue. */
   readonly areKept?: boolean
   /** Why event `i` could not be processed, if the event is discarded for that reason. */
   error?(i: number): string | undefined

@@ -3,7 +3,7 @@ import { type Linked, LinkedList } from '../../lib/linked-list.js'
 interface Passed<P> extends Linked<Passed<P>> {
   readonly position: P
   isSettled: boolean
-  /** If only the first part is settled: the position where that part ends. */
+  /** If the range is settled only in part: the position where the settled part ends. */
   reached: P | undefined
 }
 
@@ -29,7 +29,7 @@ export class LowWaterMark<P> {
 
   /**
    * Adds the next position. Call the returned function when everything between the previous position and this one is
-   * settled. If the rest will not be settled, pass the position up to which everything is.
+   * settled. If the rest will not be settled, pass the position up to which everything is settled.
    */
   add(position: P): (reached?: P) => void {
     const passed: Passed<P> = { position, isSettled: false, reached: undefined }

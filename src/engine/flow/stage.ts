@@ -152,7 +152,7 @@ export class Stage extends Transform {
     return this.#waiting?.amount ?? { events: 0, bytes: 0 }
   }
 
-  /** Why undecided events wait; undefined if none do, or the processor does not say. */
+  /** Why undecided events wait; undefined if none wait, or the processor does not say. */
   get waitState(): WaitState | undefined {
     return this.#waiting && !this.#waiting.isEmpty ? this.processor.waitsFor?.(this.#waiting.batches()) : undefined
   }
@@ -168,7 +168,7 @@ export class Stage extends Transform {
     else this.write(left.batch)
   }
 
-  /** Whether it has work that it should do now. */
+  /** Whether the stage has work that it should do now. */
   get owes(): boolean {
     if (this.destroyed || this.writableLength + this.readableLength === 0) return false
     if (this.#waiting?.isFull || this.processor.isWaiting) return false

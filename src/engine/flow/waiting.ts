@@ -18,29 +18,32 @@ const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
 const ROUND_MS = 5
 const ROUND_SHARE = 10
 /**
- * Tolerance for rounding errors of times, in milliseconds. Events whose times differ less are due together, in order.
+ * Tolerance for rounding errors of times, in milliseconds. Events whose due times differ by less are due together, in
+ * order.
  */
 const SAME_MS = 0.001
 
 /** Events for which the processor decided LATER, until it decides about them. */
 export interface Waiting {
   readonly batch: EventBatch
-  /** When the processor was first asked about them, and when to ask again, by the clock of the stage. */
+  /**
+   * When the processor was first asked about these events. `dueAt`: when to ask again. Both by the clock of the stage.
+   */
   readonly since: number
   dueAt: number
   isAsked: boolean
-  /** The last round in which the processor was asked about them. */
+  /** The last round in which the processor was asked about these events. */
   readonly round: number
-  /** Whether they waited in the stage's predecessor, and the processor has not been asked about them here. */
+  /** Whether the events waited in the stage's predecessor, and this stage has not asked about them yet. */
   readonly isInherited: boolean
 }
 
 /** Events that waited in a stage that has ended. */
 export interface Left {
   readonly batch: EventBatch
-  /** Milliseconds since the predecessor was first asked about them; undefined: never. */
+  /** Milliseconds since the predecessor first asked about these events; undefined: it never did. */
   readonly keptMs: number | undefined
-  /** When to ask about them again, by the clock of processors. */
+  /** When to ask about these events again, by the clock of processors. */
   readonly dueAt: number
 }
 
@@ -126,7 +129,7 @@ export class WaitingEvents {
     }
   }
 
-  /** Takes a batch that has to wait for earlier ones of its source. Returns false if it can be decided now. */
+  /** Takes a batch that has to wait for earlier batches of its source. Returns false if it can be decided now. */
   takes(batch: EventBatch): boolean {
     const { source } = batch.origin
     if (this.#gaveBackTo.has(source)) {
@@ -149,7 +152,8 @@ export class WaitingEvents {
   }
 
   /**
-   * Whether the processor may decide LATER. At the end, only if a successor takes the events or a source rereads them.
+   * Whether the processor may decide LATER. At the end, only if a successor takes the events, or their source reads
+   * them again.
    */
   mayWait({ origin: { source } }: EventBatch): boolean {
     return !this.#isEnding || this.#passesOn(source) || this.#stage.readsAgain(source)

@@ -24,15 +24,15 @@ export class Work implements BatchScope {
   readonly letterErrors: string[] = []
   /** The events for which the processor decided LATER, in order; undefined if there are none. */
   kept: EventBatch[] | undefined
-  /** Milliseconds until the processor is asked about them again. */
+  /** Milliseconds until the processor is asked about `kept` again. */
   laterMs = Number.POSITIVE_INFINITY
   mayWait = true
   keptMs = 0
   /** When the processor was first asked about the events, by the stage's clock. */
   since = 0
   /**
-   * The waiting events about which the processor is asked; undefined for a batch that just arrived. `askedSize`: their
-   * size when it was asked.
+   * The waiting events about which the processor is asked; undefined for a batch that just arrived. `askedSize`: the
+   * size of these events when the processor was asked.
    */
   readonly asked: Waiting | undefined
   readonly askedSize: Amount = NOTHING

@@ -415,8 +415,8 @@ export class Engine {
   }
 
   /**
-   * Whether a destination can keep running with the next configuration. If one of its sources has ended, it cannot:
-   * undelivered events would be sent again.
+   * Whether a destination can keep running with the next configuration. If one of its sources has ended, the
+   * destination cannot: undelivered events would be sent again.
    */
   #canStay(run: DestinationRun, next: EngineConfig): boolean {
     const { id } = run.config
@@ -441,7 +441,7 @@ export class Engine {
       if ((all || !DELIVERING.includes(delivery.state)) && this.#hasSuccessor(id)) delivery.leave()
   }
 
-  /** Ends the attempts of destinations that pass on their events. Returns whether there were any. */
+  /** Ends the attempts of destinations that pass on their events. Returns whether there were any attempts. */
   cutAttempts(): boolean {
     return this.#endingDestinations().filter(([, { delivery }]) => delivery.cut()).length > 0
   }
@@ -533,7 +533,7 @@ export class Engine {
   }
 }
 
-/** Whether the destination may block the process: it is the only one and has no disk buffer. */
+/** Whether the destination may block the process: it is the only destination and has no disk buffer. */
 function isAlone({ delivery }: ComponentConfig, { destinations }: EngineConfig): boolean {
   return destinations.length === 1 && delivery!.buffer.type === 'memory'
 }

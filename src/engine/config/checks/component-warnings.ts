@@ -56,7 +56,7 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
 /** Text for a message: the codecs whose events may have any field. */
 function otherCodecs(): string {
   const found = loadedCodecs().filter(({ name }) => {
-    // Skips codecs that require options, and other names of the same codec.
+    // Skips codecs that require options, and aliases of codecs.
     const codec = codecOf(name)
     return codec?.name === name && codec.eventFields === undefined && !codec.framing
   })
@@ -69,7 +69,7 @@ interface KnownFields extends EventFields {
   readonly codec: Codec | undefined
 }
 
-/** Caches the fields that each component declares, since many components may be downstream of one. */
+/** Caches the fields that each component declares, since many components may have the same upstream component. */
 type Known = Map<Draft['config'], EventFields | undefined>
 
 /**
@@ -100,7 +100,7 @@ function shownFields({ id, kind, names, others, codec }: KnownFields): string {
   return `${id}${how} ${kind === 'source' ? 'has' : 'adds'} ${listed}${advice}`
 }
 
-/** If the value came from the environment, shows its reference, such as `${NAME}`, in the message instead. */
+/** If the value came from the environment, replaces it in the message by its reference, such as `${NAME}`. */
 function withoutEnvironment(node: ConfigNode, message: string): string {
   if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
   return message.replaceAll(node.value, node.environment.text)

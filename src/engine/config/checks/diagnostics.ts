@@ -81,7 +81,7 @@ export class Explainer {
       }
       if (issue.code === 'invalid_union') {
         const { node } = locate(subject.node, path, subject.key)
-        // A message of the schema itself is kept, since it also names the other variants.
+        // Keeps a message of the schema itself, since that message also names the other variants.
         const words = node?.kind === 'scalar' && !issue.message ? wordsBranch(issue.errors) : undefined
         const branch = nearestBranch(issue.errors) ?? words
         if (branch) {
@@ -262,7 +262,9 @@ function environmentValues(node: ConfigNode): string[] {
   return children.flatMap(environmentValues)
 }
 
-/** Whether to read the variable in `node` as a number or boolean: it looks like one, and the option rejects text. */
+/**
+ * Whether to read the variable in `node` as a number or boolean: its text looks like one, and the option rejects text.
+ */
 export function wantsPlain(issue: Issue, node: ScalarNode): boolean {
   if (node.environment?.plain === undefined || typeof node.value !== 'string') return false
   return issue.code === 'invalid_type' || issue.code === 'invalid_union' || issue.code === 'invalid_value'

@@ -44,7 +44,7 @@ export function checkTlsFiles(
   if (store && service?.store.type === 'postgresql') check(store, ['service', 'store'], service.store.tls ?? {})
 }
 
-/** If a path came from the environment, shows its reference, such as `${NAME}`, in the text instead. */
+/** If a path came from the environment, replaces it in the text by its reference, such as `${NAME}`. */
 function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): string {
   return TLS_OPTIONS.reduce((shown, option) => {
     const { node: value } = locate(node, ['tls', option])
@@ -64,10 +64,6 @@ export async function checkFiles(drafts: readonly Draft[], found: Found): Promis
   }
 }
 
-/**
- * A broken file is a problem. A missing or unreadable file is a warning, since it may exist where the configuration
- * will be used.
- */
 function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { problems, warnings }: Found): void {
   const { option, file, line, path, message, isMissing, isWarning } = problem
   if (isMissing) {

@@ -10,7 +10,10 @@ const PROGRAMS: readonly (readonly [string, RegExp])[] = [
   ['syslog-ng', /^@version:/m],
 ]
 
-/** The program, other than Sluice, whose configuration this is. `offset`: where the text that shows it begins. */
+/**
+ * The other program to which this configuration belongs; undefined: none. `offset`: where the text that shows this
+ * begins.
+ */
 export function foreignProgram(text: string): { readonly program: string; readonly offset: number } | undefined {
   for (const [program, pattern] of PROGRAMS) {
     const found = pattern.exec(text)

@@ -71,7 +71,10 @@ export function sharedOutputs(destinations: readonly ComponentConfig<'destinatio
   })
 }
 
-/** Whether the path is on a local file system. Access to others may block, so links there are resolved at runtime. */
+/**
+ * Whether the path is on a local file system. Access to other file systems may block, so links there are resolved at
+ * runtime.
+ */
 function isLocal(path: string): boolean {
   return fileSystems.mountOf(path) === undefined
 }
@@ -87,7 +90,7 @@ function outputOf({ writes }: AnyDefinition, options: unknown): string | undefin
   return typeof path === 'string' ? path : undefined
 }
 
-/** Reports a source that would read the file to which its own events are written: it would never finish. */
+/** Reports a source that would read the file to which its own events are written. Such a source would never finish. */
 function reportReadAgain(
   output: Output,
   { id, definition, config, entry }: Draft,
@@ -181,7 +184,10 @@ const KERNEL: Readonly<Record<number, string>> = {
   1935894131: 'securityfs',
 }
 
-/** Why no file can be stored at `path`: it is on a kernel file system or below a file. Undefined if one can. */
+/**
+ * Why no file can be stored at `path`: it is on a kernel file system or below a file. Undefined if a file can be
+ * stored.
+ */
 function refusedPlace(path: string): string | undefined {
   const whole = finalPath(path)
   for (let at = whole; ; at = dirname(at)) {

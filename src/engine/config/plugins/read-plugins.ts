@@ -36,7 +36,6 @@ export interface Known {
   readonly codecs: readonly CodecDefinition[] | undefined
 }
 
-/** The plugins that the section `service` lists. Reports their problems. */
 export function servicePlugins(root: MapNode, plugins: Plugins | undefined, found: Found): ServicePlugin[] {
   const nodes = namesIn(serviceOf(root))
   if (plugins) added(nodes, ['service', 'plugins'], [], plugins, found)

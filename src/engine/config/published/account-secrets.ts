@@ -5,7 +5,7 @@
 
 export const SECRET_NAME = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/
 
-/** The name of the environment variable with a secret's value. */
+/** The name of the environment variable that holds a secret's value. */
 export const secretVariable = (name: string): string => `secret:${name}`
 
 const REFERENCE = '${secret:'

@@ -12,7 +12,7 @@ import { permittedBy, type SecretPlace } from './managed-options.js'
 import { refusedBy } from './permissions.js'
 import { misplacedSecrets } from './secret-places.js'
 
-/** The input in a published pipeline that means all local sources. */
+/** In a published pipeline, the input that stands for all local sources. */
 const INGEST = 'ingest'
 
 type Document = Readonly<Record<string, unknown>>

@@ -127,7 +127,7 @@ function holdersIn(config: Document, components: readonly AnyDefinition[]): Hold
   const placesOf = (kind: Kind, type: unknown) => {
     const own = components.filter(one => one.kind === kind && one.type === type)
     if (own.length > 0) return own.flatMap(placesIn)
-    // A removed plugin's schema is unknown, so secrets may be where any component has them.
+    // A removed plugin's schema is unknown, so secrets may be wherever any component may have them.
     const all = components.flatMap(placesIn)
     return [...new Map(all.map(place => [[place.what, ...place.path].join('.'), place])).values()]
   }

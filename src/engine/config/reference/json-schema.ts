@@ -76,7 +76,7 @@ export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
   return { $schema, title: 'Sluice configuration', ...schema, $defs: shared } as JsonSchema
 }
 
-/** If a text has a pattern, also allows a variable. */
+/** If a text has a pattern, allows a variable as well. */
 function withVariable(node: JsonSchema): JsonSchema {
   const { type, pattern } = node
   if (type !== 'string' || pattern === undefined || pattern.endsWith(VARIABLE)) return node

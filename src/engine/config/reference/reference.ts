@@ -233,7 +233,7 @@ function isConstant(variant: JsonSchema, row: Row, prefix: string): boolean {
   return variant.properties?.[row.name.slice(prefix.length)]?.const !== undefined
 }
 
-/** `With type: token:` for the variant whose `type` is always `token`. */
+/** Returns `With type: token:` for the variant whose `type` is always `token`. */
 function whenText(variant: JsonSchema): string {
   const [name, schema] =
     Object.entries(variant.properties ?? {}).find(([, { const: value }]) => value !== undefined) ?? []

@@ -2,7 +2,7 @@ import { isCode, plainValue, replaceVariables } from './environment.js'
 import { type ConfigNode, type Entry, type Path, type Place, SourceText } from './node.js'
 import type { Problems } from './problems.js'
 
-/** Deeper nesting is rejected, as in files. */
+/** Deeper nesting is rejected, as in YAML files. */
 const MAX_DEPTH = 64
 
 /**

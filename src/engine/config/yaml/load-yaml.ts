@@ -19,7 +19,7 @@ import type { Problems } from './problems.js'
 
 /** Deeper nesting is rejected. No configuration needs it, and reading it could overflow the stack. */
 const MAX_DEPTH = 64
-/** Maximum number of values that all aliases of a file together expand to. */
+/** Maximum number of values for which all aliases of a file stand in total. */
 const MAX_ALIASED = 10_000
 
 type Parsed = ReturnType<typeof parseYaml>
@@ -59,7 +59,7 @@ export function readYaml(
 function parseYaml(text: string) {
   return parseDocument(text, {
     prettyErrors: false,
-    // The parser's own check takes quadratic time, and does not report both places.
+    // The parser's own check for duplicate keys takes quadratic time, and reports only one of the places.
     uniqueKeys: false,
     stringKeys: true,
     resolveKnownTags: false,

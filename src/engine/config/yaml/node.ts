@@ -63,7 +63,7 @@ export interface ScalarNode extends NodeBase {
   readonly environment: FromEnvironment | undefined
   /** The value's text for a template option, if it contains `${`. */
   readonly template?: TemplateText
-  /** Whether a problem was already reported for it. Further problems would only follow from that one. */
+  /** Whether a problem was already reported for this value. Further problems would only follow from that one. */
   broken: boolean
 }
 

@@ -1,7 +1,7 @@
 const START = 4
 /** The limit grows only while answers take at most this multiple of the baseline. */
 const TOLERANCE = 1.5
-/** Minimum number of answers in a mean. */
+/** A mean is computed from at least this many answers. */
 const LEAST_ANSWERS = 8
 /** Shorter times count as this one, since differences between them do not indicate a queue. */
 const LEAST_MS = 1
@@ -100,7 +100,7 @@ export class AdaptiveLimit {
     const round = this.#round
     const isFull = inFlight >= this.allowed
     return (ms, outcome, pauseMs = 0) => {
-      // The receiver may have counted this request together with later ones.
+      // The receiver may have counted this request together with later requests.
       const most = Math.max(inFlight, this.#inFlight--)
       if (round < this.#decreased) return
       if (outcome === 'overload') this.#refuse(most, pauseMs)

@@ -81,7 +81,7 @@ interface Thrown {
   readonly isAdapting: boolean
 }
 
-/** The result of a task that a delivery passes to its successor. */
+/** Result of `persist`: the delivery's successor takes over the task. */
 export const LEFT = 'left'
 
 /** A task that succeeds ends an outage of its own kind, or of a kind before it in this list. */
@@ -94,7 +94,7 @@ export interface Task {
   readonly kind: TaskKind
   /** Makes one attempt. Rejects soon after the signal aborts. */
   attempt(signal: AbortSignal): Promise<void>
-  /** Classifies an error. If it throws, so does `persist`. */
+  /** Classifies an error. If this throws, `persist` throws, too. */
   classify(error: unknown): DeliveryError
   /** Whether a pause that the receiver requests concerns only this task. */
   readonly pausesAlone?: boolean
@@ -137,7 +137,10 @@ export class Attempts {
     return this.#hold.error !== undefined
   }
 
-  /** Whether a failed task is being retried. After a reload, a first attempt counts if the predecessor was failing. */
+  /**
+   * Whether a failed task is being retried. After a reload, a first attempt counts as a retry if the predecessor was
+   * failing.
+   */
   get retrying(): boolean {
     return this.#failing.size > 0 || (this.#outage.inheritedError !== undefined && this.#running.size > 0)
   }
@@ -287,7 +290,7 @@ export class Attempts {
     this.#failing.clear()
   }
 
-  /** If a message of this kind may be logged now, returns the number of suppressed ones; otherwise undefined. */
+  /** If a message of this kind may be logged now, returns the number of suppressed messages; otherwise undefined. */
   mayLog(kind: string): { suppressed?: number } | undefined {
     return this.#limit.next(kind)
   }
@@ -383,7 +386,7 @@ export class Attempts {
     this.#outage.tries(task)
   }
 
-  /** Milliseconds until the next attempt. A random part keeps requests from all being sent at once after a pause. */
+  /** Milliseconds until the next attempt. A random part spreads the requests after a pause. */
   #waitMs(error: DeliveryError, backoffMs: number): number {
     const pauseMs = pauseOf(error)
     return pauseMs === 0
@@ -461,7 +464,7 @@ function exhausted(error: DeliveryError, failures: number): DeliveryError {
 }
 
 /**
- * The pause of a destination until an operator intervenes. All its requests share it. During a hold, one waiting
+ * The pause of a destination until an operator intervenes, which all its requests share. During a hold, one waiting
  * request is the probe. Only the probe makes attempts, and it stays the probe until it ends the hold.
  */
 class Hold {

@@ -46,7 +46,7 @@ export interface DeliveryContext {
   readonly metrics: Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram'>
   /** The pool of requests that destinations share. If missing, only `max_in_flight` limits requests. */
   readonly requests?: RequestPool | undefined
-  /** Timers. Default: lib/time.ts. */
+  /** Sets a timer. Default: `after` of lib/time.ts. */
   readonly after?: typeof after
   /** The state of the previous delivery to this destination, before a reload. */
   readonly outage?: OutageState | undefined
@@ -197,7 +197,9 @@ export class Delivery extends BatchQueue {
     return oldest === Number.POSITIVE_INFINITY ? undefined : oldest
   }
 
-  /** Whether it has work that it should do now. Waiting for a receiver, a time or an operator does not count. */
+  /**
+   * Whether the delivery has work that it should do now. Waiting for a receiver, a time or an operator does not count.
+   */
   override get owes(): boolean {
     if (!(this.state === 'ready' || this.state === 'refusing') || !this.#slots.free) return false
     return this.#batcher.ready(this.#context.clock.now(), false)
@@ -266,7 +268,10 @@ export class Delivery extends BatchQueue {
     this.advance()
   }
 
-  /** The undelivered batches in order, after `leave` and the end. They stay in flight until they arrive again. */
+  /**
+   * The undelivered batches in order, after `leave` and the end of the stream. They stay in flight until they arrive
+   * again.
+   */
   takeLeft(): EventBatch[] {
     if (!this.#hasLeft) return []
     const left = [...[...this.#unsettled].flatMap(({ parts }) => parts), ...this.#batcher.takeAll()]

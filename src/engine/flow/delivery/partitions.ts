@@ -13,9 +13,9 @@ export const MOST_OPEN = 100
 /** The events of one partition that wait for a request. */
 export interface Partition {
   readonly key: string
-  /** The name that the destination gave it. */
+  /** The name that the destination gave the partition. */
   readonly name: string
-  /** Why its events do not fit any partition of the receiver; undefined if they do. */
+  /** Why the receiver has no partition for these events; undefined if it has one. */
   readonly refusal: DeliveryError | undefined
   readonly batcher: Batcher
   /** Whether it has a request in flight. To keep the order, its next request waits for that one. */

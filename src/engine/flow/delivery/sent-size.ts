@@ -2,7 +2,7 @@ import type { Destination } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Amount } from '../counters.js'
 
-/** The ratio falls at most by this factor per request. A few large requests thus have a lasting effect. */
+/** The ratio falls at most to this share of its value per request. A few large requests thus have a lasting effect. */
 const FALL = 0.9
 /** After this many accepted requests, twice the accepted size is tried. */
 const REQUESTS_BEFORE_GROWTH = 1000
@@ -51,7 +51,7 @@ export class SentSize {
     return { ratio, maxBytes: maxBytes < this.#configured ? maxBytes : undefined }
   }
 
-  /** The size of a request as sent; as read if the destination does not report it. */
+  /** The size of a request as sent. If the destination does not report that: the size as read. */
   of({ parts, events, bytes }: Readonly<Amount> & { readonly parts: readonly EventBatch[] }): number {
     const sent = this.#destination.sizeOf?.(parts, events > 1 ? this.maxBytes : Number.POSITIVE_INFINITY)
     if (sent === undefined || bytes === 0) return bytes

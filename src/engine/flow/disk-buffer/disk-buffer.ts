@@ -90,11 +90,9 @@ export class DiskBuffer extends BatchQueue {
   readonly #reading: Reading
   #running: Promise<void> | undefined
   readonly #encoding: Encoding
-  /** Receives the events that the buffer discards. */
   observer: FateObserver | undefined
   /** The batch, or part of a batch, for which there is no room. */
   #blocked: Arrival | undefined
-  /** Records to be written, in order. */
   readonly #waiting: Arrival[] = []
   #waitingBytes = 0
   #flushing: Promise<void> | undefined
@@ -154,12 +152,11 @@ export class DiskBuffer extends BatchQueue {
     return amount
   }
 
-  /** Whether a batch waits for room. */
   get isFull(): boolean {
     return this.#blocked !== undefined
   }
 
-  /** Whether it has work that it should do now. Waiting for its consumer does not count. */
+  /** Whether the buffer has work that it should do now. Waiting for its consumer does not count. */
   override get owes(): boolean {
     return !this.isOver && this.#records.amount.events > 0 && this.#reading.rests
   }
@@ -190,7 +187,7 @@ export class DiskBuffer extends BatchQueue {
     this.#next()
   }
 
-  /** Takes the next part of an arrived batch, unless one already waits for room. */
+  /** Takes the next part of an arrived batch, unless another part already waits for room. */
   #next(): void {
     if (this.#blocked) return
     for (let next = this.#encoding.next(); next; next = this.#encoding.next()) {

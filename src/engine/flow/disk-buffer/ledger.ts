@@ -66,7 +66,7 @@ async function read(folder: BufferFolder): Promise<LedgerFound> {
   }
 }
 
-/** Removes the ledger, since its content could otherwise reappear beside a new one. */
+/** Removes the ledger. Otherwise, its old state could reappear beside a new state. */
 export async function removeLedger(folder: BufferFolder): Promise<void> {
   try {
     await folder.remove(NAME)

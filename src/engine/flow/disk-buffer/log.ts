@@ -107,7 +107,7 @@ export class SegmentReader {
       if (segment.number !== this.#cursor.segment) this.#cursor = { segment: segment.number, offset: 0 }
       const incoming = await this.#nextOf(segment, expected)
       if (incoming || this.#stopped || this.atEnd) return incoming
-      // A segment no longer grows once another follows it.
+      // A segment no longer grows once a later segment exists.
       const isRead = this.#cursor.segment === segment.number && this.#cursor.offset >= segment.end
       if (isRead) this.#cursor = { segment: segment.number + 1, offset: 0 }
     }

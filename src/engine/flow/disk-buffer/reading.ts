@@ -37,7 +37,6 @@ export class Reading {
   #over = false
   #wake: (() => void) | undefined
 
-  /** `maxHeld`: the maximum of `held`. */
   constructor(records: RecordLog, settlement: Settlement, report: BufferReport, wanted: WantedNames, maxHeld: number) {
     this.#records = records
     this.#settlement = settlement
@@ -134,7 +133,7 @@ export class Reading {
   }
 }
 
-/** The settled ranges of a record, when the ranges `again` of its batch were given back. */
+/** The settled ranges of a record. `again`: the ranges of its batch that were given back. */
 function settledRanges(batch: EventBatch, { place, start }: Incoming, again: readonly ByteRange[]): Range[] {
   const ranges: { -readonly [K in keyof Range]: Range[K] }[] = []
   let range: (typeof ranges)[number] | undefined

@@ -43,8 +43,8 @@ export class BatchRecordError extends Error {
 }
 
 /**
- * Encodes a batch after `headroom` free bytes, in memory from `allocate`. Does not change the batch. `keepsIds`: after
- * decoding, its events have the same ids.
+ * Encodes a batch into memory from `allocate`, after `headroom` free bytes. Does not change the batch. `keepsIds`: the
+ * events have the same ids after decoding.
  */
 export function encodeBatch(
   batch: EventBatch,
@@ -238,7 +238,7 @@ export interface Arrival extends Outgoing {
   readonly isFirst: boolean
 }
 
-/** A part that could not be encoded, and why. It must still be settled. */
+/** A part that could not be encoded, and the error. The part must still be settled. */
 export interface NotEncoded {
   readonly batch: EventBatch
   readonly error: unknown

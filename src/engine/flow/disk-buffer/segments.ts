@@ -78,7 +78,7 @@ export interface Segment {
   readonly name: string
   /** Number of bytes that are safe on disk. */
   end: number
-  /** The place of its first record, if that existed when this run started. */
+  /** The place of the segment's first record, if that record existed when this run started. */
   first?: LogPosition | undefined
 }
 

@@ -7,9 +7,9 @@ import type { Cursor, Incoming, RecordLog } from './log.js'
 import type { Recovered } from './recovery.js'
 import { type LogPosition, placeAfter, type Segment, unsettled } from './segments.js'
 
-/** How long a settlement may be in memory alone. */
+/** How long a settlement may exist only in memory. */
 const INTERVAL_MS = 1000
-/** Bytes of events that may be settled in memory alone. After a kill, these are repeated. */
+/** How many bytes of events may be settled only in memory. After a kill, these events are repeated. */
 const MOST_UNSAVED = 1024 * 1024
 
 /** A settled range after the mark. */

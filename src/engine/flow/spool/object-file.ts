@@ -17,7 +17,7 @@ export interface ObjectFacts {
   readonly key: string
   /** The partition of the object's events, as the destination names it. */
   readonly partition: string
-  /** The format of its content. Only content of the same format may be appended. */
+  /** The format of the object's content. Only content of the same format may be appended. */
   readonly format: string
   readonly contentType: string
   /** When the object was opened, wall clock in milliseconds. */
@@ -189,19 +189,19 @@ async function nextMark(
 export class ObjectFile {
   name: string
   readonly facts: ObjectFacts
-  /** When it was opened, by the monotonic clock. */
+  /** When the object was opened, by the monotonic clock. */
   readonly openedAt: number
   size = 0
   /** The end of the last synced record in the file. */
   end = 0
-  /** Its events. Damaged ones count until `finish`. */
+  /** The object's events. Damaged events count until `finish`. */
   held: Amount = { events: 0, bytes: 0 }
   /** Whether a write failed. The bytes after `end` are then unknown, so nothing may be appended. */
   isBroken = false
   isBusy = false
   /** State that only the sender uses. */
   progress: unknown
-  /** Ids of its records, after `finish`. */
+  /** Ids of the object's records. Set by `finish`. */
   ids: readonly Buffer[] = []
   readonly #folder: BufferFolder
   #place = START

@@ -64,7 +64,10 @@ export class SpoolReport {
     log.error(fields, 'events of an object in the spool are damaged; they are counted as discarded')
   }
 
-  /** Reports data cut off after the last whole record of an open object. `events`: how many the data claims to have. */
+  /**
+   * Reports data cut off after the last whole record of an open object. `events`: how many events that data claims to
+   * contain.
+   */
   cut(name: string, bytes: number, events: number): void {
     const fields = { file: `${this.#path}/${name}`, bytes, events }
     const text = 'removed an unfinished write at the end of an object in the spool, probably left by a crash'

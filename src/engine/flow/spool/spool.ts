@@ -68,7 +68,7 @@ export class ObjectSpool implements Spool {
   /** Damaged files of earlier runs, until their events are counted as found and discarded. */
   readonly #unusable: (Amount & { readonly name: string })[] = []
   #known = new KnownIds([])
-  /** Files with ids, and when to remove them by the monotonic clock. */
+  /** Files with ids. `until`: when to remove the file, by the monotonic clock. */
   #sent: { readonly name: string; readonly until: number }[] = []
   #hasFolder = false
   #hasEnded = false
@@ -124,7 +124,7 @@ export class ObjectSpool implements Spool {
       const found = await retried(async () => {
         recent.length = 0
         size = await file.size()
-        // A long outage leaves more ids than can be kept.
+        // Keeps only recent ids, since a long outage leaves too many.
         return await survey(file, size, one => {
           recent.push(Buffer.from(one))
           while (writtenAt(recent[0]!) < writtenAt(one) - KEEP_IDS_MS) recent.shift()
@@ -140,7 +140,7 @@ export class ObjectSpool implements Spool {
       if (size > end && !isClosed(name)) report.cut(name, size - end, to.event - place.event)
       if (facts && found.pieces.length > 0)
         return ObjectFile.found(folder, name, { ...found, facts, place }, clock.now() - age)
-      // Without a record, the process was killed before it acknowledged the first events.
+      // The file has no record: the process was killed before it acknowledged the first events.
       if (place.event === 0) await folder.remove(name)
       else {
         await folder.rename(name, `${name}.damaged`)
@@ -362,7 +362,7 @@ export class ObjectSpool implements Spool {
     if (recent.length > 0) {
       const name = `${file.name}.sent`
       this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
-      // A full disk has room again once the object is removed.
+      // On a full disk, this may fail. Removing the object then makes room.
       await writeIds(folder, name, recent).catch(error => report.notWritten(error))
     }
     try {

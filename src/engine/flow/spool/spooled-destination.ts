@@ -58,7 +58,7 @@ const typeOf = ({ encoding, compression }: ObjectFormat) =>
   ENDS[compression].type ??
   (encoding === 'raw' ? 'text/plain; charset=utf-8' : (encoding.definition.contentType ?? 'application/octet-stream'))
 
-/** Compresses one write. The concatenated results of several writes are valid, too. */
+/** Compresses the content of one write. The results of several writes can be concatenated. */
 export async function compress(content: Buffer, compression: Exclude<Compression, 'none'>): Promise<Buffer> {
   const { zstdCompress } = zlib as unknown as { readonly zstdCompress: typeof zlib.gzip }
   return await promisify(compression === 'gzip' ? zlib.gzip : zstdCompress)(content)

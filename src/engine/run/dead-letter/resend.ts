@@ -195,7 +195,7 @@ async function readProgress(folder: string): Promise<number> {
   }
 }
 
-/** Moves objects that a stop left behind into the destination's spool, which has no objects with these names. */
+/** After a stop: moves the remaining objects into the destination's spool, which has no objects with these names. */
 async function giveBackSpool(folder: string, dataDir: string, id: string): Promise<void> {
   const [from, to] = [folder, dataDir].map(dir => pathOf(dir, 'spool', id)) as [string, string]
   const names = (await readdir(from).catch(ignoreMissing)) ?? []

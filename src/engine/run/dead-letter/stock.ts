@@ -5,7 +5,6 @@ import { readState, StateUnreadable } from '../../../core/unreadable.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { savedDocument } from '../state/checkpoints.js'
 
-/** The id of the source that sends the events. */
 export const SOURCE = 'dead_letters'
 /** The folder from which the events of the dead-letter file `path` are resent. */
 export const folderOf = (path: string) => `${path}.sending`
