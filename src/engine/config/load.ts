@@ -36,7 +36,6 @@ type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
   readonly plugins: readonly ServicePlugin[]
 }
 
-/** A valid configuration: all options are parsed, and all inputs exist. */
 export interface Config {
   /** An absolute path. */
   readonly dataDir: string

@@ -37,7 +37,6 @@ export type StageMetrics = Pick<
 export interface DispatchContext {
   readonly id: string
   readonly metrics: StageMetrics
-  /** The origin of replacement events. */
   readonly origin: Origin
   readonly onError: OnError
   /** Whether the source with this id cannot read events again. Default: false. */

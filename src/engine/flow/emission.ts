@@ -12,7 +12,6 @@ export interface EmissionContext extends DispatchContext {
   readonly clock: TimerClock
 }
 
-/** The events that a processor emits to one output. */
 interface Lines {
   readonly lines: string[]
   /** The name of each line; undefined: it has none. */
@@ -26,7 +25,6 @@ export interface EmittedBatch {
   readonly output: SideOutput | undefined
 }
 
-/** Makes batches from the events that a processor emits. */
 export class Emission {
   readonly #processor: Decides
   /** The side output that replaces the main one. */

@@ -1,7 +1,6 @@
 import type { Output } from '../../core/component.js'
 import type { Ack } from '../../core/event/ack.js'
 
-/** Maximum number of ids in one confirmation. */
 const MOST_AT_ONCE = 1000
 
 /**

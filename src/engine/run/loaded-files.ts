@@ -8,7 +8,7 @@ import type { ComponentConfig, Config } from '../config/load.js'
 /** Larger files are compared by size and time, not by content. */
 const LARGEST_READ = 64 * 1024 * 1024
 
-/** A configuration, and the state of its components' files when it was loaded, by component id. */
+/** A configuration. `files`: by component id, the state of the component's files when the configuration was loaded. */
 export interface Loaded {
   readonly config: Config
   readonly files: ReadonlyMap<string, string>

@@ -16,7 +16,6 @@ import type { CheckpointStore } from './state/checkpoints.js'
 
 export type EngineConfig = Pick<Config, 'dataDir' | 'shutdownTimeoutMs' | 'sources' | 'processors' | 'destinations'>
 
-/** The environment of an engine. */
 export interface Runtime {
   readonly log: Logger
   readonly clock: TimerClock

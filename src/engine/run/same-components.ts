@@ -7,13 +7,15 @@ import { componentsOf } from '../config/inputs.js'
 import type { ComponentConfig } from '../config/load.js'
 import type { Loaded } from './loaded-files.js'
 
-/** How the components of a configuration compare with the next configuration. All ids are those of the first one. */
+/**
+ * How the components of a configuration compare with the next configuration. All ids are from the first configuration.
+ */
 export interface Comparison {
   /** Components with the same options, delivery and files (by content), even if their inputs change. */
   readonly same: ReadonlySet<string>
   /**
-   * Components whose state a successor with the same options in the next configuration can take over. The successor of
-   * a processor may have another id, if it has `renamed_from`.
+   * Components that have a successor with the same options in the next configuration, which can take over their state.
+   * The successor of a processor may have another id, if it has `renamed_from`.
    */
   readonly succeeded: ReadonlySet<string>
   /** Whether all components stay the same and read the same outputs. */

@@ -147,7 +147,7 @@ export class Stages {
     return working.every(({ stage }) => stage.slow.workedMs! > HANGS_MS) ? working.map(({ config }) => config.id) : []
   }
 
-  /** Gives back events that wait for a decision, if their sources read them again. Others are decided now. */
+  /** Gives back events that wait for a decision, if their sources read them again. Other events are decided now. */
   giveBack(): void {
     for (const { stage } of this.#runs.values()) stage.endWaiting(() => false)
   }
@@ -208,7 +208,7 @@ export class Stages {
 
 const componentOf = (output: string) => output.split('.')[0]!
 
-/** The readers of a component's outputs, each with an output that it reads: `reader.output`. */
+/** Lists `READER.OUTPUT` for each output of a component and each reader of that output. */
 function links(id: string, { processors, destinations }: EngineConfig): string[] {
   const readers = [...processors, ...destinations]
   return readers

@@ -36,7 +36,9 @@ export type Follower = (links: Links, config: Config) => void
 export class NotNow extends Error {}
 
 export interface ReplaceOptions {
-  /** Whether to refuse a configuration without a destination for buffered events that cannot be delivered before. */
+  /**
+   * Whether to refuse a configuration without a destination for buffered events, unless these can be delivered first.
+   */
   readonly keepsEvents?: boolean
 }
 
@@ -364,7 +366,6 @@ export class Supervisor {
     return this.#loaded.config
   }
 
-  /** Access to the events of the running engine. */
   get taps(): Links {
     return this.#engine.links
   }

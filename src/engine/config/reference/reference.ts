@@ -10,8 +10,6 @@ import { deliveryOptions } from '../../../core/options/delivery-options.js'
 import { commonSchema, deliverySchema, inputs, KINDS, SECTIONS, settings } from '../schema.js'
 import { inputSchema, type JsonSchema } from './json-schema.js'
 
-/** Generates the configuration reference as Markdown, from the schemas. */
-
 const ABOUT: Readonly<Record<Kind, string>> = {
   source: 'Where events come from.',
   processor:

@@ -535,7 +535,6 @@ class Hold {
     this.#wake()
   }
 
-  /** Releases all waiting requests. */
   close(): void {
     this.#closed = true
     this.#wake()

@@ -602,7 +602,6 @@ function classifyStart(error: unknown): DeliveryError {
   return new DeliveryError(error.message, { failure: 'hold', reason, status, requestId, cause: error })
 }
 
-/** Retries writing to the dead-letter queue until it succeeds. */
 function classifyDeadLetter(cause: unknown): DeliveryError {
   const message = `cannot write to the dead-letter queue: ${errorText(cause)}`
   const reason = cause instanceof DeliveryError ? cause.reason : 'dead_letter'

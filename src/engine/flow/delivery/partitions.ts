@@ -10,7 +10,6 @@ import type { Batcher } from './batcher.js'
  */
 export const MOST_OPEN = 100
 
-/** The events of one partition that wait for a request. */
 export interface Partition {
   readonly key: string
   /** The name that the destination gave the partition. */

@@ -233,7 +233,6 @@ export class ObjectFile {
     return file
   }
 
-  /** Appends a record that `framed` returned. */
   async append(framed: Buffer, events: number, bytes: number): Promise<void> {
     const isNew = this.end === 0
     seal(framed, this.#place, events, bytes)

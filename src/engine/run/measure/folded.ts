@@ -27,7 +27,7 @@ export function linesOf({ discards, aside, failures, series, histograms }: Compo
   return lines
 }
 
-/** A snapshot reduced to its sums, and to the counters that `hasRoom` accepts, without labels by key. */
+/** Reduces a snapshot to its sums and to the counters that `hasRoom` accepts. Removes labels by key. */
 export function folded(snapshot: CounterSnapshot, hasRoom: (series: string) => boolean): CounterSnapshot {
   const { kind, passed, aside, discards, failures, series } = snapshot
   return {

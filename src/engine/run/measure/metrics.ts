@@ -135,7 +135,7 @@ class Family {
     return [this.#name, all]
   }
 
-  /** The metric for a registry. Each family is written in its own event loop turn. */
+  /** Converts the family to a metric for a registry. Each family is written in its own event loop turn. */
   asMetric(format: Format, turn: () => Promise<void>): Metric {
     const { type, help } = this.#about
     const get = async () => {
@@ -274,7 +274,7 @@ export class Metrics extends ComponentSet {
     return Buffer.from(await registry.metrics())
   }
 
-  /** The samples of a scrape without histograms, by metric name. */
+  /** The samples of a scrape, by metric name. Omits histograms. */
   async samples(): Promise<Readonly<Record<string, readonly { readonly labels: Labels; readonly value: number }[]>>> {
     await this.refresh(REFRESH_MS)
     const { registry } = await this.measureProcess()
@@ -339,7 +339,6 @@ export class Metrics extends ComponentSet {
     to('sluice_conservation_errors_total').add({ sharedLabels: id, value: this.#imbalances.get(c) ?? 0 })
   }
 
-  /** Adds the metrics that are specific to the type of the component. */
   #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, format: Format): void {
     const { id } = this.#labelsOf(c)
     for (const [name, all] of c.series) {

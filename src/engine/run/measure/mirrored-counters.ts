@@ -236,7 +236,7 @@ class Mirror {
       if (type === 'gauge' && !kept.has(name)) this.counters.series.delete(name)
   }
 
-  /** Adds the values of counters that may be removed to their rest counters. */
+  /** Adds the values of removable counters to their rest counters. */
   #endPassing(name: string, { help, rows }: SeriesSnapshot): void {
     for (const { rest, value } of rows) if (rest) this.counters.counter(name, help, rest).value += value
     const { rest } = rows.find(row => row.rest) ?? {}

@@ -26,7 +26,6 @@ export interface Totals {
    * discarded or consumed twice.
    */
   readonly passed?: number
-  /** Discarded events by component, then by reason. */
   readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
   /** Events that each destination accepted. Includes destinations that read side outputs. */
   readonly delivered: Readonly<Record<string, number>>

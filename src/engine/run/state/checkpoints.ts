@@ -32,7 +32,7 @@ export interface UnsavedPositions {
   readonly source: string
   readonly file: string
   readonly error: string
-  /** When they were last saved; undefined: not in this run. */
+  /** When they were last saved, wall clock in milliseconds; undefined: not in this run. */
   readonly savedAt: number | undefined
 }
 
@@ -78,8 +78,8 @@ export class CheckpointStore {
   }
 
   /**
-   * Closes the positions of these sources. The next `forSource` reads them from disk. If they could not be saved, it
-   * takes them from memory, unless other sources were released meanwhile.
+   * Closes the positions of these sources. The next `forSource` reads them from disk. If they could not be saved,
+   * `forSource` takes them from memory, unless other sources were released meanwhile.
    */
   release(ids: readonly string[]): void {
     this.#unsaved.clear()
@@ -151,7 +151,7 @@ class SourceCheckpoints implements Checkpoints {
   #cancel: (() => void) | undefined
   #failures = 0
   #loggedCause = ''
-  /** Why the last save failed; undefined if it did not. */
+  /** Why the last save failed; undefined if it succeeded. */
   #failure: string | undefined
   #closed = false
 

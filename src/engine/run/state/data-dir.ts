@@ -26,14 +26,14 @@ import { shortPath } from '../../../lib/network/short-path.js'
  * removes lower numbers. Its own file stays after the release, so N never decreases. On a full disk, the new lock
  * overwrites `lock.spare`, the previous lock, which already has its space.
  *
- * The process is found by its id, which is only valid in its PID namespace. A process in another one, such as another
- * container, connects to the socket that the lock names. The holder listens on it before it takes the lock, and the
- * kernel refuses connections when the holder has ended.
+ * The process is found by its id, which is only valid in its PID namespace. A process in another namespace, such as
+ * another container, connects to the socket that the lock names. The holder listens on this socket before it takes the
+ * lock, and the kernel refuses connections when the holder has ended.
  */
 
 export interface DataDirLock {
   release(): void
-  /** Takes the folder again if it was removed or replaced. Returns whether it did. Rejects with DataDirError. */
+  /** Takes the folder again if it was removed or replaced. Resolves with true if it did. Rejects with DataDirError. */
   renew(): Promise<boolean>
 }
 
@@ -170,7 +170,7 @@ function listen(path: string): Server | undefined {
     .once('close', release)
     .once('error', release)
     .on('error', () => {})
-  // `exclusive`: the primary of a cluster would listen instead of this worker. `listen` sets `listening` at once.
+  // Without `exclusive`, a primary of a cluster would listen instead of this worker. `listen` sets `listening` at once.
   server.listen({ path: short, exclusive: true }).unref()
   return server.listening ? server : undefined
 }

@@ -10,8 +10,8 @@ import { DeadLetterStock } from '../dead-letter/stock.js'
 
 /**
  * The data of components in data_dir. Data is orphaned if its component is not configured, or no longer has a disk
- * buffer or `persist`. It is reported and kept until a component takes it over (`renamed_from`) or the configuration
- * deletes it (`discard_orphans`).
+ * buffer or `persist`. Orphaned data is reported and kept until a component takes it over (`renamed_from`) or the
+ * configuration deletes it (`discard_orphans`).
  */
 
 export type DataKind = 'checkpoint' | 'buckets' | 'buffer' | 'spool' | 'dead_letters'
@@ -167,7 +167,7 @@ export function reportOrphans(orphans: readonly Orphan[], log: Logger): void {
   }
 }
 
-/** Deletes data of the ids in discard_orphans. Returns the remaining orphans. */
+/** Deletes the orphans whose ids are in discard_orphans. Returns the remaining orphans. */
 export async function discardOrphans(
   orphans: readonly Orphan[],
   { discardOrphans: ids }: Pick<Config, 'discardOrphans'>,

@@ -65,7 +65,6 @@ export async function refuseRepeats(config: Config): Promise<void> {
   if (problems.length > 0) throw new ConfigError(problems)
 }
 
-/** The saved positions; undefined if they cannot be read. */
 function documentIn(path: string): unknown {
   try {
     return savedDocument(path)
