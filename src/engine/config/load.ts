@@ -86,7 +86,7 @@ export interface LoadOptions {
    * opened.
    */
   readonly onThisMachine?: boolean
-  /** Whether metrics are served only on the socket if the configuration does not set an address. */
+  /** Whether metrics are served only on the Unix socket if the configuration does not set an address for them. */
   readonly metricsOnSocket?: boolean | undefined
   /** Checks the files that the configuration names. Optional, since its code is loaded only if needed. */
   readonly fileCheck?: FileCheck | undefined

@@ -31,7 +31,7 @@ export interface LearnedSize {
 export class SentSize {
   /** Bytes sent per byte read; at least 1. */
   ratio: number
-  /** Size limit of requests with several events. Lower than configured if the receiver refused requests as too large. */
+  /** Size limit of requests with several events. Lower than configured if the receiver refused larger requests. */
   maxBytes: number
   readonly #destination: Destination
   readonly #configured: number
