@@ -22,7 +22,7 @@ export function parseOptions<S extends z.ZodObject>(
 export class OptionsError extends Error {
   readonly code = 'SLUICE_OPTIONS'
   readonly faults: readonly Fault[]
-  /** `of` names the owner of the options. */
+  /** `of`: whose options these are, for the message. */
   constructor(of: string, faults: readonly Fault[]) {
     super(
       `${of}: ${faults.map(({ path, message }) => (path ? `${path}: ${message}` : `options: ${message}`)).join('; ')}`,

@@ -157,7 +157,6 @@ export class ComponentCounters implements ComponentMetrics {
   repeated = false
   readonly series = new Map<string, Series[]>()
   readonly histograms = new Map<string, Histogram>()
-  /** Called before a scrape to update values. */
   beforeScrape: (() => Promise<void>) | undefined
   /** Events and bytes that the component holds in addition to its queue. */
   holds: () => Amount = () => ({ events: 0, bytes: 0 })

@@ -265,7 +265,7 @@ export class Dispatch {
     show(FAILED, PROCESSING_FAILED)
   }
 
-  /** Sends and counts the events of outputs that also receive copies, and subtracts them from the sums. */
+  /** Sends and counts the events of outputs that also receive copies. Subtracts these events from the sums. */
   #sendWithCopies(batch: EventBatch, to: Uint8Array, copies: ReadonlyMap<number, Uint8Array>, first: number): void {
     for (const [n, all] of copies) {
       const copied = all.subarray(first, first + batch.length)

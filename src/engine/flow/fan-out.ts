@@ -130,7 +130,9 @@ export function pump(from: Readable, fanOut: FanOut): { readonly events: number 
   return handedOn
 }
 
-/** Pipes a side output into a fan-out. Returns a function that counts the events on their way from one to the other. */
+/**
+ * Pipes a side output into a fan-out. Returns a function that counts the events that have not reached the fan-out yet.
+ */
 export function pumpSide(output: SideOutput, fanOut: FanOut): () => number {
   const handedOn = pump(output, fanOut)
   return () => output.events - handedOn.events

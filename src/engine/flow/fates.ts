@@ -15,7 +15,9 @@ export interface DiscardedEvents {
   error?(i: number): string | undefined
 }
 
-/** Observes what becomes of a component's events, while their bytes are valid. Must not keep references to them. */
+/**
+ * Observes what becomes of a component's events, while their bytes are valid. Must not keep references to the events.
+ */
 export interface FateObserver {
   /** Whether the observer may need discarded events of the batch. Called for each batch, so it must be quick. */
   wants(batch: EventBatch): boolean

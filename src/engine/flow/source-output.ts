@@ -166,7 +166,7 @@ export class SourceOutput implements Output {
     open.earlier = open.later = undefined
   }
 
-  /** Adds a batch after the others of its origin. */
+  /** Adds a batch after the other batches of its origin. */
   #follow(open: Open, origin: Origin): void {
     open.origin = origin
     open.earlier = this.#newest.get(origin)

@@ -61,7 +61,6 @@ interface Line {
 export interface WaitingStage {
   readonly clock: TimerClock
   readonly metrics: Pick<ComponentMetrics, 'took' | 'gauge'>
-  /** Whether the source with this id reads events again after they were given back. */
   readonly readsAgain: (source: string) => boolean
   /** Whether a batch can be decided now. When this changes, `advance` is called. */
   readonly mayAsk: () => boolean
@@ -233,7 +232,7 @@ export class WaitingEvents {
       }
       if (!next) continue
       next.isAsked = true
-      // The other sources come first next time.
+      // Moves the source behind the other sources, which then come first.
       this.#lines.delete(source)
       this.#lines.set(source, line)
       return next
@@ -329,7 +328,6 @@ export class WaitingEvents {
     return left
   }
 
-  /** Gives all waiting events back. */
   destroy(): void {
     this.#isOver = true
     this.#cancelTimer?.()

@@ -130,7 +130,6 @@ export class Work implements BatchScope {
     )
   }
 
-  /** Notes that `process` has ended. */
   end(): void {
     this.#isOver = true
   }

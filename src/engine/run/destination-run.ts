@@ -99,7 +99,7 @@ export class DestinationRun {
     return this.#state === 'started'
   }
 
-  /** Whether it can keep running while the components before it are replaced. */
+  /** Whether the destination can keep running while the components before it are replaced. */
   get canStay(): boolean {
     return (this.#state === 'starts' || this.#state === 'started') && !this.input.isEnded && !this.delivery.isLeaving
   }

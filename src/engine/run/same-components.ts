@@ -14,8 +14,8 @@ export interface Comparison {
   /** Components with the same options, delivery and files (by content), even if their inputs change. */
   readonly same: ReadonlySet<string>
   /**
-   * Components that have a successor with the same options in the next configuration, which can take over their state.
-   * The successor of a processor may have another id, if it has `renamed_from`.
+   * Components that have a successor with the same options in the next configuration. The successor can take over their
+   * state. A processor's successor may have another id, if it has `renamed_from`.
    */
   readonly succeeded: ReadonlySet<string>
   /** Whether all components stay the same and read the same outputs. */

@@ -175,7 +175,7 @@ export class SourceRun {
         }
         calm()
         await sleep(waitMs, signal, (ms, fn) => clock.after(ms, fn))
-        // Waits, since events that are read during a replacement would be given back with the others.
+        // Waits, since events that are read during a replacement would only be given back.
         await output.resumed()
       } finally {
         calm()

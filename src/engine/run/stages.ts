@@ -23,7 +23,7 @@ const HANGS_MS = 5000
 
 /**
  * Where a batch from an ended stage goes: to a successor, back to its sources, or to `both` if one of its sources
- * cannot send events again and others can.
+ * cannot send events again and other sources can.
  */
 export type Fate = 'passed_on' | 'given_back' | 'both'
 

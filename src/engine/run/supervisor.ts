@@ -60,7 +60,7 @@ export interface ReplaceOptions {
 export class Supervisor {
   readonly #runtime: Runtime
   readonly #wentBack: WentBack | undefined
-  /** The running configuration, with its files as they were when it was loaded. */
+  /** The running configuration, and the state of its files when it was loaded. */
   #loaded: Loaded
   /** The previous configuration, until the current one has started. */
   #fallback: Loaded | undefined
@@ -143,7 +143,7 @@ export class Supervisor {
     if (failed === this.#broken) return
     this.#broken = failed
     const back = this.#queue.then(nextTurn).then(async () => {
-      // A pending replacement was faster.
+      // A pending replacement has already replaced the configuration.
       if (this.config !== failed) return
       this.#wentBack?.(error, failed, fallback.config)
       await this.#swap(fallback, undefined)
@@ -402,7 +402,6 @@ export class Supervisor {
     return this.#engine.links.outages()
   }
 
-  /** Whether `stop` or `abort` was called. */
   get isStopping(): boolean {
     return this.#deadline !== undefined
   }

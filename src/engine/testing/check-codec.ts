@@ -7,7 +7,6 @@ import { batchOf } from './batches.js'
 import { agreesWithFields } from './codec-agreement.js'
 import { type Findings, findingsOf, optionsOf } from './findings.js'
 
-/** Where lines come from in these checks. */
 const FROM = { path: '/x', peer: '192.0.2.7', host: 'h', receivedAt: 1e12 }
 const LONG_BYTES = 2 ** 20
 const LONGEST_CPU_MICROS = 500_000

@@ -175,7 +175,7 @@ const TYPES: Readonly<Record<string, string>> = {
   null: 'empty',
 }
 
-/** What is required of the value, as in "must be a whole number". */
+/** The requirement for the value, as in "must be a whole number". */
 function requirement(issue: Issue): string {
   switch (issue.code) {
     case 'invalid_type':

@@ -78,7 +78,7 @@ function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { prob
   }
 }
 
-/** Checks the files that codecs read. */
+/** Loads the files of the codecs in the options, and reports problems. */
 function checkCodecs(draft: Draft, options: object, { problems, warnings }: Found): void {
   for (const [option, value] of Object.entries(options)) {
     if (!(value instanceof Codec)) continue

@@ -197,7 +197,7 @@ function checkCopies(connections: Connections, problems: Problems): void {
   }
 }
 
-/** For each component: how many copies of one of its events all components downstream receive together. */
+/** For each component: the total number of copies of one of its events that the components downstream receive. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {

@@ -36,7 +36,7 @@ export class LimitedReach implements Reach {
   }
 }
 
-/** Resolves symbolic links in the folders of an operator's pattern, as far as they have no wildcard. */
+/** Resolves symbolic links in the folders of an operator's pattern, up to the first wildcard. */
 function finalPattern(pattern: string): string {
   const wildcard = pattern.search(/[*?]/)
   if (wildcard < 0) return join(finalPath(dirname(pattern)), basename(pattern))

@@ -108,7 +108,7 @@ export class Attempts {
   readonly #context: AttemptsContext
   readonly #hold: Hold
   readonly #outage: Outage
-  /** Tasks waiting between two attempts, and their errors. */
+  /** The error of each task that waits between two attempts. */
   readonly #failing = new Map<object, DeliveryError>()
   /** The running attempts, each with a function that cancels its timeout. */
   readonly #running = new Map<AbortController, () => void>()

@@ -19,7 +19,7 @@ export class Batcher {
   #fromBytes = 0
   #events = 0
   #bytes = 0
-  /** Whether batches are divided only if they are larger than a whole request. */
+  /** Whether a batch is divided only if it is larger than a whole request. */
   readonly #keepsWhole: boolean
   /** Maximum size of a request as sent, and the estimated bytes sent per byte read. */
   readonly #sent: { readonly maxBytes: number; readonly ratio: number }

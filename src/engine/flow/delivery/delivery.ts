@@ -30,7 +30,6 @@ import { Uploads } from './uploads.js'
  */
 
 export interface DeliveryCounters extends Pick<ComponentMetrics, 'sent' | 'discarded' | 'failed'> {
-  /** Counts a batch taken from the stream. */
   received(events: number, bytes: number): void
   /** Counts events that an earlier run left in the spool. */
   found?(events: number, bytes: number): void
@@ -76,7 +75,7 @@ export class Delivery extends BatchQueue {
   /** Receives the requests that were delivered or rejected. */
   observer: FateObserver | undefined
   readonly #carried = new Set<Promise<void>>()
-  /** Events given back while they were being written to the spool, which now holds them as well. */
+  /** Events that were given back while the destination wrote them to the spool. The spool now holds them, too. */
   readonly #writtenLate: Amount = { events: 0, bytes: 0 }
   readonly #latency: Observer
   readonly #refusals: Refusals
@@ -439,7 +438,7 @@ export class Delivery extends BatchQueue {
         outcome.accepted = Math.max(outcome.accepted, size)
         this.#accepted(request, receipt)
       } else if (error === lastDivided) {
-        // Sends the other events again without the rejected ones.
+        // Sends only those events again that were not rejected.
         if (request.events > 0) left.unshift(request)
         else this.#unsettled.delete(request)
       } else if (groupsOf(error) > 1) {
@@ -525,8 +524,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Writes the rejected request to the dead-letter queue, retrying until it is stored, or discards it. Returns false if
-   * the delivery ended first.
+   * Stores the rejected request in the dead-letter queue, with retries, or discards it. Returns false if the delivery
+   * ended first.
    */
   async #refuse(request: Request, error: DeliveryError): Promise<boolean> {
     const { log, deadLetter, metrics } = this.#context

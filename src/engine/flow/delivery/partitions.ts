@@ -17,7 +17,7 @@ export interface Partition {
   /** Why the receiver has no partition for these events; undefined if it has one. */
   readonly refusal: DeliveryError | undefined
   readonly batcher: Batcher
-  /** Whether it has a request in flight. To keep the order, its next request waits for that one. */
+  /** Whether the partition has a request in flight. To keep the order, its next request waits for that one. */
   isBusy: boolean
 }
 

@@ -17,7 +17,7 @@ export interface SizeOutcome {
   readonly accepted: number
 }
 
-/** State for the successor on a reload. */
+/** The learned sizes, for the successor on a reload. */
 export interface LearnedSize {
   readonly ratio: number
   /** Missing while the receiver accepts requests of the configured size. */

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-// Loads all codecs, since records may name one that the configuration no longer uses.
+// Loads all codecs, since records may name a codec that the configuration no longer uses.
 import '../../../core/codecs/list.js'
 import { errorCode } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'

@@ -14,7 +14,7 @@ import type { LogPosition } from './segments.js'
 /** Consecutive records; the first and last may be partial. If the last one is partial, the cursor is at its start. */
 export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
 
-/** How many ranges fit into a slot, even if their numbers are large. */
+/** How many ranges fit into a slot, even if the numbers in them are large. */
 export const MOST_RANGES = 20
 
 export interface LedgerState {

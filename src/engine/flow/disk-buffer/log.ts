@@ -31,7 +31,7 @@ export interface Incoming extends Linked<Incoming> {
   readonly place: LogPosition
   readonly events: number
   readonly bytes: number
-  /** How many events at the beginning of the record do not count, since an earlier run settled them. */
+  /** How many events at the beginning of the record do not count, since an earlier run settled these events. */
   readonly skipped?: number
   /** Where the record begins in its segment. */
   readonly start: Cursor

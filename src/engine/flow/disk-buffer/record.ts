@@ -28,7 +28,7 @@ import { HEAD_SIZE } from './segments.js'
 
 const VERSION = 1
 const HEAD = 24
-/** Codecs that records name by number. Others are named in the origin, with their options. */
+/** Codecs that records name by number. For other codecs, the origin has the name and the options. */
 const NUMBERED: readonly string[] = ['text', 'json', 'syslog']
 const NAMED = 255
 /** Maximum number of cached origins. Batches of the same file share one. */
@@ -234,7 +234,7 @@ function parse(text: string): unknown {
 /** A batch, or a part of one, and its record. */
 export interface Arrival extends Outgoing {
   readonly batch: EventBatch
-  /** Whether it is the first part of a batch that arrived. */
+  /** Whether this is the first part of a batch that arrived. */
   readonly isFirst: boolean
 }
 

@@ -124,7 +124,7 @@ export class BufferReport {
     this.#log.error(fields, 'the buffer stopped; its events are delivered after a restart')
   }
 
-  /** Logs a problem, unless one of its kind was logged recently. Returns whether it was logged. */
+  /** Logs a problem, unless a problem of the same kind was logged recently. Returns whether it was logged. */
   #problem(kind: string, level: 'error' | 'warn', fields: object, text: string): boolean {
     const limited = this.#limit.next(kind)
     if (limited) this.#log[level]({ ...fields, ...limited }, text)

@@ -12,7 +12,6 @@ const INTERVAL_MS = 1000
 /** How many bytes of events may be settled only in memory. After a kill, these events are repeated. */
 const MOST_UNSAVED = 1024 * 1024
 
-/** A settled range after the mark. */
 interface Ahead {
   readonly range: Range
   /** The segments that lie completely within the range. */

@@ -24,13 +24,11 @@ export interface ObjectFacts {
   readonly openedAt: number
 }
 
-/** The position of a record's content. */
 interface Piece {
   readonly at: number
   readonly size: number
 }
 
-/** The contents of an object file. */
 export interface Survey {
   /** Undefined if the facts are damaged. The object then cannot be sent. */
   readonly facts: ObjectFacts | undefined

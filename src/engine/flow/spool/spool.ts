@@ -21,7 +21,7 @@ const READ_AGAIN_MS = 600_000
 /** Files with ids of recently sent objects. */
 const SENT = /\.sent$/
 
-/** Maximum number of open objects. To open another one, the least recently written one is closed. */
+/** Maximum number of open objects. To open another object, the least recently written object is closed. */
 export const MOST_OPEN = 500
 /** Maximum number of files. Each takes memory and at least one block on disk. */
 const MOST_FILES = 100_000
@@ -133,7 +133,8 @@ export class ObjectSpool implements Spool {
       ids.push(...recent)
       const { facts, end } = found
       const { from, to } = found.last
-      // In an open object, the last record may be an unfinished write. A closed object may have been sent.
+      // In an open object, the last record may be an unfinished write, so it does not count. In a closed object, it
+      // counts.
       const known = isClosed(name) ? to : from
       const place = known.event > found.place.event ? known : found.place
       const age = Math.max(0, clock.wall() - (facts?.openedAt ?? 0))
@@ -245,8 +246,8 @@ export class ObjectSpool implements Spool {
   }
 
   /**
-   * Closes the largest open objects until the others fill at most half of the spool. If there is still no room, closes
-   * all objects and throws a DeliveryError.
+   * Closes the largest open objects until the remaining open objects fill at most half of the spool. If there is still
+   * no room, closes all objects and throws a DeliveryError.
    */
   #makeRoom(bytes: number): void {
     const { maxBytes, state, report } = this.#options

@@ -84,7 +84,7 @@ export async function surveyLetters(path: string, from = 0): Promise<Survey> {
   return survey
 }
 
-/** How far the events of a dead-letter file are settled. */
+/** Tracks which events of a dead-letter file are settled. */
 export class LettersProgress {
   /** Number of events that this run settled. */
   events = 0

@@ -74,9 +74,9 @@ export interface Letter {
   readonly path: string | undefined
   readonly peer: string | undefined
   readonly host: string
-  /** When it was received, wall clock in milliseconds. */
+  /** When the event was received, wall clock in milliseconds. */
   readonly receivedAt: number
-  /** When it was first rejected, wall clock in milliseconds. */
+  /** When the event was first rejected, wall clock in milliseconds. */
   readonly rejectedAt: number | undefined
 }
 

@@ -8,9 +8,9 @@ import { savedDocument } from '../state/checkpoints.js'
 export const SOURCE = 'dead_letters'
 /** The folder from which the events of the dead-letter file `path` are resent. */
 export const folderOf = (path: string) => `${path}.sending`
-/** The events being sent. */
+/** The file with the events that are being sent. */
 export const recordsIn = (folder: string) => join(folder, 'records.ndjson')
-/** The source's saved positions. */
+/** The file in which the source saves its positions. */
 const POSITIONS = join('checkpoints', `${SOURCE}.json`)
 /** Where earlier versions saved how far the events are settled. */
 const FORMER = 'progress.json'
@@ -87,7 +87,7 @@ export class DeadLetterStock {
 
   async #refresh(): Promise<void> {
     const folder = folderOf(this.#path)
-    // Another process may be changing the file.
+    // An error may only mean that another process is changing the file.
     const done = await doneIn(folder).catch(() => 0)
     const refused = join(folder, 'dead-letter', basename(this.#path))
     const counted = new Map<string, Counted>()

@@ -27,7 +27,6 @@ const RETRY_MAX_MS = 30_000
 /** Maximum number of damaged files kept per source. */
 const MAX_CORRUPT = 5
 
-/** Positions whose last save failed. */
 export interface UnsavedPositions {
   readonly source: string
   readonly file: string

@@ -12,7 +12,7 @@ interface User {
 const [OTHERS, GROUP, STICKY] = [0o002, 0o020, 0o1000]
 
 /**
- * Which users besides `user` can change the contents of `folder`, and what to do. Undefined if none can, or if the
+ * Says which users besides `user` can change the contents of `folder`, and what to do. Undefined if none can, or if the
  * folder cannot be examined. If `user` is undefined, the folder's owner counts as the daemon's user. Root is ignored.
  */
 export function exposureOf(folder: string, user: User | undefined): string | undefined {

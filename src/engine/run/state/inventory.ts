@@ -36,7 +36,7 @@ export interface Orphan extends Stored {
   /** Undefined for positions and buckets, and if the data cannot be read now. */
   readonly events: number | undefined
   readonly bytes: number
-  /** When it was last written, wall clock in milliseconds. */
+  /** When the data was last written, wall clock in milliseconds. */
   readonly changedAt: number
 }
 
