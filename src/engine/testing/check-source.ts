@@ -51,7 +51,7 @@ export async function checkSource(definition: SourceDefinition, open: Open): Pro
   return all
 }
 
-/** Takes each batch some event loop turns later. `most`: the largest number of batches that were sent at once. */
+/** Lets each `send` take some event loop turns. `most`: the largest number of batches that were sent at once. */
 class Slow extends Taker {
   /** Read on arrival, since the bytes of a batch are valid only until it is settled. */
   readonly received: unknown[] = []
