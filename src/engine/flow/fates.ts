@@ -1,7 +1,7 @@
 import type { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 
-/** Events of a batch that a component does not pass on. */
+/** Those events of a batch that a component does not pass on. */
 export interface DiscardedEvents {
   readonly batch: EventBatch
   readonly reason: string

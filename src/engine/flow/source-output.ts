@@ -80,7 +80,7 @@ export class SourceOutput implements Output {
   #fanOut: FanOut
   #held = 0
   readonly #open = new LinkedList<Open>()
-  /** The last batch of each origin that has unsettled batches. */
+  /** For each origin with unsettled batches: its last batch. */
   readonly #newest = new Map<Origin, Open>()
   #waiting: (() => void)[] = []
   /** While downstream components are replaced: the promise for which `send` waits. */

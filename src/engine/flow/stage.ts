@@ -192,7 +192,7 @@ export class Stage extends Transform {
     this.#takeNext()
   }
 
-  /** Asks the processor about a batch that arrived, or again about the batch of `asked`. */
+  /** Asks the processor about a batch that arrived. With `asked`: asks again about waiting events. */
   #ask(batch: EventBatch, asked?: Waiting): void {
     const to = this.#columnFor(batch.length)
     const work = new Work(batch, to, this.#shares, this.#ended.signal, this.#plan, this.#context.isOnce, asked)

@@ -70,7 +70,7 @@ export function checkTopology(
 const unreadText = (output: string, consequence: string) =>
   `nobody reads ${output}, ${consequence}: add ${output} to the inputs of a component`
 
-/** Warns of outputs in the plan that nobody reads. */
+/** Warns of planned outputs if nobody reads them. */
 function warnUnread({ id, kind, entry, config }: Draft, side: ReadonlySet<string>, warnings: Problems): void {
   const { outputs = [], main, option } = config?.plan ?? {}
   for (const output of main === undefined ? outputs : [...outputs, main]) {
@@ -197,7 +197,7 @@ function checkCopies(connections: Connections, problems: Problems): void {
   }
 }
 
-/** For each component: the total number of copies of one of its events that the components downstream receive. */
+/** For each component: how many copies of one of its events the components downstream receive in total. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {

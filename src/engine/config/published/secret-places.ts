@@ -15,7 +15,7 @@ import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
 type Document = Readonly<Record<string, unknown>>
 type Path = readonly string[]
 
-/** A part of a text that may be a secret. */
+/** A part of a text. The part may be a secret. */
 interface Part extends Span {
   /** If the part is the value of a URL parameter: the parameter's name. Empty if the query has no `NAME=`. */
   readonly parameter?: string

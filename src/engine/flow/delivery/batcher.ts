@@ -104,7 +104,7 @@ export class Batcher {
   }
 
   /**
-   * The index of the first event in the batch that no longer fits. `first`: the request is empty, so one event always
+   * The index in the batch of the first event that no longer fits. `first`: the request is empty, so one event always
    * fits.
    */
   #fits(batch: EventBatch, maxEvents: number, maxBytes: number, first: boolean): number {

@@ -328,7 +328,7 @@ export class RecordLog {
     return this.#taken.event < this.#end.event
   }
 
-  /** Bytes of records in memory that were not taken. */
+  /** Bytes of those records in memory that were not taken. */
   get memory(): number {
     return this.#recentBytes
   }

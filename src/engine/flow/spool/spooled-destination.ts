@@ -149,7 +149,7 @@ export class SpooledDestination implements Destination {
     await this.#spool.append(partition, factsOf, record, amount)
   }
 
-  /** The events of a request that are not in an object yet. */
+  /** Those events of a request that are not in an object yet. */
   #unknown(request: readonly EventBatch[]): EventBatch[] {
     return request.flatMap(batch => {
       const rest = batch.snapshot()

@@ -38,7 +38,7 @@ export async function forgetDone(folder: string): Promise<void> {
 
 const LF = 0x0a
 const PIECE = 256 * 1024
-/** Bytes at the beginning of a record that contain its times. */
+/** How many bytes at the beginning of a record contain its times. */
 const HEAD = 128
 const TIMES = /^\{"time":"([^"]+)"(?:,"since":"([^"]+)")?/
 

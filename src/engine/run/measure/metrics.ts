@@ -48,7 +48,7 @@ export const CONTENT_TYPES = {
 /** Maximum number of remembered metric families of components. Users and plugins choose names, so there may be many. */
 const MOST_KNOWN = 1000
 
-/** Number of components that are read per turn of the event loop. */
+/** How many components are read per turn of the event loop. */
 const SLICE = 100
 
 /** Maximum characters of all label names and values of an exemplar together. */

@@ -14,7 +14,7 @@ export interface SeriesBounds {
 
 /** Maximum number of series for the counters of folded components. */
 const MOST_OTHERS = 1000
-/** Maximum number of components in a group, whatever its process reports. */
+/** Maximum number of components in a group, whatever the group's process reports. */
 const MOST_COMPONENTS = 20_000
 
 const UNBOUNDED: SeriesBounds = { group: Number.POSITIVE_INFINITY, all: Number.POSITIVE_INFINITY }

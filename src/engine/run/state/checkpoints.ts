@@ -47,7 +47,7 @@ export class CheckpointStore {
   readonly #folder: string
   readonly #shared: Shared
   readonly #open = new Map<string, SourceCheckpoints>()
-  /** Documents of released sources that could not be saved. */
+  /** Unsaved documents of released sources, by source id. */
   readonly #unsaved = new Map<string, unknown>()
 
   constructor(dataDir: string, log: Logger, clock: TimerClock, intervalMs = INTERVAL_MS) {
