@@ -163,7 +163,7 @@ function showCycle(cycle: readonly Draft[]): string {
 
 /**
  * Limits how often one event is copied. A component receives an event once for each path to it. If each component reads
- * the two before it, each receives 1.6 times as many copies as the one before.
+ * the two components before it, each receives 1.6 times as many copies as the one before.
  */
 
 interface Connection {

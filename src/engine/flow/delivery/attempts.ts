@@ -271,7 +271,7 @@ export class Attempts {
     this.#wake()
   }
 
-  /** Aborts attempts in progress. Returns whether there were any. */
+  /** Aborts attempts in progress. Returns whether there were any attempts. */
   cut(): boolean {
     const { size } = this.#running
     this.#abort(new Error('the reload does not wait for this attempt'))

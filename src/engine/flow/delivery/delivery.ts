@@ -252,7 +252,7 @@ export class Delivery extends BatchQueue {
     return this.#isLeaving
   }
 
-  /** Aborts attempts still in progress after `leave`. Returns whether there were any. */
+  /** Aborts attempts still in progress after `leave`. Returns whether there were any attempts. */
   cut(): boolean {
     if (!this.#isLeaving) return false
     const uploads = this.#uploads?.attempts.cut() ?? false

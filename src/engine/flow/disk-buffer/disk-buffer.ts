@@ -200,7 +200,7 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Admits the waiting batch if there is room, then the next ones. */
+  /** Admits the waiting batch if there is room, then later batches. */
   protected override advance(): void {
     while (this.#blocked && this.#admits(this.#blocked)) {
       this.#blocked = undefined

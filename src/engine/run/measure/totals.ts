@@ -14,10 +14,11 @@ export interface Totals {
    */
   readonly given_back?: number
   /**
-   * Events created by processors, by component, except events for readers of `.discarded`. Missing if there are none.
+   * Events that processors created, by component. Excludes events for readers of `.discarded`. Missing if there are
+   * none.
    */
   readonly emitted?: Readonly<Record<string, number>>
-  /** Events that processors merged into emitted ones, by component. Missing if there are none. */
+  /** Events that processors merged into emitted events, by component. Missing if there are none. */
   readonly consumed?: Readonly<Record<string, number>>
   /**
    * Events that passed every component on their way. Each counts once, whatever the number of destinations: received +
