@@ -21,7 +21,7 @@ export interface SourceInput {
   readonly answers?: true
   /** Writes lines at once. `port`: where the source listens, if it logs `listening` with its `address`. */
   write(lines: readonly string[], port: number): unknown
-  /** The line of an event. Default: `.message`. */
+  /** Returns the line from which an event was made. Default: its `.message`. */
   lineOf?(event: Fields): unknown
   close?(): void
 }

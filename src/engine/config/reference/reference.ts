@@ -140,7 +140,7 @@ function deliveryText(definition: AnyDefinition): string[] {
   return [`Other defaults than usual: ${changed.map(row => `${code(row.name)} ${row.preset}`).join(', ')}.`]
 }
 
-/** The lines of an example configuration, whose only component is the one of the example. */
+/** The lines of a configuration whose only component is the example's. */
 export function exampleConfig({ kind, type }: AnyDefinition, { yaml }: Example): string[] {
   const lines = [`type: ${type}`, ...(kind === 'source' ? [] : ['inputs: [app_logs]']), ...yaml.trimEnd().split('\n')]
   return [`${SECTIONS[kind]}:`, '  example:', ...lines.filter(line => line !== '').map(line => `    ${line}`)]

@@ -87,7 +87,7 @@ export interface Entry {
 
 export type ConfigNode = ScalarNode | ListNode | MapNode
 
-/** The plain value of a tree, created anew by each call. */
+/** The plain value of a tree. Each call creates a new value. */
 export function toValue(node: ConfigNode): unknown {
   if (node.kind === 'scalar') return node.value
   if (node.kind === 'list') return node.items.map(toValue)

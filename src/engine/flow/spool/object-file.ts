@@ -48,7 +48,7 @@ const TITLE = Buffer.from(`sluice object ${FORMAT}\n`)
 const START: LogPosition = { event: 0, byte: 0 }
 const WINDOW = 64 * 1024
 const LONGEST_NOTE = 4096
-/** Size of the field with the length of ids, in bytes. */
+/** Size in bytes of the field that holds the length of the ids. */
 const LENGTH = 4
 const NAME = /^[\da-f]{16}\.(object|closed)$/
 
