@@ -91,7 +91,6 @@ export class SourceOutput implements Output {
   #gaveBack = false
   /** Whether `attach` resends all kept batches, and not only the ones that were given back. */
   #resendsAll = false
-  /** Whether the output accepts no more batches. */
   #isOver = false
   #hasSent = false
   /** Reading id of batches whose source does not set `readFrom`. `#sentBytes`: bytes sent so far. */
@@ -244,7 +243,6 @@ export class SourceOutput implements Output {
     while (this.#gate) await this.#gate.promise
   }
 
-  /** Pauses sending. */
   hold(): void {
     if (this.#gate) return
     this.#gaveBack = false

@@ -18,7 +18,6 @@ export class Work implements BatchScope {
   replaced: Replacements | undefined = undefined
   /** By output number: 1 for each event that is copied to this output. Undefined if no event is copied. */
   copies: Map<number, Uint8Array> | undefined = undefined
-  /** Error messages of failed events, by index. */
   errors: Map<number, string> | undefined
   /** Error messages for the events in the dead-letter queue, in order. */
   readonly letterErrors: string[] = []

@@ -24,7 +24,6 @@ interface Graph {
  */
 export class OwnOutputs {
   readonly #files = new Map<string, Written>()
-  /** The components that the events of each source reach. */
   readonly #reached = new Map<string, ReadonlySet<string>>()
 
   connect({ sources, processors, destinations }: Graph): void {

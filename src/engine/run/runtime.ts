@@ -59,7 +59,6 @@ export interface DestinationState {
     readonly failures: number
     readonly error: string
   }
-  /** When the oldest waiting event was received. */
   readonly oldest_event?: string
 }
 

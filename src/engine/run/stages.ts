@@ -58,7 +58,6 @@ export class Stages {
     this.#runs.set(run.config.id, run)
   }
 
-  /** Processors that will end with the engine. */
   #ending(): ProcessorRun[] {
     return [...this.#runs.values()].filter(run => !this.left.has(run.config.id))
   }

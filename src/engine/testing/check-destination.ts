@@ -143,7 +143,6 @@ class Opened {
     found.same(await this.#arrived(), wanted, 'the events that arrived')
   }
 
-  /** The numbers in `wanted` whose events have not arrived. */
   async missing(wanted: readonly number[]): Promise<number[]> {
     if (!this.output.arrived) return []
     const missing = (arrived: readonly number[]) => {

@@ -70,7 +70,6 @@ export function checkTopology(
 const unreadText = (output: string, consequence: string) =>
   `nobody reads ${output}, ${consequence}: add ${output} to the inputs of a component`
 
-/** Warns of planned outputs if nobody reads them. */
 function warnUnread({ id, kind, entry, config }: Draft, side: ReadonlySet<string>, warnings: Problems): void {
   const { outputs = [], main, option } = config?.plan ?? {}
   for (const output of main === undefined ? outputs : [...outputs, main]) {

@@ -27,7 +27,6 @@ export interface PastOutage {
   readonly since: number
   readonly until: number
   readonly failures: number
-  /** The error of the last failed attempt. */
   readonly error: string
 }
 
@@ -472,7 +471,6 @@ class Hold {
   readonly #sleep: (ms: number) => Promise<void>
   readonly #backoff: Backoff
   readonly #waiting: (() => void)[] = []
-  /** The cause of the hold; undefined if there is none. */
   error: DeliveryError | undefined
   /** How many holds have ended. An attempt that began before the last hold ended does not start another hold. */
   ended = 0

@@ -37,7 +37,6 @@ const NOTHING = Buffer.alloc(0)
 const [BACKLOG, PLACES] = [1, 2]
 const READING_SIZE = 8
 
-/** The bytes are not a batch that this version can read. */
 export class BatchRecordError extends Error {
   readonly code = 'SLUICE_BATCH_RECORD'
 }

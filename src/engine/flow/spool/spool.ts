@@ -312,7 +312,6 @@ export class ObjectSpool implements Spool {
     })
   }
 
-  /** Removes expired files with ids. */
   #forget(): void {
     const now = this.#options.clock.now()
     const isOld = ({ until }: { readonly until: number }) => until <= now

@@ -64,7 +64,6 @@ export async function compress(content: Buffer, compression: Exclude<Compression
   return await promisify(compression === 'gzip' ? zlib.gzip : zstdCompress)(content)
 }
 
-/** A destination that keeps events in a spool, and sends them to a store as objects. */
 export class SpooledDestination implements Destination {
   readonly spool: Spool
   readonly partitionOf: NonNullable<Destination['partitionOf']>

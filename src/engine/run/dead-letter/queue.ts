@@ -41,7 +41,6 @@ export interface DeadLetterEnvironment extends Pick<DeadLetterFileOptions, 'log'
   readonly metrics: ComponentCounters
 }
 
-/** Opens the dead-letter queue of a component and registers its gauges. */
 export function openDeadLetters(id: string, dataDir: string, environment: DeadLetterEnvironment): DeadLetterFile {
   const { log, clock, metrics, disk } = environment
   const file = new DeadLetterFile({ dataDir, destination: id, log, clock, disk })

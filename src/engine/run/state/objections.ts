@@ -59,7 +59,6 @@ export async function findRepeats({ dataDir, sources, discardOrphans }: OrphanCo
   })
 }
 
-/** Throws ConfigError if `findRepeats` finds problems. */
 export async function refuseRepeats(config: Config): Promise<void> {
   const problems = await findRepeats(config)
   if (problems.length > 0) throw new ConfigError(problems)
