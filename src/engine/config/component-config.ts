@@ -31,7 +31,7 @@ import {
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, placeOf, toValue } from './yaml/node.js'
 import type { Problems } from './yaml/problems.js'
 
-/** Sections that are not options of a component. If one appears there, its line is indented too far. */
+/** Names of sections. A section among a component's options is probably indented too far. */
 const TOO_FAR_IN: readonly string[] = [...Object.values(SECTIONS), 'tests']
 
 /** One component of the configuration, with its options parsed by the schema of its definition. */
@@ -43,25 +43,25 @@ export interface ComponentConfig<K extends Kind = Kind> {
   readonly inputs: readonly string[]
   /** The parsed options, as `definition.create` takes them. */
   readonly options: unknown
-  /** Sources and processors: the options as plain data, before parsing. */
+  /** Only for sources and processors: the options as plain data, before parsing. */
   readonly given?: unknown
   /** Only for destinations. */
   readonly delivery?: DeliveryOptions
-  /** Processors only: what it can do with events. */
+  /** Only for processors. */
   readonly plan?: Plan
-  /** Processors only: what happens to an event that it cannot process. */
+  /** Only for processors: what happens to an event that the processor cannot process. */
   readonly onError?: OnError
   readonly definition: AnyDefinition<K>
-  /** The previous id of the component, whose state in data_dir it takes over. */
+  /** The component's previous id. The component takes over the state that data_dir has under this id. */
   readonly renamedFrom?: string
   readonly place?: Pick<Problem, 'file' | 'line' | 'column'>
-  /** The files that options name and that it reads besides its inputs, such as keys and tables. */
+  /** Files that the component reads besides its inputs, such as keys and tables. */
   readonly reads?: readonly string[]
-  /** The limits at runtime, for a component of a published pipeline. */
+  /** Only for components of a published pipeline: their limits at runtime. */
   readonly reach?: Reach | undefined
 }
 
-/** What is known about a component, valid or not. */
+/** A component as the configuration has it, valid or not. */
 export interface Draft {
   readonly id: string
   readonly kind: Kind
@@ -87,7 +87,7 @@ export class ComponentReader {
   /** The option names of a definition, computed when an unknown option is first reported. */
   readonly #names = new Map<AnyDefinition, ReturnType<typeof namesOf>>()
 
-  /** `hasAll`: whether all plugins were loaded. One that failed to load may define a missing type. */
+  /** `hasAll`: whether all plugins were loaded. A plugin that failed to load may define a type that seems unknown. */
   constructor(components: readonly AnyDefinition[], problems: Problems, explainer: Explainer, hasAll: boolean) {
     this.#definitions = new Map(components.map(definition => [`${definition.kind} ${definition.type}`, definition]))
     this.#problems = problems
@@ -247,7 +247,7 @@ export class ComponentReader {
 }
 
 /**
- * Calls the definition's functions that later checks call. An exception here is reported as an error of these options.
+ * Calls all functions of the definition that later checks call. If one throws, the component is reported as invalid.
  */
 function askAll(definition: AnyDefinition, options: Record<string, unknown>): void {
   const { usesFields, fields, copiesLines, catchesUp, findsTime } = definition
@@ -267,21 +267,24 @@ function namesOf(definition: AnyDefinition, own: readonly string[]) {
   return { known, inner }
 }
 
-/** The options inside an option, of all its variants. */
+/** The names of the options inside an option, in any of its variants. */
 function innerNames(schema: z.core.$ZodType | undefined): string[] {
   const variants = schema ? (unwrapped(schema)._zod.def as { options?: readonly z.core.$ZodType[] }).options : undefined
   const shapes = variants ?? (schema ? [schema] : [])
   return [...new Set(shapes.flatMap(variant => Object.keys(shapeOf(variant) ?? {})))]
 }
 
-/** Parses a part of the document, after placing its templates and variables. */
+/** Calls `placeTemplates`, then parses a part of the document. Reads variables as numbers or booleans if required. */
 export function checkNode<T>(schema: z.ZodType<T>, node: MapNode, path: Path, problems: Problems): Checked<T> {
   placeTemplates(node, path, [schema], problems)
   const checked = check(schema, toValue(node))
   return 'issues' in checked && readPlain(checked.issues, node) ? check(schema, toValue(node)) : checked
 }
 
-/** Reads variables as the numbers and booleans that they look like, if options require it. Returns whether it did. */
+/**
+ * Reads variables as the numbers and booleans that they look like, if options require it. Returns whether a value
+ * changed.
+ */
 function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
   let changed = false
   for (const issue of issues) {
@@ -298,7 +301,7 @@ function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boole
   return changed
 }
 
-/** Divides a component's entries by the schema that defines each. Without a definition, only `inputs` are separated. */
+/** Divides a component's entries among the schemas that define them. Without a definition, only separates `inputs`. */
 function split(
   node: MapNode,
   definition: AnyDefinition | undefined,
@@ -318,7 +321,7 @@ function split(
   return { inputs: part('inputs'), options: part('options'), delivery: part('delivery'), common: part('common') }
 }
 
-/** The delivery options. Those that the definition declares itself have their values in `options`. */
+/** Adds the delivery options that the definition declares itself. Their values are in `options`. */
 function deliveryOf(
   options: Record<string, unknown>,
   delivery: Record<string, unknown>,

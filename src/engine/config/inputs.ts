@@ -4,7 +4,6 @@ import type { Config } from './load.js'
 
 export type Components = Pick<Config, 'sources' | 'processors' | 'destinations'>
 
-/** All components of a configuration, in the order of its sections. */
 export const componentsOf = ({ sources, processors, destinations }: Components): readonly ComponentConfig[] => [
   ...sources,
   ...processors,
@@ -24,7 +23,6 @@ interface Planned {
   readonly onError?: OnError
 }
 
-/** The side outputs of a processor. */
 export function outputsOf({ plan, onError }: Planned): string[] {
   return plan && onError ? outputNames(plan, onError) : []
 }

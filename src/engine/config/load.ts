@@ -30,43 +30,38 @@ export type { ConfigText } from './yaml/files.js'
 
 export type LogFormat = NonNullable<Settings['log']['format']>
 
-/** The section `service`, with the resolved data folder, and with the file that lists each plugin. */
+/** The section `service`. Its data folder is resolved, and each plugin has the file that lists it. */
 type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
   readonly dataDir: string
   readonly plugins: readonly ServicePlugin[]
 }
 
-/** A valid configuration: all options are parsed, and all inputs exist. */
 export interface Config {
   /** An absolute path. */
   readonly dataDir: string
-  /** The address that serves metrics, or undefined. */
+  /** The address that serves metrics; undefined if there is none. */
   readonly metrics: ListenAddress | undefined
-  /** Whether the configuration sets that address, or has `metrics: false`. */
+  /** Whether the configuration sets the address of metrics, or has `metrics: false`. */
   readonly metricsGiven: boolean
-  /** Undefined if there is no status page. */
   readonly statusPage?: StatusPageOptions | undefined
-  /** The document as written. Only kept while a page shows it. */
+  /** The document as written. Present only if there is a status page, which shows it. */
   readonly root?: MapNode
   /** Undefined: the format depends on whether standard error is a terminal. */
   readonly logFormat: LogFormat | undefined
   readonly shutdownTimeoutMs: number
-  /** Whether changes of the files are applied without a signal. */
+  /** Whether changes of the configuration files are applied without a signal. */
   readonly watched: boolean
   /** Ids of components whose data may be deleted if no component uses it. */
   readonly discardOrphans: readonly string[]
   readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]
   readonly destinations: readonly ComponentConfig<'destination'>[]
-  /** The files that were read. */
   readonly files: readonly string[]
-  /** A hash of the files' names and texts. */
   readonly digest: string
   readonly warnings: readonly Problem[]
   readonly tests: readonly ConfigTest[]
-  /** Whether it is the local part of a managed daemon, which the published pipeline completes. */
+  /** Whether this is the local part of a managed daemon's configuration. A published pipeline completes it. */
   readonly isLocalPart: boolean
-  /** Permissions of a published pipeline on this machine. */
   readonly managed: ManagedOptions
   readonly service: ServiceConfig | undefined
 }
@@ -74,27 +69,33 @@ export interface Config {
 export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv
   readonly components: readonly AnyDefinition[]
-  /** The plugins that the configuration lists (`pluginsOf`); undefined if it may list none. */
+  /** The loaded plugins, from `pluginsOf`. Undefined: the configuration must not list plugins. */
   readonly plugins?: Plugins | undefined
   /** Whether a configuration with a section `service` may have no components. */
   readonly serviceAlone?: boolean
   /** Predefined sources, whose ids the configuration must not use. */
   readonly given?: readonly ComponentConfig<'source'>[]
-  /** An additional document, as a value with its own environment. `name` is its file name in messages. */
+  /** An additional document, already parsed. It has its own environment. `name`: its file name in messages. */
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
-  /** Whether components that are missing here may be in other parts. */
+  /** Whether other parts of the configuration may have the components that are missing here. */
   readonly partial?: boolean
-  /** Whether a section `managed` makes it the local part of a managed daemon. */
+  /** Whether a section `managed` shows that this is the local part of a managed daemon's configuration. */
   readonly localPart?: boolean
-  /** Whether it will run on this machine. If so, the files that destinations write to are examined, but not opened. */
+  /**
+   * Whether the configuration will run on this machine. If so, files that destinations write to are examined, not
+   * opened.
+   */
   readonly onThisMachine?: boolean
-  /** Whether metrics are served only on the socket if the configuration does not set an address. */
+  /** Whether metrics are served only on the Unix socket if the configuration does not set an address for them. */
   readonly metricsOnSocket?: boolean | undefined
   /** Checks the files that the configuration names. Optional, since its code is loaded only if needed. */
   readonly fileCheck?: FileCheck | undefined
 }
 
-/** Reads a file, all YAML files of a folder, or nothing (undefined). Opens no other file. Throws ConfigError. */
+/**
+ * Loads a configuration from a file, from all YAML files of a folder or, if `path` is undefined, without a file. Does
+ * not open other files itself. Throws ConfigError.
+ */
 export function loadConfig(path: string | undefined, options: LoadOptions): Config {
   const problems = new Problems()
   return build(textsOf(path, problems), path ?? '', options, problems)
@@ -137,14 +138,14 @@ function build(files: readonly ConfigText[], path: string, options: LoadOptions,
   return assemble(root, isWhole, files, options, problems)
 }
 
-/** The data_dir of a configuration. Its components may be invalid. Throws ConfigError. */
+/** The data_dir of a configuration. Ignores problems in components. Throws ConfigError for other problems. */
 export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
   const { dataDir, problems } = dataDirIn(path, env)
   if (problems.length > 0) throw new ConfigError(problems)
   return dataDir
 }
 
-/** Like `dataDirOf`, but returns problems, except in components. If settings are invalid, data_dir is a guess. */
+/** Like `dataDirOf`, but returns the problems that it would throw. If settings are invalid, guesses data_dir. */
 export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: string; problems: readonly Problem[] } {
   const found = new Problems()
   const texts = textsOf(path, found)
@@ -162,7 +163,7 @@ const DATA_DIR = /^data_dir:[ \t]*(["']?)([^"'#\r\n]*[^"'#\s])\1[ \t]*(?:#.*)?$/
 const notOurs = (program: string): string =>
   `this is a configuration of ${program}; Sluice has its own format, see config/sluice.yaml and config/examples`
 
-/** The documents of all files as one. */
+/** Merges the documents of all files. `isWhole`: whether all files could be read. */
 function merged(
   files: readonly ConfigText[],
   path: string,
@@ -209,7 +210,7 @@ function merged(
 
 function assemble(
   root: MapNode,
-  /** Whether all files could be read. If not, the unread ones may contain the components that seem to be missing. */
+  /** Whether all files could be read. If not, the other files may contain the components that seem to be missing. */
   isWhole: boolean,
   files: readonly { readonly file: string; readonly text: string }[],
   {
@@ -283,7 +284,7 @@ function assemble(
   }
 }
 
-/** The data folder: the option data_dir, the folder that systemd provides, or `state`. */
+/** `state`: the folder that systemd provides. `dataDir`: the option data_dir, else that folder, else `./state`. */
 function foldersOf(parsed: Pick<Settings, 'data_dir'> | undefined, env: NodeJS.ProcessEnv) {
   const state = env.STATE_DIRECTORY?.split(':')[0]
   return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }
@@ -299,7 +300,7 @@ function isServiceAlone(root: MapNode): boolean {
 
 const TOP_LEVEL: readonly string[] = [...Object.values(SECTIONS), ...Object.keys(settings.shape)]
 
-/** Renames misspelled sections, which were already reported. Their components are then checked, too. */
+/** Gives misspelled sections their right names, after they were reported. Their components are then checked, too. */
 function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   const entries = new Map(root.entries)
   for (const [name, entry] of root.entries) {
@@ -311,7 +312,7 @@ function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   return { ...root, entries }
 }
 
-/** What to use instead of worker threads, which earlier versions had. */
+/** Earlier versions had an option `workers` for worker threads. */
 const NO_WORKERS = 'start a second instance: systemctl enable --now sluice@NAME, and move some sources there'
 
 const UNINDENTED = 'unknown option; if this is a component of the section above, put spaces before it'
@@ -382,7 +383,7 @@ function addPredefined(
   drafts.set(id, { id, kind, definition, entry: { key: root, value: root }, inputs: [], config: source })
 }
 
-/** `localPart`: whether a section `managed` makes the configuration the local part of a managed daemon. */
+/** `localPart`: see `LoadOptions`. */
 function reportEmptySections(
   root: MapNode,
   drafts: ReadonlyMap<string, Draft>,

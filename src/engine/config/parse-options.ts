@@ -5,7 +5,7 @@ import { check, Explainer } from './checks/diagnostics.js'
 import { type ConfigNode, type Entry, SourceText } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
 
-/** Parses options of a program or command line like the options of a file, with the same messages. */
+/** Parses options that a program or a command line passes. Messages are the same as for options in a file. */
 export function parseOptions<S extends z.ZodObject>(
   schema: S,
   options: unknown,
@@ -19,11 +19,10 @@ export function parseOptions<S extends z.ZodObject>(
   return { faults: problems.list().map(({ path, message }) => ({ path, message })) }
 }
 
-/** Options passed by a program are invalid. */
 export class OptionsError extends Error {
   readonly code = 'SLUICE_OPTIONS'
   readonly faults: readonly Fault[]
-  /** `of` names the owner of the options. */
+  /** `of`: whose options these are, for the message. */
   constructor(of: string, faults: readonly Fault[]) {
     super(
       `${of}: ${faults.map(({ path, message }) => (path ? `${path}: ${message}` : `options: ${message}`)).join('; ')}`,

@@ -18,7 +18,10 @@ interface Named {
   readonly key: Entry['key'] | undefined
 }
 
-/** Checks every option that names a file or folder. Returns the files that components read besides inputs, by id. */
+/**
+ * Checks every option that names a file or folder. Returns, by component id, the files that each component reads
+ * besides its inputs.
+ */
 export function checkPaths(
   root: MapNode,
   drafts: ReadonlyMap<string, Draft>,
@@ -61,7 +64,7 @@ function check({ path, node, key }: Named, use: 'writes' | 'reads' | undefined, 
   warnings.add(place, path, `${sign} is not replaced: ${advice}`)
 }
 
-/** The options of a schema that name files and have a value. */
+/** Finds those options of a schema that name files and are set. */
 function pathsIn(schema: z.ZodObject, root: ConfigNode, base: Path): Named[] {
   const places = textOptions(schema).filter(({ reaches }) => reaches === 'files')
   const unique = new Map(places.map(({ path }) => [path.join('\0'), path]))

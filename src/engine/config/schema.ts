@@ -10,15 +10,13 @@ import { statusPage } from './status-page-options.js'
 
 export { SECTIONS } from './yaml/node.js'
 
-/** The schema of a whole configuration, built from a list of components. */
-
 export const KINDS = ['source', 'processor', 'destination'] as const satisfies readonly Kind[]
 
 export const ID = /^[a-z][a-z0-9_]*$/
 /** Maximum length of an id. Ids appear in file names and metric labels. */
 export const LONGEST_ID = 128
 
-/** The options besides the sections of components. */
+/** The options at the top level, besides the sections of components. */
 export const settings = z.strictObject({
   data_dir: filePath()
     .optional()
@@ -107,7 +105,6 @@ const processing = renamed.extend({
     ),
 })
 
-/** The options that all components of a kind have. */
 export const commonSchema = (kind: Kind): z.ZodObject => (kind === 'processor' ? processing : renamed)
 
 type DeliverySchema = z.ZodObject<z.ZodRawShape>
@@ -125,7 +122,6 @@ export function deliverySchema(definition: AnyDefinition): DeliverySchema {
   return schema
 }
 
-/** All options of one component of this type. */
 export function componentSchema(definition: AnyDefinition): z.ZodObject {
   const type = z.literal(definition.type).describe(definition.summary)
   const shape = definition.options.shape as z.ZodRawShape
@@ -135,7 +131,7 @@ export function componentSchema(definition: AnyDefinition): z.ZodObject {
   return z.strictObject({ type, inputs, ...shape, ...deliverySchema(definition).shape, ...common })
 }
 
-/** The whole document. load.ts checks connections, and rules about several options. */
+/** The schema of a whole document. load.ts also checks connections, and rules about several options. */
 export function configSchema(components: readonly AnyDefinition[]): z.ZodObject {
   const section = (kind: Kind) => {
     const schemas = components.filter(definition => definition.kind === kind).map(componentSchema)

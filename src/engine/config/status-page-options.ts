@@ -3,13 +3,11 @@ import { byteSize, listenAddress, refuse, refuseAt, secret } from '../../core/op
 import { credentialName, filePath } from '../../core/options/reach.js'
 import { isLocal } from '../../net/listen-options.js'
 
-/** The section `status_page`: where the daemon serves its page, and who may see the texts of events. */
-
 const PLACES = ['token', 'token_file', 'credential'] as const
 /** Shorter tokens can be guessed. */
 const SHORTEST_TOKEN = 16
 
-/** Why a token cannot be used, without revealing it. */
+/** Says why a token cannot be used, without revealing the token; undefined if it can. */
 export const tokenProblem = (token: string): string | undefined =>
   token.length < SHORTEST_TOKEN
     ? `the token has fewer than ${SHORTEST_TOKEN} characters; make one with: openssl rand -hex 32`

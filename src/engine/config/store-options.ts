@@ -3,7 +3,6 @@ import { refuse } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
 import { tlsOptions } from '../../net/dial-options.js'
 
-/** A PostgreSQL URL that has all parts needed to connect, and no secret. */
 const postgresUrl = reaches(
   'urls',
   z.string().superRefine((text, context) => {
@@ -20,7 +19,6 @@ const postgresUrl = reaches(
 const TYPE =
   'embedded: SQLite, in data_dir. postgresql: a database of PostgreSQL 15 or newer, which needs the package `pg`. With postgresql, data_dir holds the secret of the keys and the buffers of pipelines. Several nodes of the service may use one database.'
 
-/** Where the service keeps accounts, keys, pipelines, secrets and the audit log. */
 export const storeOptions = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('embedded').describe(TYPE) }),
   z.strictObject({

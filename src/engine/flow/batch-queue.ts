@@ -4,27 +4,27 @@ import { type Amount, add } from './counters.js'
 import { STREAM_DEPTH } from './side-output.js'
 
 /**
- * Where batches wait before a destination: in memory (delivery/delivery.ts) or on disk (disk-buffer/disk-buffer.ts). It
- * accepts one batch at a time, and the next one when it has room. When it gives up, it settles all remaining batches as
- * `errored`.
+ * The queue of batches before a destination: in memory (delivery/delivery.ts) or on disk (disk-buffer/disk-buffer.ts).
+ * It accepts one batch at a time, and the next one when it has room. When it gives up, it settles all remaining batches
+ * as `errored`.
  */
 export abstract class BatchQueue extends Writable {
   /** Events settled as `errored`. They stay in flight until they arrive again. */
   protected readonly givenBack: Amount = { events: 0, bytes: 0 }
   #isOver = false
-  /** Accepts the next batch. */
+  /** Lets the stream write the next batch. Undefined if the stream is not waiting. */
   #accept: (() => void) | undefined
-  /** Set when no more batches will arrive. */
+  /** Completes the end of the stream. Set when no more batches will arrive. */
   #finish: (() => void) | undefined
 
   constructor(autoDestroy: boolean) {
     super({ objectMode: true, highWaterMark: STREAM_DEPTH, autoDestroy })
   }
 
-  /** Events and bytes taken but not passed on, including events given back. */
+  /** Events and bytes that the queue has taken and not passed on. Includes events that it gave back. */
   abstract inFlight(): Amount
 
-  /** Whether it has work that it should do now. */
+  /** Whether the queue has work that it should do now. */
   abstract get owes(): boolean
 
   /** Counts a batch as taken from the stream's queue. */
@@ -43,7 +43,6 @@ export abstract class BatchQueue extends Writable {
     return this.#isOver
   }
 
-  /** Whether no more batches will arrive. */
   protected get isEnding(): boolean {
     return this.#finish !== undefined
   }
@@ -88,7 +87,7 @@ export abstract class BatchQueue extends Writable {
     batch.giveBack()
   }
 
-  /** Ends at once. Unsettled events are given back, to be read again. */
+  /** Ends at once. Gives unsettled events back to their sources, which read them again. */
   protected giveUp(): void {
     if (this.#isOver) return
     this.#isOver = true

@@ -42,7 +42,6 @@ export class Busy {
   }
 }
 
-/** Registers a gauge of the share. */
 export function showUtilization(metrics: Pick<ComponentMetrics, 'gauge'>, busy: Busy): void {
   const help = 'Share of the last 10 to 20 seconds in which the component could not take more work.'
   metrics.gauge('sluice_component_utilization', help, () => busy.share)

@@ -16,20 +16,18 @@ export function sum(a: Amount, b: Amount = { events: 0, bytes: 0 }): Amount {
   return { events: a.events + b.events, bytes: a.bytes + b.bytes }
 }
 
-/** The amount with this name, created if missing. */
 function amountOf(amounts: Map<string, Amount>, name: string): Amount {
   let amount = amounts.get(name)
   if (!amount) amounts.set(name, (amount = { events: 0, bytes: 0 }))
   return amount
 }
 
-/** The counters of components, by id. */
 export interface CounterSet {
   component(id: string, kind: Kind, type: string): ComponentCounters
   readonly components: ReadonlyMap<string, ComponentCounters>
 }
 
-/** The number of series by key that components together may still add. */
+/** How many series by key all components together may still add. */
 export interface SeriesRoom {
   left: number
 }
@@ -55,7 +53,7 @@ export class ComponentSet implements CounterSet {
     return counters
   }
 
-  /** Updates values that need it before a scrape. Waits at most `ms` milliseconds. */
+  /** Updates values that must be current at a scrape. Waits at most `ms` milliseconds. */
   async refresh(ms: number): Promise<void> {
     const all = [...this.components.values()]
     await settledWithin(
@@ -81,7 +79,7 @@ export class ComponentSet implements CounterSet {
   }
 }
 
-/** Discard reason for the events that a component gave back to their sources when a reload removed it. */
+/** Discard reason for events that a component had given back to their sources when a reload removed the component. */
 export const GIVEN_BACK = 'given_back'
 
 /** Subtracts up to the given amount from `from`. Returns the subtracted amount. */
@@ -91,7 +89,6 @@ function takeOff(from: Amount, events: number, bytes: number): Amount {
   return taken
 }
 
-/** A series registered by a component. */
 export interface Counter {
   readonly labels: Record<string, string>
   value: number
@@ -101,9 +98,8 @@ export interface Counter {
 export interface Series {
   readonly type: 'counter' | 'gauge'
   readonly help: string
-  /** For counters that are removed again: the labels of the counter to which their counts are then added. */
+  /** For counters that may be removed: labels of the rest counter, to which their counts are then added. */
   readonly rest?: Record<string, string>
-  /** The current samples. */
   read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
 }
 
@@ -111,55 +107,58 @@ export interface Histogram {
   readonly help: string
   /** Upper bounds in ascending order. */
   readonly buckets: readonly number[]
-  /** Observations per bucket, not cumulative. The last bucket is above all bounds. */
+  /** Observations per bucket, not cumulative. The last bucket counts values above all bounds. */
   readonly counts: number[]
-  /** The last exemplar of each bucket. */
   readonly exemplars: ((Exemplar & { readonly value: number }) | undefined)[]
   sum: number
 }
 
 /**
  * The counters of one component, as plain numbers that are cheap to increment. A scrape turns them into Prometheus
- * series. They satisfy: received + emitted = sent + discarded + consumed + in flight. Events in flight are counted
- * separately: events in the queue before the component, and events that the component says it holds. A component that
- * is replaced early gives back the events that it holds. These stay in flight until they arrive again, and count as
- * received once.
+ * series. The counters satisfy: received + emitted = sent + discarded + consumed + in flight. Events in flight are
+ * counted separately: events in the queue before the component, and events that the component says it holds. A
+ * component that is replaced early gives back the events that it holds. These stay in flight until they arrive again,
+ * and count as received once.
  */
 export class ComponentCounters implements ComponentMetrics {
   readonly id: string
   readonly kind: Kind
   readonly type: string
   readonly received: Amount = { events: 0, bytes: 0 }
-  /** Sent to the main output, or accepted by the receiver. */
+  /** Events sent to the main output, or accepted by the receiver. */
   readonly passed: Amount = { events: 0, bytes: 0 }
-  /** Sent to side outputs, by name. */
+  /** Events sent to side outputs, by output. */
   readonly aside = new Map<string, Amount>()
-  /** Events merged into emitted ones. */
+  /** Events that the component merged into emitted events. */
   readonly consumedEvents: Amount = { events: 0, bytes: 0 }
-  /** Events created by the component. */
   readonly emittedEvents: Amount = { events: 0, bytes: 0 }
   readonly discards = new Map<string, Amount>()
   readonly failures = new Map<string, number>()
   readonly queued: Amount = { events: 0, bytes: 0 }
-  /** Given back by a replaced component. These events will arrive again. */
+  /** Events that a replaced component gave back. They will arrive again. */
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
   /** Events that an earlier run received and left in a spool. */
   foundEvents = 0
-  /** Sources: events passed on and given back. The next start or reload reads them again, if possible. */
+  /**
+   * Only for sources: events passed on and then given back. The source reads them again after the next start or reload,
+   * if it can.
+   */
   readonly toRead: Amount = { events: 0, bytes: 0 }
-  /** Sources: settled events that are read again together with earlier ones that were given back. */
+  /** Only for sources: settled events that the source will read again, since earlier events were given back. */
   toRepeat = 0
-  /** Sources: received events that had been settled before and were read again. */
+  /** Only for sources: received events that had been settled before and were read again. */
   receivedAgain = 0
-  /** Sources: events passed on and given back, counted each time. */
+  /** Only for sources: events given back after they were passed on. An event counts each time. */
   returned = 0
-  /** Sources: whether some events are passed on twice. Processors then decide about them twice. */
+  /**
+   * Only for sources: whether events were given back. Some are then passed on twice, and processors decide about them
+   * twice.
+   */
   repeated = false
   readonly series = new Map<string, Series[]>()
   readonly histograms = new Map<string, Histogram>()
-  /** Updates values before a scrape. */
   beforeScrape: (() => Promise<void>) | undefined
-  /** What the component holds in addition to its queue. */
+  /** Events and bytes that the component holds in addition to its queue. */
   holds: () => Amount = () => ({ events: 0, bytes: 0 })
   /** How many of the held events wait for a decision. */
   waiting: () => number = () => 0
@@ -184,7 +183,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.queued.bytes += bytes
   }
 
-  /** Counts events left by an earlier run or by the component's predecessor. The predecessor's events arrive again. */
+  /** Counts events that an earlier run left, or that the component's predecessor left and that arrive again. */
   found(events: number, bytes: number): void {
     const before = this.received.events
     this.arrived(events, bytes)
@@ -209,7 +208,9 @@ export class ComponentCounters implements ComponentMetrics {
     add(this.emittedEvents, events, bytes)
   }
 
-  /** Counts events that a source passed on. With `reads`, events that were given back do not count again. */
+  /**
+   * Counts events that a source passed on. `reads`: the source reads given-back events again. These do not count twice.
+   */
   read(events: number, bytes: number, reads: boolean): void {
     const again = reads ? takeOff(this.toRead, events, bytes) : { events: 0, bytes: 0 }
     add(this.received, events - again.events, bytes - again.bytes)
@@ -335,12 +336,11 @@ export class ComponentCounters implements ComponentMetrics {
     if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)
   }
 
-  /** Events and bytes in the component now. */
   held(): Amount {
     return sum(this.queued, this.holds())
   }
 
-  /** Events and bytes in the component, or given back by it and still to arrive again. */
+  /** Events and bytes in the component. Includes events that it gave back and that have not arrived again. */
   inFlight(): Amount {
     return sum(this.held(), this.#givenBack)
   }

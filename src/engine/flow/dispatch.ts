@@ -21,10 +21,9 @@ import type { Replacements } from './replacements.js'
 import type { SideOutput } from './side-output.js'
 import type { Work } from './work.js'
 
-/** The discard reason of events that could not be processed. */
 export const PROCESSING_FAILED = 'processing_failed'
 
-/** The field for the error of an event that could not be processed. */
+/** The field that contains the error of an event that could not be processed. */
 const ERROR_FIELD = parseFieldPath('.processing_error')
 
 /** MAIN decisions, for comparing blocks of this size at once. */
@@ -38,10 +37,9 @@ export type StageMetrics = Pick<
 export interface DispatchContext {
   readonly id: string
   readonly metrics: StageMetrics
-  /** The origin of replacement events. */
   readonly origin: Origin
   readonly onError: OnError
-  /** Whether a source cannot read again what it has sent. Default: false. */
+  /** Whether the source with this id cannot read events again. Default: false. */
   readonly isOnce?: (source: string) => boolean
 }
 
@@ -53,7 +51,7 @@ export class Dispatch {
   readonly #outputs: ReadonlyMap<string, SideOutput>
   readonly #context: DispatchContext
   readonly #own: readonly SideOutput[]
-  /** The side output that replaces the main one, and its name. */
+  /** The side output that replaces the main one; `#mainName`: its name. */
   readonly #main: SideOutput | undefined
   readonly #mainName: string
   readonly #names: readonly string[]
@@ -66,9 +64,9 @@ export class Dispatch {
   observer: FateObserver | undefined
   /** Origins of replacement events, by the source of the replaced events. */
   readonly #origins = new Map<string, Origin>()
-  /** 1 for each value that the column may have, except FAILED. */
+  /** 1 for each decision that the plan allows, except FAILED. */
   readonly #possible = new Uint8Array(256)
-  /** Sums by value of the column. */
+  /** Events and bytes of the current batch, by decision. */
   readonly #events = new Float64Array(256)
   readonly #bytes = new Float64Array(256)
 
@@ -111,7 +109,6 @@ export class Dispatch {
     return failures
   }
 
-  /** Whether some of the events must be written to the dead-letter queue. */
   needsLetters(work: Work): boolean {
     return this.#context.onError === 'dead_letter' && this.failures(work) > 0
   }
@@ -147,7 +144,9 @@ export class Dispatch {
     this.#passOn(batch)
   }
 
-  /** Counts events of a side output of the plan. Without a reader they are discarded, even if a tap receives them. */
+  /**
+   * Counts events for a planned side output. Without a reader, the events are discarded, even if a tap receives them.
+   */
   #countSide({ connected }: SideOutput, name: string, events: number, bytes: number): void {
     if (connected) this.#context.metrics.sent(events, bytes, name)
     else this.#context.metrics.discarded(UNROUTED, events, bytes)
@@ -201,7 +200,9 @@ export class Dispatch {
     batch.ack.settle('delivered')
   }
 
-  /** The origin of replacement events, with the source of the replaced events, in whose order they keep their place. */
+  /**
+   * The origin of replacement events. Its source is that of the replaced events, so the new events keep their place.
+   */
   #originOf(source: string): Origin {
     let origin = this.#origins.get(source)
     if (!origin) {
@@ -211,7 +212,7 @@ export class Dispatch {
     return origin
   }
 
-  /** Sends the events of a batch whose first one is event `first` of the work. */
+  /** Sends the events of a batch. `first`: the index of the batch's first event in the work. */
   #divide(batch: EventBatch, to: Uint8Array, work: Work, first = 0): void {
     const { length, starts, ends, flags } = batch
     const events = this.#events.fill(0)
@@ -241,7 +242,7 @@ export class Dispatch {
       for (let n = 0; n < this.#reasons.length; n++) all += events[FIRST_REASON + n]!
       if (this.#aside(batch, discarded, all, i => to[i]! >= FIRST_REASON && to[i]! < LATER)) return
     }
-    // Shares need no memory of the batch.
+    // All events are consumed, and only shares still hold the batch. Shares do not need the batch's memory.
     if (events[CONSUMED] === length && batch.ack.isHeldBy(1 + work.shares)) batch.ack.shrink(batch.held)
     if (events[MAIN] === 0) batch.ack.settle('delivered')
     else {
@@ -251,7 +252,7 @@ export class Dispatch {
   }
 
   /**
-   * Shows the observer the events that are not passed on. `events`: their number by value. `first`: as in `#divide`.
+   * Shows the observer the events that are not passed on. `events`: their number by decision. `first`: as in `#divide`.
    */
   #show(batch: EventBatch, to: Uint8Array, events: Float64Array, { errors }: Work, first: number): void {
     const show = (value: number, reason: string) => {
@@ -264,7 +265,7 @@ export class Dispatch {
     show(FAILED, PROCESSING_FAILED)
   }
 
-  /** Sends and counts the events of outputs that also receive copies, and subtracts them from the sums. */
+  /** Sends and counts the events of outputs that also receive copies. Subtracts these events from the sums. */
   #sendWithCopies(batch: EventBatch, to: Uint8Array, copies: ReadonlyMap<number, Uint8Array>, first: number): void {
     for (const [n, all] of copies) {
       const copied = all.subarray(first, first + batch.length)
@@ -285,7 +286,7 @@ export class Dispatch {
       if (events > 0) this.#countSide(output, this.#names[n]!, events, bytes)
       if (events === 0 || !output.isRead) continue
       output.events += events
-      // Not the batch itself, since it also has events for other outputs.
+      // Picks events instead of passing on the batch itself, which also has events for other outputs.
       this.#passOn(batch.pick(i => to[i] === value || copied[i] === 1)!, output)
     }
   }
@@ -302,7 +303,9 @@ export class Dispatch {
     if (events[CONSUMED]! > 0) metrics.consumed(events[CONSUMED]!, bytes[CONSUMED]!)
   }
 
-  /** Writes `count` events of the batch to an output that is read. Returns whether these were all of its events. */
+  /**
+   * Writes `count` events of the batch to an output that is read. Returns whether these are all events of the batch.
+   */
   #aside(batch: EventBatch, output: SideOutput, count: number, isMeant: (i: number) => boolean): boolean {
     if (count === 0 || !output.isRead) return false
     const all = count === batch.length

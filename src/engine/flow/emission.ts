@@ -12,7 +12,6 @@ export interface EmissionContext extends DispatchContext {
   readonly clock: TimerClock
 }
 
-/** The events that a processor emits to one output. */
 interface Lines {
   readonly lines: string[]
   /** The name of each line; undefined: it has none. */
@@ -20,13 +19,12 @@ interface Lines {
   readonly shares: Set<Share>
 }
 
-/** A counted batch of emitted events, and the side output for it. */
+/** A batch of emitted events, already counted. `output`: its side output; undefined: the main output. */
 export interface EmittedBatch {
   readonly batch: EventBatch
   readonly output: SideOutput | undefined
 }
 
-/** Makes batches from the events that a processor emits. */
 export class Emission {
   readonly #processor: Decides
   /** The side output that replaces the main one. */
@@ -36,7 +34,6 @@ export class Emission {
   readonly #shares: Set<Share>
   readonly #failures: Failures
 
-  /** `shares`: the shares that the processor holds. */
   constructor(
     processor: Decides,
     plan: Plan,
@@ -53,13 +50,13 @@ export class Emission {
     this.#failures = failures
   }
 
-  /** The due events, one batch for each output that is read. */
+  /** Collects the due events in one batch for each output that is read. */
   emitted(why: EmitReason): EmittedBatch[] {
     const batches: EmittedBatch[] = []
     for (const [to, made] of this.#lines(why)) {
       const output = to === undefined ? undefined : this.#outputs.get(to)
       if (to === DISCARDED && !output?.isRead) {
-        // Nobody has to receive discarded events.
+        // Discarded events do not need a reader, so their shares are settled.
         for (const share of made.shares) share.settle('delivered')
         continue
       }

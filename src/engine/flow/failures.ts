@@ -105,7 +105,7 @@ export class Failures {
   }
 }
 
-/** A processor that holds a batch for longer than this is stuck, and not waiting for something. */
+/** A processor that works on a batch for longer than this is stuck. Deliberate waiting does not count. */
 export const LONGEST_WORK_MS = 60_000
 
 interface Running {
@@ -128,7 +128,9 @@ export class SlowWork {
     this.#log = log
   }
 
-  /** Registers a batch. Call the result when the processor has finished, or when the stage no longer waits. */
+  /**
+   * Registers a batch. Call the returned function when the processor has finished, or when the stage no longer waits.
+   */
   begin(batch: EventBatch): () => void {
     const about = { code: 'SLUICE_PROCESSOR_STUCK', ...aboutBatch(batch) }
     let isLogged = false
@@ -152,13 +154,12 @@ export class SlowWork {
     this.#all.clear()
   }
 
-  /** Milliseconds of work on the oldest batch. 0: it waits on purpose. Undefined: it has no batch. */
+  /** Milliseconds of work on the oldest batch. 0: the processor waits on purpose. Undefined: it has no batch. */
   get workedMs(): number | undefined {
     const [first] = this.#all
     return first && (this.#processor.isWaiting ? 0 : this.#clock.now() - first.since)
   }
 
-  /** Describes work that takes too long, for operators. */
   get outage(): ProcessorOutage | undefined {
     const [first] = this.#all
     const { workedMs = 0 } = this

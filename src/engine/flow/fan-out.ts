@@ -34,13 +34,15 @@ export class Input {
     return this.#stream.writableEnded || this.#stream.destroyed
   }
 
-  /** Prepares for new feeders: accepts all events of the current ones, and does not end with the last of them. */
+  /**
+   * Prepares for new feeders: accepts all events of the current feeders, and does not end when the last of these ends.
+   */
   detach(): void {
     this.#isDetached = true
     this.#go()
   }
 
-  /** Undoes `detach`, since the feeders are not replaced: it ends with the last of them. */
+  /** Undoes `detach`, since the feeders are not replaced. The input then ends with its last feeder. */
   release(): void {
     this.#isDetached = false
     if (this.#feeders === 0) this.#stream.end()
@@ -114,7 +116,7 @@ export class FanOut {
   }
 }
 
-/** Pipes an output of a processor into a fan-out. The result counts the events that were passed on. */
+/** Pipes an output of a processor into a fan-out. The returned object counts the events that were passed on. */
 export function pump(from: Readable, fanOut: FanOut): { readonly events: number } {
   const handedOn = { events: 0 }
   from.on('data', (batch: EventBatch) => {
@@ -128,20 +130,22 @@ export function pump(from: Readable, fanOut: FanOut): { readonly events: number 
   return handedOn
 }
 
-/** Pipes a side output into a fan-out. Returns a function for the number of events on their way. */
+/**
+ * Pipes a side output into a fan-out. Returns a function that counts the events that have not reached the fan-out yet.
+ */
 export function pumpSide(output: SideOutput, fanOut: FanOut): () => number {
   const handedOn = pump(output, fanOut)
   return () => output.events - handedOn.events
 }
 
-/** An input whose batches were counted earlier. */
+/** An input that does not count its batches, since they were counted earlier. */
 export function directly(delivery: Writable): Input {
   const input = new Input(delivery, { arrived: () => {} })
   input.feed()
   return input
 }
 
-/** Resolves when the stream is closed. */
+/** Resolves when the stream has closed or failed. */
 export function finish(stream: Writable): Promise<void> {
   return new Promise(resolve => {
     if (stream.closed) return resolve()

@@ -1,28 +1,27 @@
 import type { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 
-/** Events of a batch that a component does not pass on. */
+/** Those events of a batch that a component does not pass on. */
 export interface DiscardedEvents {
   readonly batch: EventBatch
   readonly reason: string
-  /** Number of these events. */
   readonly events: number
-  /** If given, only events with `value` in this column are meant; otherwise all events of the batch. */
+  /** If given, only events whose decision in `to` is `value` are meant; otherwise all events of the batch. */
   readonly to?: Uint8Array
   readonly value?: number
-  /** Whether they are written to the dead-letter queue. */
+  /** Whether these events are written to the dead-letter queue. */
   readonly areKept?: boolean
-  /** Why event `i` could not be processed, if that is why it is discarded. */
+  /** Why event `i` could not be processed, if the event is discarded for that reason. */
   error?(i: number): string | undefined
 }
 
-/** Observes what becomes of a component's events, while their bytes are valid. Must not keep references to them. */
+/**
+ * Observes what becomes of a component's events, while their bytes are valid. Must not keep references to the events.
+ */
 export interface FateObserver {
-  /** Whether it may look at discarded events of the batch. Asked for each batch, so it must be quick. */
+  /** Whether the observer may need discarded events of the batch. Called for each batch, so it must be quick. */
   wants(batch: EventBatch): boolean
   discarded(events: DiscardedEvents): void
-  /** A receiver has permanently rejected the events of a request. */
   rejected(request: readonly EventBatch[], error: DeliveryError): void
-  /** A receiver has accepted the events of a request. */
   delivered(request: readonly EventBatch[]): void
 }

@@ -3,7 +3,7 @@ import { type Linked, LinkedList } from '../../lib/linked-list.js'
 interface Passed<P> extends Linked<Passed<P>> {
   readonly position: P
   isSettled: boolean
-  /** The position up to which it is settled, if only a part of it is. */
+  /** If the range is settled only in part: the position where the settled part ends. */
   reached: P | undefined
 }
 
@@ -28,8 +28,8 @@ export class LowWaterMark<P> {
   }
 
   /**
-   * Adds the next position. Call the result when everything between the previous position and this one is settled. Pass
-   * a position in between if the rest will not be settled.
+   * Adds the next position. Call the returned function when everything between the previous position and this one is
+   * settled. If the rest will not be settled, pass the position up to which everything is settled.
    */
   add(position: P): (reached?: P) => void {
     const passed: Passed<P> = { position, isSettled: false, reached: undefined }

@@ -11,7 +11,7 @@ export function madeLine(fields: Fields): string {
   return `${madeJson(fields)}\n`
 }
 
-/** The reading id of events that this process makes, and their bytes so far. */
+/** The reading id of events that this process makes. `made`: their bytes so far. */
 const READING = newReading()
 let made = 0
 

@@ -1,16 +1,15 @@
 import type { Output } from '../../core/component.js'
 import type { Ack } from '../../core/event/ack.js'
 
-/** Maximum number of ids in one confirmation. */
 const MOST_AT_ONCE = 1000
 
 /**
- * Ids from the server of a source that `redelivers`, until the server knows that they were delivered. Ids that come
- * back undelivered are forgotten, since the server sends them again.
+ * Tracks ids that a server sent to a source that `redelivers`, until the server knows that they were delivered. Ids
+ * that come back undelivered are forgotten, since the server sends them again.
  */
 export class Redelivery {
   readonly #confirm: (ids: readonly string[]) => Promise<unknown>
-  /** Ids whose delivery the server has not confirmed yet. */
+  /** Ids that are being delivered, or whose delivery the server does not know yet. */
   readonly #open = new Set<string>()
   #delivered: string[] = []
   #confirming: Promise<void> | undefined
@@ -31,7 +30,7 @@ export class Redelivery {
     return this.#open
   }
 
-  /** The ack of a batch. `ends`: where the content of each id ends in the bytes of the batch. */
+  /** Creates the ack of a batch. `ends`: where the content of each id ends in the bytes of the batch. */
   ack(output: Output, ids: readonly string[], ends: readonly number[]): Ack {
     for (const id of ids) this.#open.add(id)
     return output.ack((status, _before, again) => {

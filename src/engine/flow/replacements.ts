@@ -47,7 +47,7 @@ export class Replacements {
     for (let i = from; i < to; ) {
       const start = this.#starts[i]!
       let end = this.#ends[i]!
-      // Most lines were written one after the other.
+      // Most lines are adjacent, and are copied at once.
       for (i++; i < to && this.#starts[i] === end; i++) end = this.#ends[i]!
       parts.push(this.#bytes.bytes.subarray(start, end))
     }

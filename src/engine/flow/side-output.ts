@@ -6,11 +6,10 @@ import { PassThrough } from 'node:stream'
  */
 export const STREAM_DEPTH = 2
 
-/** A side output. A reader sets `connected`, a tap `tapped`. Until then no events are written to it. */
+/** A side output. A reader sets `connected`, a tap `tapped`. Before that, no events are written to the output. */
 export class SideOutput extends PassThrough {
   connected = false
   tapped = false
-  /** Number of events written so far. */
   events = 0
 
   constructor() {
@@ -22,7 +21,7 @@ export class SideOutput extends PassThrough {
     return (this.connected || this.tapped) && !this.destroyed
   }
 
-  /** Resolves when it has room, or is destroyed. */
+  /** Resolves when the output has room or is destroyed. */
   drained(): Promise<void> {
     return new Promise(resolve => {
       const go = () => {

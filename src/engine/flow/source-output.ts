@@ -13,31 +13,29 @@ import type { ComponentCounters } from './counters.js'
 import type { FanOut } from './fan-out.js'
 
 /**
- * Limit of all unacknowledged events, in bytes of memory. Each source has its own share, within a minimum and a
- * maximum: a blocked source does not slow the others.
+ * Maximum memory of all unacknowledged events, in bytes. Each source has its own share, within a minimum and a maximum,
+ * so a blocked source does not slow the others.
  */
 const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
 const LARGEST_SHARE = 32 * 1024 * 1024
 const LEAST_SHARE = 2 * 1024 * 1024
 
-/** The share of each of `sources` sources, in bytes. */
 export function shareOf(sources: number): number {
   return Math.max(LEAST_SHARE, Math.min(LARGEST_SHARE, UNACKNOWLEDGED_BYTES / sources))
 }
 
-/** The ack of a batch, with what is known about the batch until it is settled. */
+/** The ack of a batch, with data about the batch until it is settled. */
 class Open extends Ack implements Linked<Open> {
-  /** Called after the batch has settled. */
   readonly settled: OnSettled
   /** Memory that counts toward the budget, in bytes. */
   held = 0
   events = 0
   bytes = 0
   origin: Origin | undefined
-  /** The previous and the next batch of its origin that is unsettled or was given back. */
+  /** The previous and the next batch of the same origin that are unsettled or were given back. */
   earlier: Open | undefined
   later: Open | undefined
-  /** Events of settled batches after it. If it is given back, these are read again too. */
+  /** Number of events in settled batches after this one. If this batch is given back, they are read again, too. */
   behind = 0
   isGivenBack = false
   /** The batch as sent, if its source cannot read it again. */
@@ -82,7 +80,7 @@ export class SourceOutput implements Output {
   #fanOut: FanOut
   #held = 0
   readonly #open = new LinkedList<Open>()
-  /** The last batch of each origin that has unsettled batches. */
+  /** For each origin with unsettled batches: its last batch. */
   readonly #newest = new Map<Origin, Open>()
   #waiting: (() => void)[] = []
   /** While downstream components are replaced: the promise for which `send` waits. */
@@ -93,10 +91,9 @@ export class SourceOutput implements Output {
   #gaveBack = false
   /** Whether `attach` resends all kept batches, and not only the ones that were given back. */
   #resendsAll = false
-  /** Whether it accepts no more batches. */
   #isOver = false
   #hasSent = false
-  /** Reading id for batches whose source does not say where they are from, and the bytes sent so far. */
+  /** Reading id of batches whose source does not set `readFrom`. `#sentBytes`: bytes sent so far. */
   readonly #reading = newReading()
   #sentBytes = 0
   readonly #log: Pick<Logger, 'warn'>
@@ -138,7 +135,7 @@ export class SourceOutput implements Output {
   #settled(open: Open, status: AckStatus, before?: number): void {
     // The batch was given up earlier, and its holder settles it only now.
     if (!this.#open.has(open)) return
-    // Given back during a replacement. `attach` sends it to the new components.
+    // The batch was given back during a replacement. `attach` sends it to the new components.
     if (status === 'errored' && open.kept && this.#gate) return
     this.#open.delete(open)
     open.kept?.release?.()
@@ -168,7 +165,7 @@ export class SourceOutput implements Output {
     open.earlier = open.later = undefined
   }
 
-  /** Adds a batch after the others of its origin. */
+  /** Adds a batch after the other batches of its origin. */
   #follow(open: Open, origin: Origin): void {
     open.origin = origin
     open.earlier = this.#newest.get(origin)
@@ -246,7 +243,6 @@ export class SourceOutput implements Output {
     while (this.#gate) await this.#gate.promise
   }
 
-  /** Pauses sending. */
   hold(): void {
     if (this.#gate) return
     this.#gaveBack = false
@@ -314,7 +310,7 @@ export class SourceOutput implements Output {
     this.#held = Number.NEGATIVE_INFINITY
     for (const go of waiting) go()
     const gate = this.#gate
-    // The components after it have ended, and no others were attached.
+    // The components after this output have ended, and no others were attached.
     if (gate) this.#isOver = true
     this.#gate = undefined
     gate?.resolve()
@@ -332,7 +328,7 @@ function columnsOf({ chunk, length, starts, ends, flags, bytes, isRun }: Frame):
   return { chunk, length, starts, ends, flags: flags.slice(0, length), bytes, isRun }
 }
 
-/** The same frame for another ack. The chunk is released when the holders of both acks have settled. */
+/** Shares a frame with another ack. The chunk is released when the holders of both acks have settled. */
 function sharedWith(open: Open, kept: Kept): Kept {
   if (open.isHeldBy(0)) return kept
   let holders = 2

@@ -21,7 +21,7 @@ import { Work } from './work.js'
 const LATE_STOP_MS = 1000
 
 export interface StageContext extends EmissionContext, FailuresContext {
-  /** Whether a source reads events again that were given back. Default: false. */
+  /** Whether the source with this id reads events again after they were given back. Default: false. */
   readonly readsAgain?: (source: string) => boolean
 }
 
@@ -56,15 +56,14 @@ export class Stage extends Transform {
   readonly #pending: Pending[] = []
   readonly #failures: Failures
   readonly #ended = new AbortController()
-  /** Shares that the processor holds. */
   readonly #shares = new Set<Share>()
   readonly #emission: Emission
   /** The undecided events; undefined if the processor always decides at once. */
   readonly #waiting: WaitingEvents | undefined
-  /** The column for the next batch. */
+  /** Memory for the decisions about the next batch. */
   #column = new Uint8Array(1024)
   #isLeaving = false
-  /** Pending while a side output is full. */
+  /** While a side output is full: resolves when that output has room. */
   #room: Promise<void> | undefined
   /** Call it to take the next batch. */
   #next: TransformCallback | undefined
@@ -139,7 +138,7 @@ export class Stage extends Transform {
     this.#dispatch.observer = observer
   }
 
-  /** Events and bytes that were taken but have not left. */
+  /** Events and bytes that the stage has taken, and that have not left it. */
   holds(): Amount {
     // `#waiting` counts waiting events, even while the processor is asked about them.
     const batches = this.#pending.flatMap(({ work }) => (work.asked ? [] : [work.batch]))
@@ -153,7 +152,7 @@ export class Stage extends Transform {
     return this.#waiting?.amount ?? { events: 0, bytes: 0 }
   }
 
-  /** Why undecided events wait; undefined if none do, or the processor does not say. */
+  /** Why undecided events wait; undefined if none wait, or the processor does not say. */
   get waitState(): WaitState | undefined {
     return this.#waiting && !this.#waiting.isEmpty ? this.processor.waitsFor?.(this.#waiting.batches()) : undefined
   }
@@ -169,7 +168,7 @@ export class Stage extends Transform {
     else this.write(left.batch)
   }
 
-  /** Whether it has work that it should do now. */
+  /** Whether the stage has work that it should do now. */
   get owes(): boolean {
     if (this.destroyed || this.writableLength + this.readableLength === 0) return false
     if (this.#waiting?.isFull || this.processor.isWaiting) return false
@@ -193,7 +192,7 @@ export class Stage extends Transform {
     this.#takeNext()
   }
 
-  /** Asks the processor about a batch that arrived, or again about the batch of `asked`. */
+  /** Asks the processor about a batch that arrived. With `asked`: asks again about waiting events. */
   #ask(batch: EventBatch, asked?: Waiting): void {
     const to = this.#columnFor(batch.length)
     const work = new Work(batch, to, this.#shares, this.#ended.signal, this.#plan, this.#context.isOnce, asked)
@@ -212,7 +211,7 @@ export class Stage extends Transform {
       this.busy.end()
       return
     }
-    // The processor may still write to the column.
+    // The processor may still write to the old column.
     this.#column = new Uint8Array(this.#column.length)
     const pending = { work, since: this.#context.clock.now(), isDecided: waits === undefined }
     this.#pending.push(pending)
@@ -323,11 +322,12 @@ export class Stage extends Transform {
   }
 
   override _read(size: number): void {
-    // Node.js calls this before it takes a batch from a full queue, and again only after it has received one.
+    // Node.js calls `_read` before it takes a batch from a full queue, and calls it again only after it got another
+    // batch.
     this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()
-    // Not at once, since a batch may be on its way out.
+    // Waits for the next tick, since a batch may just be leaving.
     if (this.#waiting && !this.#waiting.isEmpty) process.nextTick(() => this.#waiting!.advance())
   }
 

@@ -1,8 +1,8 @@
 import type { TimerClock } from '../../lib/time.js'
 
 /**
- * A clock that can stand still for a moment. A processor then decides about waiting and arriving events at the same
- * time. Otherwise arriving events could overtake events that become due in between.
+ * A clock that can stand still for a moment. A processor then decides about waiting and arriving events as of the same
+ * time. Otherwise, arriving events could overtake events that become due in between.
  */
 export class SteadyClock implements TimerClock {
   readonly #clock: TimerClock
@@ -36,7 +36,7 @@ export class SteadyClock implements TimerClock {
   }
 }
 
-/** Calls `work`, with the clock standing still if it can. */
+/** Calls `work`. The clock stands still meanwhile, if it is a SteadyClock. */
 export function atOnce(clock: TimerClock, work: () => void): void {
   if (clock instanceof SteadyClock) clock.during(work)
   else work()

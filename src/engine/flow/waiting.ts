@@ -9,37 +9,41 @@ import type { Work } from './work.js'
 export const MOST_EVENTS = 10_000
 export const MOST_BYTES = 4 * 1024 * 1024
 /**
- * Limits of all waiting events. A source's budget (source-output.ts) is far smaller, so they only matter for events
- * without a budget.
+ * Limits of all waiting events. A source's budget (source-output.ts) is far smaller, so these limits only matter for
+ * events without a budget.
  */
 const MOST_EVENTS_IN_ALL = 1_000_000
 const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
-/** Minimum time between two rounds, in milliseconds; and as a multiple of the last round's work. */
+/** Minimum pause between two rounds: in milliseconds, and as a multiple of the time that the last round worked. */
 const ROUND_MS = 5
 const ROUND_SHARE = 10
-/** Tolerance for rounding errors of times. Events that are due within it are due together, in their order. */
+/**
+ * Tolerance for rounding errors of times, in milliseconds. Events whose due times differ by less are due together, in
+ * order.
+ */
 const SAME_MS = 0.001
 
 /** Events for which the processor decided LATER, until it decides about them. */
 export interface Waiting {
   readonly batch: EventBatch
-  /** When the processor was first asked about them, and when to ask again, by the clock of the stage. */
+  /**
+   * When the processor was first asked about these events. `dueAt`: when to ask again. Both by the clock of the stage.
+   */
   readonly since: number
   dueAt: number
-  /** Whether the processor is being asked about them. */
   isAsked: boolean
-  /** The last round in which the processor was asked about them. */
+  /** The last round in which the processor was asked about these events. */
   readonly round: number
-  /** Whether they waited in the stage's predecessor, and the processor has not been asked about them here. */
+  /** Whether the events waited in the stage's predecessor, and this stage has not asked about them yet. */
   readonly isInherited: boolean
 }
 
 /** Events that waited in a stage that has ended. */
 export interface Left {
   readonly batch: EventBatch
-  /** Milliseconds since the predecessor was first asked about them; undefined: never. */
+  /** Milliseconds since the predecessor first asked about these events; undefined: it never did. */
   readonly keptMs: number | undefined
-  /** When to ask about them again, by the clock of processors. */
+  /** When to ask about these events again, by the clock of processors. */
   readonly dueAt: number
 }
 
@@ -49,23 +53,19 @@ export type WaitingBatches = ReadonlyMap<string, readonly Left[]>
 /** The waiting events of one source, in order of arrival. */
 interface Line {
   readonly kept: Waiting[]
-  /** Events and bytes of `kept`. */
   readonly amount: Amount
   /** Batches about which the processor was not asked yet. */
   readonly behind: EventBatch[]
 }
 
-/** The stage in which events wait. */
 export interface WaitingStage {
   readonly clock: TimerClock
   readonly metrics: Pick<ComponentMetrics, 'took' | 'gauge'>
-  /** Whether a source reads events again that were given back. */
   readonly readsAgain: (source: string) => boolean
   /** Whether a batch can be decided now. When this changes, `advance` is called. */
   readonly mayAsk: () => boolean
   /** Asks the processor. When it has decided, `decided` is called. */
   readonly ask: (waiting: Waiting) => void
-  /** Called after each round. */
   readonly onRound: () => void
 }
 
@@ -83,7 +83,9 @@ export class WaitingEvents {
   /** Sources that got events back. Their later batches are also given back, to keep the order. */
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
-  /** Whether the successor takes waiting events of a source. It then decides about them. Arriving events join them. */
+  /**
+   * Whether the successor takes the waiting events of a source, and decides about them. Arriving events then wait, too.
+   */
   #passesOn: (source: string) => boolean = () => false
   #isOver = false
   #round = 0
@@ -113,7 +115,7 @@ export class WaitingEvents {
     return [...this.#lines.keys()].every(this.#passesOn)
   }
 
-  /** Waiting events and bytes, including events being asked about and events given back. */
+  /** Waiting events and bytes. Includes events that the processor is being asked about, and events given back. */
   get amount(): Amount {
     return sum(this.#waiting, this.#givenBack)
   }
@@ -126,7 +128,7 @@ export class WaitingEvents {
     }
   }
 
-  /** Takes a batch that has to wait for earlier ones of its source. Returns false if it can be decided now. */
+  /** Takes a batch that has to wait for earlier batches of its source. Returns false if it can be decided now. */
   takes(batch: EventBatch): boolean {
     const { source } = batch.origin
     if (this.#gaveBackTo.has(source)) {
@@ -149,13 +151,14 @@ export class WaitingEvents {
   }
 
   /**
-   * Whether the processor may decide LATER. At the end, only if a successor takes the events or a source rereads them.
+   * Whether the processor may decide LATER. At the end, only if a successor takes the events, or their source reads
+   * them again.
    */
   mayWait({ origin: { source } }: EventBatch): boolean {
     return !this.#isEnding || this.#passesOn(source) || this.#stage.readsAgain(source)
   }
 
-  /** Keeps the events of a batch that are still undecided. */
+  /** After the processor decided about a batch: keeps the events that are still undecided. */
   decided({ batch, asked, since, askedSize, kept = [], laterMs }: Work): void {
     const ends = this.#isOver || (this.#isEnding && !this.#passesOn(batch.origin.source))
     const left = ends ? [] : kept
@@ -191,7 +194,7 @@ export class WaitingEvents {
     if (this.isEmpty || this.#isOver) return
     let hasRoom = true
     if (began >= this.#notBefore || this.#isEnding) {
-      // `ask` may call `advance` again.
+      // Prevents another round, since `ask` may call `advance`.
       this.#notBefore = Number.POSITIVE_INFINITY
       this.#round++
       const workMs = measureWork(clock)
@@ -199,7 +202,7 @@ export class WaitingEvents {
         const at = clock.now()
         hasRoom = mayAsk()
         for (let next = hasRoom && this.#next(at); next; next = hasRoom && this.#next(at)) {
-          // Compacted, since other events of its chunk may be gone by now.
+          // Compacts the batch, since other events of its chunk may be gone by now.
           next.batch.compact()
           ask(next)
           hasRoom = mayAsk()
@@ -208,13 +211,13 @@ export class WaitingEvents {
       this.#notBefore = clock.now() + Math.max(ROUND_MS, ROUND_SHARE * workMs())
       onRound()
     }
-    // If there is no room, the stage calls `advance` when there is.
+    // If there is no room, the stage calls `advance` later.
     if (hasRoom) this.#setTimer()
   }
 
   /**
-   * The next due batch, marked as `isAsked`; undefined if none is due. Returns a batch once per round, since the
-   * processor may decide LATER about it again, due at the same time.
+   * The next due batch, marked as `isAsked`; undefined if none is due. Returns a batch only once per round: the
+   * processor may decide LATER about it again, with the same due time.
    */
   #next(now: number): Waiting | undefined {
     const round = this.#round
@@ -229,7 +232,7 @@ export class WaitingEvents {
       }
       if (!next) continue
       next.isAsked = true
-      // The other sources come first next time.
+      // Moves the source behind the other sources, which then come first.
       this.#lines.delete(source)
       this.#lines.set(source, line)
       return next
@@ -251,7 +254,7 @@ export class WaitingEvents {
     let due = Number.POSITIVE_INFINITY
     for (const [source, line] of this.#lines) {
       if (this.#passesOn(source)) continue
-      // A round ends early if there is no more room.
+      // The last round may have ended early for lack of room, so these batches are due at once.
       if (line.behind.length > 0 && !isFull(line)) return Number.NEGATIVE_INFINITY
       for (const { isAsked, dueAt } of line.kept) if (!isAsked) due = Math.min(due, dueAt)
     }
@@ -294,8 +297,8 @@ export class WaitingEvents {
   }
 
   /**
-   * From now on, the successor takes waiting events of the sources that `passesOn` accepts. Other sources get theirs
-   * back if they can read them again. The remaining events are decided now.
+   * From now on, the successor takes waiting events of the sources that `passesOn` accepts. Other sources get their
+   * events back, if they can read them again. The remaining events are decided now.
    */
   end(passesOn: (source: string) => boolean): void {
     this.#isEnding = true
@@ -325,7 +328,6 @@ export class WaitingEvents {
     return left
   }
 
-  /** Gives everything back. */
   destroy(): void {
     this.#isOver = true
     this.#cancelTimer?.()

@@ -16,23 +16,22 @@ export class Work implements BatchScope {
   readonly batch: EventBatch
   readonly to: Uint8Array
   replaced: Replacements | undefined = undefined
-  /** By output number: the events that have a copy there (1); undefined if none has. */
+  /** By output number: 1 for each event that is copied to this output. Undefined if no event is copied. */
   copies: Map<number, Uint8Array> | undefined = undefined
-  /** Error messages of failed events, by index. */
   errors: Map<number, string> | undefined
   /** Error messages for the events in the dead-letter queue, in order. */
   readonly letterErrors: string[] = []
-  /** The events that are LATER, in order; undefined if there are none. */
+  /** The events for which the processor decided LATER, in order; undefined if there are none. */
   kept: EventBatch[] | undefined
-  /** Milliseconds until the processor is asked about them again. */
+  /** Milliseconds until the processor is asked about `kept` again. */
   laterMs = Number.POSITIVE_INFINITY
   mayWait = true
   keptMs = 0
   /** When the processor was first asked about the events, by the stage's clock. */
   since = 0
   /**
-   * The waiting events, and their size when the processor was asked about them; undefined for a batch that just
-   * arrived.
+   * The waiting events about which the processor is asked; undefined for a batch that just arrived. `askedSize`: the
+   * size of these events when the processor was asked.
    */
   readonly asked: Waiting | undefined
   readonly askedSize: Amount = NOTHING
@@ -72,7 +71,7 @@ export class Work implements BatchScope {
 
   replace(i: number, events: readonly Fields[]): void {
     this.#checkTime('replace')
-    // Encoded now: fields that cannot be encoded then fail only this event.
+    // Encodes the fields now. If they cannot be encoded, only this event fails.
     this.replaceByLines(i, Buffer.from(events.map(madeLine).join('')))
   }
 
@@ -105,7 +104,6 @@ export class Work implements BatchScope {
     return this.#isOnce?.(this.batch.origin.source) === true
   }
 
-  /** How many shares the processor took. */
   get shares(): number {
     return this.#taken.length
   }
@@ -131,19 +129,18 @@ export class Work implements BatchScope {
     )
   }
 
-  /** Ends the work after `process`. */
   end(): void {
     this.#isOver = true
   }
 
-  /** Releases the shares of a processor that threw, since its events are still here. */
+  /** Releases the shares that a processor took before it threw, since its events are still here. */
   #giveBackShares(): void {
     for (const share of this.#taken.splice(0)) share.settle('delivered')
   }
 
   /**
-   * After the processor threw: asks it about the original events one by one. Events with which it throws again are
-   * FAILED. Its decisions about the others count.
+   * After the processor threw: asks it about the original events one by one. An event for which it throws again is
+   * FAILED. Its decisions about the other events count.
    */
   async processEach(processor: Decides): Promise<void> {
     const { batch, to, signal } = this

@@ -12,8 +12,8 @@ export interface Stuck {
 
 /**
  * During a reload: why it is useless to wait longer; undefined if there may still be progress. There are three reasons:
- * all ending destinations with events are failing or paused, a full buffer is not emptied, or only stuck processors have
- * work. A destination that passes its events to its successor waits only for attempts in progress.
+ * all ending destinations with events are failing or paused, a full buffer is not emptied, or only stuck processors
+ * have work. A destination that passes its events to its successor waits only for attempts in progress.
  */
 export function stuckOf(ending: readonly DestinationRun[], stages: Pick<Stages, 'hanging'>): Stuck | undefined {
   const open = ending

@@ -24,7 +24,6 @@ interface DestinationParts extends Pick<ComponentContext, 'log'> {
   readonly wanted: WantedNames
 }
 
-/** Callbacks of an engine for a destination. */
 export interface DestinationEvents {
   started(): void
   failed(error: unknown): void
@@ -91,7 +90,6 @@ export class DestinationRun {
     return new DestinationRun(config, destination, delivery, buffer, metrics)
   }
 
-  /** Observes what becomes of the destination's events. */
   set observer(observer: FateObserver | undefined) {
     this.delivery.observer = observer
     if (this.buffer) this.buffer.observer = observer
@@ -101,14 +99,14 @@ export class DestinationRun {
     return this.#state === 'started'
   }
 
-  /** Whether it can keep running while the components before it are replaced. */
+  /** Whether the destination can keep running while the components before it are replaced. */
   get canStay(): boolean {
     return (this.#state === 'starts' || this.#state === 'started') && !this.input.isEnded && !this.delivery.isLeaving
   }
 
   /** Runs until all its events are delivered, or until `leave`, after which the next engine calls `run` to resume. */
   async run(events: DestinationEvents): Promise<void> {
-    // As in SourceRun.feed, nothing that lives as long as the destination refers to an engine that has ended.
+    // As in SourceRun.feed: objects that live as long as the destination must not refer to an engine that has ended.
     const left = new Promise<void>(resolve => {
       this.#leave = resolve
     })
@@ -207,7 +205,6 @@ function reportLeftOut(
 
 const FAILING: readonly string[] = ['holding', 'retrying', 'failing', 'starting']
 
-/** The state of a destination, and its current outage. */
 export function destinationState(id: string, delivery: Delivery, clock: Clock): DestinationState {
   const { state, reason, outage, oldestAt, limit, spooled } = delivery
   const now = clock.now()

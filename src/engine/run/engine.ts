@@ -45,7 +45,7 @@ export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 /** States in which a delivery is likely to finish soon. */
 const DELIVERING: readonly DeliveryState[] = ['ready', 'refusing', 'stopped']
 
-/** With more names, unused ones are forgotten, and no destination keeps running at a reload. */
+/** With more field names, no destination keeps running at a reload, and unused names are forgotten. */
 const MOST_NAMES = 200
 
 /** A component's context with the counters of the engine. */
@@ -64,13 +64,13 @@ export class Engine {
   readonly #outputs: OwnOutputs
   readonly #handover: EngineHandover | undefined
   readonly #handovers = new HandoverStates()
-  /** Set when it is replaced: whether a destination may pass its events to its successor. */
+  /** Set when the engine is replaced: whether a destination may pass its events to its successor. */
   #hasSuccessor: (id: string) => boolean = () => false
-  /** Set when it is replaced: ids of components that have a successor with the same options. */
+  /** Set when the engine is replaced: ids of components that have a successor with the same options. */
   #successors: ReadonlySet<string> | undefined
   readonly links: Links
   readonly #sources = new Map<string, Fed>()
-  /** Bytes that each source may have unacknowledged. */
+  /** How many bytes of each source may be unacknowledged. */
   readonly #share: number
   /** Sources that keep running after this engine has ended. */
   readonly #left = new Map<string, SourceRun>()
@@ -82,11 +82,12 @@ export class Engine {
   /** Processors and destinations, by id. */
   readonly #lasting = new Map<string, Lifecycle>()
   readonly #delivering = new AbortController()
-  /** The parts that can get stuck. */
   readonly watched: Watched[] = []
   /** Whether the run ended because a component could not start. */
   failed = false
-  /** Whether it was aborted before waiting events were taken for successors; undefined: they were not taken yet. */
+  /**
+   * Whether the run was aborted before waiting events were taken for successors; undefined: they were not taken yet.
+   */
   #wasCut: boolean | undefined
 
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
@@ -110,7 +111,7 @@ export class Engine {
 
   /**
    * Creates every component. Throws if one cannot be created. Does not read or send anything yet. `handover` comes from
-   * the previous engine; some of its components continue here.
+   * the previous engine, some of whose components continue here.
    */
   static async build(config: EngineConfig, runtime: Runtime, handover?: EngineHandover): Promise<Engine> {
     const engine = new Engine(config, runtime, handover)
@@ -126,7 +127,7 @@ export class Engine {
     return engine
   }
 
-  /** Releases everything except what the next engine shares: counters, buffers and the components it takes over. */
+  /** Undoes `build`. Releases everything except the components in `handover`, which the next engine takes over. */
   async undo(): Promise<void> {
     const { sources, processors, destinations } = this.#handover ?? {}
     const isShared = (id: string) => sources?.has(id) || processors?.has(id) || destinations?.has(id)
@@ -182,7 +183,7 @@ export class Engine {
     return run
   }
 
-  /** The dead-letter queue of a destination: the readers of its side output, or if there are none, a file. */
+  /** Where rejected events of a destination go: to the readers of its side output or, if there are none, to a file. */
   #deadLetters(id: string, context: Wide): DeadLetters {
     const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#runtime.disk })
     if (!isRead(`${id}.${REJECTED}`, this.#config)) return file
@@ -242,7 +243,7 @@ export class Engine {
       stdin: this.#runtime.stdin,
       isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
       origin: (codec, path) => {
-        // Created now: it must show 0 before the first line.
+        // Creates the counter now, since it must show 0 before the first line.
         undecodedCounter(base.metrics, codec)
         return { ...origin, codec, ...(path === undefined ? {} : { path }) }
       },
@@ -269,7 +270,7 @@ export class Engine {
     await Promise.all([...read, this.#stages.run(), ...delivered])
     const ended = this.#endingDestinations()
     const left = ended.map(([id, { delivery }]) => [id, delivery.takeLeft()] as const)
-    // A buffer keeps its events.
+    // These events are still in the buffer.
     for (const [id, batches] of left)
       if (this.#destinations.get(id)!.buffer) for (const batch of batches) batch.giveBack()
     for (const [, { buffer }] of ended) await buffer?.close()
@@ -414,8 +415,8 @@ export class Engine {
   }
 
   /**
-   * Whether a destination can keep running with the next configuration. If one of its sources has ended, it cannot:
-   * undelivered events would be sent again.
+   * Whether a destination can keep running with the next configuration. If one of its sources has ended, the
+   * destination cannot: undelivered events would be sent again.
    */
   #canStay(run: DestinationRun, next: EngineConfig): boolean {
     const { id } = run.config
@@ -440,7 +441,7 @@ export class Engine {
       if ((all || !DELIVERING.includes(delivery.state)) && this.#hasSuccessor(id)) delivery.leave()
   }
 
-  /** Ends the attempts of destinations that pass on their events. Returns whether there were any. */
+  /** Ends the attempts of destinations that pass on their events. Returns whether there were any attempts. */
   cutAttempts(): boolean {
     return this.#endingDestinations().filter(([, { delivery }]) => delivery.cut()).length > 0
   }
@@ -532,12 +533,14 @@ export class Engine {
   }
 }
 
-/** Whether it may block the process: it is the only destination and has no disk buffer. */
+/** Whether the destination may block the process: it is the only destination and has no disk buffer. */
 function isAlone({ delivery }: ComponentConfig, { destinations }: EngineConfig): boolean {
   return destinations.length === 1 && delivery!.buffer.type === 'memory'
 }
 
-/** The folder for a component's state; undefined with `processorClock`, whose times have no meaning later. */
+/**
+ * The folder for a component's state. Undefined with a `processorClock`, whose times have no meaning in a later run.
+ */
 function stateFolder(
   dataDir: string,
   kind: DataKind,
@@ -559,7 +562,7 @@ function isOnlyCopied({ processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].every(({ definition, options, delivery }) => {
     const copies = definition.copiesLines?.(options) === true
     const fields = definition.usesFields?.(options) ?? []
-    // Records of a disk buffer say which lines were decoded.
+    // A disk buffer's records say which lines were decoded, so lines must then be decoded.
     return copies && fields.length === 0 && delivery?.buffer.type !== 'disk'
   })
 }

@@ -14,7 +14,7 @@ export class HandoverStates {
     if (handoverState) this.#left.set(id, handoverState)
   }
 
-  /** The state for a new component, by its id or its previous one; undefined if there is none. */
+  /** The state for a new component, by its id or its previous id; undefined if there is none. */
   take(id: string, renamedFrom = id): unknown {
     const from = this.#left.has(id) ? id : renamedFrom
     this.#taken.add(from)

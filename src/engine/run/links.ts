@@ -39,7 +39,6 @@ export class Links {
     this.#destinations.set(id, run)
   }
 
-  /** Adds the input and the outputs of a processor. */
   addProcessor(run: ProcessorRun): void {
     this.#inputs.set(run.config.id, run.input)
     this.#processors.set(run.config.id, run)
@@ -61,7 +60,7 @@ export class Links {
     return [...this.#processors.values()].reduce((all, run) => all + run.between(), 0)
   }
 
-  /** What can be tapped: outputs, side outputs, and the inputs of destinations, by name. */
+  /** The names of all that can be tapped: outputs, side outputs, and inputs of destinations. */
   outputs(): string[] {
     const sides = [...this.#processors.values()].flatMap(run => run.sides())
     const names = new Set([...this.#fanOuts.keys(), ...sides, ...this.#inputs.keys()])
@@ -69,8 +68,8 @@ export class Links {
   }
 
   /**
-   * Shows every batch of an output to `tap` before its readers receive it, until the result is called. Undefined if
-   * there is no such output. Costs nothing without taps.
+   * Shows every batch of an output to `tap` before its readers receive it. Returns a function that ends this; undefined
+   * if there is no such output. Costs nothing without taps.
    */
   tap(output: string, tap: Tap): (() => void) | undefined {
     const [id, name] = output.split('.')
@@ -90,7 +89,9 @@ export class Links {
     }
   }
 
-  /** The components that read an output; null if its processor only observes and does not discard. */
+  /**
+   * The components that read an output; null if its processor only observes events, since its outputs need no reader.
+   */
   readers(output: string): string[] | null {
     const { processors, destinations } = this.#config
     if (processors.some(({ id, plan }) => plan?.observes && output.startsWith(`${id}.`))) return null
@@ -125,7 +126,7 @@ export class Links {
     })
   }
 
-  /** Why events wait in a component; undefined if none do, or it does not say. */
+  /** Why events wait in a component; undefined if none wait, or the component does not say. */
   waitState(component: string): WaitState | undefined {
     return this.#processors.get(component)?.stage.waitState
   }

@@ -8,13 +8,13 @@ import type { ComponentConfig, Config } from '../config/load.js'
 /** Larger files are compared by size and time, not by content. */
 const LARGEST_READ = 64 * 1024 * 1024
 
-/** A configuration, and the state of its components' files when it was loaded, by component id. */
+/** A configuration. `files`: by component id, the state of the component's files when the configuration was loaded. */
 export interface Loaded {
   readonly config: Config
   readonly files: ReadonlyMap<string, string>
 }
 
-/** Call it before components read their files. A change in between then counts as a change at the next reload. */
+/** Call it before components read their files. Later changes of the files then count as changes at the next reload. */
 export function withFiles(config: Config): Loaded {
   return { config, files: new Map(componentsOf(config).map(component => [component.id, filesOf(component)])) }
 }

@@ -11,7 +11,6 @@ interface Written {
   writers: number
 }
 
-/** Ids and inputs of components. */
 interface Graph {
   readonly sources: readonly { readonly id: string }[]
   readonly processors: readonly { readonly id: string; readonly inputs: readonly string[] }[]
@@ -20,12 +19,11 @@ interface Graph {
 
 /**
  * The files that destinations write, by device and inode, also after rotation. A source must not read a file that its
- * own events reach, or they would circulate forever. A configuration with visible cycles is refused when it is loaded;
- * this class finds cycles that links hide.
+ * own events reach, or these events would circulate forever. A configuration with visible cycles is refused when it is
+ * loaded; this class finds cycles that links hide.
  */
 export class OwnOutputs {
   readonly #files = new Map<string, Written>()
-  /** The components that the events of each source reach. */
   readonly #reached = new Map<string, ReadonlySet<string>>()
 
   connect({ sources, processors, destinations }: Graph): void {

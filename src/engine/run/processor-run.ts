@@ -18,7 +18,7 @@ export class ProcessorRun {
   /** The outputs that are read or were tapped, by name. */
   readonly fanOuts = new Map<string, FanOut>()
   readonly watched: Watched
-  /** Count the events that left the processor but have not reached the next queue. */
+  /** Functions that count the events that left the processor but have not reached the next queue. */
   readonly #between: (() => number)[] = []
   #state: 'new' | 'started' | 'runs' | 'ended' = 'new'
   /** Lets `run` return. */
@@ -50,14 +50,13 @@ export class ProcessorRun {
     }
   }
 
-  /** The names of all side outputs. */
   sides(): string[] {
     return [...this.stage.outputs.keys()].map(name => `${this.config.id}.${name}`)
   }
 
   /**
-   * The fan-out of a side output; undefined if there is no such output. Events are written to it only if it is
-   * connected or tapped.
+   * The fan-out of a side output; undefined if there is no such output. Events are written only to a side output that
+   * is connected or tapped.
    */
   open(name: string): FanOut | undefined {
     const side = `${this.config.id}.${name}`
@@ -70,7 +69,6 @@ export class ProcessorRun {
     return fanOut
   }
 
-  /** Number of events on their way to the next components. */
   between(): number {
     return this.#between.reduce((all, count) => all + count(), 0)
   }
@@ -81,14 +79,13 @@ export class ProcessorRun {
     this.#state = 'started'
   }
 
-  /** Whether it can keep running while other components are replaced. */
   get canStay(): boolean {
     return this.#state === 'runs' && !this.input.isEnded
   }
 
   /** Runs until all its outputs have ended, or until `leave`, after which the next engine calls `run` to resume. */
   async run(): Promise<void> {
-    // As in SourceRun.feed, nothing that lives as long as the processor refers to an engine that has ended.
+    // As in SourceRun.feed: objects that live as long as the processor must not refer to an engine that has ended.
     const left = new Promise<void>(resolve => {
       this.#leave = resolve
     })

@@ -14,14 +14,12 @@ import type { ProcessorRun } from './processor-run.js'
 import type { SourceRun } from './source-run.js'
 import type { CheckpointStore } from './state/checkpoints.js'
 
-/** The parts of a configuration that an engine uses. */
 export type EngineConfig = Pick<Config, 'dataDir' | 'shutdownTimeoutMs' | 'sources' | 'processors' | 'destinations'>
 
-/** What an engine needs besides its configuration. */
 export interface Runtime {
   readonly log: Logger
   readonly clock: TimerClock
-  /** The clock of processors and their stages, if it is another one. */
+  /** The clock of processors and their stages, if it differs from `clock`. */
   readonly processorClock?: TimerClock
   readonly random: () => number
   readonly metrics: CounterSet
@@ -31,9 +29,8 @@ export interface Runtime {
   readonly disk?: DiskAllowance | undefined
   /** Limits the requests of all destinations in total, in addition to their own options. */
   readonly requests?: RequestPool | undefined
-  /** Called if a destination cannot start and waiting would not help. If missing, the run ends. */
+  /** Called if a component cannot start, since waiting would not help. If missing, the run ends. */
   readonly failed?: (error: Error) => void
-  /** Called when every destination has started. */
   readonly started?: () => void
 }
 
@@ -62,11 +59,9 @@ export interface DestinationState {
     readonly failures: number
     readonly error: string
   }
-  /** When the oldest waiting event was received. */
   readonly oldest_event?: string
 }
 
-/** State that an engine passes to its successor. */
 export interface EngineHandover {
   readonly checkpoints: CheckpointStore
   readonly wanted: WantedNames

@@ -7,13 +7,15 @@ import { componentsOf } from '../config/inputs.js'
 import type { ComponentConfig } from '../config/load.js'
 import type { Loaded } from './loaded-files.js'
 
-/** Compares the components of a configuration with the next one. All ids are from the first of the two. */
+/**
+ * How the components of a configuration compare with the next configuration. All ids are from the first configuration.
+ */
 export interface Comparison {
   /** Components with the same options, delivery and files (by content), even if their inputs change. */
   readonly same: ReadonlySet<string>
   /**
-   * Components whose state a successor with the same options in the next configuration can take over. The successor of
-   * a processor may have another id, if it has `renamed_from`.
+   * Components that have a successor with the same options in the next configuration. The successor can take over their
+   * state. A processor's successor may have another id, if it has `renamed_from`.
    */
   readonly succeeded: ReadonlySet<string>
   /** Whether all components stay the same and read the same outputs. */
@@ -49,7 +51,7 @@ export function compare(before: Loaded, next: Loaded): Comparison {
   }
 }
 
-/** Whether parsed options are equal. Looks into secrets, patterns, codecs and conditions, whose state is private. */
+/** Whether parsed options are equal. Also compares the private state of secrets, patterns, codecs and conditions. */
 export function sameOptions(a: unknown, b: unknown): boolean {
   if (Object.is(a, b)) return true
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false

@@ -23,7 +23,7 @@ export interface SourceRunParts {
   readonly create: () => Promise<Source>
   readonly context: Pick<SourceContext, 'log' | 'checkpoints'>
   readonly fanOut: FanOut
-  /** Bytes that the source may have unacknowledged. */
+  /** How many bytes of the source may be unacknowledged. */
   readonly share: number
   readonly counters: ComponentCounters
   readonly log: Logger
@@ -38,15 +38,14 @@ export interface SourceFailure {
   readonly reason: string
 }
 
-/** A source and the fan-out that it feeds. */
 export interface Fed {
   readonly run: SourceRun
   readonly fanOut: FanOut
 }
 
 /**
- * A source from start to end. Restarts it when it fails, and keeps it while downstream components are replaced. Does
- * not create it while its saved positions cannot be read, since it would read everything again.
+ * Runs a source from start to end. Restarts the source when it fails, and keeps it while downstream components are
+ * replaced. Does not create the source while its saved positions cannot be read, since it would read everything again.
  */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>
@@ -54,7 +53,7 @@ export class SourceRun {
   readonly counters: ComponentCounters
   /** Undefined as long as its saved positions cannot be read. */
   source: Source | undefined
-  /** Why it waits for an operator, or why it failed recently. */
+  /** Why the source waits for an operator, or why it failed recently. */
   failure: SourceFailure | undefined
   readonly #parts: SourceRunParts
   readonly #reading = new AbortController()
@@ -125,7 +124,7 @@ export class SourceRun {
     context.log.error(fields, 'cannot read the saved positions; the source waits and retries')
   }
 
-  /** Retries until the source can be created. Undefined if it has to end before that. */
+  /** Retries until the source can be created. Undefined if the source has to end before that. */
   async #reopen(): Promise<Source | undefined> {
     const { create, context, random } = this.#parts
     const { signal } = this.#reading
@@ -176,7 +175,7 @@ export class SourceRun {
         }
         calm()
         await sleep(waitMs, signal, (ms, fn) => clock.after(ms, fn))
-        // Events that it read during a replacement would be given back with the others.
+        // Waits, since events that are read during a replacement would only be given back.
         await output.resumed()
       } finally {
         calm()
@@ -185,7 +184,7 @@ export class SourceRun {
   }
 }
 
-/** Returns the error if positions cannot be read. Throws any other error. */
+/** Returns the error if it means that saved positions cannot be read. Throws any other error. */
 function unreadable(error: unknown, { checkpoints }: Pick<SourceContext, 'checkpoints'>): StateUnreadable {
   if (error instanceof NewerFormat && checkpoints.file !== undefined)
     return new StateUnreadable(checkpoints.file, error)

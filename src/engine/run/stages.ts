@@ -23,11 +23,10 @@ const HANGS_MS = 5000
 
 /**
  * Where a batch from an ended stage goes: to a successor, back to its sources, or to `both` if one of its sources
- * cannot send events again and others can.
+ * cannot send events again and other sources can.
  */
 export type Fate = 'passed_on' | 'given_back' | 'both'
 
-/** The processors of a pipeline and their stages. */
 export class Stages {
   readonly #runs = new Map<string, ProcessorRun>()
   /** Processors that keep running after the engine has ended. */
@@ -59,17 +58,16 @@ export class Stages {
     this.#runs.set(run.config.id, run)
   }
 
-  /** Processors that will end with the engine. */
   #ending(): ProcessorRun[] {
     return [...this.#runs.values()].filter(run => !this.left.has(run.config.id))
   }
 
-  /** Starts them one after the other. Does not throw; calls `failed` for each that cannot start. */
+  /** Starts the processors one after the other. Does not throw; calls `failed` for each one that cannot start. */
   async start(signal: AbortSignal, failed: (id: string, error: unknown) => void): Promise<void> {
     for (const [id, run] of this.#runs) await run.start(signal).catch(error => failed(id, error))
   }
 
-  /** Runs until all have ended or left to keep running. */
+  /** Runs until every processor has ended, or has left the engine to keep running. */
   async run(): Promise<void> {
     await Promise.all([...this.#runs.values()].map(run => run.run()))
   }
@@ -106,7 +104,7 @@ export class Stages {
     for (const run of this.left.values()) run.leave()
     this.#same = succeeded
     this.#endStage = ({ config: { id, type }, stage }) => {
-      // A processor without a successor for the events that it keeps ends as if no more events arrived.
+      // If a processor keeps events but has no successor for them, it ends as if no more events arrived.
       stage.isReplaced = succeeded.has(id) || !this.keeps(id)
       // A successor of the same type takes waiting events, even if it has other options.
       const hasSuccessor = next.processors.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
@@ -115,7 +113,10 @@ export class Stages {
     for (const run of this.#ending()) this.#endStage(run)
   }
 
-  /** Removes processors from `left` if they are linked to a matching component or to a removed one. Returns them. */
+  /**
+   * Removes processors from `left` if they are linked to a matching component or to a removed one. Returns the removed
+   * ones.
+   */
   leaveOut(config: EngineConfig, isMeant: (id: string) => boolean): ProcessorRun[] {
     const out: ProcessorRun[] = []
     for (let size = -1; size !== this.left.size; ) {
@@ -145,7 +146,7 @@ export class Stages {
     return working.every(({ stage }) => stage.slow.workedMs! > HANGS_MS) ? working.map(({ config }) => config.id) : []
   }
 
-  /** Gives back events that wait for a decision, if their sources read them again. Others are decided now. */
+  /** Gives back events that wait for a decision, if their sources read them again. Other events are decided now. */
   giveBack(): void {
     for (const { stage } of this.#runs.values()) stage.endWaiting(() => false)
   }
@@ -183,7 +184,7 @@ export class Stages {
     return new Map(all.map(([id, left]) => [id, left.filter(({ batch }) => isHeld(batch))]))
   }
 
-  /** Passes on events that wait in a predecessor. Call it after the start and before the first batch. */
+  /** Passes on events that waited in a predecessor. Call it after the start and before the first batch. */
   inherit(waiting: WaitingBatches): void {
     for (const [id, { stage, counters, config }] of this.#runs) {
       const { renamedFrom = id } = config
@@ -206,7 +207,7 @@ export class Stages {
 
 const componentOf = (output: string) => output.split('.')[0]!
 
-/** The readers of a component's outputs, each with an output that it reads: `reader.output`. */
+/** Lists `READER.OUTPUT` for each output of a component and each reader of that output. */
 function links(id: string, { processors, destinations }: EngineConfig): string[] {
   const readers = [...processors, ...destinations]
   return readers

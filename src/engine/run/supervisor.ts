@@ -29,14 +29,16 @@ const HOLD_CHECKS = 2
  */
 export type WentBack = (error: Error, failed: Config, back: Config) => void
 
-/** Called with access to the events of an engine. */
+/** Called with the links of an engine, which give access to its events. */
 export type Follower = (links: Links, config: Config) => void
 
 /** The configuration may be valid, but this is not the time to replace it. */
 export class NotNow extends Error {}
 
 export interface ReplaceOptions {
-  /** Whether to refuse a configuration without a destination for buffered events, if they cannot be delivered first. */
+  /**
+   * Whether to refuse a configuration without a destination for buffered events, unless these can be delivered first.
+   */
   readonly keepsEvents?: boolean
 }
 
@@ -48,16 +50,17 @@ export interface ReplaceOptions {
  *   destinations keep their requests, buffers and outages, unless one of their sources ends. Equal processors keep
  *   running if all components before and after them do, and if no event that they have seen was given back.
  * - Other processors and destinations pass their state to successors with equal options: the throttle its buckets, http
- *   its connections. If events that they have seen were given back, the state would count these events twice. They then
- *   pass on nothing, unless their plan `keeps`. Events that wait for a decision go to the successor with their batch.
+ *   its connections. If events that a component has seen were given back, its state would count these events twice. It
+ *   then passes on no state, unless its plan `keeps`. Events that wait for a decision go to the successor with their
+ *   batch.
  * - A failing or paused destination passes its undelivered events to its successor, if it has one. Other events that
- *   the old engine cannot deliver in time are sent again through the new one: by their source or, if it cannot read
- *   them again, on its behalf.
+ *   the old engine cannot deliver in time are sent again through the new one: by their source or, if the source cannot
+ *   read them again, on its behalf.
  */
 export class Supervisor {
   readonly #runtime: Runtime
   readonly #wentBack: WentBack | undefined
-  /** The running configuration, with its files as they were when it was loaded. */
+  /** The running configuration, and the state of its files when it was loaded. */
   #loaded: Loaded
   /** The previous configuration, until the current one has started. */
   #fallback: Loaded | undefined
@@ -74,7 +77,6 @@ export class Supervisor {
   #isDraining = false
   #stopChecking: (() => void) | undefined
   #failed = false
-  /** The number of replacements so far. */
   replaced = 0
   /** When the current replacement began, wall clock in milliseconds; undefined without one. */
   replacingSince: number | undefined
@@ -137,11 +139,11 @@ export class Supervisor {
       return
     }
     const failed = this.config
-    // Another destination of this configuration was already reported.
+    // Another component of this configuration already failed to start, and was reported.
     if (failed === this.#broken) return
     this.#broken = failed
     const back = this.#queue.then(nextTurn).then(async () => {
-      // A pending replacement was faster.
+      // A pending replacement has already replaced the configuration.
       if (this.config !== failed) return
       this.#wentBack?.(error, failed, fallback.config)
       await this.#swap(fallback, undefined)
@@ -190,8 +192,8 @@ export class Supervisor {
       return
     }
     await refuseRepeats(config)
-    // Working destinations deliver their buffers before they are replaced, except large buffers: the sources wait
-    // meanwhile.
+    // Working destinations deliver their buffers before they are replaced, unless these are large, since the sources
+    // wait meanwhile.
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
     if (keepsEvents)
       await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)
@@ -331,7 +333,10 @@ export class Supervisor {
     if (this.#running && !this.#isOver) this.#stopChecking ??= this.#endOnHold()
   }
 
-  /** Ends the shutdown early if the remaining events are safe, and wait for an operator or a longer pause. */
+  /**
+   * Ends the shutdown early if the remaining events are safe, and wait for an operator or for a pause that ends too
+   * late.
+   */
   #endOnHold(): () => void {
     const { clock } = this.#runtime
     const end = clock.now() + this.config.shutdownTimeoutMs
@@ -353,7 +358,6 @@ export class Supervisor {
     this.#engine.abort()
   }
 
-  /** Whether the run ended because a component could not start. */
   get failed(): boolean {
     return this.#failed || this.#engine.failed
   }
@@ -362,7 +366,6 @@ export class Supervisor {
     return this.#loaded.config
   }
 
-  /** Access to the events of the running engine. */
   get taps(): Links {
     return this.#engine.links
   }
@@ -378,22 +381,18 @@ export class Supervisor {
     return this.#engine.states()
   }
 
-  /** The parts of the running engine that can get stuck. */
   get watched(): readonly Watched[] {
     return this.#engine.watched
   }
 
-  /** Data in data_dir of components that are not configured. */
   get orphans(): readonly Orphan[] {
     return this.#orphans.filter(isThere)
   }
 
-  /** Sources whose positions could not be saved last time. */
   get unsaved(): readonly UnsavedPositions[] {
     return this.#engine.checkpoints.unsaved()
   }
 
-  /** Sources that wait for an operator or failed recently, and why. */
   failures(): SourceFailure[] {
     return this.#engine.failures()
   }
@@ -403,12 +402,10 @@ export class Supervisor {
     return this.#engine.links.outages()
   }
 
-  /** Whether `stop` or `abort` was called. */
   get isStopping(): boolean {
     return this.#deadline !== undefined
   }
 
-  /** Number of events read but not settled. */
   undelivered(): number {
     return this.#engine.undelivered()
   }

@@ -72,7 +72,6 @@ const EMPTY_FRAME: Frame = {
   bytes: 0,
 }
 
-/** A reader of `path` for batches that share `wanted`. */
 export function readerOf(path: string, wanted: WantedNames): FieldReader {
   return new FieldReader(parseFieldPath(path), wanted)
 }

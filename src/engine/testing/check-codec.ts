@@ -7,7 +7,6 @@ import { batchOf } from './batches.js'
 import { agreesWithFields } from './codec-agreement.js'
 import { type Findings, findingsOf, optionsOf } from './findings.js'
 
-/** Where lines come from in these checks. */
 const FROM = { path: '/x', peer: '192.0.2.7', host: 'h', receivedAt: 1e12 }
 const LONG_BYTES = 2 ** 20
 const LONGEST_CPU_MICROS = 500_000
@@ -101,7 +100,7 @@ function writesWhatItReads({ codec, example: { event }, found }: Subject): void 
     const batch = batchOf([line], { decode: codec })
     found.same(batch.scan(), 0, `${about}: lines that it cannot read`)
     const [chunk, start, end] = [batch.chunk, batch.starts[0]!, batch.ends[0]!]
-    // The event also has fields of its origin that its line does not have.
+    // The event also has fields of its origin, which are not in its line.
     const all = codec.form === 'fields' ? codec.fields(chunk, start, end, FROM.receivedAt) : batch.fields(0)
     const names = Object.keys(event).filter(name => name in all)
     found.same(

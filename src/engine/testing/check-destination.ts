@@ -26,7 +26,6 @@ type DestinationDefinition = AnyDefinition<'destination'>
 /** Where a destination writes, and the events that arrived there. Each check opens its own output. */
 export interface DestinationOutput {
   readonly options: object
-  /** Standard output, for a destination that writes to it. */
   readonly stdout?: NodeJS.WritableStream
   /** All that has arrived so far, as text. An event may arrive after it counts as delivered. Missing if unknown. */
   arrived?(): string | Promise<string>
@@ -70,7 +69,6 @@ class Opened {
   readonly #wanted = new WantedNames()
   readonly settled: AckStatus[][] = []
   readonly #made: Destination[] = []
-  /** Folder for the spool. */
   readonly #folder = mkdtempSync(join(tmpdir(), 'sluice-check-'))
   #count = 0
 
@@ -97,7 +95,7 @@ class Opened {
     return { destination, context }
   }
 
-  /** The destination with a real delivery that hardly waits between attempts. */
+  /** Creates the destination, and a real delivery for it that hardly waits between attempts. */
   async deliver(inherited?: unknown) {
     const { destination, context } = await this.create(inherited)
     const options = { retry: { initial: '5ms', max: '20ms' }, batch: { max_wait: '5ms' }, max_in_flight: 1 }
@@ -138,14 +136,13 @@ class Opened {
     await rm(this.#folder, { recursive: true, force: true })
   }
 
-  /** Checks that these events have arrived, by number, in order and each once. */
+  /** Checks that exactly the events with these numbers have arrived, in order and once each. */
   async hasArrived(wanted: readonly number[], found: Findings): Promise<void> {
     if (!this.output.arrived) return
     await this.#until(arrived => arrived.length >= wanted.length || arrived.some((n, i) => n !== wanted[i]))
     found.same(await this.#arrived(), wanted, 'the events that arrived')
   }
 
-  /** The numbers in `wanted` whose events have not arrived. */
   async missing(wanted: readonly number[]): Promise<number[]> {
     if (!this.output.arrived) return []
     const missing = (arrived: readonly number[]) => {
@@ -156,12 +153,11 @@ class Opened {
     return missing(await this.#arrived())
   }
 
-  /** Waits a while, since delivered events may arrive a little later. */
+  /** Waits until `test` holds, but not longer than LATE_MS: delivered events may arrive a little later. */
   async #until(test: (arrived: readonly number[]) => boolean): Promise<void> {
     for (let waited = 0; waited < LATE_MS && !test(await this.#arrived()); waited += 20) await sleep(20)
   }
 
-  /** The numbers of the events that have arrived. */
   async #arrived(): Promise<number[]> {
     return Array.from((await this.output.arrived!()).matchAll(/event-(\d+)/g), ([, number]) => Number(number))
   }
@@ -209,7 +205,7 @@ async function endsInTheMiddle(opened: Opened, found: Findings): Promise<void> {
   found.ok(!said.includes('rejected'), 'events were rejected')
   const delivered = said.filter(status => status === 'delivered').length
   found.same(left.events, 50 - 10 * delivered, 'undelivered events')
-  // The next run sends the spool.
+  // The next run sends the events in the spool.
   const missing = delivery.spooled ? [] : await opened.missing(numbers(0, 10 * delivered))
   found.same(missing, [], 'events that were acknowledged and did not arrive')
 }

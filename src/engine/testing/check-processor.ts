@@ -31,7 +31,6 @@ const MANY = 20_000
 type Processor = AnyDefinition<'processor'>
 type Check = (definition: Processor, example: Example, found: Findings) => Promise<void>
 
-/** The checks, by their names in findings. */
 const CHECKS: Readonly<Record<string, Check>> = {
   'its example': givesItsOutput,
   'every event leaves once, in order, and is acknowledged once': keepsAll,
@@ -70,7 +69,7 @@ async function withFiles(example: Example, check: (placed: Example) => Promise<v
   }
 }
 
-/** Takes one batch per event loop turn, without room for another meanwhile. */
+/** Takes one batch per event loop turn, and has no room for another batch meanwhile. */
 function collect(into: EventBatch[]): Writable {
   return new Writable({
     objectMode: true,
@@ -82,7 +81,10 @@ function collect(into: EventBatch[]): Writable {
   })
 }
 
-/** Sends batches through a stage. Returns the batches from its main output, and by name, the batches from `outputs`. */
+/**
+ * Sends batches through a stage. `main`: the batches from its main output. `aside`: the batches from `outputs`, by
+ * name.
+ */
 async function through(stage: Stage, batches: readonly EventBatch[], outputs: Iterable<string> = []) {
   const main: EventBatch[] = []
   const aside = new Map(Array.from(outputs, name => [name, [] as EventBatch[]]))

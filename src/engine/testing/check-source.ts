@@ -16,13 +16,12 @@ type SourceDefinition = AnyDefinition<'source'>
 /** The input of a source, and how to write to it. Each check opens its own input. */
 export interface SourceInput {
   readonly options: object
-  /** Standard input, for a source that reads it. */
   readonly stdin?: Readable
   /** Whether `write` resolves with the status that the source answers. */
   readonly answers?: true
   /** Writes lines at once. `port`: where the source listens, if it logs `listening` with its `address`. */
   write(lines: readonly string[], port: number): unknown
-  /** The line of an event. Default: `.message`. */
+  /** Returns the line from which an event was made. Default: its `.message`. */
   lineOf?(event: Fields): unknown
   close?(): void
 }
@@ -52,9 +51,9 @@ export async function checkSource(definition: SourceDefinition, open: Open): Pro
   return all
 }
 
-/** Takes batches some event loop turns later, and records how many it was given at once. */
+/** Lets each `send` take some event loop turns. `most`: the largest number of batches that were sent at once. */
 class Slow extends Taker {
-  /** Read on arrival, since the bytes of a batch are valid until it is settled. */
+  /** Read on arrival, since the bytes of a batch are valid only until it is settled. */
   readonly received: unknown[] = []
   most = 0
   #sending = 0

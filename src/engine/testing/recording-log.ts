@@ -6,7 +6,6 @@ export interface Logged {
   readonly text: string | undefined
 }
 
-/** A logger that adds messages to `into`. */
 export function recordingLog(into: Logged[]): Logger {
   const at = (level: Logged['level']) => (fields: unknown, text?: string) => {
     const isText = typeof fields === 'string'

@@ -12,14 +12,13 @@ import { ManualTime } from './manual-time.js'
 
 export interface StageOptions {
   readonly counters?: ComponentCounters
-  /** Names from a predecessor whose events were scanned for them. */
+  /** Names for which a predecessor's events were scanned. */
   readonly wanted?: WantedNames
   readonly clock?: TimerClock
   readonly onError?: OnError
   readonly log?: ComponentContext['log'] | undefined
   readonly state?: ProcessorContext['state']
   readonly deadLetters?: StageContext['deadLetters']
-  /** State from the predecessor. */
   readonly inherited?: unknown
   readonly readsAgain?: (source: string) => boolean
 }

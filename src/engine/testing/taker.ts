@@ -3,7 +3,7 @@ import { Ack, type AckStatus } from '../../core/event/ack.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { type Deferred, deferred } from '../../lib/time.js'
 
-/** Takes what a source sends, and settles it on request. Has room unless `block` was called. */
+/** Takes the batches that a source sends, and settles them on request. Has room unless `block` was called. */
 export class Taker implements Output {
   readonly batches: EventBatch[] = []
   readonly unsettled: Ack[] = []
@@ -33,7 +33,6 @@ export class Taker implements Output {
     for (const ack of this.unsettled.splice(0)) ack.settle(status)
   }
 
-  /** From now on, there is no room. */
   block(): void {
     this.#room = deferred()
   }

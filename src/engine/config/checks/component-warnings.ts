@@ -9,10 +9,10 @@ import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 import type { Explainer } from './diagnostics.js'
 
-/** Number of sources whose fields a warning lists. */
+/** Maximum number of sources that a warning lists. */
 const SHOWN_SOURCES = 3
 
-/** Reports valid options with a consequence that is easily overlooked. The components define these warnings. */
+/** Reports the warnings that components define: about options that are valid but have a surprising effect. */
 export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
   for (const draft of drafts.values()) {
     const { config, entry, kind, id } = draft
@@ -26,7 +26,7 @@ export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Pr
   }
 }
 
-/** Reports options that use a field, if no event that reaches the component can have it. */
+/** Warns if an option uses a field that no event can have when it reaches the component. */
 export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Problems, explainer: Explainer): void {
   const known: Known = new Map()
   for (const draft of drafts.values()) {
@@ -53,10 +53,10 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
   }
 }
 
-/** Lists, for a message, the codecs that decode lines to events with any field. */
+/** Text for a message: the codecs whose events may have any field. */
 function otherCodecs(): string {
   const found = loadedCodecs().filter(({ name }) => {
-    // Skips codecs that require options, and other names of the same codec.
+    // Skips codecs that require options, and aliases of codecs.
     const codec = codecOf(name)
     return codec?.name === name && codec.eventFields === undefined && !codec.framing
   })
@@ -69,10 +69,13 @@ interface KnownFields extends EventFields {
   readonly codec: Codec | undefined
 }
 
-/** The declared fields by component. Cached, since many components may be downstream of one. */
+/** Caches the fields that each component declares, since many components may have the same upstream component. */
 type Known = Map<Draft['config'], EventFields | undefined>
 
-/** The fields of these components' events. Undefined if one may add any field or is invalid, or if none is a source. */
+/**
+ * The fields that events of these components can have. Undefined if a component may add any field or is invalid, or if
+ * none of them is a source.
+ */
 function fieldsOf(upstream: readonly Draft[], known: Known): KnownFields[] | undefined {
   const all: KnownFields[] = []
   for (const { id, kind, config } of upstream) {
@@ -97,13 +100,13 @@ function shownFields({ id, kind, names, others, codec }: KnownFields): string {
   return `${id}${how} ${kind === 'source' ? 'has' : 'adds'} ${listed}${advice}`
 }
 
-/** Replaces a value from the environment in the message by its reference in the file. */
+/** If the value came from the environment, replaces it in the message by its reference, such as `${NAME}`. */
 function withoutEnvironment(node: ConfigNode, message: string): string {
   if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
   return message.replaceAll(node.value, node.environment.text)
 }
 
-/** Reports processors that search events for their time, if the events of one of their sources have none. */
+/** Warns if a processor searches events for their time, but events of one of its sources cannot have a time field. */
 export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
   for (const draft of drafts.values()) {
     const search = draft.config?.definition.findsTime?.(draft.config.options as never)
@@ -118,7 +121,7 @@ export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problem
   }
 }
 
-/** Whether a source's events can have one of the fields. The time at which a line was read does not count. */
+/** Whether the source's events can have one of `search.names`. The time at which a line was read does not count. */
 function mayHaveTime({ config }: Draft, search: TimeSearch): boolean {
   if (!config) return true
   const { decode } = config.options as { decode?: Codec }
@@ -126,7 +129,6 @@ function mayHaveTime({ config }: Draft, search: TimeSearch): boolean {
   return hasOneOf(fields, search)
 }
 
-/** Whether a processor adds one of the fields. */
 function adds(config: Draft['config'], search: TimeSearch): boolean {
   const { definition, options } = config ?? {}
   return definition?.fields !== undefined && hasOneOf(definition.fields(options as never), search)

@@ -6,7 +6,7 @@ import { locate, type MapNode, type Path, placeOf } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 import type { Explainer } from './diagnostics.js'
 
-/** The section `tests`: input events, and the expected events by component. */
+/** Defines the section `tests`: input events, and the events that each component is expected to pass on. */
 
 const fields = z.record(z.string(), z.unknown())
 const event = z.union([z.string(), fields], {
@@ -61,7 +61,6 @@ export const tests = z
   .optional()
   .describe('Tests of the configuration, which `sluice test` runs. The daemon does not use them.')
 
-/** Reports names in the tests that do not exist. */
 export function checkTests(
   found: readonly ConfigTest[],
   root: MapNode,

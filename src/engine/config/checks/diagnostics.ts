@@ -6,24 +6,22 @@ import { type ConfigNode, locate, type Path, type Place, placeOf, type ScalarNod
 import type { Problems } from '../yaml/problems.js'
 import { knownElsewhere, noteOn } from './foreign-names.js'
 
-/** Converts the issues of a schema to sentences with a place. */
+/** Converts the issues that a schema reports to sentences, each with its place in the file. */
 
 type Issue = z.core.$ZodIssue
 
-/** A parsed value, or its issues. */
 export type Checked<T> = { readonly value: T } | { readonly issues: readonly Issue[] }
 
-/** An issue about unknown keys, with the keys that are known. */
 type UnknownKeys = z.core.$ZodIssueUnrecognizedKeys & { readonly known?: readonly string[] }
 
 /** Parses `value` with `schema`. Issues have no message unless the schema provides one. */
 export function check<T>(schema: z.ZodType<T>, value: unknown): Checked<T> {
-  // Compiling a parser for each schema would take longer than parsing, since a configuration is parsed rarely.
+  // Compiling a parser for each schema would take longer than it saves, since a configuration is parsed rarely.
   const result = schema.safeParse(value, { error: annotate, jitless: true })
   return result.success ? { value: result.data } : { issues: result.error.issues }
 }
 
-/** Adds facts that only the failed schema has. Properties set on a raw issue remain on the final one. */
+/** Adds facts that only the schema has: known keys, and whether a number must be whole. The final issue keeps them. */
 function annotate(issue: z.core.$ZodRawIssue): string {
   const schema = issue.inst as z.core.$ZodType | undefined
   const shape = issue.code === 'unrecognized_keys' && schema ? shapeOf(schema) : undefined
@@ -34,7 +32,6 @@ function annotate(issue: z.core.$ZodRawIssue): string {
   return ''
 }
 
-/** The part of the document that was checked, with its place. */
 export interface Subject {
   readonly node: ConfigNode
   readonly path: Path
@@ -50,12 +47,12 @@ export class Explainer {
     this.#nearest = nearest
   }
 
-  /** The candidate most similar to `name`. */
+  /** The candidate that `name` probably means: another program's name for it, or the most similar one. */
   meant(name: string, candidates: readonly string[]): string | undefined {
     return knownElsewhere(name, candidates) ?? this.#nearest.find(name, candidates)
   }
 
-  /** Returns `; did you mean "x"?` for a quoted `name` that is not among `candidates`, or an empty string. */
+  /** Returns `; did you mean "x"?` if `name` probably means a candidate; otherwise an empty string. */
   suggestion(name: string, candidates: readonly string[]): string {
     const near = this.meant(name, candidates)
     return near === undefined ? '' : `; did you mean ${JSON.stringify(near)}?`
@@ -84,7 +81,7 @@ export class Explainer {
       }
       if (issue.code === 'invalid_union') {
         const { node } = locate(subject.node, path, subject.key)
-        // A message of the schema itself is kept, since it also names the other variants.
+        // Keeps a message of the schema itself, since that message also names the other variants.
         const words = node?.kind === 'scalar' && !issue.message ? wordsBranch(issue.errors) : undefined
         const branch = nearestBranch(issue.errors) ?? words
         if (branch) {
@@ -140,12 +137,12 @@ export class Explainer {
   }
 }
 
-/** The requirement, worded to follow the statement that the value is missing. */
+/** Turns the requirement into the end of a sentence that begins with `is missing` or `has no value`. */
 function missingText(must: string): string {
   return must.startsWith('must ') ? `; it ${must}` : `; ${must}`
 }
 
-/** The branch of a union that was most likely meant: it accepts this kind of value and has the fewest faults. */
+/** In a union, the branch that was most likely meant: it accepts this kind of value and has the fewest faults. */
 export function nearestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] | undefined {
   let best: readonly Issue[] | undefined
   for (const branch of branches) {
@@ -157,12 +154,11 @@ export function nearestBranch(branches: readonly (readonly Issue[])[]): readonly
   return best
 }
 
-/** The branch of a union that accepts one of several words. */
 function wordsBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] | undefined {
   return branches.find(([issue]) => issue?.code === 'invalid_value' && issue.values.length > 1)
 }
 
-/** The number of faults. A wrong literal counts most, since it distinguishes the variants of a mapping. */
+/** Counts faults. A wrong literal counts as 100, since literals distinguish the variants of a mapping. */
 function faults(branch: readonly Issue[]): number {
   return branch.reduce((sum, { code }) => sum + (code === 'invalid_value' ? 100 : 1), 0)
 }
@@ -179,7 +175,7 @@ const TYPES: Readonly<Record<string, string>> = {
   null: 'empty',
 }
 
-/** What is required of the value, as in "must be a whole number". */
+/** The requirement for the value, as in "must be a whole number". */
 function requirement(issue: Issue): string {
   switch (issue.code) {
     case 'invalid_type':
@@ -205,7 +201,7 @@ function requirement(issue: Issue): string {
   }
 }
 
-/** The values that distinguish the variants of a mapping; undefined for other issues. */
+/** For a mapping with several variants: the values that distinguish the variants. Undefined for other issues. */
 function issueOptions(issue: Issue): readonly unknown[] | undefined {
   return issue.code === 'invalid_union' && 'options' in issue ? issue.options : undefined
 }
@@ -260,14 +256,15 @@ export function shown(node: ConfigNode): string | undefined {
   return node.environment ? short : JSON.stringify(short)
 }
 
-/** All values from the environment in a part of the document. */
 function environmentValues(node: ConfigNode): string[] {
   if (node.kind === 'scalar') return [...(node.environment?.values ?? [])]
   const children = node.kind === 'list' ? node.items : [...node.entries.values()].map(entry => entry.value)
   return children.flatMap(environmentValues)
 }
 
-/** Whether to read the variable in `node` as the number or boolean that it looks like. The option rejects text. */
+/**
+ * Whether to read the variable in `node` as a number or boolean: its text looks like one, and the option rejects text.
+ */
 export function wantsPlain(issue: Issue, node: ScalarNode): boolean {
   if (node.environment?.plain === undefined || typeof node.value !== 'string') return false
   return issue.code === 'invalid_type' || issue.code === 'invalid_union' || issue.code === 'invalid_value'

@@ -8,7 +8,6 @@ import type { ServiceOptions } from '../service-options.js'
 import { type ConfigNode, locate, type MapNode, type Path, placeOf, SourceText } from '../yaml/node.js'
 import type { Found } from '../yaml/problems.js'
 
-/** Checks files that a configuration names. */
 export type FileCheck = (
   root: MapNode,
   drafts: readonly Draft[],
@@ -45,7 +44,7 @@ export function checkTlsFiles(
   if (store && service?.store.type === 'postgresql') check(store, ['service', 'store'], service.store.tls ?? {})
 }
 
-/** Replaces values from the environment in the text by their references in the file. */
+/** If a path came from the environment, replaces it in the text by its reference, such as `${NAME}`. */
 function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): string {
   return TLS_OPTIONS.reduce((shown, option) => {
     const { node: value } = locate(node, ['tls', option])
@@ -54,7 +53,6 @@ function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): stri
   }, text)
 }
 
-/** Reads the files and modules that components name, and reports their problems. */
 export async function checkFiles(drafts: readonly Draft[], found: Found): Promise<void> {
   for (const draft of drafts) {
     const { config } = draft
@@ -66,10 +64,6 @@ export async function checkFiles(drafts: readonly Draft[], found: Found): Promis
   }
 }
 
-/**
- * A broken file is a problem. A missing or unreadable file is a warning, since it may exist where the configuration
- * will be used.
- */
 function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { problems, warnings }: Found): void {
   const { option, file, line, path, message, isMissing, isWarning } = problem
   if (isMissing) {
@@ -84,7 +78,7 @@ function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { prob
   }
 }
 
-/** Checks the files that codecs read. */
+/** Loads the files of the codecs in the options, and reports problems. */
 function checkCodecs(draft: Draft, options: object, { problems, warnings }: Found): void {
   for (const [option, value] of Object.entries(options)) {
     if (!(value instanceof Codec)) continue

@@ -1,6 +1,6 @@
 import { type ConfigNode, type Entry, locate, type MapNode, type Place } from '../yaml/node.js'
 
-/** Other programs, each with a pattern for the start of a line that no configuration of Sluice has. */
+/** Patterns for the start of a line that occurs in the configuration of another program, but never in Sluice's. */
 const PROGRAMS: readonly (readonly [string, RegExp])[] = [
   ['Fluent Bit', /^\[(?:service|input|filter|output|parser|multiline_parser)\]/im],
   ['Fluentd', /^<(?:source|match|filter|system)\b[^>\n]*>/m],
@@ -10,7 +10,10 @@ const PROGRAMS: readonly (readonly [string, RegExp])[] = [
   ['syslog-ng', /^@version:/m],
 ]
 
-/** The other program to which this configuration belongs, with the offset of the text that shows it. */
+/**
+ * The other program to which this configuration belongs; undefined: none. `offset`: where the text that shows this
+ * begins.
+ */
 export function foreignProgram(text: string): { readonly program: string; readonly offset: number } | undefined {
   for (const [program, pattern] of PROGRAMS) {
     const found = pattern.exec(text)
@@ -19,7 +22,7 @@ export function foreignProgram(text: string): { readonly program: string; readon
   return undefined
 }
 
-/** Other programs with YAML configuration, each with a search for an option that no configuration of Sluice has. */
+/** Each function finds an option of another program's YAML configuration that Sluice does not have. */
 const DOCUMENTS: readonly (readonly [string, (root: MapNode) => Entry | undefined])[] = [
   ['Fluent Bit', ({ entries }) => entries.get('pipeline')],
   ['Filebeat', ({ entries }) => [...entries].find(([name]) => /^filebeat(?:\.|$)/.test(name))?.[1]],
@@ -31,7 +34,6 @@ const DOCUMENTS: readonly (readonly [string, (root: MapNode) => Entry | undefine
   ['Vector', root => (isOfVector(root) ? root.entries.get('sinks') : undefined)],
 ]
 
-/** Like `foreignProgram`, for a parsed document. */
 export function foreignDocument(root: MapNode): { readonly program: string; readonly place: Place } | undefined {
   for (const [program, find] of DOCUMENTS) {
     const place = find(root)?.key
@@ -40,7 +42,10 @@ export function foreignDocument(root: MapNode): { readonly program: string; read
   return undefined
 }
 
-/** Whether components also look like Vector's. The section name alone may be a mistake in a configuration of Sluice. */
+/**
+ * Whether the components look like Vector's, too. A section `sinks` alone may be a mistake in a configuration of
+ * Sluice.
+ */
 function isOfVector(root: MapNode): boolean {
   return (
     componentsIn(root, 'sinks').some(
@@ -70,7 +75,7 @@ const WANTED = new Set(
 )
 /** Types that exist in Sluice. If one is misspelled, the check of types suggests it. */
 const KNOWN = new Set(['loki', 'otlp', 's3', 'kafka'])
-/** What to use instead, by the type's name in other programs. */
+/** The type to use in Sluice, by the type's name in other programs. */
 const INSTEAD: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     ['opensearch', 'elasticsearch', 'elastic', 'es'].map(name => [

@@ -2,8 +2,9 @@ const LEVEL =
   'the level is set in the environment, as in SLUICE_LOG_LEVEL=debug (under systemd: Environment=SLUICE_LOG_LEVEL=debug)'
 
 /**
- * By name in Sluice: what Vector, Fluent Bit, Fluentd, Filebeat, Logstash and the OpenTelemetry Collector call the same
- * option, section, type or value. A dot precedes an option inside another option. The first match counts.
+ * Maps each name in Sluice to the names of the same option, section, type or value in Vector, Fluent Bit, Fluentd,
+ * Filebeat, Logstash and the OpenTelemetry Collector. `OUTER.INNER` is an option inside another option. The first match
+ * counts.
  */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   destinations: 'sinks sink outputs output exporters',
@@ -127,7 +128,7 @@ export const MEANT = new Map<string, string[]>()
 for (const [meant, names] of Object.entries(ELSEWHERE))
   for (const name of names.split(' ')) MEANT.set(name, [...(MEANT.get(name) ?? []), meant])
 
-/** Advice on unknown options. `names` matches the option; `beside`: an option that the same mapping accepts. */
+/** Advice on unknown options. `names` matches the option. The advice applies only where `beside` is a known option. */
 const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[] = [
   [/^(log_?)?level$/, 'format', LEVEL],
   [/^(log_level|loglevel|log\.level|logging|verbosity|debug)$/, 'data_dir', LEVEL],

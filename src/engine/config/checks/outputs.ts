@@ -11,7 +11,6 @@ import { SECTIONS } from '../schema.js'
 import { type ConfigNode, locate, type MapNode, type Place, placeOf, placeText } from '../yaml/node.js'
 import type { Found, Problems } from '../yaml/problems.js'
 
-/** A file that a destination writes to. */
 interface Output {
   readonly draft: Draft
   readonly option: string
@@ -50,7 +49,9 @@ export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: 
   }
 }
 
-/** Finds destinations that write to the file of an earlier one, perhaps through links. Only for permitted files. */
+/**
+ * Finds destinations that write to the same file as an earlier one, perhaps through links. The files must be permitted.
+ */
 export function sharedOutputs(destinations: readonly ComponentConfig<'destination'>[]): Fault[] {
   const first = new Map<string, { readonly id: string; readonly path: string }>()
   return destinations.flatMap(({ id, definition, options }) => {
@@ -70,7 +71,10 @@ export function sharedOutputs(destinations: readonly ComponentConfig<'destinatio
   })
 }
 
-/** Whether the path is on a local file system. Links on others are resolved at runtime, since access may block. */
+/**
+ * Whether the path is on a local file system. Access to other file systems may block, so links there are resolved at
+ * runtime.
+ */
 function isLocal(path: string): boolean {
   return fileSystems.mountOf(path) === undefined
 }
@@ -86,7 +90,7 @@ function outputOf({ writes }: AnyDefinition, options: unknown): string | undefin
   return typeof path === 'string' ? path : undefined
 }
 
-/** Reports a source that would read the file to which its own events are written: it would never finish. */
+/** Reports a source that would read the file to which its own events are written. Such a source would never finish. */
 function reportReadAgain(
   output: Output,
   { id, definition, config, entry }: Draft,
@@ -112,7 +116,10 @@ function reportReadAgain(
   warnings.add(output.place, pathOf(output), text)
 }
 
-/** Ignores unusable patterns, which are reported when the source is created. */
+/**
+ * Returns a function that says whether the source reads a path. Unusable patterns match nothing; creating the source
+ * reports them.
+ */
 function testOf({ reads }: AnyDefinition, options: unknown, onThisMachine: boolean): (path: string) => boolean {
   try {
     return reads?.(options as never, onThisMachine) ?? (() => false)
@@ -135,7 +142,7 @@ function pathOf({ draft, option }: Output): string[] {
   return [SECTIONS[draft.kind], draft.id, option]
 }
 
-/** Reports why `data_dir` cannot be used. `place`: the option, or the document if it does not have the option. */
+/** Reports why `data_dir` cannot be used. `place`: the option, or the whole document if the option is not set. */
 export function checkDataDir(dataDir: string, place: ConfigNode, { problems, warnings }: Found): void {
   const mount = fileSystems.mountOf(dataDir)
   if (mount !== undefined) {
@@ -177,7 +184,10 @@ const KERNEL: Readonly<Record<number, string>> = {
   1935894131: 'securityfs',
 }
 
-/** Why no file can be stored at `path`: it is on one of these file systems, or below a file. */
+/**
+ * Why no file can be stored at `path`: it is on a kernel file system or below a file. Undefined if a file can be
+ * stored.
+ */
 function refusedPlace(path: string): string | undefined {
   const whole = finalPath(path)
   for (let at = whole; ; at = dirname(at)) {

@@ -5,8 +5,8 @@ import type { ConfigNode, Path } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 
 /**
- * Sets template options to their text as written, including references to fields. Reports references to fields in other
- * options, since other options have one value for all events. `schemas`: the possible schemas of the node.
+ * Sets options that are templates to their text as written, including references to fields. Reports such references in
+ * other options, which have one value for all events. `schemas`: the possible schemas of the node.
  */
 export function placeTemplates(
   node: ConfigNode,
@@ -38,7 +38,7 @@ interface Def {
 
 const defOf = (schema: z.core.$ZodType) => schema._zod.def as Def
 
-/** The schema without its wrappers; for a union, the schemas of its branches. */
+/** Returns the schema without its wrappers. For a union, returns its branches. */
 function variants(schema: z.core.$ZodType): readonly z.core.$ZodType[] {
   const inner = unwrapped(schema)
   return defOf(inner).options?.flatMap(variants) ?? [inner]

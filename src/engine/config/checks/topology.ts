@@ -10,7 +10,7 @@ import { type Explainer, shown } from './diagnostics.js'
 /** Longer cycles are shown without their middle part. */
 const SHOWN_STEPS = 10
 
-/** An input that leads to an existing component. */
+/** An input of a component. `to`: the component that it reads. `item`: the input's index in `inputs`. */
 interface Edge {
   readonly to: Draft
   readonly output: string | undefined
@@ -18,7 +18,6 @@ interface Edge {
   readonly node: ConfigNode
 }
 
-/** Reports problems in the connections of components, and warns of outputs that nobody reads. */
 export function checkTopology(
   drafts: ReadonlyMap<string, Draft>,
   { problems, warnings }: Found,
@@ -27,7 +26,7 @@ export function checkTopology(
   const edges = new Map<Draft, Edge[]>()
   /** Ids of components whose output is read. */
   const read = new Set<string>()
-  /** Side outputs that are read. */
+  /** Side outputs that are read, such as `limit_app.discarded`. */
   const side = new Set<string>()
   // An unknown input may be the misspelled id of a component. That component then seems unread.
   let unknown = false
@@ -43,7 +42,7 @@ export function checkTopology(
       const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, output) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
       else if (to) found.push({ to, output, item, node })
-      // A component counts as read if any of its outputs is read, except the discarded events.
+      // A component counts as read if any of its outputs other than `discarded` is read.
       if (output !== DISCARDED) read.add(id)
       if (output !== undefined) side.add(text)
       seen.add(text)
@@ -71,7 +70,6 @@ export function checkTopology(
 const unreadText = (output: string, consequence: string) =>
   `nobody reads ${output}, ${consequence}: add ${output} to the inputs of a component`
 
-/** Warns of side outputs of the plan that nobody reads. */
 function warnUnread({ id, kind, entry, config }: Draft, side: ReadonlySet<string>, warnings: Problems): void {
   const { outputs = [], main, option } = config?.plan ?? {}
   for (const output of main === undefined ? outputs : [...outputs, main]) {
@@ -94,7 +92,6 @@ function fault(to: Draft, output: string | undefined): string | undefined {
   return to.config && missingOutput(to.config, output)
 }
 
-/** Like `fault`, for a destination: only its rejected events can be read, if it does not discard them. */
 function destinationFault({ id, config }: Draft, output: string | undefined): string | undefined {
   if (output !== REJECTED)
     return `${id} is a destination: only the events that it rejects can be read, as ${id}.${REJECTED}`
@@ -102,7 +99,7 @@ function destinationFault({ id, config }: Draft, output: string | undefined): st
   return `${id} discards the events that it rejects: remove on_reject: discard to read them here`
 }
 
-/** The readers of each component. */
+/** Turns the edges around: lists the readers of each component. */
 function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections {
   const connections = new Map<Draft, Connection[]>([...edges.keys()].map(draft => [draft, []]))
   for (const [reader, inputs] of edges)
@@ -110,7 +107,10 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
   return connections
 }
 
-/** Reports cycles at their closing input, unless it connects a reported component. Returns whether it found one. */
+/**
+ * Reports each cycle at the input that closes it, unless a component at either end of this input was reported. Returns
+ * whether there is a cycle.
+ */
 function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
   const reported = new Set<Draft>()
@@ -140,7 +140,7 @@ function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Prob
   return reported.size > 0
 }
 
-/** Reports a second source of the same single stream: each would miss the bytes that the other one reads. */
+/** Reports a second source that reads the same single stream: each would miss the bytes that the other one reads. */
 function reportSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
   const first = new Map<string, Draft>()
   for (const draft of drafts.values()) {
@@ -162,26 +162,26 @@ function showCycle(cycle: readonly Draft[]): string {
 
 /**
  * Limits how often one event is copied. A component receives an event once for each path to it. If each component reads
- * the two before it, each receives 1.6 times as many copies as the one before.
+ * the two components before it, each receives 1.6 times as many copies as the one before.
  */
 
-/** A component that reads another one. */
 interface Connection {
   readonly reader: Draft
   readonly output: string | undefined
 }
 
-/** The readers of each component, without cycles. */
+/** The readers of each component. There are no cycles. */
 type Connections = ReadonlyMap<Draft, readonly Connection[]>
 
-/** Copies are rejected only if they exceed both limits, since a large configuration has many without harm. */
+/**
+ * Copies are rejected only if they exceed both limits, since a large configuration may have many copies without harm.
+ */
 const MOST_COPIES = 1000
 const MOST_FOR_EACH_CONNECTION = 4
 /** Larger counts are replaced by this number. */
 const COUNTLESS = 1e12
 const SHOWN = 6
 
-/** Rejects sources whose events would be copied too often. */
 function checkCopies(connections: Connections, problems: Problems): void {
   let total = 0
   for (const readers of connections.values()) total += readers.length
@@ -196,11 +196,10 @@ function checkCopies(connections: Connections, problems: Problems): void {
   }
 }
 
-/** Per component: the number of copies of one of its events, added up over all components downstream. */
+/** For each component: how many copies of one of its events the components downstream receive in total. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {
-    // Not recursive, since the components may be nested deeper than the stack allows.
     const trail = [{ draft: start, next: 0 }]
     for (let top = trail.at(-1); top; top = trail.at(-1)) {
       const readers = connections.get(top.draft)!
@@ -215,7 +214,7 @@ function countCopies(connections: Connections): Map<Draft, number> {
   return copies
 }
 
-/** If an event leaves by one of several outputs, the output with most copies counts; otherwise all count. */
+/** If each event leaves by only one output, the output with the most copies counts. Otherwise all outputs count. */
 function copiesOf({ config }: Draft, readers: readonly Connection[], copies: ReadonlyMap<Draft, number>): number {
   const byOutput = new Map<string | undefined, number>()
   for (const { reader, output } of readers) {
@@ -231,7 +230,7 @@ function copiesOf({ config }: Draft, readers: readonly Connection[], copies: Rea
     : Math.max(0, ...sums)
 }
 
-/** The first components with several inputs on the path with most copies. */
+/** Follows the path with the most copies. Returns its first components that have several inputs. */
 function joinsBehind(source: Draft, connections: Connections, copies: ReadonlyMap<Draft, number>): string[] {
   const joins: string[] = []
   for (let at: Draft | undefined = source; at && joins.length < SHOWN; ) {

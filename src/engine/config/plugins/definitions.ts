@@ -41,8 +41,8 @@ const codec = z.looseObject({
 })
 
 /**
- * The definitions that a module exports. `version`: the plugin and version to mark them with. Throws an Error that
- * describes a problem.
+ * Returns the definitions that a module exports. Sets the `plugin` of each to `version`. Throws an Error that describes
+ * the problem.
  */
 export function definitionsIn(exports: ModuleExports, version: string): Definitions {
   const components: AnyDefinition[] = []
@@ -69,7 +69,7 @@ export function definitionsIn(exports: ModuleExports, version: string): Definiti
 
 type Candidate = Readonly<Record<string, unknown>>
 
-/** Exports that look like definitions, by name, each once. */
+/** Exports that look like definitions, by name. Each definition occurs once. */
 function candidates(exports: ModuleExports): Map<string, Candidate> {
   const { default: preset, ...named } = exports
   const listed = Array.isArray(preset) ? preset.entries() : isDefinition(preset) ? [['default', preset] as const] : []

@@ -65,7 +65,7 @@ async function loadPlugin(name: string, folder: string): Promise<Plugin> {
   }
 }
 
-/** The folder of a package, found as Node.js does. */
+/** Finds the folder of a package in the same way as Node.js. */
 function packageOf(name: string, folder: string): string | undefined {
   const own = name.split('/', name.startsWith('@') ? 2 : 1).join('/')
   for (let at = folder; ; at = dirname(at)) {

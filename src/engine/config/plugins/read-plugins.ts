@@ -28,27 +28,26 @@ export function filesOf(plugins: Plugins): readonly string[] {
 }
 
 /**
- * Components that a configuration can use, and codecs of its plugins. `codecs`: undefined if it may not list plugins.
+ * The components that a configuration can use, and the codecs of its plugins. `codecs` is undefined if the
+ * configuration must not list plugins.
  */
 export interface Known {
   readonly components: readonly AnyDefinition[]
   readonly codecs: readonly CodecDefinition[] | undefined
 }
 
-/** The plugins that the section `service` lists. Reports their problems. */
 export function servicePlugins(root: MapNode, plugins: Plugins | undefined, found: Found): ServicePlugin[] {
   const nodes = namesIn(serviceOf(root))
   if (plugins) added(nodes, ['service', 'plugins'], [], plugins, found)
   return nodes.map(({ source, value }) => ({ file: source.file, name: value }))
 }
 
-/** A plugin of the service, and the file that lists it. */
 export interface ServicePlugin {
   readonly file: string
   readonly name: string
 }
 
-/** Adds the definitions of the configuration's plugins to `components`. Reports problems of plugins. */
+/** Returns `components` and the definitions of the configuration's plugins. Reports problems of plugins. */
 export function withPlugins(
   root: MapNode,
   components: readonly AnyDefinition[],

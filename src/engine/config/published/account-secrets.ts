@@ -5,12 +5,11 @@
 
 export const SECRET_NAME = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/
 
-/** The name of the environment variable with a secret's value. */
+/** The name of the environment variable that holds a secret's value. */
 export const secretVariable = (name: string): string => `secret:${name}`
 
 const REFERENCE = '${secret:'
 
-/** The sorted names of all secrets that a configuration refers to. */
 export function secretNamesIn(config: unknown): string[] {
   const names = new Set<string>()
   for (const { value } of textsIn(config)) for (const name of referencesIn(value)) names.add(name)
@@ -18,8 +17,8 @@ export function secretNamesIn(config: unknown): string[] {
 }
 
 /**
- * The names to which a text refers; `$${` stands for a literal `${`. Scans once: a regular expression would search
- * again for the end of each reference, which takes minutes for a text with many unfinished ones.
+ * The names of the secrets to which a text refers; `$${` stands for a literal `${`. Scans once: a regular expression
+ * would search again for the end of each reference, which takes minutes for a text with many unfinished ones.
  */
 export function referencesIn(text: string): string[] {
   const names: string[] = []
@@ -35,7 +34,6 @@ export function referencesIn(text: string): string[] {
   return names
 }
 
-/** All texts in a value, with their paths. */
 export function textsIn(value: unknown, path: readonly string[] = []): { path: readonly string[]; value: string }[] {
   if (typeof value === 'string') return [{ path, value }]
   if (typeof value !== 'object' || value === null) return []

@@ -4,7 +4,7 @@ import { type FileId, OutOfReach, type Reach } from '../../../core/options/reach
 import { finalPath } from '../../../lib/files/final-path.js'
 import { isBelow, type Permissions, patternMatches } from './permissions.js'
 
-/** The limits at runtime of a component of a published pipeline. */
+/** Enforces the permissions of a published pipeline at runtime. */
 export class LimitedReach implements Reach {
   readonly #permitted: Permissions
 
@@ -36,7 +36,7 @@ export class LimitedReach implements Reach {
   }
 }
 
-/** Resolves symbolic links in a pattern of the operator: in the file's folder, or before the first wildcard. */
+/** Resolves symbolic links in the folders of an operator's pattern, up to the first wildcard. */
 function finalPattern(pattern: string): string {
   const wildcard = pattern.search(/[*?]/)
   if (wildcard < 0) return join(finalPath(dirname(pattern)), basename(pattern))

@@ -12,7 +12,7 @@ import { permittedBy, type SecretPlace } from './managed-options.js'
 import { refusedBy } from './permissions.js'
 import { misplacedSecrets } from './secret-places.js'
 
-/** The input in a published pipeline that means all local sources. */
+/** In a published pipeline, the input that stands for all local sources. */
 const INGEST = 'ingest'
 
 type Document = Readonly<Record<string, unknown>>
@@ -69,7 +69,7 @@ export class ManagedConfig {
       throw new ConfigError(
         refused.map(fault => problem(name, fault.path, `${fault.message}; see "managed" in the local configuration`)),
       )
-    // Files are examined only if all are permitted, since problems could reveal facts about other files.
+    // Files are examined only after all were permitted, since problems could reveal facts about forbidden files.
     if (this.#options.onThisMachine) this.#load({ ...this.#options, addition })
     const reach = new LimitedReach(permitted)
     const bounded = <T extends { id: string }>(all: readonly T[]) =>

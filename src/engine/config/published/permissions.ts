@@ -12,7 +12,7 @@ import { type Components, componentsOf } from '../inputs.js'
 import type { ComponentConfig } from '../load.js'
 import { deliverySchema, SECTIONS } from '../schema.js'
 
-/** What a published pipeline may access on this machine, and from it. */
+/** The files, addresses and credentials that a published pipeline may use. */
 export interface Permissions {
   /** Patterns of absolute paths: `*` matches any part of a name, `**` any number of folders. */
   readonly files: readonly string[]
@@ -20,13 +20,11 @@ export interface Permissions {
   readonly never: readonly string[]
   /** Allowed URL prefixes. Their hosts may resolve to any IP address. */
   readonly urls: readonly string[] | 'all'
-  /** Which IP addresses may be connected to if `urls` is 'all'; undefined: every one. */
+  /** The IP addresses to which components may connect if `urls` is 'all'. Undefined: all addresses. */
   readonly addresses?: AddressRules | undefined
-  /** Addresses to listen on, as written. */
+  /** Addresses that sources may listen on, as written. */
   readonly listen: readonly string[]
-  /** Names of systemd credentials. */
   readonly credentials: readonly string[]
-  /** Whether it may run code. */
   readonly code?: boolean
 }
 
@@ -71,7 +69,7 @@ const UNKNOWN = 'this option cannot be used in a published pipeline'
 const NO_CODE =
   'a published pipeline must not run code; run this component in a daemon with its own configuration, or in a daemon that permits code (managed: { allow_code: true })'
 
-/** By kind of resource: why a value is denied; undefined if it is allowed. */
+/** Rules by kind of resource. Each returns why a value is denied, or undefined if it is allowed. */
 const RULES: Record<
   Exclude<Reached, 'nothing' | 'secret'>,
   (value: string, permitted: Permissions) => string | undefined
@@ -98,7 +96,9 @@ const RULES: Record<
   host: () => 'a published pipeline cannot read facts or environment variables of the machine that runs it',
 }
 
-/** The IP address in a URL, or the address of a name that needs no lookup, such as localhost. */
+/**
+ * The IP address and port of a URL. A name such as localhost has a fixed address. `host` is undefined for other names.
+ */
 function literalAddress(url: string): { host: string | undefined; port: number } {
   const { port } = placeOf(new URL(url))
   // The parser normalizes hosts such as 127.1 and LOCALHOST only in http URLs.
@@ -154,7 +154,7 @@ function patternOf(pattern: string): Pattern {
 function beginsWith(value: string, prefix: string): boolean {
   try {
     const [url, allowed] = [new URL(value), new URL(prefix)]
-    // URLs with other schemes have no origin.
+    // Compares scheme and host, since the URL class gives other schemes no origin.
     if (url.protocol !== allowed.protocol || url.host !== allowed.host) return false
     const path = allowed.pathname.endsWith('/') ? allowed.pathname : `${allowed.pathname}/`
     return url.pathname === allowed.pathname || url.pathname.startsWith(path)

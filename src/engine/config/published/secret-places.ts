@@ -8,18 +8,18 @@ import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
 
 /**
  * Components of a published pipeline may have secrets in options that their schemas mark as `secret()`, in values of
- * `headers`, in user names, and in URLs: as the user, password or a parameter. Its configuration must not contain keys,
- * since everyone who can read the pipeline sees it.
+ * `headers`, in user names, and in URLs: as the user, password or a parameter. These must be references: everyone who
+ * can read the pipeline sees a literal key.
  */
 
 type Document = Readonly<Record<string, unknown>>
 type Path = readonly string[]
 
-/** A part of a text that may be a secret. */
+/** A part of a text. The part may be a secret. */
 interface Part extends Span {
-  /** The name of the URL parameter, if the part is the value of one. */
+  /** If the part is the value of a URL parameter: the parameter's name. Empty if the query has no `NAME=`. */
   readonly parameter?: string
-  /** Whether the secret itself is written there. */
+  /** Whether the part is the secret itself, not a reference to it. */
   readonly isLiteral: boolean
 }
 
@@ -28,7 +28,6 @@ interface Text {
   readonly value: string
 }
 
-/** A text with parts that may be secrets. */
 interface Holder extends Text {
   readonly what: Place['what']
   readonly parts: readonly Part[]
@@ -41,19 +40,17 @@ const REFERS = new RegExp(`^(?:${VARIABLE})+$`)
 const PREFIXED = new RegExp(`^([A-Za-z][A-Za-z_-]{0,23})(?:[=:] ?| )(?:${VARIABLE})+$`)
 /** Authentication schemes whose names do not look like names of keys. */
 const SCHEMES = new Set('basic bearer bot digest dpop gnap hawk negotiate pat splunk ssws'.split(' '))
-/** Whether a name looks like a key: long, and with digits between letters. */
+/** Whether a name looks like a key: it is long and has digits after letters. */
 const isLikeToken = (name: string): boolean =>
   name.length >= 20 && /^[\w+/=-]+$/.test(name) && (name.match(/[A-Za-z]\d/g)?.length ?? 0) >= 3
 
 const isKnown = (text: string): boolean => text === '' || REFERS.test(text)
 
-/** Headers whose values are never secret. */
 const PUBLIC_HEADERS = new Set(
   'accept accept-charset accept-language cache-control content-language content-type from traceparent user-agent x-requested-with x-scope-orgid'.split(
     ' ',
   ),
 )
-/** Headers whose values are URLs. */
 const ADDRESS_HEADERS = new Set(['origin', 'referer'])
 
 /** Shown instead of a literal key. It is not valid as a key or header, so it cannot be saved by mistake. */
@@ -67,7 +64,6 @@ export function literalKeys(config: Document, components: readonly AnyDefinition
   return found.map(({ path, value }) => ({ path: path.join('.'), value }))
 }
 
-/** Reports keys that are written literally in a configuration. */
 export function literalSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
   return holdersIn(config, components).flatMap(({ path, parts }) =>
     literalsOf(parts).map(({ parameter }) => {
@@ -102,7 +98,7 @@ const MISPLACED =
   'must not refer to a secret; only options for a key or a password (such as auth.key and proxy.auth.password), names of users, headers, and the parameters of a URL can'
 const MISNAMED = 'the name of a secret must begin with a letter and have only A-Z, a-z, 0-9, "_", "." and "-"'
 
-/** The configuration with literal keys hidden; the same object if it has none. */
+/** Replaces literal keys with `HIDDEN` in a copy. Returns the same object if there are none. */
 export function hideLiterals<C extends Document>(config: C, components: readonly AnyDefinition[]): C {
   const holders = holdersIn(config, components).filter(({ parts }) => literalsOf(parts).length > 0)
   if (holders.length === 0) return config
@@ -126,12 +122,12 @@ function replaced(value: string, parts: readonly Part[], by: string): string {
   return text + value.slice(at)
 }
 
-/** All texts of components that may have secrets. */
+/** All texts in which components may have secrets. */
 function holdersIn(config: Document, components: readonly AnyDefinition[]): Holder[] {
   const placesOf = (kind: Kind, type: unknown) => {
     const own = components.filter(one => one.kind === kind && one.type === type)
     if (own.length > 0) return own.flatMap(placesIn)
-    // A removed plugin's schema is unknown, so secrets may be where any component has them.
+    // A removed plugin's schema is unknown, so secrets may be wherever any component may have them.
     const all = components.flatMap(placesIn)
     return [...new Map(all.map(place => [[place.what, ...place.path].join('.'), place])).values()]
   }

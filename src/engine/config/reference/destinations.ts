@@ -1,7 +1,6 @@
 import type { AnyDefinition } from '../../../core/component.js'
 import { exampleConfig, fence } from './reference.js'
 
-/** Generates the page about the guarantees of network destinations. */
 export function destinationsText(components: readonly AnyDefinition[]): string {
   return `${[
     '# Destinations over the network',

@@ -38,8 +38,8 @@ const UNIONS: readonly unknown[] = ['anyOf', 'oneOf', 'allOf']
 const VARIABLE = '\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}'
 
 /**
- * The schema of the input, without limits that only say "a safe integer". `change` is called for each part, innermost
- * first, with its role: a value, a variant of a union, or a name.
+ * The JSON Schema of valid input, without limits that only say "a safe integer". Calls `change` for each part,
+ * innermost first. `of`: whether the part is a value, a variant of a union, or a name.
  */
 export function inputSchema(
   schema: z.ZodType,
@@ -76,7 +76,7 @@ export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
   return { $schema, title: 'Sluice configuration', ...schema, $defs: shared } as JsonSchema
 }
 
-/** Allows a variable in a text with a pattern. */
+/** If a text has a pattern, allows a variable as well. */
 function withVariable(node: JsonSchema): JsonSchema {
   const { type, pattern } = node
   if (type !== 'string' || pattern === undefined || pattern.endsWith(VARIABLE)) return node

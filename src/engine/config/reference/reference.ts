@@ -10,8 +10,6 @@ import { deliveryOptions } from '../../../core/options/delivery-options.js'
 import { commonSchema, deliverySchema, inputs, KINDS, SECTIONS, settings } from '../schema.js'
 import { inputSchema, type JsonSchema } from './json-schema.js'
 
-/** Generates the configuration reference as Markdown, from the schemas. */
-
 const ABOUT: Readonly<Record<Kind, string>> = {
   source: 'Where events come from.',
   processor:
@@ -133,7 +131,7 @@ function reasonsText(reasons: Readonly<Record<string, string>>): string[] {
   return ['Events are discarded for these reasons, and can be read at the output `discarded`:', rows.join('\n')]
 }
 
-/** The delivery options for which this type has other defaults. */
+/** Lists the delivery options that have other defaults for this type. */
 function deliveryText(definition: AnyDefinition): string[] {
   if (definition.kind !== 'destination') return []
   const usual = new Map(rowsOf(inputSchema(deliveryOptions)).map(row => [row.name, row.preset]))
@@ -142,7 +140,7 @@ function deliveryText(definition: AnyDefinition): string[] {
   return [`Other defaults than usual: ${changed.map(row => `${code(row.name)} ${row.preset}`).join(', ')}.`]
 }
 
-/** The lines of a configuration with the component of an example. */
+/** The lines of a configuration whose only component is the example's. */
 export function exampleConfig({ kind, type }: AnyDefinition, { yaml }: Example): string[] {
   const lines = [`type: ${type}`, ...(kind === 'source' ? [] : ['inputs: [app_logs]']), ...yaml.trimEnd().split('\n')]
   return [`${SECTIONS[kind]}:`, '  example:', ...lines.filter(line => line !== '').map(line => `    ${line}`)]
@@ -164,7 +162,6 @@ export const fence = (language: string, lines: readonly string[]): string =>
 const code = (text: string): string => `\`${text}\``
 const capital = (text: string): string => text[0]!.toUpperCase() + text.slice(1)
 
-/** One option in a table. */
 interface Row {
   readonly name: string
   readonly type: string
@@ -173,7 +170,9 @@ interface Row {
   readonly text: string
 }
 
-/** The table of options. With `first`: one table of these and their inner options, and one of the other options. */
+/**
+ * A table of the options. If `first` lists options: a table of these with their inner options, then one of all others.
+ */
 function optionTable(schema: z.ZodType, first?: readonly string[]): string {
   const rows = rowsOf(inputSchema(schema))
   if (first === undefined) return tableOf(rows)
@@ -206,7 +205,10 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   })
 }
 
-/** The options inside an option that may be a mapping. If only some variants of it have one, the row names them. */
+/**
+ * The options inside an option that may be a mapping. If the option has several variants, a row says which of them has
+ * it.
+ */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []
   const list = option.items && !option.items.title ? innerRows(option.items, prefix.replace(/\.$/, '[].')) : []
@@ -229,7 +231,7 @@ function isConstant(variant: JsonSchema, row: Row, prefix: string): boolean {
   return variant.properties?.[row.name.slice(prefix.length)]?.const !== undefined
 }
 
-/** `With type: token:` for the variant whose `type` is always `token`. */
+/** Returns `With type: token:` for the variant whose `type` is always `token`. */
 function whenText(variant: JsonSchema): string {
   const [name, schema] =
     Object.entries(variant.properties ?? {}).find(([, { const: value }]) => value !== undefined) ?? []
@@ -283,7 +285,7 @@ function limitsText(schema: JsonSchema): string {
 
 const AFTER = { nothing: '', value: " '…'", list: ' (…)' }
 
-/** The section about conditions in the reference: Markdown, one item per block. */
+/** The section about conditions in the reference. Each item is one Markdown block. */
 export function conditionReference(): string[] {
   const rows = [...OPERATORS].map(([name, { takes, text }]) => `| \`${name}${AFTER[takes]}\` | ${text} |`)
   const functions = [...FUNCTIONS].map(([name, { text }]) => `| \`${name}(…)\` | ${text} |`)

@@ -2,12 +2,12 @@ import { isCode, plainValue, replaceVariables } from './environment.js'
 import { type ConfigNode, type Entry, type Path, type Place, SourceText } from './node.js'
 import type { Problems } from './problems.js'
 
-/** Deeper nesting is rejected, as in files. */
+/** Deeper nesting is rejected, as in YAML files. */
 const MAX_DEPTH = 64
 
 /**
- * Converts a configuration that is already a value to a tree. Its offsets are the order of the values, for sorting
- * problems; lines and columns have no meaning. Without `env`, texts are literal, including `${NAME}`.
+ * Converts a configuration that is already parsed to a tree. Each value's offset is its place in the order of values,
+ * which sorts problems; lines and columns have no meaning. Without `env`, texts are literal, including `${NAME}`.
  */
 export function readDocument(
   document: unknown,

@@ -10,17 +10,17 @@ const REFERENCE = /^([A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z][A-Za-z0-9_.-]{0,63})
 const SECRET = 'secret:'
 const FIELD = /^\$\{[^}]*\}?/
 
-/** Whether a text is the option `code` of a processor. In it, `${` begins a JavaScript expression and stays. */
+/**
+ * Whether the path is the option `code` of a processor. There, `${` begins a JavaScript expression and is not replaced.
+ */
 export const isCode = ([section, , option, ...rest]: Path): boolean =>
   section === SECTIONS.processor && option === 'code' && rest.length === 0
 
 export interface Replaced {
   readonly value: string
-  /** The values of the variables, in order. */
   readonly values: readonly string[]
   /** Whether the text is a single reference. */
   readonly whole: boolean
-  /** The problems with references. */
   readonly faults: readonly string[]
   readonly template: TemplateText
 }
@@ -111,7 +111,7 @@ export function plainValue(text: string): number | boolean | undefined {
   return FALSE.test(text) ? false : undefined
 }
 
-/** A substring of this length reveals a part of a value. */
+/** A message with this many consecutive characters of a value reveals it. */
 const RUN = 4
 
 /**

@@ -7,7 +7,7 @@ import { formatSize } from '../../../lib/units.js'
 import { SourceText } from './node.js'
 import type { Problems } from './problems.js'
 
-/** Reading larger files takes too long. Even long lists of limits fit. */
+/** Larger files are rejected, since reading them takes too long. Even long lists of limits are smaller. */
 const MOST_BYTES = 1024 * 1024
 const YAML_FILE = /^[^.].*\.ya?ml$/
 
@@ -25,7 +25,7 @@ export function digestOf(files: readonly { readonly file: string; readonly text:
   return digest.digest('hex').slice(0, 12)
 }
 
-/** The current digest of configurations and other files; undefined if they cannot be read. */
+/** The current digest of configurations and other files; undefined if one of them cannot be read. */
 export function digestOfFiles(paths: readonly string[]): string | undefined {
   try {
     return digestOf(paths.flatMap(configFiles).map(file => ({ file, text: readFileSync(file) })))
@@ -56,7 +56,7 @@ export interface ConfigText {
   readonly text: string
 }
 
-/** The texts of a file or of a folder's YAML files; empty for undefined. Reports files that cannot be read. */
+/** The texts of a file or of a folder's YAML files; none if `path` is undefined. Reports files that cannot be read. */
 export function textsOf(path: string | undefined, problems: Problems): ConfigText[] {
   const texts: ConfigText[] = []
   for (const file of path === undefined ? [] : filesOf(path, problems)) {
@@ -99,7 +99,6 @@ function lineEnd(bytes: Buffer, from: number): number {
   return end === -1 ? bytes.length : end + 1
 }
 
-/** Reports a problem that concerns a whole file. */
 function report(file: string, message: string, problems: Problems): undefined {
   problems.add({ source: new SourceText(file, ''), offset: 0 }, [], message)
 }

@@ -19,7 +19,7 @@ import type { Problems } from './problems.js'
 
 /** Deeper nesting is rejected. No configuration needs it, and reading it could overflow the stack. */
 const MAX_DEPTH = 64
-/** Maximum number of values that all aliases of a file together expand to. */
+/** Maximum number of values for which all aliases of a file stand in total. */
 const MAX_ALIASED = 10_000
 
 type Parsed = ReturnType<typeof parseYaml>
@@ -59,7 +59,7 @@ export function readYaml(
 function parseYaml(text: string) {
   return parseDocument(text, {
     prettyErrors: false,
-    // The parser's own check takes quadratic time, and does not report both places.
+    // The parser's own check for duplicate keys takes quadratic time, and reports only one of the places.
     uniqueKeys: false,
     stringKeys: true,
     resolveKnownTags: false,
@@ -79,7 +79,7 @@ function reportErrors(document: Parsed, source: SourceText, problems: Problems):
   }
 }
 
-/** The error that breaks the structure, placed where the text must be corrected. Other errors follow from it. */
+/** Describes the error that breaks the structure, at the place to correct. Other errors follow from this one. */
 function placed(error: YAMLError, document: Parsed, text: string): { offset: number; message: string } {
   const at = error.pos[0]
   const message = sentence(error)
@@ -129,7 +129,7 @@ class TreeReader {
   readonly #env: NodeJS.ProcessEnv
   readonly #problems: Problems
   readonly #shielded: boolean
-  /** Known anchors; undefined while the anchored value is being read. */
+  /** The values of anchors, by name. Undefined while the value is being read. */
   readonly #anchors = new Map<string, ConfigNode | undefined>()
   #aliased = 0
 
@@ -205,7 +205,7 @@ class TreeReader {
       if (this.#aliased <= MAX_ALIASED) return target
       return this.#broken(at, path, `aliases stand for more than ${MAX_ALIASED} values`)
     }
-    // If no anchor has this name, it is probably part of a password or the like, so messages must not contain it.
+    // A name that no anchor has is probably part of a password or the like, so messages must not contain it.
     const message = this.#anchors.has(name)
       ? `the alias *${name} is inside the value that it stands for`
       : 'a value that begins with * is an alias of YAML, and there is no anchor of this name above; for the text, put it in quotes'

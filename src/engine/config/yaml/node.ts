@@ -1,7 +1,6 @@
 import type { TemplateText } from './environment.js'
 import type { Problems } from './problems.js'
 
-/** The section of a configuration for each kind of component. */
 export const SECTIONS = { source: 'sources', processor: 'processors', destination: 'destinations' } as const
 
 /** A configuration document as a tree, with the place of each value. The files of a folder share one tree. */
@@ -39,7 +38,6 @@ function lineStarts(text: string): number[] {
   return starts
 }
 
-/** A position in a text. */
 export interface Place {
   readonly source: SourceText
   readonly offset: number
@@ -49,14 +47,13 @@ export interface Place {
 export interface FromEnvironment {
   /** The text as written in the file, with `${NAME}`. */
   readonly text: string
-  /** The values of the variables. */
   readonly values: readonly string[]
   /** If the whole value is an unquoted `${NAME}`: the number or boolean that it looks like. Otherwise undefined. */
   readonly plain: number | boolean | undefined
 }
 
 interface NodeBase extends Place {
-  /** Number of values in it, including itself. Each use of an alias counts. */
+  /** Number of values in this part of the tree, including the node itself. Each use of an alias counts. */
   readonly size: number
 }
 
@@ -66,13 +63,13 @@ export interface ScalarNode extends NodeBase {
   readonly environment: FromEnvironment | undefined
   /** The value's text for a template option, if it contains `${`. */
   readonly template?: TemplateText
-  /** Whether a problem was already reported for it. Further problems would only follow from that one. */
+  /** Whether a problem was already reported for this value. Further problems would only follow from that one. */
   broken: boolean
 }
 
 export interface ListNode extends NodeBase {
   readonly kind: 'list'
-  /** Whether it is written in brackets, not with one item per line. */
+  /** Whether the list is written in brackets instead of with one item per line. */
   readonly flow: boolean
   readonly items: readonly ConfigNode[]
 }
@@ -90,7 +87,7 @@ export interface Entry {
 
 export type ConfigNode = ScalarNode | ListNode | MapNode
 
-/** The plain value of a tree, created anew by each call. */
+/** The plain value of a tree. Each call creates a new value. */
 export function toValue(node: ConfigNode): unknown {
   if (node.kind === 'scalar') return node.value
   if (node.kind === 'list') return node.items.map(toValue)
@@ -99,10 +96,9 @@ export function toValue(node: ConfigNode): unknown {
   return value
 }
 
-/** The target of a path. */
 export interface Located {
   readonly node: ConfigNode | undefined
-  /** The key of the node or its nearest parent; undefined for list items and the root. */
+  /** The key of `nearest`; undefined if that is a list item or the root. */
   readonly key: Place | undefined
   /** The node, or its nearest existing parent. */
   readonly nearest: ConfigNode
@@ -129,7 +125,7 @@ export function placeOf({ node, key, nearest }: Located): Place {
   return empty ? key : node
 }
 
-/** `at sluice.yaml:3:5`. */
+/** Returns a text such as `at sluice.yaml:3:5`. */
 export function placeText({ source, offset }: Place): string {
   const { line, column } = source.place(offset)
   return `at ${source.file}:${line}:${column}`
@@ -137,7 +133,7 @@ export function placeText({ source, offset }: Place): string {
 
 const PLAIN_NAME = /^[\p{L}\p{N}_$@-]+$/u
 
-/** `processors.limit_app.inputs[0]`. */
+/** Returns a text such as `processors.limit_app.inputs[0]`. */
 export function pathText(path: Path): string {
   let text = ''
   for (const step of path) {

@@ -16,7 +16,10 @@ export function loadDocument(path: string): Record<string, unknown> {
   throw new ConfigError([{ file: path, line: 1, column: 1, path: '', message: 'must be a mapping' }])
 }
 
-/** Changes values in the text of a configuration by path. Undefined removes a value. Keeps comments and order. */
+/**
+ * Changes values in the text of a configuration. `changes`: new values by path; undefined removes a value. Keeps
+ * comments and order.
+ */
 export function editYaml(text: string, changes: Readonly<Record<string, unknown>>): string {
   const document = parseDocument(text)
   for (const [path, value] of Object.entries(changes)) {
@@ -26,7 +29,7 @@ export function editYaml(text: string, changes: Readonly<Record<string, unknown>
   return document.toString({ lineWidth: 0 })
 }
 
-/** Escapes `${`: the configuration then contains the text and not a variable. */
+/** Escapes `${`, which would begin a variable in the configuration. */
 export const literalText = (text: string) => text.replaceAll('${', () => '$${')
 
 /** The value of a tree as written, with `${NAME}` instead of variables' values. */

@@ -1,13 +1,11 @@
 import { formatProblem, type Problem } from '../../../core/errors.js'
 import { type Path, type Place, pathText } from './node.js'
 
-/** Problems and warnings of a configuration. */
 export interface Found {
   readonly problems: Problems
   readonly warnings: Problems
 }
 
-/** Collects the problems of a configuration. */
 export class Problems {
   readonly #found = new Map<string, { problem: Problem; offset: number }>()
 

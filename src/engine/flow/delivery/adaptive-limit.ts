@@ -1,22 +1,22 @@
-/** Requests allowed at the start. */
 const START = 4
 /** The limit grows only while answers take at most this multiple of the baseline. */
 const TOLERANCE = 1.5
-/** Minimum number of answers in a mean. */
+/** A mean is computed from at least this many answers. */
 const LEAST_ANSWERS = 8
-/** Shorter times count as this one: differences between them do not indicate a queue. */
+/** Shorter times count as this one, since differences between them do not indicate a queue. */
 const LEAST_MS = 1
 /** If a mean is below the baseline, the baseline falls by this share of the difference. */
 const FALL = 0.25
 /** After this many rounds with a queue, the baseline is measured again, with half as many requests. */
 const SLOW_ROUNDS = 30
-/** After this many round trips, the refused number is tried again. */
+/** After this many round trips, the refused number of requests is tried again. */
 const WAIT = 32
-/** The time until the next try is at least this multiple of the requested pause. */
+/** Minimum time until the refused number is tried again, as a multiple of the pause that the receiver requested. */
 const WAIT_PAUSES = 10
 
 /**
- * The initial state of a successor. It measures the baseline itself, since its options may change the size of requests.
+ * The state with which a successor begins. The successor measures the baseline itself, since its options may change the
+ * size of requests.
  */
 export interface LimitState {
   readonly limit: number
@@ -29,7 +29,8 @@ export type Outcome = 'ok' | 'overload' | 'other'
 /**
  * How many requests a destination may have in flight (`max_in_flight: auto`). After each round that used the whole
  * limit, the limit grows by its square root, unless answers take much longer than without a queue. When the receiver
- * refuses a request, the limit is halved. It then grows only up to the refused number, which is tried again later.
+ * refuses a request, the limit is halved. It then stays below the refused number of requests, which is tried again
+ * later.
  */
 export class AdaptiveLimit {
   readonly #most: number
@@ -46,7 +47,10 @@ export class AdaptiveLimit {
   /** Mean duration of a request without a queue; undefined until measured. */
   #baseline: number | undefined
   #slowRounds = 0
-  /** The number of requests in flight at the last refusal, the round trips since, and the round trips to wait for. */
+  /**
+   * Requests in flight at the last refusal. `#trips`: round trips since then. `#wait`: round trips until that number is
+   * tried again.
+   */
   #refused: number
   #trips = 0
   #wait = WAIT
@@ -69,14 +73,14 @@ export class AdaptiveLimit {
     return this.#inFlight
   }
 
-  /** How many requests may have begun. Some requests that wait for a retry after a refusal do not count. */
+  /** How many requests may be in progress, including some that wait for a retry after a refusal. */
   get requests(): number {
     return this.allowed + Math.min(this.#waiting, this.allowed) + Math.min(this.#apart, this.#most)
   }
 
   /**
-   * Reports that a refused request waits for its retry. Call the returned function when it has waited. `isApart`: the
-   * refusal concerned only its partition.
+   * Reports that a refused request waits for its retry. Call the returned function after the wait. `isApart`: the
+   * refusal concerned only the request's partition.
    */
   yields(isApart: boolean): () => void {
     if (isApart) this.#apart++
@@ -87,13 +91,16 @@ export class AdaptiveLimit {
     }
   }
 
-  /** Reports that a request is sent. Call the result when it ends. `pauseMs`: the pause that the receiver requested. */
+  /**
+   * Reports that a request is sent. Call the returned function when the request ends. `pauseMs`: the pause that the
+   * receiver requested.
+   */
   sent(): (ms: number, outcome: Outcome, pauseMs?: number) => void {
     const inFlight = ++this.#inFlight
     const round = this.#round
     const isFull = inFlight >= this.allowed
     return (ms, outcome, pauseMs = 0) => {
-      // The receiver may have counted this request together with later ones.
+      // The receiver may have counted this request together with later requests.
       const most = Math.max(inFlight, this.#inFlight--)
       if (round < this.#decreased) return
       if (outcome === 'overload') this.#refuse(most, pauseMs)
@@ -102,7 +109,7 @@ export class AdaptiveLimit {
   }
 
   #refuse(inFlight: number, pauseMs: number): void {
-    // A single request was not refused because of others.
+    // If only one request was in flight, the number of requests did not cause the refusal.
     this.#refused = inFlight > 1 ? inFlight : Number.POSITIVE_INFINITY
     this.#trips = 0
     this.#wait = WAIT + (WAIT_PAUSES * pauseMs) / (this.#baseline ?? Math.max(LEAST_MS, pauseMs))

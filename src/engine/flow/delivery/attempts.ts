@@ -9,7 +9,7 @@ import type { AdaptiveLimit, LimitState, Outcome } from './adaptive-limit.js'
 import type { DeliveryContext } from './delivery.js'
 import type { LearnedSize } from './sent-size.js'
 
-/** How often to check, during a hold, whether something has changed; and the longest time between two attempts. */
+/** During a hold: how often to check whether something has changed, and the longest time between two attempts. */
 const CHECK_EVERY_MS = 1000
 const LONGEST_WAIT_MS = 60_000
 
@@ -22,12 +22,11 @@ const LONG_PAUSE_MS = 60_000
 /** With `max_in_flight: auto`, shorter pauses apply only to the refused request. */
 const SHORT_PAUSE_MS = 2000
 
-/** A finished outage. */
+/** A finished outage. Its times are from `Clock.now`. */
 export interface PastOutage {
   readonly since: number
   readonly until: number
   readonly failures: number
-  /** The error of the last failed attempt. */
   readonly error: string
 }
 
@@ -41,11 +40,9 @@ interface Failures {
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
-  /** The kind of failed task that comes last in `TASKS`. */
+  /** Of the kinds of tasks that failed, the one that comes last in `TASKS`. */
   readonly of: TaskKind
-  /** Whether a receiver has accepted events. */
   readonly hasDelivered: boolean
-  /** Whether the outage was logged. */
   readonly isLogged: boolean
   readonly past: PastOutage | undefined
   /** With `max_in_flight: auto`: how many requests the receiver accepts. */
@@ -57,9 +54,8 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   /** Timeout of one attempt, in milliseconds. */
   readonly timeout: number
   readonly retry: RetryLimits
-  /** With `max_in_flight: auto`: limits the attempts in progress. */
   readonly limit?: AdaptiveLimit | undefined
-  /** Called when a refused request waits: another one may then take its slot. */
+  /** Called when a refused request waits. Another request may then take its slot. */
   readonly yielded?: () => void
   /** During a hold: whether something changed that justifies an immediate attempt. */
   readonly changed: () => Promise<boolean>
@@ -74,18 +70,20 @@ export interface RetryLimits {
   readonly max_elapsed?: number | undefined
 }
 
-/** The error of an attempt, and what it says about the request. */
+/** The error of a failed attempt, and whether the request is at fault. */
 interface Thrown {
   readonly error: unknown
-  /** Whether one of several requests was refused (`max_in_flight: auto`). The request itself is then not at fault. */
+  /**
+   * With `max_in_flight: auto`: whether other requests were in flight at a refusal. This request is then not at fault.
+   */
   readonly isBeside: boolean
   readonly isAdapting: boolean
 }
 
-/** The result of a task that a delivery passes to its successor. */
+/** Result of `persist`: the delivery's successor takes over the task. */
 export const LEFT = 'left'
 
-/** The success of a task ends an outage of its own kind, and of the kinds before it in this list. */
+/** A task that succeeds ends an outage of its own kind, or of a kind before it in this list. */
 const TASKS = ['start', 'dead_letter', 'events'] as const
 type TaskKind = (typeof TASKS)[number]
 
@@ -95,21 +93,21 @@ export interface Task {
   readonly kind: TaskKind
   /** Makes one attempt. Rejects soon after the signal aborts. */
   attempt(signal: AbortSignal): Promise<void>
-  /** Classifies an error. If it throws, so does `persist`. */
+  /** Classifies an error. If this throws, `persist` throws, too. */
   classify(error: unknown): DeliveryError
   /** Whether a pause that the receiver requests concerns only this task. */
   readonly pausesAlone?: boolean
 }
 
 /**
- * Makes the attempts for a destination's requests and start: timeouts, retries, pauses that the receiver requests, and
- * the hold. Logs what an operator should know, without repetition.
+ * Makes a destination's attempts to start and to send requests. Handles timeouts, retries, pauses that the receiver
+ * requests, and holds. Logs what an operator should know, without repetition.
  */
 export class Attempts {
   readonly #context: AttemptsContext
   readonly #hold: Hold
   readonly #outage: Outage
-  /** Tasks waiting between two attempts, and their errors. */
+  /** The error of each task that waits between two attempts. */
   readonly #failing = new Map<object, DeliveryError>()
   /** The running attempts, each with a function that cancels its timeout. */
   readonly #running = new Map<AbortController, () => void>()
@@ -138,7 +136,10 @@ export class Attempts {
     return this.#hold.error !== undefined
   }
 
-  /** Whether a failed task is tried again. After a reload, this includes its first attempt if the last one failed. */
+  /**
+   * Whether a failed task is being retried. After a reload, a first attempt counts as a retry if the predecessor was
+   * failing.
+   */
   get retrying(): boolean {
     return this.#failing.size > 0 || (this.#outage.inheritedError !== undefined && this.#running.size > 0)
   }
@@ -148,7 +149,6 @@ export class Attempts {
     return this.retrying && failures ? this.#context.clock.now() - failures.since : 0
   }
 
-  /** Registers gauges of failures, pauses and holds. */
   show(metrics: Pick<ComponentMetrics, 'gauge'>): void {
     const seconds = (ms: number) => Math.max(0, ms) / 1000
     const { clock } = this.#context
@@ -235,12 +235,12 @@ export class Attempts {
         this.#outage.failed(error.message, task.kind)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
-        // A hold has ended since this attempt began, so the attempt does not start another one.
+        // A hold has ended since this attempt began, so the attempt does not start another hold.
         if (!this.holding && this.#hold.ended > ended) continue
         if (this.#hold.begin(error)) this.#logHold(error)
       } else if (error?.failure === 'retry') {
         retried(error.reason)
-        // During a hold, the hold decides about attempts, and no request is given up.
+        // During a hold, only the probe makes attempts, and no request is given up.
         if (this.holding) continue
         if (failures++ === 0) since = clock.now()
         if (!isBeside) counted++
@@ -270,14 +270,14 @@ export class Attempts {
     this.#wake()
   }
 
-  /** Aborts attempts in progress. Returns whether there were any. */
+  /** Aborts attempts in progress. Returns whether there were any attempts. */
   cut(): boolean {
     const { size } = this.#running
     this.#abort(new Error('the reload does not wait for this attempt'))
     return size > 0
   }
 
-  /** Ends all waits and aborts all attempts. Starts no more. */
+  /** Ends all waits and aborts all attempts. Starts no more attempts. */
   close(): void {
     const suppressed = this.#limit.rest()
     if (!this.#ended.signal.aborted && Object.keys(suppressed).length > 0)
@@ -289,14 +289,14 @@ export class Attempts {
     this.#failing.clear()
   }
 
-  /** If a message of this kind may be logged now, returns the number of suppressed ones; otherwise undefined. */
+  /** If a message of this kind may be logged now, returns the number of suppressed messages; otherwise undefined. */
   mayLog(kind: string): { suppressed?: number } | undefined {
     return this.#limit.next(kind)
   }
 
   /**
-   * Whether a request's first refusal only lowers the limit: it does not count as a failure, and other requests do not
-   * pause. If the receiver refuses a request sent during this pause, too, all requests pause.
+   * Whether a request's first refusal only lowers the limit. It then does not count as a failure, and only this request
+   * pauses. If the receiver also refuses a request sent during that pause, all requests pause.
    */
   #isAdapting({ retryAfterMs = 0 }: DeliveryError, began: number): boolean {
     const now = this.#context.clock.now()
@@ -385,7 +385,7 @@ export class Attempts {
     this.#outage.tries(task)
   }
 
-  /** Milliseconds until the next attempt. A random part keeps requests from all being sent at once after a pause. */
+  /** Milliseconds until the next attempt. A random part spreads the requests after a pause. */
   #waitMs(error: DeliveryError, backoffMs: number): number {
     const pauseMs = pauseOf(error)
     return pauseMs === 0
@@ -463,7 +463,7 @@ function exhausted(error: DeliveryError, failures: number): DeliveryError {
 }
 
 /**
- * The pause of a destination until an operator intervenes. All its requests share it. During a hold, one waiting
+ * The pause of a destination until an operator intervenes, which all its requests share. During a hold, one waiting
  * request is the probe. Only the probe makes attempts, and it stays the probe until it ends the hold.
  */
 class Hold {
@@ -471,9 +471,8 @@ class Hold {
   readonly #sleep: (ms: number) => Promise<void>
   readonly #backoff: Backoff
   readonly #waiting: (() => void)[] = []
-  /** The cause of the hold; undefined if there is none. */
   error: DeliveryError | undefined
-  /** How many holds have ended. The result of an attempt that began before the last one ended does not count. */
+  /** How many holds have ended. An attempt that began before the last hold ended does not start another hold. */
   ended = 0
   /** Latest time of the probe's next attempt; undefined during an attempt. */
   nextAt: number | undefined
@@ -526,7 +525,6 @@ class Hold {
     }
   }
 
-  /** Ends the hold, after the probe succeeded. */
   end(): void {
     this.ended++
     this.error = undefined
@@ -535,7 +533,6 @@ class Hold {
     this.#wake()
   }
 
-  /** Releases all waiting requests. */
   close(): void {
     this.#closed = true
     this.#wake()
@@ -585,7 +582,6 @@ class Outage {
     this.#next.set(who, until)
   }
 
-  /** Records that `who` no longer waits. */
   tries(who: object): void {
     this.#next.delete(who)
   }
@@ -601,7 +597,7 @@ class Outage {
     return this.past
   }
 
-  /** The error of the previous delivery; undefined once an attempt of this one has failed or succeeded. */
+  /** The error of the previous delivery; undefined once an attempt of this delivery has failed or succeeded. */
   get inheritedError(): string | undefined {
     return this.#isInherited ? this.error : undefined
   }

@@ -7,19 +7,19 @@ export interface BatchLimits {
 }
 
 /**
- * The queue before requests: merges and divides batches, in order. Every event is in exactly one request, which holds a
- * share of its batch's ack. A request exceeds the limits only if it is a single large event.
+ * Queues batches, and merges and divides them into requests, in order. Every event is in exactly one request, which
+ * holds a share of the ack of the event's batch. A request exceeds the limits only if it is a single large event.
  */
 export class Batcher {
   readonly #limits: BatchLimits
   readonly #batches: EventBatch[] = []
   readonly #arrivedAt: number[] = []
-  /** The events and bytes of the first batch that are already in requests. */
+  /** How many events and bytes of the first batch are already in requests. */
   #from = 0
   #fromBytes = 0
   #events = 0
   #bytes = 0
-  /** Whether only batches larger than a whole request are divided. */
+  /** Whether a batch is divided only if it is larger than a whole request. */
   readonly #keepsWhole: boolean
   /** Maximum size of a request as sent, and the estimated bytes sent per byte read. */
   readonly #sent: { readonly maxBytes: number; readonly ratio: number }
@@ -30,7 +30,7 @@ export class Batcher {
     this.#keepsWhole = keepsWhole
   }
 
-  /** Maximum size of a request in bytes as read. */
+  /** Maximum size of a request, counted in bytes read instead of bytes sent. */
   get #maxBytes(): number {
     return this.#sent.maxBytes / this.#sent.ratio
   }
@@ -64,7 +64,7 @@ export class Batcher {
     return this.#batches[0]?.receivedAt ?? Number.POSITIVE_INFINITY
   }
 
-  /** Adds a non-empty batch and becomes its holder. */
+  /** Adds a non-empty batch. The batcher now holds its ack. */
   add(batch: EventBatch, now: number): void {
     this.#batches.push(batch)
     this.#arrivedAt.push(now)
@@ -103,7 +103,10 @@ export class Batcher {
     return request
   }
 
-  /** The end of that part of the first batch that still fits. With `first`, the part has at least one event. */
+  /**
+   * The index in the batch of the first event that no longer fits. `first`: the request is empty, so one event always
+   * fits.
+   */
   #fits(batch: EventBatch, maxEvents: number, maxBytes: number, first: boolean): number {
     const end = Math.min(batch.length, this.#from + maxEvents)
     let to = this.#from
@@ -124,7 +127,7 @@ export class Batcher {
     return piece
   }
 
-  /** The rest of the first batch. Only the pieces hold its ack from now on. */
+  /** The rest of the first batch. From now on, only the batch's pieces hold its ack. */
   #rest(batch: EventBatch): EventBatch {
     if (this.#from === 0) return batch
     const piece = batch.fork(this.#from, batch.length)
@@ -134,7 +137,6 @@ export class Batcher {
     return piece
   }
 
-  /** The waiting events. */
   amount(): Amount {
     const amount = { events: -this.#from, bytes: -this.#fromBytes }
     for (const batch of this.#batches) {
@@ -186,7 +188,7 @@ export function halve(request: readonly EventBatch[]): [EventBatch[], EventBatch
   return [left, right]
 }
 
-/** Divides the events of a request into groups by `groupOf`, in order. */
+/** Divides the events of a request into groups, each in order. `groupOf` returns the group of an event by its index. */
 export function divide(
   request: readonly EventBatch[],
   groups: number,

@@ -23,14 +23,13 @@ import { Uploads } from './uploads.js'
 /**
  * Turns batches into requests and completes each request. Invariants:
  * - Every batch is in the batcher or in requests until its parts are settled, each exactly once.
- * - `delivered`: the destination accepted it. `rejected`: it was rejected permanently, and stored in the dead-letter
- *   queue (unless `on_reject` discards it). `errored`: there was no more time.
+ * - A part is settled as `delivered` if the destination accepted it, and as `rejected` if it was rejected permanently
+ *   and stored in the dead-letter queue (unless `on_reject` discards it). `errored`: there was no more time.
  * - Nothing is written before the destination has started. With `max_in_flight: 1`, events stay in order.
  * - Events that a destination keeps in a spool are settled, and stay in flight until their object is delivered.
  */
 
 export interface DeliveryCounters extends Pick<ComponentMetrics, 'sent' | 'discarded' | 'failed'> {
-  /** Counts a batch taken from the stream. */
   received(events: number, bytes: number): void
   /** Counts events that an earlier run left in the spool. */
   found?(events: number, bytes: number): void
@@ -46,7 +45,7 @@ export interface DeliveryContext {
   readonly metrics: Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram'>
   /** The pool of requests that destinations share. If missing, only `max_in_flight` limits requests. */
   readonly requests?: RequestPool | undefined
-  /** Timers. Default: lib/time.ts. */
+  /** Sets a timer. Default: `after` of lib/time.ts. */
   readonly after?: typeof after
   /** The state of the previous delivery to this destination, before a reload. */
   readonly outage?: OutageState | undefined
@@ -73,10 +72,10 @@ export class Delivery extends BatchQueue {
   readonly #attempts: Attempts
   readonly #uploads: Uploads | undefined
   readonly #unsettled = new LinkedList<Request>()
-  /** Receives the requests that are settled. */
+  /** Receives the requests that were delivered or rejected. */
   observer: FateObserver | undefined
   readonly #carried = new Set<Promise<void>>()
-  /** Events given back while they were being written to the spool, which now holds them as well. */
+  /** Events that were given back while the destination wrote them to the spool. The spool now holds them, too. */
   readonly #writtenLate: Amount = { events: 0, bytes: 0 }
   readonly #latency: Observer
   readonly #refusals: Refusals
@@ -90,7 +89,7 @@ export class Delivery extends BatchQueue {
   #hasFound = false
   /** Whether the spool keeps its open objects for the next run. */
   #isResting = false
-  /** Whether it ended by `leave`. Its successor then takes its events. */
+  /** Whether the delivery ended by `leave`. Its successor then takes its events. */
   #hasLeft = false
   #stopping: Promise<Amount> | undefined
 
@@ -160,7 +159,7 @@ export class Delivery extends BatchQueue {
     return this.#refusals.most ? 'refusing' : 'ready'
   }
 
-  /** Why it is paused or retries, for the operator. */
+  /** Why the destination is paused, retries or rejects most requests, for the operator. */
   get reason(): string | undefined {
     const shown = this.#shown
     const { error, pausedUntil } = shown
@@ -181,13 +180,11 @@ export class Delivery extends BatchQueue {
     return uploads && (fails(uploads) || !fails(own)) ? uploads : own
   }
 
-  /** The objects of a destination that has a spool, and the events in them. */
   get spooled(): (Amount & Spool['objects']) | undefined {
     const { held, objects } = this.#destination.spool ?? {}
     return held && objects && { ...held, ...objects }
   }
 
-  /** With `max_in_flight: auto`: the number of requests in flight, and the current limit. */
   get limit(): Pick<AdaptiveLimit, 'inFlight' | 'allowed'> | undefined {
     return this.#limit
   }
@@ -199,7 +196,9 @@ export class Delivery extends BatchQueue {
     return oldest === Number.POSITIVE_INFINITY ? undefined : oldest
   }
 
-  /** Whether it has work that it should do now. Waiting for a receiver, a time or an operator does not count. */
+  /**
+   * Whether the delivery has work that it should do now. Waiting for a receiver, a time or an operator does not count.
+   */
   override get owes(): boolean {
     if (!(this.state === 'ready' || this.state === 'refusing') || !this.#slots.free) return false
     return this.#batcher.ready(this.#context.clock.now(), false)
@@ -253,7 +252,7 @@ export class Delivery extends BatchQueue {
     return this.#isLeaving
   }
 
-  /** Aborts attempts still in progress after `leave`. Returns whether there were any. */
+  /** Aborts attempts still in progress after `leave`. Returns whether there were any attempts. */
   cut(): boolean {
     if (!this.#isLeaving) return false
     const uploads = this.#uploads?.attempts.cut() ?? false
@@ -268,7 +267,10 @@ export class Delivery extends BatchQueue {
     this.advance()
   }
 
-  /** The undelivered batches in order, after `leave` and the end. They stay in flight until they arrive again. */
+  /**
+   * The undelivered batches in order, after `leave` and the end of the stream. They stay in flight until they arrive
+   * again.
+   */
   takeLeft(): EventBatch[] {
     if (!this.#hasLeft) return []
     const left = [...[...this.#unsettled].flatMap(({ parts }) => parts), ...this.#batcher.takeAll()]
@@ -278,8 +280,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Waits for the end of the stream, at most until the deadline. The writer must end it. Then gives back remaining
-   * events and stops the destination. Resolves with the undelivered amount.
+   * Waits for the end of the stream, at most until the deadline. The writer must end the stream. Then gives back
+   * remaining events and stops the destination. Resolves with the undelivered amount.
    */
   stop(deadline: AbortSignal): Promise<Amount> {
     this.#stopping ??= this.#stop(deadline)
@@ -313,7 +315,6 @@ export class Delivery extends BatchQueue {
     this.#batcher.add(batch, this.#context.clock.now())
   }
 
-  /** Does all that is possible now: starts requests, accepts batches, ends. */
   protected override advance(): void {
     if (this.isOver) {
       this.finish()
@@ -374,7 +375,7 @@ export class Delivery extends BatchQueue {
     this.#carried.add(carried)
   }
 
-  /** `next`: the request before which it is inserted. */
+  /** `next`: the request before which the new one is inserted. */
   #request(parts: EventBatch[], next?: Request): Request {
     const amount = { events: 0, bytes: 0 }
     for (const part of parts) add(amount, part.length, part.bytes)
@@ -437,7 +438,7 @@ export class Delivery extends BatchQueue {
         outcome.accepted = Math.max(outcome.accepted, size)
         this.#accepted(request, receipt)
       } else if (error === lastDivided) {
-        // Sends the other events again without the rejected ones.
+        // Sends only those events again that were not rejected.
         if (request.events > 0) left.unshift(request)
         else this.#unsettled.delete(request)
       } else if (groupsOf(error) > 1) {
@@ -475,7 +476,8 @@ export class Delivery extends BatchQueue {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
-    // At a deadline, events are settled while the destination may still read their bytes.
+    // At a deadline, events are settled while the destination may still read their bytes. Holds the chunks of these
+    // bytes.
     const releases = parts.map(({ chunk }) => holdChunk(chunk))
     try {
       const accepted = await this.#destination.write(parts, signal, partition)
@@ -522,8 +524,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Writes the rejected request to the dead-letter queue, retrying until it is stored, or discards it. Returns false if
-   * the delivery ended first.
+   * Stores the rejected request in the dead-letter queue, with retries, or discards it. Returns false if the delivery
+   * ended first.
    */
   async #refuse(request: Request, error: DeliveryError): Promise<boolean> {
     const { log, deadLetter, metrics } = this.#context
@@ -599,7 +601,6 @@ function classifyStart(error: unknown): DeliveryError {
   return new DeliveryError(error.message, { failure: 'hold', reason, status, requestId, cause: error })
 }
 
-/** Retries writing to the dead-letter queue until it succeeds. */
 function classifyDeadLetter(cause: unknown): DeliveryError {
   const message = `cannot write to the dead-letter queue: ${errorText(cause)}`
   const reason = cause instanceof DeliveryError ? cause.reason : 'dead_letter'

@@ -5,26 +5,26 @@ import { type Amount, add } from '../counters.js'
 import type { Batcher } from './batcher.js'
 
 /**
- * Default maximum of open partitions. An event of another partition waits until the least recently used one was sent.
+ * Default maximum of open partitions. An event of another partition waits until the least recently used partition was
+ * sent.
  */
 export const MOST_OPEN = 100
 
-/** The events of one partition that wait for a request. */
 export interface Partition {
   readonly key: string
-  /** The name that the destination gave it. */
+  /** The name that the destination gave the partition. */
   readonly name: string
-  /** Why its events do not fit any partition of the receiver; undefined if they do. */
+  /** Why the receiver has no partition for these events; undefined if it has one. */
   readonly refusal: DeliveryError | undefined
   readonly batcher: Batcher
-  /** Whether it has a request in flight. To keep the order, its next request waits for that one. */
+  /** Whether the partition has a request in flight. To keep the order, its next request waits for that one. */
   isBusy: boolean
 }
 
 /**
- * The queue before the requests of a destination that divides events into partitions. Each partition has a batcher.
- * Every event is in the batcher of its partition, or in a batch that is not divided yet. The events of a partition
- * leave in order, with one request at a time.
+ * Queues events for a destination that divides them into partitions. Each partition has a batcher. Every event is in
+ * the batcher of its partition, or in a batch that is not divided yet. The events of a partition leave in order, with
+ * one request at a time.
  */
 export class Partitions {
   readonly #partitionOf: NonNullable<Destination['partitionOf']>
@@ -35,7 +35,7 @@ export class Partitions {
   /** The partition of the last event, probably also of the next one. If it is in `#open`, it is the last one there. */
   #last: Partition | undefined
   readonly #taken = new Map<readonly EventBatch[], Partition>()
-  /** Batches with events for which no partition can be opened now, and when they arrived. */
+  /** Batches with events for which no partition can be opened now. `at`: when the batch arrived. */
   readonly #undivided: { batch: EventBatch; readonly at: number }[] = []
 
   constructor(partitionOf: NonNullable<Destination['partitionOf']>, most = MOST_OPEN, batcher: () => Batcher) {
@@ -48,7 +48,7 @@ export class Partitions {
     return this.#undivided.length === 0 && this.#all().every(({ empty }) => empty)
   }
 
-  /** Whether to add no more batches: a request is complete, or batches wait to be divided. */
+  /** Whether no more batches should be added: a request is complete, or batches wait to be divided. */
   get full(): boolean {
     return this.#undivided.length > 0 || this.#all().some(({ full }) => full)
   }
@@ -171,7 +171,7 @@ export class Partitions {
     return rest
   }
 
-  /** The partition of an event. Opens it if there is room. */
+  /** The partition of an event. Opens the partition if there is room; otherwise undefined. */
   #find(batch: EventBatch, i: number): Partition | undefined {
     const named = this.#nameOf(batch, i)
     if (named === this.#last) return this.#last

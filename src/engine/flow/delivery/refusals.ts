@@ -21,7 +21,6 @@ interface Span {
 export class Refusals {
   readonly #limit: number
   readonly #clock: Clock
-  /** Counts of the current and the previous span. */
   #spans: Span[] = [
     { accepted: 0, refused: 0 },
     { accepted: 0, refused: 0 },
@@ -54,7 +53,7 @@ export class Refusals {
     this.#spanBegan = this.#clock.now()
   }
 
-  /** Counts a request that was accepted, or whose response distinguished events. */
+  /** Counts a request that was accepted, or whose response has results for single events. */
   accepted(): void {
     this.#move()
     this.#spans[0]!.accepted++
@@ -91,7 +90,7 @@ export function rejectsAll({ rejected = [], failure }: DeliveryError, events: nu
   return failure === 'reject' && new Set(rejected.filter(index => index < events)).size === events
 }
 
-/** Whether the response distinguishes events. The next attempt then has fewer events, or waits. */
+/** Whether the response has results for single events. The next attempt then has fewer events, or waits. */
 export function isDivided({ failure, rejected, again }: DeliveryError, events: number): boolean {
   if (rejected === undefined || failure === 'too_large') return false
   return failure === 'reject' ? rejected.some(index => index < events) : again.length > 0

@@ -2,7 +2,7 @@ import type { Destination } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Amount } from '../counters.js'
 
-/** The ratio falls at most by this factor per request. A few large requests thus have a lasting effect. */
+/** The ratio falls at most to this share of its value per request. A few large requests thus have a lasting effect. */
 const FALL = 0.9
 /** After this many accepted requests, twice the accepted size is tried. */
 const REQUESTS_BEFORE_GROWTH = 1000
@@ -17,7 +17,7 @@ export interface SizeOutcome {
   readonly accepted: number
 }
 
-/** State for the successor on a reload. */
+/** The learned sizes, for the successor on a reload. */
 export interface LearnedSize {
   readonly ratio: number
   /** Missing while the receiver accepts requests of the configured size. */
@@ -31,7 +31,7 @@ export interface LearnedSize {
 export class SentSize {
   /** Bytes sent per byte read; at least 1. */
   ratio: number
-  /** Size limit of requests with several events. Lower than configured if the receiver refused requests as too large. */
+  /** Size limit of requests with several events. Lower than configured if the receiver refused larger requests. */
   maxBytes: number
   readonly #destination: Destination
   readonly #configured: number
@@ -51,7 +51,7 @@ export class SentSize {
     return { ratio, maxBytes: maxBytes < this.#configured ? maxBytes : undefined }
   }
 
-  /** The size of a request as sent; as read if the destination does not report it. */
+  /** The size of a request as sent. If the destination does not report that: the size as read. */
   of({ parts, events, bytes }: Readonly<Amount> & { readonly parts: readonly EventBatch[] }): number {
     const sent = this.#destination.sizeOf?.(parts, events > 1 ? this.maxBytes : Number.POSITIVE_INFINITY)
     if (sent === undefined || bytes === 0) return bytes
@@ -59,7 +59,6 @@ export class SentSize {
     return sent
   }
 
-  /** Adapts the limit to the sizes that the receiver accepts. */
   learn({ refused, oneRefused, accepted }: SizeOutcome): void {
     if (accepted === 0 || oneRefused) return
     if (refused) this.#limit(accepted)

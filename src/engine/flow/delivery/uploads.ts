@@ -15,7 +15,6 @@ export class Uploads {
   readonly #running = new Set<Promise<void>>()
   #hasEnded = false
 
-  /** `ended` is called when the upload of an object has ended. */
   constructor(spool: Spool, attempts: Attempts, ended: () => void) {
     this.spool = spool
     this.attempts = attempts

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-// Loads all codecs, since records may name one that the configuration no longer uses.
+// Loads all codecs, since records may name a codec that the configuration no longer uses.
 import '../../../core/codecs/list.js'
 import { errorCode } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
@@ -35,7 +35,9 @@ import { Settlement } from './settlement.js'
 export interface BufferMemory {
   /** Records waiting to be written. Beyond this, the sources wait. */
   readonly waiting: number
-  /** Written records kept in memory, which need not be read. Records passed on count toward this limit, too. */
+  /**
+   * Written records that stay in memory and need not be read. Records that were passed on count toward this limit, too.
+   */
   readonly ahead: number
   /** Records passed on but not settled. Beyond this, no record is passed on. */
   readonly held: number
@@ -51,7 +53,7 @@ export function memoryFor({ batch, max_in_flight }: Pick<DeliveryOptions, 'batch
   return { ...MEMORY, held: Math.min(MOST_HELD, Math.max(MEMORY.held, held)) }
 }
 const LARGEST_SEGMENT = 64 * MIB
-/** Minimum number of segments of a full buffer. Space is freed by whole segments. */
+/** A full buffer has at least this many segments, since space is freed by whole segments. */
 const SEGMENTS = 8
 const RETRY_FIRST_MS = 200
 const RETRY_MAX_MS = 5000
@@ -70,12 +72,10 @@ export interface DiskBufferContext {
   readonly whenFull: 'block' | 'drop_newest'
   /** Shared space: it limits all buffers and queues together, in addition to `maxBytes`. */
   readonly disk?: DiskAllowance | undefined
-  /** The counters of the destination. */
   readonly counters: BufferMetrics & {
     arrived(events: number, bytes: number): void
     took(events: number, bytes: number): void
   }
-  /** Default: MEMORY. */
   readonly memory?: BufferMemory | undefined
   /** Whether the destination uses the ids of events. */
   readonly keepsIds?: boolean | undefined
@@ -90,15 +90,13 @@ export class DiskBuffer extends BatchQueue {
   readonly #reading: Reading
   #running: Promise<void> | undefined
   readonly #encoding: Encoding
-  /** Receives the events that it discards. */
   observer: FateObserver | undefined
   /** The batch, or part of a batch, for which there is no room. */
   #blocked: Arrival | undefined
-  /** Records to be written, in order. */
   readonly #waiting: Arrival[] = []
   #waitingBytes = 0
   #flushing: Promise<void> | undefined
-  /** Whether it is checking for free shared space. */
+  /** Whether a check for free shared space is scheduled. */
   #checking = false
   readonly #ended = new AbortController()
   #cancelRest: (() => void) | undefined
@@ -154,12 +152,11 @@ export class DiskBuffer extends BatchQueue {
     return amount
   }
 
-  /** Whether a batch waits for room. */
   get isFull(): boolean {
     return this.#blocked !== undefined
   }
 
-  /** Whether it has work that it should do now. Waiting for its consumer does not count. */
+  /** Whether the buffer has work that it should do now. Waiting for its consumer does not count. */
   override get owes(): boolean {
     return !this.isOver && this.#records.amount.events > 0 && this.#reading.rests
   }
@@ -169,7 +166,7 @@ export class DiskBuffer extends BatchQueue {
     this.#cancelRest ??= this.#context.clock.after(ms, () => this.#reading.stop())
   }
 
-  /** Stops passing on events. Resolves when all are on disk and the consumer has ended. */
+  /** Stops passing on events. Resolves when nothing is being written and the consumer has ended. */
   async close(): Promise<void> {
     this.giveUp()
     await this.#flushing
@@ -177,7 +174,7 @@ export class DiskBuffer extends BatchQueue {
     await this.#records.close()
     await this.#settlement.close()
     const bytes = this.#bytes
-    // Records that stay on disk still count.
+    // Records that stay on disk still count toward the shared space.
     this.#context.disk?.count(this.#context.folder.path, () => bytes)
   }
 
@@ -190,7 +187,7 @@ export class DiskBuffer extends BatchQueue {
     this.#next()
   }
 
-  /** Takes the next part of an arrived batch, unless one already waits for room. */
+  /** Takes the next part of an arrived batch, unless another part already waits for room. */
   #next(): void {
     if (this.#blocked) return
     for (let next = this.#encoding.next(); next; next = this.#encoding.next()) {
@@ -203,7 +200,7 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Admits the waiting batch if there is room, then the next ones. */
+  /** Admits the waiting batch if there is room, then later batches. */
   protected override advance(): void {
     while (this.#blocked && this.#admits(this.#blocked)) {
       this.#blocked = undefined
@@ -241,7 +238,7 @@ export class DiskBuffer extends BatchQueue {
     this.#flushing ??= this.#flush()
   }
 
-  /** Makes room for others: also removes the newest segment if all its events are delivered. */
+  /** Frees shared space for others: also removes the newest segment, if all events of the buffer are delivered. */
   #release(): void {
     if (this.isOver || this.#flushing || this.#kept().events > 0 || !this.#records.current) return
     void this.#records.finish().then(() => this.#settlement.changed())
@@ -281,7 +278,6 @@ export class DiskBuffer extends BatchQueue {
     return unsettled(mark, this.#records.end, settledAhead).events
   }
 
-  /** Writes all waiting batches, in groups. */
   async #flush(): Promise<void> {
     const { clock, random } = this.#context
     const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)
@@ -321,7 +317,7 @@ export class DiskBuffer extends BatchQueue {
     this.advance()
   }
 
-  /** Bytes of records that may be kept in memory for passing on. */
+  /** How many more bytes of records may be kept in memory. */
   #room(): number {
     return this.#memory.ahead - this.#records.memory - this.#reading.held
   }

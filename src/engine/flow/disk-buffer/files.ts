@@ -6,20 +6,19 @@ import { NewerFormat } from '../../../core/unreadable.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 
-/** Disk operations of a buffer. Tests replace them. They reject with system errors. */
+/** Disk operations of a buffer. On failure, each rejects with a system error. Tests replace the operations. */
 export interface BufferFolder {
-  /** Path of the folder, for messages. */
   readonly path: string
   /** Creates the folder if it is missing, and syncs its name. */
   make(): Promise<void>
-  /** Names of its files; empty if the folder does not exist. */
+  /** Names of the folder's files; empty if the folder does not exist. */
   list(): Promise<string[]>
   /** Creates a file for reading and writing. Rejects if the name exists. */
   create(name: string): Promise<BufferFile>
   open(name: string): Promise<BufferFile>
   rename(from: string, to: string): Promise<void>
   remove(name: string): Promise<void>
-  /** Syncs the names of its files. */
+  /** Syncs the names of the folder's files. */
   sync(): Promise<void>
 }
 

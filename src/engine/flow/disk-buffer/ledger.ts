@@ -11,18 +11,18 @@ import type { LogPosition } from './segments.js'
  * causes repetition.
  */
 
-/** Consecutive records; the first and last may be partial. The cursor is at the start of a partial last one. */
+/** Consecutive records; the first and last may be partial. If the last one is partial, the cursor is at its start. */
 export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
 
-/** How many ranges fit into a slot, even if their numbers are large. */
+/** How many ranges fit into a slot, even if the numbers in them are large. */
 export const MOST_RANGES = 20
 
 export interface LedgerState {
   /** Everything before this place is settled. The place may lie within the record at the cursor. */
   readonly settled: Cursor & LogPosition
-  /** Settled ranges after that place, in order, at most MOST_RANGES. Earlier releases did not record them. */
+  /** Settled ranges after `settled`, in order, at most MOST_RANGES. Earlier releases did not record them. */
   readonly ahead?: readonly Range[]
-  /** The place after all that was safe on disk. */
+  /** The place after all records that were safe on disk. */
   readonly end: LogPosition
   /** The highest segment number ever used. */
   readonly highest: number
@@ -35,7 +35,7 @@ const FORMAT = 2
 const SLOT_SIZE = 4096
 const SLOTS = 2
 
-/** The newest intact state in the file, and its number. */
+/** The newest intact state in the file. `turn`: the number of the write that stored it; 0: none. */
 export interface LedgerFound {
   readonly state: LedgerState | undefined
   readonly turn: number
@@ -66,7 +66,7 @@ async function read(folder: BufferFolder): Promise<LedgerFound> {
   }
 }
 
-/** Removes the ledger, since its content could otherwise reappear beside a new one. */
+/** Removes the ledger. Otherwise, its old state could reappear beside a new state. */
 export async function removeLedger(folder: BufferFolder): Promise<void> {
   try {
     await folder.remove(NAME)
@@ -133,7 +133,7 @@ export class Ledger {
     }
   }
 
-  /** Removes the file. Returns true if the removal is synced, and the file cannot reappear. */
+  /** Removes the file. Returns whether the removal is synced; if so, the file cannot reappear. */
   async remove(): Promise<boolean> {
     await this.close()
     try {

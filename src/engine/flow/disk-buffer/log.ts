@@ -26,31 +26,29 @@ export interface Cursor {
   readonly offset: number
 }
 
-/** A record that was read. */
 export interface Incoming extends Linked<Incoming> {
   readonly record: Buffer
   readonly place: LogPosition
   readonly events: number
   readonly bytes: number
-  /** How many events at the beginning of the record do not count, since an earlier run settled them. */
+  /** How many events at the beginning of the record do not count, since an earlier run settled these events. */
   readonly skipped?: number
-  /** Position of the record. */
+  /** Where the record begins in its segment. */
   readonly start: Cursor
-  /** Where reading continues: after the record, or at its start if more of its events count. */
+  /** Where reading continues: after the record, or at the record's start if some of its events are still to be read. */
   readonly cursor: Cursor
-  /** Whether it is empty and stands for records that an earlier run settled. */
+  /** Whether this empty record stands for records that an earlier run settled. */
   readonly isSettled?: boolean
   /** Releases the record's memory if it is pooled. Call it once, when the record is no longer needed. */
   readonly release?: (() => void) | undefined
 }
 
-/** Handles problems of reading. */
 export interface ReadProblems {
   /** Reports bytes that are not a record. */
   damaged(segment: Segment, offset: number, bytes: number): void
-  /** Reports a segment that cannot be read and was removed from the list. */
+  /** Reports a segment that cannot be read. It was already removed from the list of segments. */
   unreadable(segment: Segment, error: unknown): Promise<unknown>
-  /** Reports a failed read. Resolves with the next action when that is due. */
+  /** Reports a failed read. Waits if necessary, then resolves with the next action. */
   failed(segment: Segment, error: unknown, failures: number): Promise<'again' | 'leave_out' | 'stop'>
 }
 
@@ -59,7 +57,7 @@ const NOTHING: Buffer = Buffer.alloc(0)
 
 /**
  * Reads the records of the segments in order, as far as they are safe on disk. Skips damaged data up to the next intact
- * record, and records that were passed on before. Uses the memory of one read or one record.
+ * record, and records that were passed on before. Keeps the bytes of only one read, or of one record, in memory.
  */
 export class SegmentReader {
   readonly #folder: BufferFolder
@@ -67,12 +65,12 @@ export class SegmentReader {
   readonly #problems: ReadProblems
   #cursor: Cursor
   #open: { readonly number: number; readonly file: BufferFile } | undefined
-  /** Memory of the last read. */
+  /** The chunk that holds the bytes of the last read. */
   #chunk = NOTHING
   /** Bytes of the open segment from #windowAt on. */
   #window = NOTHING
   #windowAt = 0
-  /** Start of the damage that is being skipped; -1: none. */
+  /** While damaged data is being skipped: where it begins. Otherwise -1. */
   #damagedFrom = -1
   #stopped = false
 
@@ -94,12 +92,14 @@ export class SegmentReader {
     return this.#cursor.segment === last.number && this.#cursor.offset >= last.end
   }
 
-  /** Continues reading at `cursor`. */
   moveTo(cursor: Cursor): void {
     this.#cursor = cursor
   }
 
-  /** The next record at or after `expected`, or the rest of the record that contains it. Undefined if there is none. */
+  /**
+   * The next record at or after the place `expected`, or the rest of the record that contains this place. Undefined if
+   * there is none.
+   */
   async next(expected: LogPosition): Promise<Incoming | undefined> {
     for (;;) {
       const segment = this.#segments.from(this.#cursor.segment)
@@ -107,7 +107,7 @@ export class SegmentReader {
       if (segment.number !== this.#cursor.segment) this.#cursor = { segment: segment.number, offset: 0 }
       const incoming = await this.#nextOf(segment, expected)
       if (incoming || this.#stopped || this.atEnd) return incoming
-      // A segment no longer grows once another follows it.
+      // A segment no longer grows once a later segment exists.
       const isRead = this.#cursor.segment === segment.number && this.#cursor.offset >= segment.end
       if (isRead) this.#cursor = { segment: segment.number + 1, offset: 0 }
     }
@@ -150,7 +150,7 @@ export class SegmentReader {
       const bytes = await this.#bytesAt(segment, offset, HEAD_SIZE + head.size)
       const record = bytes.subarray(HEAD_SIZE, HEAD_SIZE + head.size)
       const whole = isWhole(head, record)
-      // The header is intact and says how much to skip.
+      // The record is damaged, but its header is intact and says how much to skip.
       if (!whole) this.#damagedFrom = this.#damagedFrom < 0 ? offset : this.#damagedFrom
       else this.#endDamage(segment, offset)
       this.#cursor = { segment: segment.number, offset: behind }
@@ -213,7 +213,7 @@ export class SegmentReader {
     const chunk = takeChunk(want)
     const window = chunk.subarray(0, want)
     try {
-      // Bytes missing at the end of the file count as damage.
+      // Zeros replace bytes that the file lacks, and count as damage.
       window.fill(0, await file.read(window, offset))
     } catch (error) {
       freeChunk(chunk)
@@ -250,12 +250,11 @@ export class SegmentReader {
   }
 }
 
-/** A record to write: room for the header, followed by the record; and how much the record contains. */
+/** A record to write. `framed`: room for the header, then the record. `bytes`: size of the lines in the record. */
 export interface Outgoing {
   readonly framed: Buffer
   readonly events: number
   readonly bytes: number
-  /** Releases the memory of the record. */
   readonly release: () => void
 }
 
@@ -278,7 +277,6 @@ export class RecordLog {
   readonly #folder: BufferFolder
   readonly #segmentBytes: number
   readonly #reader: SegmentReader
-  /** The segment being written. */
   #open: Open | undefined
   #hasFolder = false
   #end: LogPosition
@@ -288,7 +286,6 @@ export class RecordLog {
   #recentEnd: LogPosition
   /** Everything before this place was taken. */
   #taken: LogPosition
-  /** Records that an earlier run settled and that were not taken yet, in order. */
   readonly #settled: Incoming[]
   /** The record that was read from disk but not taken. */
   #peeked: Incoming | undefined
@@ -311,7 +308,7 @@ export class RecordLog {
     this.#recentEnd = settled
   }
 
-  /** The end of the events that are safe on disk. */
+  /** The place after the last event that is safe on disk. */
   get end(): LogPosition {
     return this.#end
   }
@@ -331,7 +328,7 @@ export class RecordLog {
     return this.#taken.event < this.#end.event
   }
 
-  /** Memory of records that were not taken, in bytes. */
+  /** Bytes of those records in memory that were not taken. */
   get memory(): number {
     return this.#recentBytes
   }
@@ -343,7 +340,8 @@ export class RecordLog {
 
   /**
    * Writes the first records of `waiting`: at most `most` of them, until the segment is full. Removes them from
-   * `waiting` at the moment when they are safe, and resolves with them. Keeps them in memory while there is `room`.
+   * `waiting` at the moment when they are safe, and resolves with them. Keeps them in memory while `room` returns
+   * enough bytes.
    */
   async append<T extends Outgoing>(waiting: T[], most: number, room: () => number): Promise<T[]> {
     const open = (this.#open ??= await this.#begin())
@@ -371,7 +369,7 @@ export class RecordLog {
       await this.#abandon(open)
       throw error
     }
-    // Changed synchronously. Otherwise, a read in between could take a record from disk that also comes from memory.
+    // These changes are synchronous: a read in between could take a record from disk that is also in memory.
     if (segment.end === 0) this.segments.add(segment)
     segment.end = offset
     this.#end = place
@@ -393,7 +391,7 @@ export class RecordLog {
     }
   }
 
-  /** Closes a segment after a failed write. Cuts off bytes after its last sync, and does not write it again. */
+  /** Closes a segment after a failed write, and never writes to it again. Cuts off the bytes after its last sync. */
   async #abandon({ segment, file }: Open): Promise<void> {
     this.#open = undefined
     if (segment.end > 0) await file.truncate(segment.end).catch(() => {})
@@ -401,7 +399,7 @@ export class RecordLog {
     if (segment.end === 0) await this.#folder.remove(segment.name).catch(() => {})
   }
 
-  /** Keeps a written record in memory, if there is room and it follows the last one there. */
+  /** Keeps a written record in memory, if there is room and the record directly follows the last one in memory. */
   #keep(incoming: Incoming, room: () => number): void {
     if (this.#recent.size === 0) this.#recentEnd = this.#taken
     if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) {
@@ -435,7 +433,7 @@ export class RecordLog {
     return settled
   }
 
-  /** Takes the record that `peek` returned. Returns the amount missing before it. */
+  /** Takes the record that `peek` returned. Returns how many events are missing before this record. */
   take(incoming: Incoming): Amount {
     const missing = unsettled(this.#taken, incoming.place)
     if (incoming.isSettled) this.#settled.shift()
@@ -455,7 +453,6 @@ export class RecordLog {
     return { record: NOTHING, place, ...unsettled(place, this.#end), start: cursor, cursor }
   }
 
-  /** Closes a segment that is about to be removed. */
   closeSegment(segment: Segment): Promise<void> {
     return this.#reader.closeSegment(segment)
   }

@@ -10,7 +10,7 @@ import { BatchDecoder } from './record.js'
 import type { BufferReport } from './report.js'
 import type { Settlement } from './settlement.js'
 
-/** Memory of a record as a batch, in addition to its bytes. */
+/** Memory that a record takes as a batch, in addition to its own bytes: per record, and per event. */
 const RECORD_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
@@ -26,7 +26,7 @@ export class Reading {
   readonly #settlement: Settlement
   readonly #report: BufferReport
   readonly #decoder: BatchDecoder
-  /** Reading id for records without places. */
+  /** The reading id of events whose records have no places. */
   readonly #name = newReading()
   readonly #maxHeld: number
   /** Memory of records passed on but not settled, in bytes. */
@@ -37,7 +37,6 @@ export class Reading {
   #over = false
   #wake: (() => void) | undefined
 
-  /** `maxHeld`: maximum memory of records passed on but not settled, in bytes. */
   constructor(records: RecordLog, settlement: Settlement, report: BufferReport, wanted: WantedNames, maxHeld: number) {
     this.#records = records
     this.#settlement = settlement
@@ -46,7 +45,7 @@ export class Reading {
     this.#maxHeld = maxHeld
   }
 
-  /** Whether it waits for `wake`, although it has room for more records. */
+  /** Whether reading waits for `wake` although there is room for more records. */
   get rests(): boolean {
     return this.#wake !== undefined && !this.#over && this.held < this.#maxHeld
   }
@@ -56,25 +55,22 @@ export class Reading {
     this.queued.bytes -= bytes
   }
 
-  /** Continues, since there may be work. */
   wake(): void {
     this.#wake?.()
     this.#wake = undefined
   }
 
-  /** Reports that no more records will be written. It ends when the existing ones are passed on. */
+  /** Notes that no more records will be written. Reading ends when the existing ones are passed on. */
   end(): void {
     this.#ending = true
     this.wake()
   }
 
-  /** Stops passing on records. */
   stop(): void {
     this.#over = true
     this.wake()
   }
 
-  /** Passes on records until the end. */
   async run(downstream: Downstream): Promise<void> {
     while (!this.#over) {
       const isFull = this.held >= this.#maxHeld
@@ -137,7 +133,7 @@ export class Reading {
   }
 }
 
-/** The settled ranges of a record, when the ranges `again` of its batch were given back. */
+/** The settled ranges of a record. `again`: the ranges of its batch that were given back. */
 function settledRanges(batch: EventBatch, { place, start }: Incoming, again: readonly ByteRange[]): Range[] {
   const ranges: { -readonly [K in keyof Range]: Range[K] }[] = []
   let range: (typeof ranges)[number] | undefined

@@ -28,23 +28,22 @@ import { HEAD_SIZE } from './segments.js'
 
 const VERSION = 1
 const HEAD = 24
-/** Codecs that records name by number. Others are named in the origin, with their options. */
+/** Codecs that records name by number. For other codecs, the origin has the name and the options. */
 const NUMBERED: readonly string[] = ['text', 'json', 'syslog']
 const NAMED = 255
-/** Number of cached origins. Batches of the same file share one. */
+/** Maximum number of cached origins. Batches of the same file share one. */
 const MAX_ORIGINS = 1000
 const NOTHING = Buffer.alloc(0)
 const [BACKLOG, PLACES] = [1, 2]
 const READING_SIZE = 8
 
-/** The bytes are not a batch that this version can read. */
 export class BatchRecordError extends Error {
   readonly code = 'SLUICE_BATCH_RECORD'
 }
 
 /**
- * Encodes a batch after `headroom` free bytes, in memory from `allocate`. Does not change the batch. `keepsIds`: after
- * decoding, its events have the same ids.
+ * Encodes a batch into memory from `allocate`, after `headroom` free bytes. Does not change the batch. `keepsIds`: the
+ * events have the same ids after decoding.
  */
 export function encodeBatch(
   batch: EventBatch,
@@ -144,7 +143,7 @@ function changedFields(batch: EventBatch): Buffer {
   return parts.length === 0 ? NOTHING : Buffer.concat(parts)
 }
 
-/** Decodes records to batches. Batches with equal origins share one object, up to MAX_ORIGINS. */
+/** Decodes records to batches. Batches with equal origins share one origin object. At most MAX_ORIGINS are cached. */
 export class BatchDecoder {
   readonly #wanted: WantedNames
   readonly #origins = new Map<string, Origin>()
@@ -234,11 +233,11 @@ function parse(text: string): unknown {
 /** A batch, or a part of one, and its record. */
 export interface Arrival extends Outgoing {
   readonly batch: EventBatch
-  /** Whether it is the first part of a batch that arrived. */
+  /** Whether this is the first part of a batch that arrived. */
   readonly isFirst: boolean
 }
 
-/** A part that could not be encoded, and why. It must still be settled. */
+/** A part that could not be encoded, and the error. The part must still be settled. */
 export interface NotEncoded {
   readonly batch: EventBatch
   readonly error: unknown
@@ -258,7 +257,7 @@ export class Encoding {
   readonly #mostBytes: number
   readonly #keepsIds: boolean
   readonly #parts: Part[] = []
-  /** Memory for the next records, and how much of it is already used. */
+  /** The chunk for the next records. `#used`: how many of its bytes are in use. */
   #chunk: Buffer = NOTHING
   #used = 0
 
@@ -268,12 +267,12 @@ export class Encoding {
     this.#keepsIds = keepsIds
   }
 
-  /** Adds a non-empty batch and becomes its holder. */
+  /** Adds a non-empty batch. The encoding now holds its ack. */
   add(batch: EventBatch): void {
     this.#parts.push({ batch, isFirst: true })
   }
 
-  /** Encodes the next part and makes the caller its holder; undefined if no part is left. */
+  /** Encodes the next part. The caller then holds the part's ack. Undefined if no part is left. */
   next(): Arrival | NotEncoded | undefined {
     for (let part = this.#parts.shift(); part; part = this.#parts.shift()) {
       const { batch } = part
@@ -291,7 +290,7 @@ export class Encoding {
     return undefined
   }
 
-  /** Replaces a part of `bytes` bytes by smaller ones. Returns false if it is small enough, or cannot be divided. */
+  /** Divides a part of `bytes` bytes, unless it is small enough or has one event. Returns whether it was divided. */
   #divides({ batch, isFirst }: Part, bytes: number, most: number): boolean {
     const { length } = batch
     if (bytes <= most || length === 1) return false

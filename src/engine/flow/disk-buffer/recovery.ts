@@ -24,18 +24,16 @@ export interface Recovered {
   readonly ledger: LedgerFound
   /** Where reading resumes. Everything before it is settled. */
   readonly settled: Cursor & LogPosition
-  /** Settled ranges after that place, in order. */
+  /** Settled ranges after `settled`, in order. */
   readonly ahead: readonly Range[]
-  /** The place after the last event. */
   readonly end: LogPosition
-  /** Size of an unfinished record that was cut off. */
+  /** Number of bytes after the last intact record. They were cut off, unless the folder is only read. */
   readonly tornBytes: number
 }
 
 const ANYWHERE: LogPosition = { event: 0, byte: 0 }
 const START: Cursor = { segment: 0, offset: 0 }
 
-/** Sets an unreadable segment aside. Returns whether that succeeded. */
 type LeaveOut = (segment: Segment, error: unknown) => Promise<unknown>
 
 /**
@@ -91,7 +89,7 @@ async function listSegments(folder: BufferFolder): Promise<Segment[]> {
   return numbers.sort((a, b) => a - b).map(number => ({ number, name: segmentName(number), end: 0 }))
 }
 
-/** Finds the size of a segment and its first record. */
+/** Sets the size of a segment and the place of its first record. */
 async function measure(folder: BufferFolder, segment: Segment): Promise<void> {
   const file = await folder.open(segment.name)
   try {
@@ -122,7 +120,7 @@ export async function setAside(folder: BufferFolder, segment: Segment, error: un
   return renamed
 }
 
-/** Finds the last intact record, and cuts off the bytes after it. */
+/** Finds the last intact record and, unless `readOnly`, cuts off the bytes after it. */
 async function findEnd(
   folder: BufferFolder,
   segments: Segments,
@@ -158,7 +156,6 @@ interface Found {
    */
   readonly end: LogPosition
   readonly tornBytes: number
-  /** The parts that were cut off, for the log. */
   readonly cuts: readonly Cut[]
 }
 
@@ -227,7 +224,10 @@ function readerOf(folder: BufferFolder, segments: Segments, unreadable: LeaveOut
   })
 }
 
-/** The place with most events; among equal ones, the last. After a power failure, a ledger may count other bytes. */
+/**
+ * The place with most events; of places with equally many events, the last. The bytes that a ledger counts may be wrong
+ * after a power failure.
+ */
 function furthest(...places: (LogPosition | undefined)[]): LogPosition {
   return places.reduce<LogPosition>((a, b) => (b && b.event >= a.event ? b : a), ANYWHERE)
 }

@@ -66,7 +66,10 @@ export class BufferReport {
     if (this.#problem(`written ${cause}`, 'error', fields, text)) this.#isReported = true
   }
 
-  /** Reports that a batch has no room. `shared`: in the shared space. `discarded`: the discarded events, if any. */
+  /**
+   * Reports that a batch has no room. `shared`: the shared space is full, not the buffer. `discarded`: the discarded
+   * events.
+   */
   full(maxBytes: number, shared: boolean, discarded: Amount | undefined): void {
     if (discarded) this.#metrics.discarded('buffer_full', discarded.events, discarded.bytes)
     if (this.#full) return
@@ -121,7 +124,7 @@ export class BufferReport {
     this.#log.error(fields, 'the buffer stopped; its events are delivered after a restart')
   }
 
-  /** Logs a problem, unless one of its kind was logged recently. Returns whether it was logged. */
+  /** Logs a problem, unless a problem of the same kind was logged recently. Returns whether it was logged. */
   #problem(kind: string, level: 'error' | 'warn', fields: object, text: string): boolean {
     const limited = this.#limit.next(kind)
     if (limited) this.#log[level]({ ...fields, ...limited }, text)

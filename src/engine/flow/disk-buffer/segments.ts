@@ -30,12 +30,11 @@ export interface Head {
   readonly checksum: number
 }
 
-/** The place after the record. */
 export function placeAfter({ place, events, bytes }: Pick<Head, 'place' | 'events' | 'bytes'>): LogPosition {
   return { event: place.event + events, byte: place.byte + bytes }
 }
 
-/** The events from `from` to `to`, except for the settled ranges in between. */
+/** Counts the events from `from` to `to`, except for the settled ranges in between. */
 export function unsettled(from: LogPosition, to: LogPosition, settled: readonly Amount[] = []): Amount {
   const amount = { events: to.event - from.event, bytes: to.byte - from.byte }
   for (const { events, bytes } of settled) add(amount, -events, -bytes)
@@ -68,7 +67,6 @@ export function readHead(bytes: Buffer, at: number): Head | undefined {
   }
 }
 
-/** Whether `record` is intact according to its header. */
 export function isWhole({ size, checksum }: Head, record: Buffer): boolean {
   return record.length === size && crc32(record) === checksum
 }
@@ -80,7 +78,7 @@ export interface Segment {
   readonly name: string
   /** Number of bytes that are safe on disk. */
   end: number
-  /** The place of its first record, if that existed when this run started. */
+  /** The place of the segment's first record, if that record existed when this run started. */
   first?: LogPosition | undefined
 }
 
@@ -109,13 +107,11 @@ export class Segments {
   #list: Segment[]
   #highest: number
 
-  /** `highest`: the highest segment number ever used. */
   constructor(list: readonly Segment[], highest: number) {
     this.#list = [...list]
     this.#highest = Math.max(highest, list.at(-1)?.number ?? 0)
   }
 
-  /** Total size on disk. */
   get bytes(): number {
     let bytes = 0
     for (const { end } of this.#list) bytes += end
@@ -135,7 +131,6 @@ export class Segments {
     return this.#list.at(-1)
   }
 
-  /** A new segment after all others. */
   next(): Segment {
     const number = ++this.#highest
     return { number, name: segmentName(number), end: 0 }
@@ -151,8 +146,8 @@ export class Segments {
   }
 
   /**
-   * The event with which later segments begin; Infinity if unknown. Records of this segment from there on do not count:
-   * a failed write was cut off, a power failure undid the cut, and their places were used again.
+   * The first event of later segments; Infinity if unknown. Records of this segment from that event on do not count: a
+   * failed write was cut off, a power failure undid the cut, and the places of these records were used again.
    */
   limitOf({ number }: Segment): number {
     const next = this.#list.find(segment => segment.number > number && segment.first)

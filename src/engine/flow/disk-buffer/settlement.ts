@@ -7,17 +7,19 @@ import type { Cursor, Incoming, RecordLog } from './log.js'
 import type { Recovered } from './recovery.js'
 import { type LogPosition, placeAfter, type Segment, unsettled } from './segments.js'
 
-/** How long a settlement may be in memory alone. */
+/** How long a settlement may exist only in memory. */
 const INTERVAL_MS = 1000
-/** Bytes of events that may be settled in memory alone. After a kill, these are repeated. */
+/** How many bytes of events may be settled only in memory. After a kill, these events are repeated. */
 const MOST_UNSAVED = 1024 * 1024
 
-/** A settled range after the mark. */
 interface Ahead {
   readonly range: Range
-  /** The segments that lie completely within it. */
+  /** The segments that lie completely within the range. */
   readonly covers: readonly Segment[]
-  /** Whether its segments were removed or may be. Their events would seem to be missing if the range were forgotten. */
+  /**
+   * Whether segments in the range were removed, or may have been. If the ledger forgot the range, their events would
+   * seem to be missing.
+   */
   readonly hasHole: boolean
 }
 
@@ -32,7 +34,7 @@ export class Settlement {
   readonly #freed: () => void
   readonly #ledger: Ledger
   readonly #taken: LowWaterMark<Cursor & LogPosition>
-  /** Settled ranges of records that were given back. */
+  /** Settled ranges of records whose other events were given back. */
   readonly #partly: Range[] = []
   #dirty = false
   /** Bytes of events settled since the last write. */
@@ -88,7 +90,6 @@ export class Settlement {
     else this.#cancel ??= this.#context.clock.after(INTERVAL_MS, () => void this.#write())
   }
 
-  /** Writes pending changes and closes the ledger. */
   async close(): Promise<void> {
     this.#closed = true
     this.#stopTimer()
@@ -122,7 +123,8 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
-      // Settled records must not fill a full disk. If an outdated ledger stayed, they would seem to be missing.
+      // A full disk must not keep settled segments. Removes the outdated ledger first: with it, their events would seem
+      // missing.
       if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }
@@ -130,7 +132,6 @@ export class Settlement {
     if (passed.length > 0 || covered.length > 0) this.#freed()
   }
 
-  /** Settled events after the mark. */
   get settledAhead(): readonly Amount[] {
     return [
       ...this.#taken.ahead(Number.POSITIVE_INFINITY).map(([from, to]) => unsettled(from, to)),

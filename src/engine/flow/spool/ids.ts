@@ -50,7 +50,6 @@ interface Known {
   readonly sums: Uint32Array
 }
 
-/** The ids of events that earlier runs stored. */
 export class KnownIds {
   /** Ids by reading, in the order of places. */
   readonly #known = new Map<string, Known>()

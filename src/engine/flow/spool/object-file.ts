@@ -13,31 +13,28 @@ import { HEAD_SIZE, isWhole, type LogPosition, MARK, placeAfter, readHead, seal 
 
 /** The facts about an object that its first event determines. */
 export interface ObjectFacts {
-  /** Its name at the receiver. */
+  /** The object's name at the receiver. */
   readonly key: string
-  /** The destination's name for the partition of its events. */
+  /** The partition of the object's events, as the destination names it. */
   readonly partition: string
-  /** How its content is made. Only content of the same format may follow. */
+  /** The format of the object's content. Only content of the same format may be appended. */
   readonly format: string
   readonly contentType: string
-  /** When it was opened, wall clock in milliseconds. */
+  /** When the object was opened, wall clock in milliseconds. */
   readonly openedAt: number
 }
 
-/** The position of a record's content. */
 interface Piece {
   readonly at: number
   readonly size: number
 }
 
-/** What a file contains. */
 export interface Survey {
   /** Undefined if the facts are damaged. The object then cannot be sent. */
   readonly facts: ObjectFacts | undefined
   readonly pieces: readonly Piece[]
-  /** Size of the object. */
   readonly size: number
-  /** The end of the last whole record, in the file and in events ever written. */
+  /** Where the last whole record ends: as an offset in the file, and as a place. */
   readonly end: number
   readonly place: LogPosition
   /** Start and end of the last record that has a whole header. Earlier records were acknowledged. */
@@ -51,13 +48,13 @@ const TITLE = Buffer.from(`sluice object ${FORMAT}\n`)
 const START: LogPosition = { event: 0, byte: 0 }
 const WINDOW = 64 * 1024
 const LONGEST_NOTE = 4096
-/** Size of the field with the length of ids, in bytes. */
+/** Size in bytes of the field that holds the length of the ids. */
 const LENGTH = 4
 const NAME = /^[\da-f]{16}\.(object|closed)$/
 
 export const nameOf = (id: string) => `${id}.object`
 export const isObject = (name: string) => NAME.test(name)
-/** Whether the object may have been sent. Nothing may be appended to it then. */
+/** Whether the object with this file name may have been sent. If so, nothing may be appended to it. */
 export const isClosed = (name: string) => name.endsWith('.closed')
 
 /** A record to be written, with free bytes for its header. */
@@ -119,7 +116,6 @@ export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer
   return { facts, pieces, size: total, end, place, last, held }
 }
 
-/** Counts the events of the objects in a folder. */
 export async function countSpooled(folder: BufferFolder): Promise<number> {
   let events = 0
   for (const name of (await folder.list()).filter(isObject)) {
@@ -191,26 +187,24 @@ async function nextMark(
 export class ObjectFile {
   name: string
   readonly facts: ObjectFacts
-  /** When it was opened, by the monotonic clock. */
+  /** When the object was opened, by the monotonic clock. */
   readonly openedAt: number
-  /** Size of the object so far. */
   size = 0
   /** The end of the last synced record in the file. */
   end = 0
-  /** Events in it. */
+  /** The object's events. Damaged events count until `finish`. */
   held: Amount = { events: 0, bytes: 0 }
   /** Whether a write failed. The bytes after `end` are then unknown, so nothing may be appended. */
   isBroken = false
-  /** Whether something is being appended. */
   isBusy = false
-  /** The sender's state. */
+  /** State that only the sender uses. */
   progress: unknown
-  /** Ids of its records, after `finish`. */
+  /** Ids of the object's records. Set by `finish`. */
   ids: readonly Buffer[] = []
   readonly #folder: BufferFolder
   #place = START
   #pieces: readonly Piece[] | undefined
-  /** Whether the name that marks it as closed is synced, and so survives a power failure. */
+  /** Whether the name that marks the object as closed is synced, and so survives a power failure. */
   #isClosed = false
 
   constructor(folder: BufferFolder, name: string, facts: ObjectFacts, openedAt: number) {
@@ -237,7 +231,6 @@ export class ObjectFile {
     return file
   }
 
-  /** Appends a record that `framed` returned. */
   async append(framed: Buffer, events: number, bytes: number): Promise<void> {
     const isNew = this.end === 0
     seal(framed, this.#place, events, bytes)
@@ -279,8 +272,8 @@ export class ObjectFile {
   }
 
   /**
-   * Determines the content to send: the whole records. Resolves with the events damaged since they were written. Call
-   * it before `read`.
+   * Determines the content to send: the whole records. Resolves with the number of events that were damaged after they
+   * were written. Call it before `read`.
    */
   async finish(): Promise<Amount> {
     if (this.#pieces) return { events: 0, bytes: 0 }
@@ -311,7 +304,6 @@ export class ObjectFile {
     this.#isClosed = true
   }
 
-  /** The bytes of the object from `from` to `to`. */
   async read(from: number, to: number): Promise<Buffer> {
     const bytes = Buffer.allocUnsafe(to - from)
     const file = await this.#folder.open(this.name)
@@ -331,7 +323,7 @@ export class ObjectFile {
     }
   }
 
-  /** The sender's note about the object; undefined if it was lost. */
+  /** The sender's note about the object; undefined if there is none. */
   async readNote(): Promise<string | undefined> {
     try {
       const file = await this.#folder.open(this.#note)

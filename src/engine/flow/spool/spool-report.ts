@@ -4,7 +4,6 @@ import { LogLimit } from '../../../lib/log-limit.js'
 import { formatSize } from '../../../lib/units.js'
 import type { Amount } from '../counters.js'
 
-/** Counts and logs what happens to events of a spool. */
 export class SpoolReport {
   readonly #context: Pick<ComponentContext, 'log' | 'metrics' | 'clock'>
   readonly #path: string
@@ -38,7 +37,7 @@ export class SpoolReport {
     this.#problem('written', 'error', fields, 'cannot write to the spool')
   }
 
-  /** Reports an object that was closed for another one, since `most` are open. */
+  /** Reports that `most` objects are open, so one was closed to open another. */
   crowded(most: number): void {
     const text =
       'too many objects are open; the least recently written objects are sent early, and are small. For larger objects, use fields with fewer values in "key"'
@@ -65,7 +64,10 @@ export class SpoolReport {
     log.error(fields, 'events of an object in the spool are damaged; they are counted as discarded')
   }
 
-  /** Reports data cut off after the last whole record of an open object. `events`: how many the data claims to have. */
+  /**
+   * Reports data cut off after the last whole record of an open object. `events`: how many events that data claims to
+   * contain.
+   */
   cut(name: string, bytes: number, events: number): void {
     const fields = { file: `${this.#path}/${name}`, bytes, events }
     const text = 'removed an unfinished write at the end of an object in the spool, probably left by a crash'

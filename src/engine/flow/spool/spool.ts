@@ -21,7 +21,7 @@ const READ_AGAIN_MS = 600_000
 /** Files with ids of recently sent objects. */
 const SENT = /\.sent$/
 
-/** Maximum number of open objects. To open another one, the least recently written one is closed. */
+/** Maximum number of open objects. To open another object, the least recently written object is closed. */
 export const MOST_OPEN = 500
 /** Maximum number of files. Each takes memory and at least one block on disk. */
 const MOST_FILES = 100_000
@@ -32,7 +32,7 @@ export interface SpoolOptions {
   readonly state: Pick<StateFolder, 'hasRoom' | 'count'>
   readonly clock: TimerClock
   readonly report: SpoolReport
-  /** An object is closed at this size (in bytes as sent) or age. */
+  /** An object is closed when it has this size, in bytes as sent, or the maximum age. */
   readonly maxObjectBytes: number
   readonly maxObjectAgeMs: number
   /** Maximum size of all files, in bytes. */
@@ -68,7 +68,7 @@ export class ObjectSpool implements Spool {
   /** Damaged files of earlier runs, until their events are counted as found and discarded. */
   readonly #unusable: (Amount & { readonly name: string })[] = []
   #known = new KnownIds([])
-  /** Files with ids, and when to remove them by the monotonic clock. */
+  /** Files with ids. `until`: when to remove the file, by the monotonic clock. */
   #sent: { readonly name: string; readonly until: number }[] = []
   #hasFolder = false
   #hasEnded = false
@@ -102,7 +102,7 @@ export class ObjectSpool implements Spool {
       ids.push(...(await readIds(folder, name).catch(() => [])))
       this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
     }
-    // Ignores later times, which were written before the clock was set back.
+    // Ignores times after now. They were written before the clock was set back.
     const now = clock.wall()
     const last = ids.reduce((latest, one) => (writtenAt(one) <= now ? Math.max(latest, writtenAt(one)) : latest), 0)
     this.#known = new KnownIds(ids.filter(one => writtenAt(one) >= last - KEEP_IDS_MS))
@@ -124,7 +124,7 @@ export class ObjectSpool implements Spool {
       const found = await retried(async () => {
         recent.length = 0
         size = await file.size()
-        // A long outage leaves more ids than can be kept.
+        // Keeps only recent ids, since a long outage leaves too many.
         return await survey(file, size, one => {
           recent.push(Buffer.from(one))
           while (writtenAt(recent[0]!) < writtenAt(one) - KEEP_IDS_MS) recent.shift()
@@ -133,14 +133,15 @@ export class ObjectSpool implements Spool {
       ids.push(...recent)
       const { facts, end } = found
       const { from, to } = found.last
-      // In an open object, the last record may be an unfinished write. A closed object may have been sent.
+      // In an open object, the last record may be an unfinished write, so it does not count. In a closed object, it
+      // counts.
       const known = isClosed(name) ? to : from
       const place = known.event > found.place.event ? known : found.place
       const age = Math.max(0, clock.wall() - (facts?.openedAt ?? 0))
       if (size > end && !isClosed(name)) report.cut(name, size - end, to.event - place.event)
       if (facts && found.pieces.length > 0)
         return ObjectFile.found(folder, name, { ...found, facts, place }, clock.now() - age)
-      // Without a record, the process was killed before it acknowledged the first events.
+      // The file has no record: the process was killed before it acknowledged the first events.
       if (place.event === 0) await folder.remove(name)
       else {
         await folder.rename(name, `${name}.damaged`)
@@ -187,7 +188,7 @@ export class ObjectSpool implements Spool {
     return oldest
   }
 
-  /** Appends a record to the object of a partition. Do not call it again for a partition before it resolves. */
+  /** Appends a record to the object of a partition. Do not call it again for the same partition before it resolves. */
   append(partition: string, factsOf: (id: string) => ObjectFacts, framed: Buffer, amount: Amount): Promise<void> {
     const done = this.#append(partition, factsOf, framed, amount).finally(() => {
       this.#appends.delete(done)
@@ -245,8 +246,8 @@ export class ObjectSpool implements Spool {
   }
 
   /**
-   * Closes the largest open objects until the others fill at most half of the spool. If there is still no room, closes
-   * all objects and throws a DeliveryError.
+   * Closes the largest open objects until the remaining open objects fill at most half of the spool. If there is still
+   * no room, closes all objects and throws a DeliveryError.
    */
   #makeRoom(bytes: number): void {
     const { maxBytes, state, report } = this.#options
@@ -296,7 +297,7 @@ export class ObjectSpool implements Spool {
     this.#closed.push(file)
   }
 
-  /** Sets a timer for when the next object is old enough. */
+  /** Sets a timer for when the next open object is old enough to be closed. */
   #setTimer(): void {
     const { clock, maxObjectAgeMs } = this.#options
     this.#cancelTimer?.()
@@ -311,7 +312,6 @@ export class ObjectSpool implements Spool {
     })
   }
 
-  /** Removes expired files with ids. */
   #forget(): void {
     const now = this.#options.clock.now()
     const isOld = ({ until }: { readonly until: number }) => until <= now
@@ -362,7 +362,7 @@ export class ObjectSpool implements Spool {
     if (recent.length > 0) {
       const name = `${file.name}.sent`
       this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
-      // A full disk has room again once the object is removed.
+      // On a full disk, this may fail. Removing the object then makes room.
       await writeIds(folder, name, recent).catch(error => report.notWritten(error))
     }
     try {
@@ -372,7 +372,7 @@ export class ObjectSpool implements Spool {
     }
   }
 
-  /** Resolves when nothing is being written. Stored events stay for the next run, and still count. */
+  /** Resolves when nothing is being written. Stored events stay for the next run, and still count toward limits. */
   async close(): Promise<void> {
     this.#hasEnded = true
     this.#cancelTimer?.()

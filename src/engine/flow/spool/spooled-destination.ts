@@ -11,7 +11,6 @@ import { framed, type ObjectFile } from './object-file.js'
 import { MOST_OPEN, ObjectSpool } from './spool.js'
 import { SpoolReport } from './spool-report.js'
 
-/** The receiver of objects. */
 export interface ObjectStore extends Pick<Destination, 'changed' | 'handOver'> {
   open(signal: AbortSignal): Promise<void>
   /**
@@ -24,7 +23,6 @@ export interface ObjectStore extends Pick<Destination, 'changed' | 'handOver'> {
 
 export type Compression = 'gzip' | 'zstd' | 'none'
 
-/** The options of objects. */
 export interface ObjectFormat {
   readonly encoding: Encoding
   readonly compression: Compression
@@ -32,7 +30,6 @@ export interface ObjectFormat {
   readonly spool: { readonly max_bytes: number }
 }
 
-/** Names objects after the events in them. */
 export interface ObjectNames {
   /** The beginning of the object name for an event. Throws a DeliveryError if the event fits no object. */
   prefixOf(batch: EventBatch, i: number): string
@@ -46,7 +43,7 @@ const ENDS: Readonly<Record<Compression, { readonly suffix: string; readonly typ
 const LF = 0x0a
 const NEWLINE = Buffer.from('\n')
 
-/** The name of an object. Names are unique, and sorted by time within a partition. */
+/** The name of an object. Names are unique. Within a partition, they sort by time. */
 export function objectKey(prefix: string, format: ObjectFormat, openedAt: number, id: string): string {
   const time = new Date(openedAt).toISOString().replace(/[-:]|\.\d+/g, '')
   return `${prefix}${time}-${id}${endingOf(format)}`
@@ -61,13 +58,12 @@ const typeOf = ({ encoding, compression }: ObjectFormat) =>
   ENDS[compression].type ??
   (encoding === 'raw' ? 'text/plain; charset=utf-8' : (encoding.definition.contentType ?? 'application/octet-stream'))
 
-/** Compresses one write. The concatenated results of several writes are valid, too. */
+/** Compresses the content of one write. The results of several writes can be concatenated. */
 export async function compress(content: Buffer, compression: Exclude<Compression, 'none'>): Promise<Buffer> {
   const { zstdCompress } = zlib as unknown as { readonly zstdCompress: typeof zlib.gzip }
   return await promisify(compression === 'gzip' ? zlib.gzip : zstdCompress)(content)
 }
 
-/** A destination that keeps events in a spool, and sends them to a store as objects. */
 export class SpooledDestination implements Destination {
   readonly spool: Spool
   readonly partitionOf: NonNullable<Destination['partitionOf']>
@@ -152,7 +148,7 @@ export class SpooledDestination implements Destination {
     await this.#spool.append(partition, factsOf, record, amount)
   }
 
-  /** The events of a request that are not in an object yet. */
+  /** Those events of a request that are not in an object yet. */
   #unknown(request: readonly EventBatch[]): EventBatch[] {
     return request.flatMap(batch => {
       const rest = batch.snapshot()

@@ -60,7 +60,6 @@ function recordsOf({ chunk, length, starts, ends, flags }: Frame, from: number):
   return found
 }
 
-/** The contents of a dead-letter file. */
 export interface Survey {
   events: number
   readonly reasons: Map<string, number>
@@ -85,7 +84,7 @@ export async function surveyLetters(path: string, from = 0): Promise<Survey> {
   return survey
 }
 
-/** How far the events of a dead-letter file are settled. */
+/** Tracks which events of a dead-letter file are settled. */
 export class LettersProgress {
   /** Number of events that this run settled. */
   events = 0
@@ -160,8 +159,8 @@ export function originOf({ path, peer, host, codec, rejectedAt }: Letter, source
 }
 
 /**
- * Whether a letter may come from the same file or connection as the letter before it, and was rejected at the same time
- * or continues a line. Only then can pieces of a line be matched.
+ * Whether a rejected event may come from the same file or connection as the one before it, and was rejected at the same
+ * time or continues a line. Only then can pieces of a line be matched.
  */
 function hasSameOrigin(before: Letter, { codec, path, peer, host, flags, rejectedAt }: Letter): boolean {
   const isAlike = before.codec.isSame(codec) && before.path === path && before.peer === peer && before.host === host

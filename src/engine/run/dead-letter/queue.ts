@@ -21,8 +21,8 @@ import { DeadLetterStock } from './stock.js'
 
 /**
  * The dead-letter queue of a component: a file of JSON lines, one per rejected event (record.ts), unless somebody reads
- * the side output for rejected events. When `write` resolves, its events are on disk, in the file that has the name
- * then. A record is complete or absent: the next write first cuts off a record that a crash or a full disk left
+ * the side output for rejected events. When `write` resolves, its events are on disk, in the file that has this path at
+ * that time. A record is complete or absent: the next write first cuts off a record that a crash or a full disk left
  * incomplete. The file may be moved away at any time. No other process may write to it.
  */
 
@@ -41,7 +41,6 @@ export interface DeadLetterEnvironment extends Pick<DeadLetterFileOptions, 'log'
   readonly metrics: ComponentCounters
 }
 
-/** Opens the dead-letter queue of a component and registers its gauges. */
 export function openDeadLetters(id: string, dataDir: string, environment: DeadLetterEnvironment): DeadLetterFile {
   const { log, clock, metrics, disk } = environment
   const file = new DeadLetterFile({ dataDir, destination: id, log, clock, disk })
@@ -62,7 +61,6 @@ export class DeadLetterFile implements DeadLetters {
   readonly #options: DeadLetterFileOptions
   /** Inode of the file whose directory entry was synced. */
   #named: number | undefined
-  /** Whether the last attempt to write failed. */
   isUnwritable = false
 
   constructor(options: DeadLetterFileOptions) {
@@ -84,7 +82,7 @@ export class DeadLetterFile implements DeadLetters {
   async #append(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
     const { destination, clock } = this.#options
     const bytes = encodeLetters(request, error, { destination, wall: clock.wall() })
-    // Written again if the file was moved away meanwhile, since whoever moved it may have read it before.
+    // Writes again if the file was moved away meanwhile: whoever moved it may have read it before this write.
     while (!(await this.#appendTo(bytes))) {}
   }
 

@@ -21,7 +21,6 @@ import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
  * it is the last piece, they also have the origin's "host".
  */
 
-/** Encodes the events of a request as lines. */
 export function encodeLetters(
   request: readonly EventBatch[],
   error: DeliveryError,
@@ -53,7 +52,7 @@ function lineMember(batch: EventBatch, i: number): Line {
   const { codec, host } = batch.origin
   const { form, name, options } = codec
   if (form === 'fields') {
-    // The host in the line hides the origin's host, but the pieces of a line are matched by the origin's.
+    // The host in the line hides the origin's host, but the pieces of a line are matched by the origin's host.
     const more = {
       ...(Object.keys(options).length > 0 && { options }),
       ...(flags & (PIECE | CONTINUES) && { partial: partialMark(flags) }),
@@ -75,9 +74,9 @@ export interface Letter {
   readonly path: string | undefined
   readonly peer: string | undefined
   readonly host: string
-  /** When it was received, wall clock in milliseconds. */
+  /** When the event was received, wall clock in milliseconds. */
   readonly receivedAt: number
-  /** When it was first rejected, wall clock in milliseconds. */
+  /** When the event was first rejected, wall clock in milliseconds. */
   readonly rejectedAt: number | undefined
 }
 
@@ -85,7 +84,6 @@ const wanted = new WantedNames()
 const EVENT = wanted.slot('event')
 const slots = new Int32Array(SLOT)
 
-/** A parsed line. */
 export interface LetterRecord {
   readonly time?: unknown
   readonly since?: unknown
@@ -131,7 +129,7 @@ interface Found {
   readonly codec: Codec
   /** The origin's host, if the event has another one. */
   readonly host?: string
-  /** Which piece of a line it is, if the event does not say that. */
+  /** Which piece of a line the event is, if the event itself does not say that. */
   readonly partial?: unknown
 }
 

@@ -22,7 +22,6 @@ import { doneIn, folderOf, forgetDone, mergingIn, recordsIn, SOURCE } from './st
  * end. A crash repeats events but does not lose any: the next call resumes with the contents of the folder.
  */
 
-/** The result for one file. */
 export interface Resent {
   sent: number
   /** Events rejected again, by reason. They are in the file again. */
@@ -196,7 +195,7 @@ async function readProgress(folder: string): Promise<number> {
   }
 }
 
-/** Moves objects that a stop left behind into the destination's spool, which has no objects with these names. */
+/** After a stop: moves the remaining objects into the destination's spool, which has no objects with these names. */
 async function giveBackSpool(folder: string, dataDir: string, id: string): Promise<void> {
   const [from, to] = [folder, dataDir].map(dir => pathOf(dir, 'spool', id)) as [string, string]
   const names = (await readdir(from).catch(ignoreMissing)) ?? []
@@ -219,7 +218,9 @@ async function giveBack(path: string, folder: string, id: string, scratch = fold
   await putBack(refused, path, scratch)
 }
 
-/** Renames the file `from` to `path`. If a daemon has written a file there, its events follow. */
+/**
+ * Renames the file `from` to `path`. If a daemon has written a file there, first appends that file's events to `from`.
+ */
 async function putBack(from: string, path: string, folder: string): Promise<void> {
   for (;;) {
     try {

@@ -5,17 +5,16 @@ import { readState, StateUnreadable } from '../../../core/unreadable.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { savedDocument } from '../state/checkpoints.js'
 
-/** The id of the source that sends the events. */
 export const SOURCE = 'dead_letters'
-/** The folder for the dead-letter file `path`. */
+/** The folder from which the events of the dead-letter file `path` are resent. */
 export const folderOf = (path: string) => `${path}.sending`
-/** The events being sent. */
+/** The file with the events that are being sent. */
 export const recordsIn = (folder: string) => join(folder, 'records.ndjson')
-/** The source's saved positions. */
+/** The file in which the source saves its positions. */
 const POSITIONS = join('checkpoints', `${SOURCE}.json`)
 /** Where earlier versions saved how far the events are settled. */
 const FORMER = 'progress.json'
-/** Events that a daemon rejected during the run, until they are appended to the ones rejected again. */
+/** Events that a daemon rejected during a resend, until they are appended to the events that were rejected again. */
 export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 
 /** The offset in bytes before which all records are settled; 0 if the progress is damaged. Throws StateUnreadable. */
@@ -39,7 +38,7 @@ export async function forgetDone(folder: string): Promise<void> {
 
 const LF = 0x0a
 const PIECE = 256 * 1024
-/** Bytes at the beginning of a record that contain its times. */
+/** How many bytes at the beginning of a record contain its times. */
 const HEAD = 128
 const TIMES = /^\{"time":"([^"]+)"(?:,"since":"([^"]+)")?/
 
@@ -63,7 +62,6 @@ export class DeadLetterStock {
   #counted: ReadonlyMap<string, Counted> | undefined
   #refreshing: Promise<void> | undefined
 
-  /** `path` is the file of the component in data_dir. */
   constructor(path: string) {
     this.#path = path
   }
@@ -89,7 +87,7 @@ export class DeadLetterStock {
 
   async #refresh(): Promise<void> {
     const folder = folderOf(this.#path)
-    // Another process may be changing the file.
+    // An error may only mean that another process is changing the file.
     const done = await doneIn(folder).catch(() => 0)
     const refused = join(folder, 'dead-letter', basename(this.#path))
     const counted = new Map<string, Counted>()

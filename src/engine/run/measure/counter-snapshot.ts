@@ -5,7 +5,7 @@ export interface SeriesRow {
   readonly labels: Record<string, string>
   readonly value: number
   readonly exemplar?: Exemplar
-  /** For a counter that may be removed: the labels of the counter to which its count is then added. */
+  /** For a counter that may be removed: labels of the rest counter, to which its count is then added. */
   readonly rest?: Record<string, string>
 }
 

@@ -1,12 +1,12 @@
 import { type Amount, type ComponentCounters, sum } from '../../flow/counters.js'
 import type { CounterSnapshot, SeriesRow } from './counter-snapshot.js'
 
-/** Stands for several others: as a component, for those without series of their own; as a label, for other values. */
+/** Stands for several components that have no series of their own or, as a label, for several values. */
 export const OTHER = '__other__'
 
-/** Characters of a line in a scrape. A longer line counts as several. */
+/** A line of a scrape with more characters than this counts as several lines. */
 const LINE = 500
-/** Lines that every component has, or almost every one. */
+/** Number of lines that almost every component has. */
 const LEAST_LINES = 11
 
 /** The approximate number of lines of a component in a scrape. */
@@ -27,7 +27,7 @@ export function linesOf({ discards, aside, failures, series, histograms }: Compo
   return lines
 }
 
-/** A snapshot reduced to its sums, and to the counters that `hasRoom` accepts, without labels by key. */
+/** Reduces a snapshot to its sums and to the counters that `hasRoom` accepts. Removes labels by key. */
 export function folded(snapshot: CounterSnapshot, hasRoom: (series: string) => boolean): CounterSnapshot {
   const { kind, passed, aside, discards, failures, series } = snapshot
   return {
@@ -51,7 +51,7 @@ function amountOf(amounts: CounterSnapshot['aside'], first?: Amount): Amount {
   return amounts.reduce((all, [, amount]) => sum(all, amount), sum(first ?? { events: 0, bytes: 0 }))
 }
 
-/** Sums rows with equal labels. For a row that may be removed, its `rest` labels count. */
+/** Sums rows with equal labels. For a row that may be removed, uses its `rest` labels instead. */
 function summed(rows: readonly SeriesRow[], hasRoom: (labels: string) => boolean): SeriesRow[] {
   const sums = new Map<string, { labels: Record<string, string>; value: number }>()
   for (const { labels, value, rest = labels } of rows) {

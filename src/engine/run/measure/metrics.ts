@@ -10,14 +10,16 @@ type Labels = Readonly<Record<string, string>>
 interface About {
   readonly type: 'counter' | 'gauge' | 'histogram'
   readonly help: string
-  /** Reads all samples. For families that do not belong to components. */
+  /** Only for families that do not belong to components: reads all samples. */
   readonly read?: () => Iterable<{ readonly labels: Labels; readonly value: number }>
 }
 
 /** Metrics of prom-client that promtool rejects: gauges whose names end in _total. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
 
-/** Gauges that cannot be read without a free descriptor. prom-client then shows their last value, at first 0. */
+/**
+ * Gauges that cannot be read without a free file descriptor. prom-client would then show their last value, at first 0.
+ */
 const FROM_PROC = [
   'process_resident_memory_bytes',
   'process_virtual_memory_bytes',
@@ -32,21 +34,21 @@ const FROM_PROC = [
 const LOOP_DELAY_MS = 500
 const LOOP_DELAYS = /^nodejs_eventloop_lag_(min|max|mean|p\d+)_seconds$/
 
-/** How long a scrape waits for values from disk. After that it shows the previous ones. */
+/** How long a scrape waits for values from disk. After that, it shows the previous values. */
 const REFRESH_MS = 1000
 
 export type Format = 'text' | 'openmetrics'
 
-/** The same as in prom-client, which is only loaded when needed. */
+/** Copied from prom-client, which is loaded only when needed. */
 export const CONTENT_TYPES = {
   text: 'text/plain; version=0.0.4; charset=utf-8',
   openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
 } as const satisfies Record<Format, RegistryContentType>
 
-/** Maximum number of remembered families of components. Users and plugins choose their names. */
+/** Maximum number of remembered metric families of components. Users and plugins choose names, so there may be many. */
 const MOST_KNOWN = 1000
 
-/** Number of components that are read per turn of the event loop. */
+/** How many components are read per turn of the event loop. */
 const SLICE = 100
 
 /** Maximum characters of all label names and values of an exemplar together. */
@@ -133,7 +135,7 @@ class Family {
     return [this.#name, all]
   }
 
-  /** The metric for a registry. Each family is written in its own event loop turn. */
+  /** Converts the family to a metric for a registry. Each family is written in its own event loop turn. */
   asMetric(format: Format, turn: () => Promise<void>): Metric {
     const { type, help } = this.#about
     const get = async () => {
@@ -145,7 +147,7 @@ class Family {
   }
 }
 
-/** Shares the next result among all callers, since a run in progress may have begun before they called. */
+/** Callers during a run share the result of the next run, since the current one may have begun before they called. */
 class Together<T> {
   readonly #make: () => Promise<T>
   #running: Promise<T> | undefined
@@ -183,7 +185,7 @@ class Together<T> {
  */
 export class Metrics extends ComponentSet {
   #process: ReturnType<typeof measureProcess> | undefined
-  /** Families that were shown once keep their HELP and TYPE lines, within MOST_KNOWN. */
+  /** Metric families that were shown once. Up to MOST_KNOWN keep their HELP and TYPE lines. */
   readonly #known = new Map<string, About>()
   readonly #counters = new Map<string, { labels: Labels; value: number }[]>()
   readonly #log: Logger
@@ -205,15 +207,14 @@ export class Metrics extends ComponentSet {
   }
 
   /**
-   * Starts measuring this process's delays and garbage collections, if that was not done. The first scrape does it at
-   * the latest: loading prom-client takes too long for the start of a process.
+   * Starts measuring this process's delays and garbage collections, unless that was started before. The first scrape
+   * calls it at the latest, since loading prom-client takes too long for the start of a process.
    */
   measureProcess(): ReturnType<typeof measureProcess> {
     this.#process ??= measureProcess()
     return this.#process
   }
 
-  /** Registers a gauge of the daemon, which belongs to no component. */
   daemonGauge(name: string, help: string, read: () => number): void {
     this.series('gauge', name, help, () => [{ labels: {}, value: read() }])
   }
@@ -223,7 +224,7 @@ export class Metrics extends ComponentSet {
     this.series('counter', name, help, () => [{ labels: {}, value: read() }])
   }
 
-  /** A counter of the daemon: one series of `name`. */
+  /** Registers a counter of the daemon: one series of `name`. */
   daemonCounter(name: string, help: string, labels: Labels): { value: number } {
     const all = this.#counters.get(name) ?? []
     if (all.length === 0) this.series('counter', name, help, () => all)
@@ -273,7 +274,7 @@ export class Metrics extends ComponentSet {
     return Buffer.from(await registry.metrics())
   }
 
-  /** The samples of a scrape without histograms, by metric name. */
+  /** The samples of a scrape, by metric name. Omits histograms. */
   async samples(): Promise<Readonly<Record<string, readonly { readonly labels: Labels; readonly value: number }[]>>> {
     await this.refresh(REFRESH_MS)
     const { registry } = await this.measureProcess()
@@ -281,7 +282,7 @@ export class Metrics extends ComponentSet {
     return Object.fromEntries(families.map(({ samples }) => samples).filter(([, all]) => all.length > 0))
   }
 
-  /** The samples of one component as in a scrape, with the help of their metrics but without histograms. */
+  /** The samples of one component as in a scrape, each with the help text of its metric. Omits histograms. */
   async of(component: string): Promise<readonly ComponentSeries[]> {
     await this.refresh(REFRESH_MS)
     return [...(await this.#ofComponents('text'))].flatMap(family => {
@@ -320,7 +321,6 @@ export class Metrics extends ComponentSet {
     return families.values()
   }
 
-  /** Adds the amounts that every component counts. */
   #readAmounts(c: ComponentCounters, to: (name: string) => Family): void {
     const { id, all } = this.#labelsOf(c)
     const add = (name: string, { events, bytes }: Amount, labels: Partial<Sample> = { sharedLabels: all }) => {
@@ -339,7 +339,6 @@ export class Metrics extends ComponentSet {
     to('sluice_conservation_errors_total').add({ sharedLabels: id, value: this.#imbalances.get(c) ?? 0 })
   }
 
-  /** Adds the metrics that are specific to the type of the component. */
   #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, format: Format): void {
     const { id } = this.#labelsOf(c)
     for (const [name, all] of c.series) {

@@ -14,7 +14,7 @@ export interface SeriesBounds {
 
 /** Maximum number of series for the counters of folded components. */
 const MOST_OTHERS = 1000
-/** Maximum number of components in a group, whatever its process reports. */
+/** Maximum number of components in a group, whatever the group's process reports. */
 const MOST_COMPONENTS = 20_000
 
 const UNBOUNDED: SeriesBounds = { group: Number.POSITIVE_INFINITY, all: Number.POSITIVE_INFINITY }
@@ -31,7 +31,6 @@ export class MirroredCounters {
   readonly #all: ComponentSet
   readonly #bounds: SeriesBounds
   readonly #mirrors = new Map<string, Mirror>()
-  /** Lines and components by group. */
   readonly #groups = new Map<string, { lines: number; components: number }>()
   #lines = 0
   readonly #others = new Set<string>()
@@ -41,7 +40,6 @@ export class MirroredCounters {
     this.#bounds = bounds
   }
 
-  /** Number of folded components. */
   get folded(): number {
     return [...this.#mirrors.values()].filter(({ isFolded }) => isFolded).length
   }
@@ -121,7 +119,7 @@ export class MirroredCounters {
     return all.reduce((held, { inFlight }) => sum(held, inFlight), NOTHING)
   }
 
-  /** Notes that the processes of these components have ended. Their next snapshots count from 0. */
+  /** Notes that the processes of the matching components have ended. Their next snapshots count from 0. */
   ended(has: (id: string) => boolean = () => true): void {
     for (const [key, mirror] of this.#mirrors) {
       if (!has(mirror.id)) continue
@@ -131,7 +129,7 @@ export class MirroredCounters {
     }
   }
 
-  /** Removes these components. Their counters stay. */
+  /** Removes the matching components. Their counters stay. */
   forget(has: (id: string) => boolean): void {
     for (const [key, mirror] of this.#mirrors) {
       if (!has(mirror.id)) continue
@@ -147,7 +145,6 @@ class Mirror {
   readonly group: string
   counters: ComponentCounters
   isFolded: boolean
-  /** Number of lines in a scrape. */
   lines = 0
   #last: CounterSnapshot | undefined
 
@@ -239,14 +236,17 @@ class Mirror {
       if (type === 'gauge' && !kept.has(name)) this.counters.series.delete(name)
   }
 
-  /** Adds the values of counters that may be removed to the counters that include removed ones. */
+  /** Adds the values of removable counters to their rest counters. */
   #endPassing(name: string, { help, rows }: SeriesSnapshot): void {
     for (const { rest, value } of rows) if (rest) this.counters.counter(name, help, rest).value += value
     const { rest } = rows.find(row => row.rest) ?? {}
     if (rest) this.counters.counters(name, help, rest, () => [])
   }
 
-  /** Notes that its process ended. Its events went back to their sources, and count as new when they arrive again. */
+  /**
+   * Notes that the component's process ended. Its events went back to their sources, and count as new when they arrive
+   * again.
+   */
   ended(): void {
     const last = this.#last
     if (!last) return

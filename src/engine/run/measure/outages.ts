@@ -2,7 +2,7 @@ import type { ComponentConfig } from '../../config/load.js'
 import type { OutageState } from '../../flow/delivery/attempts.js'
 import type { DestinationRun } from '../destination-run.js'
 
-/** Delivery state by destination. It keeps the start and the failures of an outage across a reload. */
+/** Delivery states by destination. They keep the start and the failures of an outage across a reload. */
 export type Outages = ReadonlyMap<string, OutageState>
 
 /** The key has the type but not the options, since changed options may be meant to end the outage. */

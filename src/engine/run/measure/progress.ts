@@ -5,7 +5,7 @@ export interface Watched {
   readonly id: string
   /** A number that changes whenever the part takes or passes on something. */
   moved(): number
-  /** Whether it has work and does not wait for space downstream, a receiver, a disk or a time. */
+  /** Whether the part has work and does not wait for space downstream, a receiver, a disk or a time. */
   owes(): boolean
 }
 

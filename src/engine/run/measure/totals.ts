@@ -14,10 +14,11 @@ export interface Totals {
    */
   readonly given_back?: number
   /**
-   * Events created by processors, by component, except events for readers of `.discarded`. Missing if there are none.
+   * Events that processors created, by component. Excludes events for readers of `.discarded`. Missing if there are
+   * none.
    */
   readonly emitted?: Readonly<Record<string, number>>
-  /** Events that processors merged into emitted ones, by component. Missing if there are none. */
+  /** Events that processors merged into emitted events, by component. Missing if there are none. */
   readonly consumed?: Readonly<Record<string, number>>
   /**
    * Events that passed every component on their way. Each counts once, whatever the number of destinations: received +
@@ -26,9 +27,8 @@ export interface Totals {
    * discarded or consumed twice.
    */
   readonly passed?: number
-  /** Discarded events by component, then by reason. */
   readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
-  /** Events that each destination accepted, including readers of side outputs. */
+  /** Events that each destination accepted. Includes destinations that read side outputs. */
   readonly delivered: Readonly<Record<string, number>>
   /** Events read in this run that were neither delivered nor discarded. Each counts once. */
   readonly undelivered: number
@@ -63,7 +63,7 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
     if (kind === 'source') received += read.events - counted.receivedAgain
     if (kind === 'destination') delivered[id] = (delivered[id] ?? 0) + passed.events
     for (const [reason, { events }] of discards) {
-      // A removed component gave these events back. They arrived elsewhere again.
+      // A removed component gave these events back. They then arrived at other components.
       if (reason === GIVEN_BACK) continue
       discarded[id] ??= {}
       discarded[id][reason] = (discarded[id][reason] ?? 0) + events
@@ -121,8 +121,8 @@ function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Pla
 
 /**
  * Whether it is certain which events the destinations of one output hold, and which they discarded. All receive the
- * same events in the same order, so the events that one holds are the last ones that another holds. If two of them
- * discarded events, these may be the same.
+ * same events in the same order. If one holds fewer events than another, these are the last ones that the other holds.
+ * If two of them discarded events, these may be the same.
  */
 function isOnce(end: readonly Place[]): boolean {
   const discarding = end.filter(({ discards }) => discards)
@@ -130,7 +130,6 @@ function isOnce(end: readonly Place[]): boolean {
   return discarding.length === 0 || end.every(place => place.held === 0 || place.discards)
 }
 
-/** The ways that events can take through a configuration. */
 class Ways {
   /** Groups of destinations with the same inputs. */
   readonly ends: readonly (readonly string[])[]
@@ -172,7 +171,7 @@ class Ways {
   }
 }
 
-/** Components whose events reach no destination, if components that lead to one read all their inputs, too. */
+/** Components whose events reach no destination, and whose inputs are also read by components that lead to one. */
 function deadEnds(main: ReadonlyMap<string, readonly string[]>, destinations: TotalsOf['destinations']): Set<string> {
   const leading = new Set(destinations.map(({ id }) => id))
   // The set grows during this loop.

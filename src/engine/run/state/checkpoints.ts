@@ -10,8 +10,8 @@ import { makeFolder } from '../../../lib/files/make-folder.js'
 import { measureWork, type TimerClock } from '../../../lib/time.js'
 
 /**
- * Saved positions: one file per source in `data_dir/checkpoints` with two lines, a header with the checksum of the
- * second line and the source's document. A file is replaced atomically and the previous one kept, so a damaged file
+ * Saved positions: one file per source in `data_dir/checkpoints`. It has two lines: a header with the checksum of the
+ * second line, and the source's document. A file is replaced atomically and the previous one kept, so a damaged file
  * costs a second of repetition. No problem with these files ends the daemon: failed writes are retried, damaged files
  * set aside. A file that cannot be read or has a later format counts neither as missing nor as damaged: its source
  * waits until it can be read.
@@ -27,12 +27,11 @@ const RETRY_MAX_MS = 30_000
 /** Maximum number of damaged files kept per source. */
 const MAX_CORRUPT = 5
 
-/** Positions whose last save failed. */
 export interface UnsavedPositions {
   readonly source: string
   readonly file: string
   readonly error: string
-  /** When they were last saved; undefined: not in this run. */
+  /** When they were last saved, wall clock in milliseconds; undefined: not in this run. */
   readonly savedAt: number | undefined
 }
 
@@ -42,14 +41,13 @@ interface CheckpointCounts {
   corrupt: number
 }
 
-/** The positions of all sources in `dataDir`. This process must hold its lock. */
+/** The positions of all sources in `dataDir`. This process must hold the lock of that folder. */
 export class CheckpointStore {
-  /** Failed writes and damaged files so far. */
   readonly counts: CheckpointCounts = { written: 0, failed: 0, corrupt: 0 }
   readonly #folder: string
   readonly #shared: Shared
   readonly #open = new Map<string, SourceCheckpoints>()
-  /** Documents of released sources that could not be saved. */
+  /** Unsaved documents of released sources, by source id. */
   readonly #unsaved = new Map<string, unknown>()
 
   constructor(dataDir: string, log: Logger, clock: TimerClock, intervalMs = INTERVAL_MS) {
@@ -79,8 +77,8 @@ export class CheckpointStore {
   }
 
   /**
-   * Closes the positions of these sources. The next `forSource` reads them from disk. If they could not be saved, it
-   * takes them from memory, unless other sources were released meanwhile.
+   * Closes the positions of these sources. The next `forSource` reads them from disk. If they could not be saved,
+   * `forSource` takes them from memory, unless other sources were released meanwhile.
    */
   release(ids: readonly string[]): void {
     this.#unsaved.clear()
@@ -92,7 +90,6 @@ export class CheckpointStore {
     }
   }
 
-  /** Stops writing. */
   close(): void {
     for (const checkpoints of this.#open.values()) checkpoints.close()
   }
@@ -153,7 +150,7 @@ class SourceCheckpoints implements Checkpoints {
   #cancel: (() => void) | undefined
   #failures = 0
   #loggedCause = ''
-  /** Why the last save failed; undefined if it did not. */
+  /** Why the last save failed; undefined if it succeeded. */
   #failure: string | undefined
   #closed = false
 
@@ -277,7 +274,7 @@ class SourceCheckpoints implements Checkpoints {
     )
   }
 
-  /** The newest intact document; null if all documents are damaged. */
+  /** The newest intact document; null if all documents are damaged, undefined if there are none. */
   #load(): unknown {
     const newest = this.#loadFile(this.file)
     if (newest.state === 'whole') return newest.document

@@ -26,14 +26,14 @@ import { shortPath } from '../../../lib/network/short-path.js'
  * removes lower numbers. Its own file stays after the release, so N never decreases. On a full disk, the new lock
  * overwrites `lock.spare`, the previous lock, which already has its space.
  *
- * The process is found by its id, which is only valid in its PID namespace. A process in another one, such as another
- * container, connects to the socket that the lock names. The holder listens on it before it takes the lock, and the
- * kernel refuses connections when the holder has ended.
+ * The process is found by its id, which is only valid in its PID namespace. A process in another namespace, such as
+ * another container, connects to the socket that the lock names. The holder listens on this socket before it takes the
+ * lock, and the kernel refuses connections when the holder has ended.
  */
 
 export interface DataDirLock {
   release(): void
-  /** Takes the folder again if it was removed or replaced. Returns whether it did. Rejects with DataDirError. */
+  /** Takes the folder again if it was removed or replaced. Resolves with true if it did. Rejects with DataDirError. */
   renew(): Promise<boolean>
 }
 
@@ -68,13 +68,11 @@ interface Holder {
   /** Start time of the process in ticks since boot, since pids are reused. */
   readonly started: string
   readonly boot: string
-  /** The PID namespace of `pid`. */
   readonly namespace: string
   /** The name of the process's socket in the folder; undefined if the file system does not support sockets. */
   readonly socket: string | undefined
 }
 
-/** A lock that this process took. */
 interface Taken {
   readonly path: string
   readonly text: string
@@ -149,7 +147,7 @@ function replaceSpare(dir: string, old: string): void {
   try {
     renameSync(old, join(dir, SPARE))
   } catch {
-    // Another file has the name.
+    // The name of the spare file is taken, for example by a folder.
     unlinkSync(old)
   }
 }
@@ -162,7 +160,9 @@ function keepSpare(dir: string, text: string): void {
   }
 }
 
-/** Listens for processes that check whether this one lives. The kernel accepts connections even if this one is busy. */
+/**
+ * Listens for processes that check whether this one lives. The kernel accepts connections even while this one is busy.
+ */
 function listen(path: string): Server | undefined {
   const { short, release } = shortPath(path)
   const server = createServer(connection => connection.destroy())
@@ -170,7 +170,7 @@ function listen(path: string): Server | undefined {
     .once('close', release)
     .once('error', release)
     .on('error', () => {})
-  // Exclusive, since in a cluster worker the primary would listen instead. Sets `listening` before it returns.
+  // Without `exclusive`, a primary of a cluster would listen instead of this worker. `listen` sets `listening` at once.
   server.listen({ path: short, exclusive: true }).unref()
   return server.listening ? server : undefined
 }
@@ -184,7 +184,6 @@ function has({ path, text }: Taken): boolean {
   }
 }
 
-/** Takes the lock and returns its path. */
 async function acquire(dir: string, beside: string, namespace: string): Promise<string> {
   for (;;) {
     const numbers = locksIn(dir)
@@ -225,7 +224,7 @@ function locksIn(dir: string): number[] {
     .sort((a, b) => a - b)
 }
 
-/** The holder; undefined if the lock was released or no process wrote its content. Throws StateUnreadable. */
+/** The holder; undefined if the lock was released or removed, or is damaged. Throws StateUnreadable. */
 function read(path: string): Holder | undefined {
   let text: string
   try {
@@ -233,7 +232,7 @@ function read(path: string): Holder | undefined {
     if (!statSync(path).isFile()) throw new Error('it is not a file')
     text = readFileSync(path, 'utf8')
   } catch (error) {
-    // A new holder with a higher number removed it.
+    // A new holder with a higher number removed this file.
     if (errorCode(error) === 'ENOENT') return undefined
     // A living process may hold the lock.
     throw new StateUnreadable(path, error)
@@ -280,7 +279,7 @@ async function isAlive(holder: Holder, dir: string, namespace: string): Promise<
   }
 }
 
-/** Whether a process listens there. Also true if that is unknown. */
+/** Whether a process listens on the socket. Also true if that is unknown. */
 function answers(path: string): Promise<boolean> {
   const { short, release } = shortPath(path)
   return new Promise<boolean>(resolve => {
@@ -304,8 +303,8 @@ function ownNamespace(): string {
 }
 
 /**
- * Field 22 of /proc/PID/stat. It follows the command name, which may contain any characters. Empty if the process is
- * missing or a zombie, or /proc is missing.
+ * The start time of a process: field 22 of /proc/PID/stat. The fields follow the command name, which may contain any
+ * characters. Empty if the process is missing or a zombie, or if /proc is missing.
  */
 function startOf(pid: number): string {
   const stat = readText(`/proc/${pid}/stat`)
@@ -318,7 +317,7 @@ function readText(path: string): string {
   try {
     return readFileSync(path, 'latin1')
   } catch (error) {
-    // Without the error, a living process would seem to have ended.
+    // If this did not throw, a living process would seem to have ended.
     if (lacksDescriptor(error)) throw error
     return ''
   }

@@ -12,8 +12,8 @@ interface User {
 const [OTHERS, GROUP, STICKY] = [0o002, 0o020, 0o1000]
 
 /**
- * Which users besides `user` can change the contents of `folder`, and what to do. Undefined if none can, or if it
- * cannot be examined. If `user` is undefined, the folder's owner counts as the daemon's user. Root is ignored.
+ * Says which users besides `user` can change the contents of `folder`, and what to do. Undefined if none can, or if the
+ * folder cannot be examined. If `user` is undefined, the folder's owner counts as the daemon's user. Root is ignored.
  */
 export function exposureOf(folder: string, user: User | undefined): string | undefined {
   try {
@@ -42,7 +42,6 @@ export function thisUser(): User | undefined {
   return uid === undefined ? undefined : { uid, groups: [process.getegid!(), ...process.getgroups!()] }
 }
 
-/** Warns if other users can change a data folder. */
 export function warnIfExposed(log: Logger, dataDir: string): void {
   const why = exposureOf(dataDir, thisUser())
   if (why === undefined) return

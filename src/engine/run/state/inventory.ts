@@ -10,13 +10,13 @@ import { DeadLetterStock } from '../dead-letter/stock.js'
 
 /**
  * The data of components in data_dir. Data is orphaned if its component is not configured, or no longer has a disk
- * buffer or `persist`. It is reported and kept until a component takes it over (`renamed_from`) or the configuration
- * deletes it (`discard_orphans`).
+ * buffer or `persist`. Orphaned data is reported and kept until a component takes it over (`renamed_from`) or the
+ * configuration deletes it (`discard_orphans`).
  */
 
 export type DataKind = 'checkpoint' | 'buckets' | 'buffer' | 'spool' | 'dead_letters'
 
-/** By kind: the folder in data_dir, the suffix after the id in file names, and what messages call the data. */
+/** By kind: the folder in data_dir, the suffix after the id in file names, and the data's name in messages. */
 const KINDS: Readonly<Record<DataKind, { folder: string; suffix: string; what: string }>> = {
   checkpoint: { folder: 'checkpoints', suffix: '.json', what: 'positions' },
   buckets: { folder: 'throttle', suffix: '', what: 'buckets' },
@@ -28,7 +28,6 @@ const ALL = Object.keys(KINDS) as DataKind[]
 
 export interface Stored {
   readonly kind: DataKind
-  /** The id of its component. */
   readonly id: string
   readonly path: string
 }
@@ -37,7 +36,7 @@ export interface Orphan extends Stored {
   /** Undefined for positions and buckets, and if the data cannot be read now. */
   readonly events: number | undefined
   readonly bytes: number
-  /** When it was last written, wall clock in milliseconds. */
+  /** When the data was last written, wall clock in milliseconds. */
   readonly changedAt: number
 }
 
@@ -68,7 +67,7 @@ export async function inventory(dataDir: string, kinds = ALL, log?: Logger): Pro
   const lists = kinds.map(async kind => {
     const { folder, suffix } = KINDS[kind]
     const names = await namesIn(join(dataDir, folder), log)
-    // Of saved positions, perhaps only the previous version exists.
+    // Perhaps only the previous version of saved positions exists.
     const whole = kind === 'checkpoint' ? [...new Set(names.map(name => name.replace(/\.1$/, '')))] : names
     const own = whole.filter(name => name.length > suffix.length && name.endsWith(suffix))
     return own.map(name => ({
@@ -102,7 +101,7 @@ export async function findOrphans(config: OrphanConfig, log: Logger, kinds = ALL
   return found
 }
 
-/** Undefined if it contains nothing. */
+/** Undefined if the data contains nothing. */
 async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined> {
   const { kind, path } = stored
   try {
@@ -129,7 +128,7 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
     return left.events > 0 ? { ...stored, ...left, changedAt } : undefined
   } catch (error) {
     if (NOT_FOUND.includes(errorCode(error))) return undefined
-    // The data may contain events.
+    // Keeps the data, since it may contain events.
     log.warn({ path, error: errorText(error) }, `cannot read the ${nameOf(kind)} of a component that is not configured`)
     const changedAt = (await stat(path).catch(() => undefined))?.mtimeMs ?? 0
     return { ...stored, events: undefined, bytes: 0, changedAt }
@@ -138,7 +137,7 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
 
 const partsOf = ({ kind, path }: Stored) => (kind === 'checkpoint' ? [path, `${path}.1`] : [path])
 
-/** Whether it still exists. An operator may have removed it. */
+/** Whether the data still exists. An operator may have removed it. */
 export const isThere = (stored: Stored) => partsOf(stored).some(existsSync)
 
 export function adviceFor({ kind, id, path }: Stored): string {
@@ -168,7 +167,7 @@ export function reportOrphans(orphans: readonly Orphan[], log: Logger): void {
   }
 }
 
-/** Deletes data of the ids in discard_orphans. Returns the remaining orphans. */
+/** Deletes the orphans whose ids are in discard_orphans. Returns the remaining orphans. */
 export async function discardOrphans(
   orphans: readonly Orphan[],
   { discardOrphans: ids }: Pick<Config, 'discardOrphans'>,

@@ -5,7 +5,9 @@ import { savedDocument } from './checkpoints.js'
 import { type DataKind, findOrphans, inventory, kindsOf, type Orphan, type OrphanConfig } from './inventory.js'
 import { renamesOf } from './renames.js'
 
-/** The configuration has no destination for events in disk buffers and spools, so they would not be delivered. */
+/**
+ * The configuration has no destination for events in disk buffers and spools, so these events would not be delivered.
+ */
 export class EventsLeftBehind extends Error {
   readonly code = 'SLUICE_EVENTS_LEFT_BEHIND'
 
@@ -38,8 +40,8 @@ export async function leftBehind(next: OrphanConfig, log: Logger, kinds?: DataKi
 }
 
 /**
- * A source is no longer configured, most likely because it was renamed. Finds sources that would read again what it has
- * read. They would deliver everything twice or, with `read_from: end`, skip undelivered events.
+ * Finds sources that would read again what a removed source has read. Most likely, that source was renamed. The sources
+ * found would deliver everything twice or, with `read_from: end`, skip undelivered events.
  */
 export async function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig): Promise<Problem[]> {
   const saved = await inventory(dataDir, ['checkpoint'])
@@ -57,13 +59,11 @@ export async function findRepeats({ dataDir, sources, discardOrphans }: OrphanCo
   })
 }
 
-/** Throws ConfigError if `findRepeats` finds problems. */
 export async function refuseRepeats(config: Config): Promise<void> {
   const problems = await findRepeats(config)
   if (problems.length > 0) throw new ConfigError(problems)
 }
 
-/** The saved positions; undefined if they cannot be read. */
 function documentIn(path: string): unknown {
   try {
     return savedDocument(path)

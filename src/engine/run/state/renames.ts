@@ -28,7 +28,7 @@ export function renamesOf(components: Components): Rename[] {
   })
 }
 
-/** Undoes the renames of `failed` for `config`, which runs again instead. */
+/** The renames that undo the renames of `failed`, since `config` runs again. */
 export function renamesBack(failed: Components, config: Components): Rename[] {
   const ids = new Set(componentsOf(config).map(({ id }) => id))
   return renamesOf(failed).flatMap(({ kind, from, to }) =>
@@ -36,7 +36,7 @@ export function renamesBack(failed: Components, config: Components): Rename[] {
   )
 }
 
-/** Moves the data of all renames. Their components must not be running. */
+/** Moves the data of all renames. The renamed components must not be running. */
 export async function carryOver(dataDir: string, renames: readonly Rename[], log: Logger): Promise<void> {
   for (const { kind, from, to } of renames) {
     const [old, own] = [pathOf(dataDir, kind, from), pathOf(dataDir, kind, to)]
@@ -93,7 +93,7 @@ async function moveLetters(old: string, own: string): Promise<boolean> {
   )
 }
 
-/** Returns whether the file existed. */
+/** Renames a file. Returns whether the file existed. */
 async function renamed(from: string, to: string): Promise<boolean> {
   try {
     await rename(from, to)
