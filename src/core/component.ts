@@ -31,14 +31,13 @@ export interface Lifecycle {
   /** Releases all resources. Gives up pending work when `deadline` aborts. */
   stop?(deadline: AbortSignal): Promise<void>
   /**
-   * On reload, returns state for a successor with the same options, which receives it as `inherited`. The engine calls
-   * it before `stop`, when no more events arrive. The component must not keep a reference to the state. Only for
-   * processors and destinations.
+   * On reload, returns state for a successor with the same options. The successor finds it in `inherited`. The engine
+   * calls this method before `stop`, when no more events arrive. The component must not keep a reference to the state.
+   * Only for processors and destinations.
    */
   handOver?(): HandoverState | undefined
 }
 
-/** State that a component passes to its successor. */
 export interface HandoverState {
   readonly value: unknown
   /** Releases the state if no successor takes it. */
@@ -84,14 +83,17 @@ export interface Processor extends Decides, Lifecycle {
   watchDecisions?(see: SeeDecisions): () => void
   /** Number of events that it has decided about. Only for processors that decide by key. */
   readonly decided?: number
-  /** The bucket of event `i`, about which it has decided. Only for processors that decide by key. */
+  /**
+   * Returns the bucket of event `i`. The processor has already decided about this event. Only for processors that
+   * decide by key.
+   */
   bucketOf?(batch: EventBatch, i: number): EventBucket
   /**
-   * The state of a bucket. Only for processors that decide by key. `rule`: the rule of the bucket, as in BucketState;
-   * null: no rule; undefined: the rule that applied to its events, if known.
+   * Returns the state of bucket `key`; null: the default bucket. Only for processors that decide by key. `rule`: the
+   * rule of the bucket, as in BucketState; null: no rule; undefined: the rule that applied to its events, if known.
    */
   bucket?(key: string | null, rule?: string | null): BucketState
-  /** Why these events wait; it decided LATER for them. Only for processors whose plan `waits`. */
+  /** Returns why these events wait, for which the processor decided LATER. Only for processors whose plan `waits`. */
   waitsFor?(events: Iterable<EventBatch>): WaitState
   /** Whether it delays events on purpose, for example because its options let it wait for a server. */
   readonly isWaiting?: boolean
@@ -100,8 +102,9 @@ export interface Processor extends Decides, Lifecycle {
 }
 
 /**
- * Receives the processor's numbered decisions about a batch before its events leave. Keeps neither of them.
- * `key`: the fields of the key; empty: all events share one bucket. `buckets`: the bucket of each event, if known.
+ * Receives a batch and the number of the decision for each event, before the events leave the processor. It must not
+ * keep the batch or the decisions. `key`: the fields of the key; empty: all events share one bucket. `buckets`: the
+ * bucket of each event, if known.
  */
 export type SeeDecisions = (
   batch: EventBatch,
@@ -118,7 +121,6 @@ export interface KnownBuckets {
   readonly owner: number
 }
 
-/** The bucket in which an event counts. */
 export interface EventBucket {
   /** The name of the bucket; null: the default one. */
   readonly bucket: string | null
@@ -140,7 +142,6 @@ export interface ProcessorOutage {
   readonly meanwhile: string
 }
 
-/** The state of a bucket of events, as an operator sees it. */
 export interface BucketState {
   /** The rule of the bucket, as written in the configuration. */
   readonly rule?: string
@@ -161,7 +162,6 @@ export interface BucketState {
   readonly is_exact: boolean
 }
 
-/** The events that wait in a processor, as an operator sees them. */
 export interface WaitState {
   /** The processor options that make them wait, as written in the configuration. */
   readonly options: readonly string[]
@@ -179,19 +179,22 @@ export interface BucketWait {
 /** A daemon's answer about a bucket. */
 export interface LiveBucket extends BucketState {
   readonly key: string | null
-  /** The bucket's waiting events, and why they wait. Missing if none wait, or if many other buckets have more. */
+  /**
+   * The bucket's waiting events, and why they wait. Missing if none wait, or if many other buckets have more waiting
+   * events.
+   */
   readonly waiting?: BucketWait & Pick<WaitState, 'options'>
-  /** The components that read discarded events; null: a throttle in shadow discards none. */
+  /** The components that read discarded events; null: the throttle is in shadow mode and discards no events. */
   readonly discarded_to: readonly string[] | null
 }
 
 /** The decisions about the events of one key. */
 export interface KeyCount {
-  /** Null for events without a key. A long key is cut and ends with its digest. */
+  /** Null for events without a key. A long key is shortened and ends with a digest of the whole key. */
   readonly key: string | null
   readonly passed: number
   readonly discarded: number
-  /** Missing for a cut key. */
+  /** Missing if the key is shortened. */
   readonly bucket?: BucketState | undefined
 }
 
@@ -215,7 +218,8 @@ export interface Destination extends Lifecycle {
    * Resolves when the receiver has accepted all events. Otherwise throws a DeliveryError; any other error counts as
    * `retry`. A retry gets the same array unless the request was divided, so a WeakMap can cache derived data. The bytes
    * of a batch are valid until its acknowledgement is settled. After the signal aborts, the acknowledgement may be
-   * settled before the promise: copy the bytes you need before the first await, and do not touch a batch after it.
+   * settled before the promise: copy the bytes you need before the first await, and do not use a batch after that
+   * await.
    */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>
@@ -228,8 +232,8 @@ export interface Destination extends Lifecycle {
   /** Maximum number of partitions that wait for more events at the same time. Default 100. */
   readonly mostPartitions?: number | undefined
   /**
-   * The size of a request as sent, in bytes before compression. If it is at most `maxBytes`, the request is written
-   * next, so its encoding may be cached. If the method is missing, the size as read counts.
+   * Returns the size of a request as sent, in bytes before compression. The request is written next if its size is at
+   * most `maxBytes`, so the encoding may be cached. Without this method, the engine counts the size as read.
    */
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
   /** Whether it prefers requests of whole batches. If not, batches are divided to fill requests. */
@@ -246,11 +250,11 @@ export interface Destination extends Lifecycle {
 export interface Spool {
   /** The stored events. Metrics count them as sent when their object is delivered. */
   readonly held: { readonly events: number; readonly bytes: number }
-  /** Number of open objects, which still grow, and of closed ones, which are being sent or wait. */
+  /** Number of objects. Open objects still grow. Closed objects are being sent or wait to be sent. */
   readonly objects: { readonly open: number; readonly closed: number }
-  /** When its oldest object was opened, wall clock in milliseconds, or undefined. */
+  /** When its oldest object was opened, wall clock in milliseconds; undefined: there is no object. */
   readonly oldestAt: number | undefined
-  /** Takes an object that is due. `all`: no more events follow, so every object is due. */
+  /** Takes an object that is due; undefined: none is due. `all`: no more events follow, so every object is due. */
   next(all: boolean): SpooledObject | undefined
   /** Called when an object may be due; set by the engine. */
   changed: () => void
@@ -259,7 +263,6 @@ export interface Spool {
 export interface SpooledObject {
   /** Makes one attempt at its next request. Resolves with true when the receiver has accepted the whole object. */
   send(signal: AbortSignal): Promise<boolean>
-  /** Called when the whole object is delivered. */
   delivered(): Promise<void>
   /** Called if the object will not be sent in this run. */
   release(): void
@@ -272,7 +275,6 @@ export interface Exemplar {
   readonly at: number
 }
 
-/** Describes an accepted request. */
 export interface Receipt {
   /** The receiver's identifier of the request. */
   readonly requestId?: string | undefined
@@ -373,13 +375,16 @@ export interface ProcessorContext extends ComponentContext {
 
 export interface SourceContext extends ComponentContext {
   readonly checkpoints: Checkpoints
-  /** The origin of lines from `path`, or from the source as a whole. */
+  /** Returns the origin of lines that come from `path`; without `path`, of lines that come from the source. */
   origin(codec: Codec, path?: string): Origin
-  /** Whether a destination wrote events of this source to this file, given as `device:inode` and its birth time. */
+  /**
+   * Whether a destination wrote events of this source to a file. `key`: `device:inode` of the file. `birth`: when the
+   * file was created, in nanoseconds.
+   */
   isOwnOutput?(key: string, birth: bigint): boolean
   /** Standard input, or its replacement. */
   readonly stdin: Readable
-  /** Which file systems respond; default: as for the process. */
+  /** Knows which file systems respond. Default: the object that the whole process shares. */
   readonly fileSystems?: FileSystems | undefined
 }
 
@@ -388,7 +393,7 @@ export interface DestinationContext extends ComponentContext {
   readonly state?: StateFolder | undefined
   /** Standard output, or its replacement. */
   readonly stdout: NodeJS.WritableStream
-  /** Which file systems respond; default: as for the process. */
+  /** Knows which file systems respond. Default: the object that the whole process shares. */
   readonly fileSystems?: FileSystems | undefined
   /** Whether it may block the event loop: it is the only destination, without a buffer on disk. */
   readonly isAlone?: boolean
@@ -403,14 +408,12 @@ export interface Kinds {
 }
 export type Kind = keyof Kinds
 
-/** Files that exist before a source starts. */
 export interface FilesThere {
   readonly files: number
   readonly bytes: number
   readonly mayBeMore: boolean
 }
 
-/** A component whose events reach another one. */
 export interface Upstream {
   readonly id: string
   readonly definition: AnyDefinition
@@ -462,7 +465,10 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
    * the module.
    */
   readonly module?: string
-  /** Sources only: its inputs that another source has read, by the document `saved`. It would read them again. */
+  /**
+   * Sources only: returns its inputs that another source has already read. `saved`: the checkpoint of the other source.
+   * This source would read these inputs again.
+   */
   overlaps?(options: z.output<S>, saved: unknown): string[]
   /** Sources only: whether it reads input that is older than its start (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean

@@ -66,7 +66,7 @@ const LONGEST_DURATION = 100
 const PART = /(\d+(?:\.\d+)?)\s*([A-Za-zµμ]+)\s*/y
 const SHORTER: Readonly<Record<string, number>> = { ns: 1e6, us: 1e3, µs: 1e3, μs: 1e3 }
 
-/** `1h30m`, `1.5 s` or `250us` in milliseconds. */
+/** Converts a text such as `1h30m`, `1.5 s` or `250us` to milliseconds. */
 function millisecondsOf(text: string): number | undefined {
   const parts = text.trim()
   if (parts === '' || parts.length > LONGEST_DURATION) return undefined

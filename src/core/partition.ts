@@ -69,7 +69,9 @@ export class RequestTexts {
     )
   }
 
-  /** The texts in constructor order. `name`: the partition; undefined if the texts are constant. */
+  /**
+   * Returns the texts of a partition in constructor order. `name`: the partition; undefined if the texts are constant.
+   */
   of(name: string | undefined): string[] {
     if (name === undefined) return this.#texts.map(({ parts }) => parts.join(''))
     return this.#texts.length === 1 ? [name] : (JSON.parse(name) as string[])
@@ -109,5 +111,5 @@ function refusal(message: string): DeliveryError {
   return new DeliveryError(message, { failure: 'reject', reason: 'partition' })
 }
 
-/** Marks a text option as a template whose parsed value stays the text as written. */
+/** Marks a text option as a template. Its parsed value remains the text as written. */
 export const templateText = <S extends z.ZodType>(schema: S): S => schema.meta({ title: TEMPLATE }) as S

@@ -13,7 +13,10 @@ export const MAIN = 0
 export const output = (n: number): number => 1 + n
 /** The event is discarded for reason `n` of the plan. The output `discarded` carries it. */
 export const discard = (n: number): number => FIRST_REASON + n
-/** The event waits in the stage, which asks the processor again: see `BatchScope.later`. For a plan that `waits`. */
+/**
+ * The event waits in the stage, and the stage asks the processor again later (see `BatchScope.later`). Only if the plan
+ * `waits`.
+ */
 export const LATER = 253
 /** The processor has merged the event into one that `emit` will return. */
 export const CONSUMED = 254
@@ -136,7 +139,6 @@ export interface Emitted {
  */
 export type EmitReason = 'time' | 'drain' | 'reload'
 
-/** What happens to an event that a processor could not process. */
 export type OnError = 'pass' | 'discard' | 'dead_letter'
 
 export function outputNames({ outputs = [], main, reasons = [] }: Plan, onError: OnError): string[] {

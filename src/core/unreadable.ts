@@ -9,7 +9,6 @@ export class NewerFormat extends Error {
   }
 }
 
-/** Throws NewerFormat if `format` is later than `known`. */
 export function refuseNewer(format: unknown, known: number): void {
   if (typeof format === 'number' && format > known) throw new NewerFormat(format, known)
 }

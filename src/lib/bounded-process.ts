@@ -61,8 +61,8 @@ export interface BoundedOptions extends Pick<SpawnOptions, 'env'> {
 }
 
 /**
- * Runs a module in its own Node.js process, whose memory the kernel limits. Its output is untrusted: the first
- * unexpected frame kills it.
+ * Runs a module in its own Node.js process, whose memory the kernel limits. Its output is untrusted: it is killed after
+ * the first unexpected frame.
  */
 export class BoundedProcess {
   readonly #child: ChildProcess
@@ -138,7 +138,7 @@ export class BoundedProcess {
         this.kill()
       }
     })
-    // `exit` reports failures.
+    // The event `exit` reports failures, so errors of the streams are ignored.
     for (const stream of [stderr, calls, answers]) stream.on('error', () => {})
     const [logged, answered] = [stderr, answers].map(stream => new Promise(resolve => stream.once('close', resolve)))
     this.#child.once('exit', async (code, signal) => {

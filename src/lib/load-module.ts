@@ -29,7 +29,7 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
   const first = versioned(pathToFileURL(file).href, fresh ? moduleDigest(file) : '0')
   const failed = failures.get(first)
   const url = failed ? versioned(first, `${new URL(first).searchParams.get(VERSION)}.${failed}`) : first
-  // `import` caches a CommonJS module by its path.
+  // `import` caches a CommonJS module by its path, so it would not load a changed file.
   if (failed === undefined) delete nodeModule.createRequire(import.meta.url).cache[file]
   try {
     const exports = (await import(url)) as ModuleExports

@@ -1,11 +1,12 @@
-/** Finds the name nearest to an unknown one, for "did you mean" in messages. */
-
-/** Longer names are ignored: comparing them is expensive, and a typing error hardly explains them. */
+/** Longer names are ignored. Comparing them is expensive, and they are rarely typing errors. */
 const MAX_LENGTH = 64
 
 const row = () => new Int32Array(MAX_LENGTH + 1)
 
-/** Finds near names. Limits its work, since names may be hostile. */
+/**
+ * Finds the name nearest to an unknown one, for "did you mean" in messages. Limits its work, since names may be
+ * hostile.
+ */
 export class NearestName {
   /** Cells of the distance table that it may still compute. */
   #budget: number

@@ -14,7 +14,7 @@ export type { PatternMatch }
  * same time for every pattern.
  */
 
-/** Maximum length of a pattern. */
+/** Maximum length of a pattern, in characters. */
 const LONGEST = 64 * 1024
 
 /** The pattern cannot be used. The message says why. */
@@ -27,7 +27,7 @@ export class Pattern {
   readonly source: string
   readonly flags: string
   readonly test: (text: string) => boolean
-  /** Names of the groups by number. The first stands for the whole match. */
+  /** The name of each group, by group number; undefined: no name. Number 0 is the whole match. */
   readonly groupNames: readonly (string | undefined)[]
   readonly #search: Search
 
@@ -65,7 +65,7 @@ interface Compiled {
   readonly groupNames: readonly (string | undefined)[]
 }
 
-/** Patterns that `compilingWithin` has compiled, and the CPU time left for others, in milliseconds. */
+/** Patterns that `compilingWithin` has compiled, and the CPU time left for other patterns, in milliseconds. */
 let within: { readonly known: Map<string, Compiled>; left: number } | undefined
 
 /**
@@ -122,7 +122,7 @@ function compileNow(source: string, flags: string): Compiled {
   }
 }
 
-/** Removes group names, with which V8 takes twice as long. */
+/** Removes group names. V8 takes twice as long with them. */
 function withoutNames(source: string): string {
   return source.replace(/\\[\s\S]|\[(?:\\[\s\S]|[^\]\\])*\]|\(\?<(?![=!])[^>]*>/g, part =>
     part.startsWith('(?<') ? '(' : part,

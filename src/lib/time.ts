@@ -145,7 +145,6 @@ export function deferred(): Deferred {
   return { promise, resolve }
 }
 
-/** Resolves when the signal aborts. */
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise(resolve => {
     if (signal.aborted) resolve()

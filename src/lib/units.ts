@@ -89,7 +89,7 @@ export function counted(count: number, what: string): string {
   return `${short(count)} ${what}${count === 1 ? '' : 's'}`
 }
 
-/** The local time of day, with the date if that is not today. */
+/** Formats an ISO 8601 time as local time of day, with the date unless `wall` is on the same day. */
 export function clockTime(time: string, wall: number): string {
   const at = new Date(time)
   const clock = at.toTimeString().slice(0, 8)

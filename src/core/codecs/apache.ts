@@ -72,7 +72,10 @@ function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boo
   return true
 }
 
-/** Writes the content of brackets before the message. Returns false if Apache does not write such content. */
+/**
+ * Writes the fields in one pair of brackets, such as `pid 35:tid 43`. Returns false if Apache does not write such
+ * content.
+ */
 function putBracket(b: Buffer, start: number, end: number, to: FieldSink, hasPorts: boolean): boolean {
   if (isAt(b, start, end, CLIENT_WORD)) {
     const from = start + CLIENT_WORD.length

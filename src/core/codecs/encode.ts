@@ -23,7 +23,7 @@ const COPY_SIZE = 64 * 1024
 const spare: Buffer[] = []
 const MOST_SPARE = 16
 
-/** Collects runs of bytes, and copies short ones together. */
+/** Collects byte ranges. Copies short ranges into shared buffers. */
 class Parts implements Encoded, ByteSink {
   readonly parts: Buffer[] = []
   bytes = 0
@@ -68,7 +68,7 @@ class Parts implements Encoded, ByteSink {
 
 /** Encodes each event as the line that was read, with its line end. A modified event becomes a line of JSON. */
 export class RawEncoder {
-  /** The origin, if known, of an unfinished line at the end of the output, and whether there is such a line. */
+  /** `#isOpen`: the output ends with an unfinished line. `#open`: the origin of that line, if known. */
   #open: object | undefined
   #isOpen: boolean
 
@@ -140,18 +140,18 @@ export function encodeLines(codec: Codec, batches: readonly EventBatch[]): Encod
   return parts.finish()
 }
 
-/** Encodes an independent request, without earlier output. */
+/** Encodes a request that does not continue earlier output. */
 export function encodeAlone(encoding: Encoding, batches: readonly EventBatch[]): Encoded {
   return encoding === 'raw' ? new RawEncoder().encode(batches) : encodeLines(encoding, batches)
 }
 
-/** Event `i` encoded without a line end, for bodies that contain each event separately. */
+/** Returns event `i` encoded, without a line end, for request bodies that contain each event separately. */
 export function eventText(encoding: Encoding, batch: EventBatch, i: number): string {
   const { bytes, start, end } = encodedEvent(encoding, batch, i)
   return bytes.toString('utf8', start, end)
 }
 
-/** Size in bytes of the events of a request, with `more` bytes added for each. */
+/** Returns the size of a request in bytes, with `more` bytes added for each event. */
 export function roomFor(request: readonly EventBatch[], more: number): number {
   return request.reduce((sum, { bytes, length }) => sum + bytes + more * length, 0)
 }

@@ -84,7 +84,7 @@ class Klog extends FieldsCodec {
     to.text(LEVEL, level, 0, level.length)
     p++
     if (p + TIME >= end || !isTime(b, p)) return fail(p, 'a time such as 0505 17:59:40.692994')
-    // A scan passes 0, since it needs no value.
+    // `receivedAt` is 0 in a scan, which needs no values.
     if (receivedAt !== 0 && setIso(b, p, receivedAt)) to.text(TIMESTAMP, iso, 0, iso.length)
     else to.value(TIMESTAMP, undefined)
     p += TIME

@@ -9,7 +9,7 @@ import { addCodecs, createCodec, loadedCodecs, setLoaded } from './loaded.js'
 
 let inUse: readonly CodecDefinition[] = loadedCodecs()
 
-/** Per option: a function that updates the codecs that it offers. */
+/** For each option: a function that replaces the codecs that the option offers. */
 const choices: ((all: readonly CodecDefinition[]) => void)[] = []
 
 /**
@@ -46,7 +46,6 @@ export function codecName(fits: (definition: CodecDefinition) => boolean, others
   return reaches('nothing', name.meta({ enum: names }))
 }
 
-/** The codecs that can be chosen. */
 export const codecsInUse = (): readonly CodecDefinition[] => inUse
 
 /** Replaces the built-in codecs that can be chosen. */
@@ -62,7 +61,7 @@ export function useCodecs(definitions: readonly CodecDefinition[]): void {
   choose(definitions.length === 0 ? loadedCodecs() : [...loadedCodecs(), ...definitions])
 }
 
-/** Calls `work` while exactly these codecs of plugins can be chosen. Undefined: does not change them. */
+/** Calls `work` while exactly these codecs of plugins can be chosen. Undefined: the choice stays as it is. */
 export function withCodecs<T>(definitions: readonly CodecDefinition[] | undefined, work: () => T): T {
   if (!definitions) return work()
   const before = inUse

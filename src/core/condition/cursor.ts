@@ -51,7 +51,7 @@ export class Cursor {
     this.skipSpace()
   }
 
-  /** Takes a keyword, in any case. */
+  /** Takes a keyword, in upper or lower case. `word` is in lower case. */
   takeWord(word: string): boolean {
     const found = this.peek(WORD)
     if (found?.toLowerCase() !== word) return false

@@ -64,7 +64,7 @@ export function meantOperator(name: string): string | undefined {
   return new NearestName().find(name, OPERATORS.keys()) ?? longer
 }
 
-/** The value as it is written in a condition. */
+/** Quotes a text as a value in a condition. */
 export function quoted(text: string): string {
   return `'${text.replace(/\\(?=['"\\]|$)/g, '\\\\').replace(/'/g, "\\'")}'`
 }

@@ -30,11 +30,11 @@ import { compareText, hasText, isIn, standsAt } from './texts.js'
 export type ValueTest = (reader: FieldReader) => boolean
 
 export interface Operator {
-  /** The operand that follows: a value, a list of values, or nothing. */
+  /** What follows the operator: a value, a list of values, or nothing. */
   readonly takes: 'value' | 'list' | 'nothing'
   /** Describes which values satisfy it, for the reference. */
   readonly text: string
-  /** Compiles the test for its operand. Throws ValueError for an invalid value. */
+  /** Compiles the test for the values that follow the operator. Throws a ValueError if one of them is invalid. */
   compile(values: readonly string[]): ValueTest
 }
 
@@ -79,7 +79,7 @@ const endsWith = (value: string): ValueTest => {
   }
 }
 
-/** A numeric value is compared with numbers and numeric strings, any other value with text. */
+/** If `value` is a number, compares it with numbers and numeric strings. Otherwise compares texts. */
 const ordering =
   (holds: (order: number) => boolean) =>
   (value: string): ValueTest => {

@@ -6,7 +6,6 @@ import { compareText, hasText } from './texts.js'
  * numbers; if neither is, by code points. If only one is, they have no order.
  */
 
-/** Whether the current values of two readers satisfy a comparison. */
 export type PairTest = (left: FieldReader, right: FieldReader) => boolean
 
 const equal: PairTest = (left, right) => {

@@ -108,7 +108,6 @@ export class Share {
     this.#settled = settled
   }
 
-  /** Reports that it will be settled as `errored`. */
   willError(): void {
     if (this.#open) this.#ack.willError()
   }

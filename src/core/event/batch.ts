@@ -48,7 +48,7 @@ export class EventBatch {
   #slots: Int32Array | undefined
   /** Numbers per event in `#slots`. */
   #stride = 0
-  /** The version of the wanted names that have slots. */
+  /** The version of `origin.wanted` to which `#slots` belongs. */
   #version = -1
   #isUtf8: boolean | undefined
   #texts: ChangedTexts | undefined
@@ -131,7 +131,7 @@ export class EventBatch {
     return this.#texts
   }
 
-  /** Replaces event `i` by the JSON object [start, end) of `texts`. `slots`: its slots, if known. */
+  /** Replaces event `i` by the JSON object [start, end) of `texts`. `slots`: the slots of that object, if known. */
   setText(i: number, start: number, end: number, slots?: Int32Array): void {
     this.textsToChange().set(i, start, end, slots)
     this.flags[i]! |= MODIFIED
@@ -301,7 +301,6 @@ export class EventBatch {
     return copy
   }
 
-  /** Starts recording changes, for `restore`. */
   remember(): void {
     this.#remembers = true
     this.#before = undefined
@@ -319,7 +318,9 @@ export class EventBatch {
     if (before) this.flags[i] = (this.flags[i]! & ~MODIFIED) | (before.flags[i]! & MODIFIED)
   }
 
-  /** A copy of events [from, to) in their current state. It shares the hold of this batch. */
+  /**
+   * Returns a copy of events [from, to) in their current state. The copy does not add a holder to the acknowledgement.
+   */
   snapshot(from = 0, to = this.length): EventBatch {
     return this.#copy(from, to)
   }

@@ -13,7 +13,7 @@ export function bytesOf({ length, bytes: all, starts, ends, flags, isRun }: Line
   return bytes
 }
 
-/** A copy of a column of `length` numbers. */
+/** Copies the first `length` numbers of a column. */
 export function columnOf(chunk: Buffer, column: Int32Array, length: number): Int32Array {
   const copy = numbersFor(chunk, length)
   copy.set(column.subarray(0, length))

@@ -1,7 +1,6 @@
 import type { Codec } from '../codec.js'
 import type { FieldPath } from './field-path.js'
 
-/** The fields that the events of a source can have. */
 export interface EventFields {
   /** Top-level fields. */
   readonly names: readonly string[]
@@ -17,7 +16,10 @@ export interface UsedField {
   readonly without?: string
 }
 
-/** An option by which a processor finds the time of events, and the fields: the first one with a time counts. */
+/**
+ * The option by which a processor finds the time of events, and the fields that it searches. The first field that has a
+ * time counts.
+ */
 export interface TimeSearch {
   readonly option: string
   readonly names: readonly string[]

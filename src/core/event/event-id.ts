@@ -16,7 +16,10 @@ export function newReading(): string {
   return randomBytes(READING).toString('hex')
 }
 
-/** Positions of events that their input names, for example by a journal cursor. `reading`: the name of the input. */
+/**
+ * Returns the places of events whose input names each event, for example by a journal cursor. `reading`: the name of
+ * the input.
+ */
 export function namedPlaces(reading: string, names: readonly string[]): SentOffsets {
   const digest = (text: string, bytes: number) =>
     createHash('sha256')

@@ -55,7 +55,10 @@ export class EventTime {
       : seconds + String(nanos).padStart(NANO_DIGITS, '0')
   }
 
-  /** Whole seconds since the epoch, in the years up to 9999. Without a time, returns the time of receipt. */
+  /**
+   * Returns whole seconds since the epoch. If the event has no time in the years up to 9999, returns the time of
+   * receipt.
+   */
   secondsOf(batch: EventBatch, i: number): number {
     const seconds = this.partsOf(batch, i)?.seconds
     return isDate(seconds) ? seconds : Math.floor(batch.receivedAt / 1000)
@@ -112,7 +115,7 @@ export interface TimeParts {
 export class TimeText {
   #lastText = ''
   #lastParts: TimeParts | undefined
-  /** Cached, since consecutive times are mostly in the same second. */
+  /** The last text without its fraction, and its seconds. Consecutive times are mostly in the same second. */
   #last = ''
   #seconds = 0
 

@@ -46,7 +46,7 @@ export function originField(origin: Origin, receivedAt: number, flags: number, n
     case 'peer':
       return origin.peer
     case 'host':
-      // A sender without a name is identified by its address.
+      // A decoded line that does not name a host gets the address of its sender.
       return (flags & DECODED && origin.codec.definition.hostIsSender ? origin.peer : undefined) ?? origin.host
     case 'timestamp':
       return receivedText(receivedAt)
@@ -60,7 +60,7 @@ export function originField(origin: Origin, receivedAt: number, flags: number, n
 let lastReceived = Number.NaN
 let lastText = ''
 
-/** All events of a batch were received at the same time. */
+/** Caches the text, since all events of a batch have the same time. */
 function receivedText(receivedAt: number): string {
   if (receivedAt !== lastReceived) {
     lastReceived = receivedAt

@@ -1,4 +1,4 @@
-/** Maximum growth in bytes of an event that more than doubles. */
+/** An event that more than doubles may grow by at most this many bytes. */
 const MOST_GROWTH = 1024 * 1024
 /** Events that grow by more than this factor and by more than LITTLE_GROWTH bytes share a limit per batch. */
 const MUCH_GROWTH = 16

@@ -12,7 +12,6 @@ export function originBit(name: string): number {
   return BITS.get(name) ?? 0
 }
 
-/** The bits of the fields in `names`. */
 export function ownBits(names: readonly string[]): number {
   return names.reduce((bits, name) => bits | originBit(name), 0)
 }

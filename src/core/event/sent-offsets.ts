@@ -3,7 +3,7 @@
  * Positions in the input give each event an id, which the event keeps when it is read or sent again.
  */
 export class SentOffsets {
-  /** Start of the sent batch in its chunk. */
+  /** Where the batch began in its chunk when it was sent. */
   readonly #from: number
   readonly #read: ReadFrom
   /** The position of each line in that chunk, if the lines were moved to another chunk. */
@@ -36,7 +36,7 @@ export class SentOffsets {
     return (this.#lines ?? starts)[i]! - this.#from
   }
 
-  /** Keeps the offsets of `length` lines before their bytes move. */
+  /** Returns a copy that keeps the positions of `length` lines. Call it before the lines move to another chunk. */
   kept(starts: Int32Array, length: number): SentOffsets {
     return new SentOffsets(this.#from, this.#read, (this.#lines ?? starts).slice(0, length))
   }

@@ -13,7 +13,10 @@ export class Splices {
   /** The replacements, as ranges of `text`. */
   readonly #textFrom: number[] = []
   readonly #textTo: number[] = []
-  /** The slot whose value is in the replacement, or -1; where that value begins, and the second number of the slot. */
+  /**
+   * Per replacement: the slot whose value it contains (-1: none), where that value begins, and the slot's second
+   * number.
+   */
   readonly #slot: number[] = []
   readonly #valueFrom: number[] = []
   readonly #valueTo: number[] = []

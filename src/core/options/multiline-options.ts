@@ -11,7 +11,6 @@ import { byteSize, duration, once, refuse, refuseAt, regex } from './options.js'
 
 const FORMS = ['start', 'continue', 'until', 'preset'] as const
 
-/** The option that joins several lines into one event. */
 export const multilineOption = once(() => {
   return z
     .strictObject({
@@ -125,7 +124,7 @@ export class Splitting {
 
   /**
    * Creates a splitter that resumes where another one stopped. `continues` and `carry`: the state of that splitter.
-   * `offset`: the position of the first byte. Only at 0 may a byte order mark follow.
+   * `offset`: the position of the first byte. A byte order mark can follow only at 0.
    */
   splitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const { decode, max_line_bytes } = this.#options
@@ -153,7 +152,10 @@ export class Splitting {
     return this.#joiner !== undefined && this.#options.multiline === undefined
   }
 
-  /** How long an unfinished event waits for more lines before it is delivered incomplete, in milliseconds. */
+  /**
+   * How long an unfinished event waits for more lines before it is delivered incomplete, in milliseconds. `inLine`: its
+   * last line is unfinished too.
+   */
   patienceMs(inLine: boolean): number {
     const { partial_line_timeout = Number.POSITIVE_INFINITY, multiline } = this.#options
     if (this.#options.decode.framing) return Number.POSITIVE_INFINITY

@@ -17,7 +17,7 @@ export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'ho
 
 const declared = z.registry<{ reaches: Reached }>()
 
-/** The resources of kinds of text that many options share, by the title of the schema. */
+/** For kinds of text that many options accept: the resource that they name, by the title of the schema. */
 const BY_TITLE: Readonly<Record<string, Reached>> = {
   duration: 'nothing',
   size: 'nothing',
@@ -29,7 +29,6 @@ const BY_TITLE: Readonly<Record<string, Reached>> = {
   address: 'listen',
 }
 
-/** Declares which kind of resource the text of an option names. */
 export function reaches<S extends z.ZodType>(what: Reached, schema: S): S {
   declared.add(schema, { reaches: what })
   return schema
@@ -63,7 +62,6 @@ export interface TextOption {
 /** Types that cannot name a resource. */
 const HARMLESS = new Set(['enum', 'literal', 'number', 'int', 'bigint', 'boolean', 'null', 'undefined', 'never'])
 
-/** Finds all places that accept text. */
 export function textOptions(schema: z.core.$ZodType, path: readonly string[] = []): TextOption[] {
   const found = declared.get(schema)?.reaches ?? BY_TITLE[z.globalRegistry.get(schema)?.title ?? '']
   if (found) return [{ path, reaches: found }]

@@ -56,7 +56,7 @@ function problemOf(names: readonly string[]): string | undefined {
   return names.some(name => /[;\t]/.test(name)) ? 'separate the columns by commas' : undefined
 }
 
-/** Undefined if there are too many. */
+/** Returns undefined if there are too many records or values. */
 function recordsOf(text: string): CsvRecord[] | undefined {
   const records: CsvRecord[] = []
   let values = 0

@@ -18,7 +18,6 @@ const SOFT = 0xc2
 const NARROW = 0xe2
 const WIDE = 0xef
 
-/** The bytes with which an escape can begin. */
 export const ESCAPE_BYTES: readonly number[] = [BACKSLASH, PERCENT, HASH, AMPERSAND, ESCAPE, SOFT, NARROW, WIDE]
 const BEGINS_ESCAPE = new Uint8Array(256)
 for (const byte of ESCAPE_BYTES) BEGINS_ESCAPE[byte] = 1
@@ -34,17 +33,17 @@ for (const [letter, meaning] of ['n\n', 'r\r', 't\t', 'b\b', 'f\f', 'v\v', '""',
   BEHIND_BACKSLASH[letter!.charCodeAt(0)] = meaning!.charCodeAt(0)
 }
 
-/** What the escape read last stands for: a byte; a code point, if not ASCII and `isCodePoint`; or NOTHING. */
+/** The meaning of the escape that was read last: a byte, NOTHING or, if `isCodePoint`, a code point. */
 const NOTHING = -1
 let meaning = 0
 let isCodePoint = false
 let isColor = false
 
 /**
- * The end of the escape at `p`, or -1. Sets `meaning`. Escapes are: `%3D`, `%253D` and so on; `\n`, `\"`, `\u003d`,
- * `\x3d`, `\012` after any number of backslashes; the `#012` of rsyslog; `&#61;`; terminal colors, which mean a space
- * and set `isColor`; soft hyphens and zero-width spaces, which mean nothing; and the wide digits, letters, dots, dashes
- * and @ of East Asian texts.
+ * Returns where the escape at `p` ends; -1: there is no escape. Sets `meaning`. Escapes are: `%3D`, `%253D` and so on;
+ * `\n`, `\"`, `\u003d`, `\x3d`, `\012` after any number of backslashes; the `#012` of rsyslog; `&#61;`; terminal
+ * colors, which mean a space and set `isColor`; soft hyphens and zero-width spaces, which mean nothing; and the wide
+ * digits, letters, dots, dashes and @ of East Asian texts.
  */
 export function escapeEnd(b: Buffer, p: number, end: number): number {
   isCodePoint = false
@@ -73,7 +72,6 @@ export function escapeEnd(b: Buffer, p: number, end: number): number {
   }
 }
 
-/** The index after a run of backslashes. */
 export function endOfBackslashes(b: Buffer, p: number, end: number): number {
   while (p < end && b[p] === BACKSLASH) p++
   return p

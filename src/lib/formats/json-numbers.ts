@@ -1,7 +1,7 @@
 import { MINUS, ZERO } from './ascii.js'
 import type { GrowingBytes } from './growing-bytes.js'
 
-/** An integer with at most this many digits has its canonical text. */
+/** JavaScript keeps the text of an integer that has at most this many digits. */
 export const LONGEST_PLAIN_NUMBER = 15
 /** Characters of the largest exact integer, with its sign. */
 const MOST_DIGITS = 17

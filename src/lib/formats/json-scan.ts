@@ -26,7 +26,7 @@ export class WantedNames {
   /** Whether components use event ids. Sources then save the id of an input before its first event leaves. */
   areIdsUsed = false
 
-  /** The slot of `name`, always the same one. */
+  /** Returns the slot of `name`. Adds the name if it is new. */
   slot(name: string): number {
     const known = this.names.indexOf(name)
     if (known >= 0) return known
@@ -71,7 +71,10 @@ export let sawEscape = false
 /** The index of the first escape in that string. */
 export let firstEscape = 0
 
-/** The index of the closing quote of the string whose first byte is at `p`, or -1. */
+/**
+ * Returns the index of the quote that closes a string; -1: the string is invalid. `p`: the byte after the opening
+ * quote.
+ */
 export function stringEnd(b: Uint8Array, p: number): number {
   // Four bytes per iteration.
   for (;;) {
@@ -110,7 +113,6 @@ function escapedStringEnd(b: Uint8Array, p: number): number {
   return b[p] === QUOTE ? p : -1
 }
 
-/** The index of the first byte from `p` on that is not a digit. */
 function digitsEnd(b: Uint8Array, p: number): number {
   while (DIGIT[b[p]!] === 1) p++
   return p

@@ -57,7 +57,7 @@ function plainEnd(b: Buffer, p: number, end: number): number {
 /** Up to this size, a loop that checks and copies each byte is faster than a check and a call of `copy`. */
 const COPIED_AT_ONCE = 160
 
-/** Escapes [start, end) into `to` at `at`, which must have room. Returns the end. */
+/** Escapes [start, end) and writes the result to `to` from index `at` on. `to` must have room. Returns the end. */
 export function escapeInto(to: Buffer, at: number, b: Buffer, start: number, end: number): number {
   let p = start
   if (end - start > COPIED_AT_ONCE) {

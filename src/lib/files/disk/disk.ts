@@ -38,7 +38,7 @@ class Guard {
   readonly #stuck = new Set<Thread>()
   /** The remote mounts of open descriptors. */
   readonly #mounts = new Map<number, string>()
-  /** Time limits for mounts whose last call timed out or was late. */
+  /** After a timeout: the time limit in milliseconds for the same function and path. */
   readonly #patience = new Map<string, number>()
 
   constructor(systems: FileSystems, newThread: () => Thread = () => new FsThread()) {

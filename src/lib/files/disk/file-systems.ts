@@ -20,7 +20,6 @@ const PATHS_MS = 60_000
 const MOST_CALLS = 2
 
 interface State {
-  /** The probe in progress, if there is one. */
   probe?: Promise<void> | undefined
   isSilent: boolean
   /** Synchronous calls that timed out and have not returned. */
@@ -165,7 +164,7 @@ export class FileSystems {
     return await result
   }
 
-  /** A used file system that does not respond now; undefined if there is none. */
+  /** Returns a file system that was used and does not respond now; undefined: there is none. */
   async anySilent(): Promise<string | undefined> {
     for (const mount of this.#states.keys()) if (!(await this.answers(mount))) return mount
     return undefined
@@ -237,7 +236,7 @@ function readMounts(): string {
   }
 }
 
-/** Exit codes of the shell from here on mean that a signal ended the program. */
+/** From this value on, an exit code of the shell means that a signal ended the program. */
 const ENDED_BY_SIGNAL = 128
 
 /** Probes file systems with programs: a stuck probe then blocks nothing else. */
