@@ -20,7 +20,7 @@ export class Members implements FieldSink {
   isUnclear = false
   /** A bit for each length of a known name, modulo 32. */
   lengths = 0
-  /** The range of the name in `out`, without its quotes. */
+  /** The range of each name in `out`, without its quotes. */
   readonly nameStarts = new Int32Array(MOST_KNOWN)
   readonly nameEnds = new Int32Array(MOST_KNOWN)
   readonly valueStarts = new Int32Array(MOST_KNOWN)

@@ -11,7 +11,7 @@ const FALSE = Buffer.from('false')
 const TIMESTAMP = Buffer.from('"timestamp":')
 
 const STR_8 = 0xd9
-/** The type of an array of two values. */
+/** The type byte of an array of two values. */
 const PAIR = 0x92
 /** Shorter texts are escaped at once, with room for the maximum size. */
 const SHORT = 2048
@@ -186,7 +186,7 @@ export class MsgpackJson {
     return stop
   }
 
-  /** Writes an extension. `p` is at the number of its type, before its bytes. */
+  /** Writes an extension. `p`: where its type number is; its bytes follow. */
   #extension(p: number, size: number): number {
     const b = this.#b
     const stop = p + 1 + size

@@ -44,7 +44,9 @@ export class WireWriter {
     this.to.length += 8
   }
 
-  /** Begins a value after its length, with `room` bytes for that length. Returns the start of the value, for `end`. */
+  /**
+   * Begins a value that is preceded by its length. Leaves `room` bytes for the length. Returns the start of the value.
+   */
   begin(room = 1): number {
     const { to } = this
     to.reserve(room)

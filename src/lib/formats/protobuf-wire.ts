@@ -29,7 +29,7 @@ export class WireReader {
   readonly b: Buffer
   p: number
   readonly end: number
-  /** The upper half of the last varint. */
+  /** The upper 32 bits of the last varint. */
   high = 0
 
   constructor(b: Buffer, start: number, end: number) {
@@ -47,14 +47,14 @@ export class WireReader {
     return this
   }
 
-  /** A reader of the bytes that follow their length. Moves past them. */
+  /** Reads a length. Returns a reader of the bytes that follow it, and moves past them. */
   inner(): WireReader {
     const size = this.length()
     const from = this.take(size)
     return new WireReader(this.b, from, from + size)
   }
 
-  /** The bytes that follow their length, as text. Moves past them. */
+  /** Reads a length. Returns the bytes that follow it as text, and moves past them. */
   text(encoding: 'utf8' | 'base64'): string {
     const size = this.length()
     const from = this.take(size)
@@ -65,7 +65,7 @@ export class WireReader {
     return this.b.subarray(this.p, this.end)
   }
 
-  /** The lower 32 bits of a varint, signed. `high` has the upper ones. */
+  /** Reads a varint. Returns its lower 32 bits, signed. `high` has the upper ones. */
   varint(): number {
     const { b, end } = this
     this.high = 0
@@ -93,7 +93,7 @@ export class WireReader {
     return low
   }
 
-  /** A varint that is the length of the bytes after it. */
+  /** Reads a varint that is the length of the bytes after it. */
   length(): number {
     const length = this.varint() >>> 0
     if (this.high !== 0 || length > this.end - this.p) broken()

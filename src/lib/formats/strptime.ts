@@ -114,7 +114,7 @@ export function compileFormat(format: string): TimeReader {
   }
 }
 
-/** The time from parts of a text, by directive. */
+/** Returns the time that parts of a text give. `given`: the text of each part, by the letter of its directive. */
 export function timeOf(given: Readonly<Record<string, string>>, zone: TimeZone, wall: number): ReadTime | undefined {
   const fraction = given.f ?? ''
   if (given.s !== undefined) return { ms: Number(given.s) * 1000, fraction }

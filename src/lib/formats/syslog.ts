@@ -26,7 +26,7 @@ const PARTS = 8
 /** Where the parts of the last scanned line are. A start of -1 means that the line does not have the part. */
 export const partStarts = new Int32Array(PARTS)
 export const partEnds = new Int32Array(PARTS)
-/** Facility * 8 + severity of the last scanned line, or -1, and where its digits are. */
+/** The priority of the last scanned line: facility * 8 + severity; -1: it has none. Then where the digits are. */
 export let priority = -1
 let digitsStart = 0
 let digitsEnd = 0
@@ -113,7 +113,7 @@ function scanVersion1(b: Uint8Array, p: number, end: number): boolean {
   return true
 }
 
-/** The message, without a UTF-8 byte order mark. */
+/** Sets the range of the message, without a UTF-8 byte order mark. */
 function putMessage(b: Uint8Array, p: number, end: number): void {
   const marked = end - p >= 3 && b[p] === 0xef && b[p + 1] === 0xbb && b[p + 2] === 0xbf
   put(MESSAGE, marked ? p + 3 : p, end)

@@ -2,7 +2,6 @@ import { SLOT, WantedNames } from '../formats/json-scan.js'
 import type { ScanFlags } from './json-lines.js'
 import type { LineMemory, Lines } from './line-memory.js'
 
-/** A format of lines that the kernel reads. */
 export interface LineFormat {
   /** Its number in assembly/field-lines.ts. */
   readonly number: number

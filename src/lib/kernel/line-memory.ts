@@ -33,7 +33,6 @@ export class LineMemory {
   readonly ends: Int32Array
   readonly flags: Uint8Array
   readonly slots: Int32Array
-  /** The output for these lines. */
   readonly output: Buffer
   readonly #text: number
   #used: number

@@ -3,7 +3,6 @@ import type { LineMemory, Lines } from './line-memory.js'
 /** How a log record uses a field that is not an attribute. `left`: the kernel skips events with this field. */
 export const USE = { left: 1, body: 2, time: 3, severity: 4, trace: 5, span: 6 } as const
 
-/** Texts with their numbers. */
 type Table = ReadonlyMap<string, number>
 
 export interface LogFields {

@@ -16,7 +16,6 @@ export interface FixedMemory {
   readonly buffer: ArrayBuffer
 }
 
-/** Only the parts in use, as in kernel.ts. */
 declare const WebAssembly: { readonly Memory: new (limits: object) => FixedMemory }
 
 let memory: FixedMemory | undefined

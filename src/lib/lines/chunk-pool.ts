@@ -112,7 +112,6 @@ function takeMemory(least: number): ArrayBuffer {
   return memory
 }
 
-/** Takes back memory that is no longer used. */
 function giveMemory(memory: ArrayBuffer): void {
   const { byteLength: size } = memory
   if (spareBytes + size > MOST_SPARE) return

@@ -32,7 +32,6 @@ export interface RecordScanner {
   find(b: Buffer, p: number, to: number): number
 }
 
-/** How records are delimited and read. */
 export interface Framing {
   /** Whether all bytes are one record. Only a source that knows where they end can read it. */
   readonly isWhole?: boolean
@@ -151,7 +150,7 @@ export class FramedSplitter extends LineSplitter {
     this.start = end
   }
 
-  /** Returns false if the line would be too long. */
+  /** Adds the line of the record that ends at `end`. Returns false if the line would be too long. */
   #addLine(end: number): boolean {
     const { chunk } = this
     const start = this.start + (this.#framing.headSize?.(chunk, this.start, end) ?? 0)

@@ -39,7 +39,6 @@ export type FindLines = (
   longest: number,
 ) => LineColumns | undefined
 
-/** Lines of a chunk. */
 export interface Frame extends LineColumns {
   readonly chunk: Buffer
   /** Total bytes of all lines with their line ends. */
@@ -59,7 +58,6 @@ const { indexOf } = Buffer.prototype
 const LF = 0x0a
 const CR = 0x0d
 const NO_BYTES = Buffer.alloc(0)
-/** The byte order mark of UTF-8. */
 const MARK = Buffer.from('\ufeff')
 
 /** Bytes of the longest UTF-8 character. A piece has room for at least one. */
@@ -142,7 +140,7 @@ export class LineSplitter {
     return this.goesOn
   }
 
-  /** Why nothing more can be read; undefined if it can. Lines may contain any bytes. */
+  /** The error after which nothing more can be read; undefined: there is none. Lines may contain any bytes. */
   get problem(): Error | undefined {
     return undefined
   }
@@ -273,7 +271,7 @@ export class LineSplitter {
     this.chunk = next
   }
 
-  /** Frees its memory with the unfinished line. Nobody may still write to the space of `reserve`. */
+  /** Frees the memory, and discards the unfinished line in it. Nobody may write to the space of `reserve` any more. */
   drop(): void {
     freeChunk(this.chunk)
     this.chunk = NO_BYTES
@@ -282,7 +280,9 @@ export class LineSplitter {
     this.scanned = 0
   }
 
-  /** Cuts pieces of the maximum size, or up to 3 bytes less, while the line is too long. It ends at `to` or later. */
+  /**
+   * Cuts pieces of the maximum size, or up to 3 bytes less, while the line is too long. The line ends at `to` or later.
+   */
   protected cutPieces(to: number): void {
     while (to - this.start > this.maxLineBytes) {
       let cut = this.start + this.maxLineBytes

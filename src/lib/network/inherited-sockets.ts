@@ -9,7 +9,6 @@ import { after } from '../time.js'
 
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly systemd: string }
 
-/** A server that takes connections. */
 export interface Claimant {
   take(socket: Socket): void
 }

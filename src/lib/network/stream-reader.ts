@@ -33,10 +33,10 @@ let gatheredBytes = 0
 /** Maximum bytes read from one socket before others have their turn. */
 const MOST_IN_TURN_BYTES = 256 * 1024
 
-/** Data that is on its way to this process arrives within this many milliseconds. */
+/** Minimum time before a stream counts as idle. Data that is on its way to this process arrives within this time. */
 const LEAST_IDLE_MS = 1
 
-/** Returns a function that cancels the call. */
+/** Calls `fn` in the next turn of the event loop. The returned function cancels the call. */
 const afterTurn = (fn: () => void): (() => void) => {
   const immediate = setImmediate(fn)
   return () => clearImmediate(immediate)

@@ -76,7 +76,7 @@ export class Atoms {
     return this.#members.length + 1
   }
 
-  /** Whether the symbol belongs to each atom, by atom. Not for NOTHING, which belongs to none. */
+  /** For each atom: 1 if the symbol belongs to it. Do not pass NOTHING, which belongs to no atom. */
   membersOf(symbol: number): Uint8Array {
     return this.#members[symbol - 1]!
   }

@@ -51,7 +51,7 @@ export class Backtracker {
   #marks: Uint8Array | undefined
   /** The place in the text of the first notes. */
   #first = 0
-  /** Notes for earlier places are about matches that were already found. */
+  /** The notes are valid from this place on. Earlier notes are about matches that were already found. */
   #from = 0
 
   constructor({ program, atoms, unicode, backwards }: BacktrackerOptions) {

@@ -175,7 +175,7 @@ function leadingAtoms(node: Node): number[] {
   return node.nodes.slice(0, end === -1 ? node.nodes.length : end).flatMap(atomsIn)
 }
 
-/** Whether it may match the empty text. */
+/** Whether `node` may match the empty text. */
 export function isNullable(node: Node): boolean {
   if (node.kind === 'atom') return false
   if (node.kind === 'sequence') return node.nodes.every(isNullable)

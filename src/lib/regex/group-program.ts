@@ -33,9 +33,12 @@ export interface GroupProgram {
   readonly joins: Int32Array
   /** Number of states of these instructions at one place of the text. */
   readonly states: number
-  /** For each instruction: the slots with the starts of the iterations around it that must advance, innermost first. */
+  /**
+   * For each instruction: the iterations around it that must advance, innermost first. The start of each is in this
+   * slot.
+   */
   readonly starts: readonly (readonly number[])[]
-  /** Look-arounds with groups, and the slots of the position where each last held. */
+  /** Look-arounds with groups. The slot has the position where the look-around last held. */
   readonly inner: readonly { readonly look: Look; readonly slot: number }[]
   /** Whether a check needs the previous symbol, and not only whether there was one. */
   readonly remembers: boolean
@@ -50,7 +53,7 @@ const PLAIN_WEIGHT = 1 / 16
 /** Weight of a group in a repeat, since each iteration clears and stores its positions. */
 const GROUP_WEIGHT = 1 / 2
 
-/** Whether it can only match at the beginning of the text. */
+/** Whether `node` can only match at the beginning of the text. */
 export function isAnchored(node: Node | undefined): boolean {
   if (node?.kind === 'start') return node.atom === undefined
   if (node?.kind === 'sequence') return isAnchored(node.nodes[0])
@@ -177,7 +180,7 @@ class GroupCompiler {
     }
   }
 
-  /** Groups in a negated look-around are not kept. */
+  /** Saves where a look-around holds, if it has groups. Groups in a negated look-around are not kept. */
   #saveLook(look: Look, next: number): number {
     if (look.negated || groupsIn(look.node).length === 0) return next
     const slot = this.#slots++

@@ -210,7 +210,7 @@ export class Scanner {
     return this.#cells > MOST_CELLS || cells > MOST_CELLS_OF_ALL
   }
 
-  /** Drops all that was built. */
+  /** Discards the automaton. */
   clear(): void {
     this.#states = []
     this.#numbers = new Map()
@@ -295,7 +295,7 @@ export class Scanner {
     return matched
   }
 
-  /** Drops all rows and begins again with rows of `letters`. Returns the new number of the state. */
+  /** Discards the automaton, and begins a new one with rows of `letters` cells. Returns the new number of the state. */
   #renew(letters: number, instructions: Uint16Array, previous: number): number {
     this.clear()
     if (cells > MOST_CELLS_OF_ALL) for (const other of [...filled]) other.clear()

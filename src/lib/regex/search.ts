@@ -11,7 +11,10 @@ export type Place = readonly [start: number, end: number]
 export interface PatternMatch {
   readonly start: number
   readonly end: number
-  /** The places of groups by number; the first is the whole match. Undefined for a group that took no part. */
+  /**
+   * The places of groups by number; the first is the whole match. Undefined for a group that did not take part in the
+   * match.
+   */
   readonly groups: readonly (Place | undefined)[]
 }
 

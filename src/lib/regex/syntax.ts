@@ -40,7 +40,7 @@ export interface Look {
 
 export interface Syntax {
   readonly node: Node
-  /** Names of the capturing groups by number. The first stands for the whole match. */
+  /** The name of each capturing group, by number; undefined: no name. Number 0 is the whole match. */
   readonly groupNames: readonly (string | undefined)[]
 }
 

@@ -14,7 +14,7 @@ export const OPEN_BYTES: usize = 8 * (<usize>MOST_NESTED + 1)
 const HEAD: usize = 4
 /** Number of open containers inside the outermost. */
 export let depth: u32 = 0
-/** The address of the slot of the wanted member whose container is open; 0: none. */
+/** If the value of a wanted member is open: the address of its slot; otherwise 0. */
 let openSlot: usize = 0
 
 /** Whether the line has containers inside the outermost. */

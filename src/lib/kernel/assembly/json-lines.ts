@@ -76,7 +76,8 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   const looks = isWorthLooking()
   let before = OUTSIDE
   let inObject = true
-  // Marks that were not passed. A quote at `p` is the first one, unless it is in a later block.
+  // The special characters from `p` on in the current block, a bit for each. A quote at `p` is the first of them,
+  // unless it is in a later block.
   let marks: u64 = 0
   while (true) {
     // After a comma, or after the opening of a container that is not empty.

@@ -43,7 +43,7 @@ export function escapedStringEnd(p: usize): usize {
   return byteAt(p) == QUOTE ? p : 0
 }
 
-/** The closing quote of the string whose first byte is at `p`, or 0. */
+/** Returns where the quote is that closes a string; 0: the string is invalid. `p`: the byte after the opening quote. */
 @inline
 export function stringEnd(p: usize): usize {
   const end = plainEnd(p)

@@ -1,7 +1,10 @@
 /** Numbers of short keys: an open-addressing table from (owner, key) to a number. When it is full, it is cleared. */
 
 const PLACES: u32 = 8192
-/** Bytes of an entry: the owner or 0, the number, and from 8 on the key, padded with 0, which keys do not contain. */
+/**
+ * Bytes of an entry: the owner or 0, the number, and from byte 8 on the key. It is padded with 0, which keys do not
+ * contain.
+ */
 const ENTRY: u32 = 32
 const LONGEST: u32 = 16
 const MOST: u32 = PLACES / 2

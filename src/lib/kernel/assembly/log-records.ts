@@ -194,7 +194,10 @@ function put64(to: usize, tag: u8, value: u64): usize {
   return to + 9
 }
 
-/** Whether the fields together become the body: assumes no body field if the last object had none. */
+/**
+ * Whether all fields together become the body, because there is no body field. This is assumed for each object if it
+ * was so for the last one.
+ */
 let isMap = false
 
 /** Writes an attribute or a member of the body, up to its value. The caller then writes the value, of `size` bytes. */
@@ -208,7 +211,9 @@ function putName(to: usize, name: usize, length: usize, size: usize): usize {
 let text: usize = 0
 let textSize: usize = 0
 
-/** Finds the text of the string content [p, end): in place or, with escapes, at `to`. False if an escape is rare. */
+/**
+ * Finds the text of the string content [p, end): in place or, with escapes, at `to`. Returns false for a rare escape.
+ */
 function findText(p: usize, end: usize, hasEscapes: u32, to: usize): bool {
   text = p
   textSize = end - p
@@ -224,7 +229,7 @@ function findText(p: usize, end: usize, hasEscapes: u32, to: usize): bool {
 /** The end of the last value that was read. */
 let behind: usize = 0
 
-/** Writes an attribute with the string at `p`. Returns its end, or 0. */
+/** Writes an attribute with the string at `p`. Returns its end; 0: the string has a rare escape. */
 function putText(to: usize, name: usize, length: usize, p: usize): usize {
   const end = stringEnd(p)
   behind = end + 1
@@ -233,7 +238,7 @@ function putText(to: usize, name: usize, length: usize, p: usize): usize {
   return putBytes(to, TEXT_TAG, text, textSize)
 }
 
-/** Writes an attribute with the number or literal at `p`. Returns its end, or 0. */
+/** Writes an attribute with the number or literal at `p`. Returns its end; 0: there is none, or a rare number. */
 function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   const word = load<u32>(p)
   if (word == NULL) {
@@ -273,7 +278,7 @@ function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   return putVarint(to + 1, value)
 }
 
-/** The ISO time [p, end) in nanoseconds since 1970; 0 if it is not a time, or too far from now. */
+/** The ISO time [p, end) in nanoseconds since 1970; 0 if it is not a time in the years 1971 to 2500. */
 function nanosOf(p: usize, end: usize): u64 {
   if (!isIsoTime(p, end)) return 0
   const year = two(p) * 100 + two(p + 2)
@@ -329,7 +334,7 @@ function isSameGroup(): bool {
   return isSame
 }
 
-/** The texts of fields that are not attributes (2 u32 each, by use). */
+/** The texts of fields that are not attributes, by use: the start and end of each (2 u32). */
 const found: usize = memory.data(8 * 8, 8)
 
 @inline
@@ -342,7 +347,7 @@ function endOf(what: u32): usize {
   return <usize>load<u32>(found + (<usize>what << 3), 4)
 }
 
-/** Writes the body. Returns its end, or 0. */
+/** Writes the body. Returns its end; 0: it has a rare escape. */
 function putBody(to: usize, hasEscapes: u32): usize {
   if (!findText(startOf(BODY), endOf(BODY), hasEscapes, to + HEADS)) return 0
   to = putHead(to, BODY_TAG, 1 + sizeOfVarint(textSize) + textSize)
@@ -358,7 +363,7 @@ function endMap(to: usize, size: usize): usize {
   return to + size
 }
 
-/** Writes the fields that follow the body. Returns their end, or 0. */
+/** Writes the fields that follow the body. Returns their end; 0: one of them is invalid or rare. */
 function putOthers(to: usize): usize {
   if (startOf(TIME)) {
     const nanos = nanosOf(startOf(TIME), endOf(TIME))
@@ -389,7 +394,7 @@ function putOthers(to: usize): usize {
 /** The result of `putRecord` if the value of `isMap` is wrong. */
 const WRONG: usize = 1
 
-/** Writes the record of the object at `p`. Returns its end, 0 if the object is left, or WRONG. */
+/** Writes the record of the object at `p`. Returns its end; 0 if the object is left to JavaScript; or WRONG. */
 function putRecord(p: usize, to: usize, observed: u64): usize {
   const head = to
   // Most lengths take two bytes.
