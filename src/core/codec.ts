@@ -41,7 +41,6 @@ export interface CodecDefinition {
   readonly plugin?: string
   /** One sentence. */
   readonly summary: string
-  /** Further text for the reference. */
   readonly notes?: string
   /**
    * The options besides `codec`. The parsed value is plain JSON that parses to itself, since disk buffers and
@@ -247,7 +246,6 @@ function writeText(text: string, to: ByteSink): void {
   to.add(bytes, 0, bytes.length)
 }
 
-/** Calls `load` of the codecs in these options. Throws OptionError. */
 export function loadCodecs(options: object, reach: Reach | undefined): void {
   for (const [option, value] of Object.entries(options))
     for (const codec of codecsIn([value])) loadCodec(codec, option, reach)

@@ -176,7 +176,6 @@ export interface BucketWait {
   readonly since: string
 }
 
-/** A daemon's answer about a bucket. */
 export interface LiveBucket extends BucketState {
   readonly key: string | null
   /**
@@ -188,7 +187,6 @@ export interface LiveBucket extends BucketState {
   readonly discarded_to: readonly string[] | null
 }
 
-/** The decisions about the events of one key. */
 export interface KeyCount {
   /** Null for events without a key. A long key is shortened and ends with a digest of the whole key. */
   readonly key: string | null
@@ -276,7 +274,6 @@ export interface Exemplar {
 }
 
 export interface Receipt {
-  /** The receiver's identifier of the request. */
   readonly requestId?: string | undefined
   /** With a spool: events of the request that were already in an object. They count as sent once more. */
   readonly repeated?: { readonly events: number; readonly bytes: number } | undefined
@@ -338,7 +335,6 @@ export interface Checkpoints {
   changed(): void
   /** Resolves when the current state is on disk. */
   flush(): Promise<void>
-  /** Path of the file, for messages. */
   readonly file?: string
   /** When the state was last written (or found unchanged), wall clock in milliseconds; 0: never. */
   readonly savedAt: number
@@ -360,7 +356,6 @@ export interface ComponentContext {
 /** The folder of a component in data_dir. The component creates it when it first stores something. */
 export interface StateFolder {
   readonly path: string
-  /** Whether `bytes` more bytes may be written. */
   hasRoom(bytes: number): boolean
   /** Reports the size of the folder in bytes; `isLast`: the component writes no more. */
   count(bytes: () => number, isLast?: boolean): void

@@ -3,7 +3,6 @@ import { TimeZone } from '../lib/formats/time-zone.js'
 import { parseDuration, parseSize } from '../lib/units.js'
 import { numberOf } from './event/field-reader.js'
 
-/** Types to which the text of a field can be converted. */
 export const TYPES = ['int', 'float', 'bool', 'string', 'duration', 'bytes', 'timestamp'] as const
 export type FieldType = (typeof TYPES)[number]
 

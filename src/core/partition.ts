@@ -11,7 +11,6 @@ export const LONGEST_VALUE_BYTES = 256
 
 /** A text of a destination that all events of a request share, such as its URL or a header. */
 export interface RequestText {
-  /** The name of the option, for messages. */
   readonly option: string
   readonly template: Template
   /** Encodes a field's value for its place in the text. */

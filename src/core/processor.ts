@@ -26,7 +26,6 @@ export const FAILED = 255
 /** Values of outputs are below this one. */
 export const FIRST_REASON = 128
 
-/** The output that carries discarded events. */
 export const DISCARDED = 'discarded'
 
 /** The discard reason of events whose output has no reader. */

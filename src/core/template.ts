@@ -154,7 +154,6 @@ export function compileTemplate({ parts }: Template, field: (path: FieldPath) =>
   }
 }
 
-/** Whether the value is null or an empty string. */
 function isBlank(reader: FieldReader): boolean {
   if (reader.kind !== STRING) return reader.kind === NULL
   return reader.plain ? reader.start === reader.end : reader.text() === ''
@@ -172,7 +171,6 @@ const SEPARATOR = Buffer.from([0xff])
 
 /** Members of a JSON object whose values are template texts. Empty values are left out. */
 export class TemplateMembers {
-  /** The constant members as JSON. */
   readonly #constant: string
   readonly #variable: readonly { readonly name: string; readonly compiled: CompiledTemplate }[]
   readonly #text = new GrowingBytes()

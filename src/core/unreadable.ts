@@ -1,6 +1,5 @@
 import { errorCode, errorText, lacksDescriptor } from './errors.js'
 
-/** A document has a format that this version does not know. */
 export class NewerFormat extends Error {
   readonly code = 'SLUICE_NEWER_FORMAT'
 

@@ -53,7 +53,6 @@ export interface BoundedOptions extends Pick<SpawnOptions, 'env'> {
   readonly maxHeap: number
   /** Bytes for everything else that the program keeps, not counting Node.js itself. */
   readonly maxMemory: number
-  /** Maximum bytes of the head of a frame. */
   readonly mostHead: number
   /** Parses the head of a frame from the process (see FrameReader). */
   readonly begin: (head: Buffer) => Begun
@@ -95,7 +94,6 @@ export class BoundedProcess {
     return this.#child.pid
   }
 
-  /** Bytes of frames received. */
   get received(): number {
     return this.#received
   }

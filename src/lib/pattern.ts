@@ -17,10 +17,8 @@ export type { PatternMatch }
 /** Maximum length of a pattern, in characters. */
 const LONGEST = 64 * 1024
 
-/** The pattern cannot be used. The message says why. */
 export class PatternError extends Error {}
 
-/** The part of a Pattern that tests whether a text matches. */
 export type Matcher = Pick<Pattern, 'source' | 'flags' | 'test'>
 
 export class Pattern {

@@ -142,7 +142,7 @@ function isAt(b: Buffer, p: number, end: number, text: Buffer): boolean {
   return true
 }
 
-/** The quote that closes the one at `p`, or -1. */
+/** Returns where the quote is that closes the one at `p`; -1: there is none. */
 function closingQuote(b: Buffer, p: number, end: number): number {
   const quote = b[p]
   for (let at = p + 1; at < end; at++) {

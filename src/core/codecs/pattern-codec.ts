@@ -10,7 +10,6 @@ export const patternOption = reaches('nothing', z.string().min(1)).describe(
   'For regex, a regular expression with named groups; for grok, a pattern with %{NAME:field}.',
 )
 
-/** A group of a pattern that becomes a field. */
 export interface PatternField {
   readonly group: number
   readonly name: string

@@ -142,7 +142,6 @@ function isMethod(b: Buffer, start: number, end: number): boolean {
   return end > start
 }
 
-/** The position of the next `byte`, or `end`. */
 export function indexOfByte(b: Buffer, byte: number, p: number, end: number): number {
   while (p < end && b[p] !== byte) p++
   return p

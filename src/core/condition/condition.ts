@@ -45,7 +45,6 @@ export const condition = once(() => {
     })
 })
 
-/** The fields used by a condition, without duplicates. */
 export function pathsOf(condition: Condition | undefined): FieldPath[] {
   const found = new Map<string, FieldPath>()
   const collect = (part: Condition): void => {

@@ -126,7 +126,6 @@ export function operandKey({ path, functions }: Operand): string {
   return `${functions.join()}${JSON.stringify(path.segments)}`
 }
 
-/** Creates the reader of an operand; `field` creates the readers of fields. */
 export function operandReader({ path, functions }: Operand, field: (path: FieldPath) => FieldReader): FieldReader {
   return functions.reduceRight((inner, name) => FUNCTIONS.get(name)!.reader(path, inner), field(path))
 }

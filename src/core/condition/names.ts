@@ -53,7 +53,6 @@ const OPERATOR_NAMES: Readonly<Record<string, string>> = {
   none_of: 'not_in',
 }
 
-/** The operator probably meant by an unknown name. */
 export function meantOperator(name: string): string | undefined {
   const lower = name.toLowerCase()
   if (OPERATORS.has(lower)) return lower

@@ -26,13 +26,11 @@ import { compareText, hasText, isIn, standsAt } from './texts.js'
  * A regular expression may match anywhere in the text, in time bounded by the text's length (lib/pattern.ts).
  */
 
-/** Whether the reader's current value satisfies a comparison. */
 export type ValueTest = (reader: FieldReader) => boolean
 
 export interface Operator {
   /** What follows the operator: a value, a list of values, or nothing. */
   readonly takes: 'value' | 'list' | 'nothing'
-  /** Describes which values satisfy it, for the reference. */
   readonly text: string
   /** Compiles the test for the values that follow the operator. Throws a ValueError if one of them is invalid. */
   compile(values: readonly string[]): ValueTest
@@ -153,7 +151,6 @@ export function parseCidr(text: string): AddressTest | undefined {
   }
 }
 
-/** Whether `text` is an address without a prefix. */
 export function isAddress(text: string): boolean {
   const bytes = Buffer.from(text)
   return readAddress(bytes, 0, bytes.length) !== 0

@@ -112,7 +112,6 @@ class Parser extends Cursor {
     return part
   }
 
-  /** Parses the closing parenthesis for the one at `opened`. */
   #close(opened: number): void {
     if (this.takeChar(')')) return
     if (this.isAtEnd) {

@@ -27,7 +27,7 @@ export class EventBatch {
   /** Whether its source read it to catch up after a start or a stall. Such events arrive all at once. */
   readonly isBacklog: boolean
   readonly unreadable: number
-  /** Undefined: unknown. */
+  /** Where the events were in the batch as it was sent; undefined: unknown. */
   sentOffsets: SentOffsets | undefined
   /** The places of its events, if these differ from `sentOffsets`. */
   places: SentOffsets | undefined

@@ -113,7 +113,6 @@ export class ChangedTexts {
     return new ChangedTexts(this.#wanted, this.starts.slice(from, to), this.ends.slice(from, to), slots, this.#arena)
   }
 
-  /** Like `slice`, for the events at these indices. */
   select(indices: readonly number[]): ChangedTexts {
     this.renew()
     const [starts, ends] = [selectedRows(this.starts, 1, indices), selectedRows(this.ends, 1, indices)]

@@ -223,7 +223,6 @@ export class EventEditor {
     return this.#find(field)
   }
 
-  /** Removes a field and sets another to its value. */
   #moveTo(field: EditedField, to: EditedField): boolean {
     this.#touch(field)
     if (!this.#find(field)) return false

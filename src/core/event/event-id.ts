@@ -8,7 +8,6 @@ import { SentOffsets } from './sent-offsets.js'
 export const [READING, PLACE, SUM] = [8, 6, 4]
 const BASE64 = Buffer.from('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_')
 const id = Buffer.alloc(READING + PLACE + SUM)
-/** The reading that `id` contains. */
 let readingOfId = ''
 
 /** A random id for a new input, such as a file after a truncation: 16 hexadecimal digits. */

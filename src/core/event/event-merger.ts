@@ -203,7 +203,6 @@ export class EventMerger {
     this.#runStart = -1
   }
 
-  /** Writes the new members [first, after). */
   #addMembers(members: Members, first: number, after: number): void {
     const { out, nameStarts, nameEnds, valueStarts, valueEnds, escaped } = members
     this.#comma()

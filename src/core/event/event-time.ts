@@ -32,9 +32,9 @@ export class EventTime {
   }
 
   /**
-   * Reads the time since the epoch into `unix`. The event's place fills the missing digits. Equal lines with equal times
-   * in milliseconds get different values if less than a million bytes lie between them, and the same values whenever
-   * they are sent again.
+   * Reads the time since the epoch into `unix`. The event's place fills the missing digits. So equal lines with equal
+   * times in milliseconds get different values if less than a million bytes lie between them, and the same values
+   * whenever they are sent again.
    */
   readUnix(batch: EventBatch, i: number): void {
     const { unix } = this
@@ -119,7 +119,6 @@ export class TimeText {
   #last = ''
   #seconds = 0
 
-  /** Returns undefined if the text is not a time. */
   partsOf(text: string): TimeParts | undefined {
     if (text !== this.#lastText) {
       this.#lastText = text

@@ -58,7 +58,6 @@ export class Splices {
     return false
   }
 
-  /** Number of bytes by which the text grows. */
   get growth(): number {
     return this.#growth
   }

@@ -5,7 +5,6 @@ import { byteSize, duration, once } from './options.js'
 export interface DeliveryDefaults {
   readonly max_events: number
   readonly max_bytes: string
-  /** Description of what `max_bytes` measures. */
   readonly bytes: string
   readonly max_wait: string
   readonly max_in_flight: number | 'auto'
@@ -144,7 +143,6 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
   })
 }
 
-/** The delivery options of destinations over the network. */
 export const deliveryOptions = deliveryOptionsWith(REMOTE)
 
 /** Parsed options: durations in milliseconds, sizes in bytes. */

@@ -96,7 +96,6 @@ export function checkDelimited({ framing }: Codec, context: z.RefinementCtx): vo
     refuseAt(context, ['decode'], 'needs a framing; only the source http can read a whole body as one record')
 }
 
-/** Reports options that contradict each other. */
 export function checkSplit({ decode, multiline }: SplitOptions, context: z.RefinementCtx): void {
   checkDelimited(decode, context)
   if (multiline && !decode.definition.joinsLines) {
@@ -109,7 +108,6 @@ export function checkSplit({ decode, multiline }: SplitOptions, context: z.Refin
 const MOST_PARTS = 1000
 const PARTS_TIMEOUT_MS = 1000
 
-/** Creates the splitters for the files or streams of a source. */
 export class Splitting {
   readonly #options: SplitOptions
   readonly #metrics: ComponentMetrics | undefined

@@ -88,7 +88,6 @@ export interface FileId {
   readonly ino: number
 }
 
-/** The limits of a component's access. */
 export interface Reach {
   /** The path with all links resolved. Throws if the component may not use the file. */
   realFile(path: string): string

@@ -48,7 +48,6 @@ export function readCsvTable(text: string): CsvTable | CsvProblem {
   return { names, records }
 }
 
-/** The problem with the column names; undefined if they are valid. */
 function problemOf(names: readonly string[]): string | undefined {
   const seen = new Set<string>()
   const twice = names.find(name => seen.size === seen.add(name).size)

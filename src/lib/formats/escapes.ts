@@ -118,7 +118,10 @@ function isHex(b: Buffer, p: number, length: number, end: number): boolean {
   return true
 }
 
-/** The end of a control character's three octal digits, or -1. Rejects other numbers: a path may contain them. */
+/**
+ * Returns where the three octal digits of a control character end; -1: `p` has other text. Rejects other numbers, since
+ * a path may contain them.
+ */
 function octalEnd(b: Buffer, p: number, end: number): number {
   if (p + 3 > end || b[p] !== ZERO) return -1
   const high = b[p + 1]! - ZERO
@@ -128,7 +131,7 @@ function octalEnd(b: Buffer, p: number, end: number): number {
   return p + 3
 }
 
-/** The end of a numeric character reference of HTML or XML, or -1. */
+/** Returns where the numeric character reference of HTML or XML at `p` ends; -1: there is none. */
 function referenceEnd(b: Buffer, p: number, end: number): number {
   if (b[p + 1] !== HASH) return -1
   const isInHex = b[p + 2] === LOWER_X
@@ -159,7 +162,9 @@ function isNarrow(bytes: number): boolean {
   )
 }
 
-/** The end of a digit, letter, dot, dash or @ as wide as an ideograph, or of a byte order mark; or -1. */
+/**
+ * Returns where a digit, letter, dot, dash or @ as wide as an ideograph, or a byte order mark, ends; -1: there is none.
+ */
 function wideEnd(b: Buffer, p: number): number {
   const [second, third] = [b[p + 1]!, b[p + 2]!]
   if (second === 0xbb && third === 0xbf) {

@@ -20,7 +20,6 @@ for (let value = 0; value < 16; value++) {
 /** The groups of the address that was read last. */
 export const groups = new Uint16Array(GROUPS)
 
-/** A range of addresses, such as `10.0.0.0/8`. */
 export interface AddressRange {
   readonly groups: Uint16Array
   /** The bits in each group that all addresses of the range share. */

@@ -118,7 +118,7 @@ function digitsEnd(b: Uint8Array, p: number): number {
   return p
 }
 
-/** The end of the number at `p`, or -1. */
+/** Returns where the number at `p` ends; -1: it is invalid. */
 function numberEnd(b: Uint8Array, p: number): number {
   if (b[p] === 0x2d) p++
   let digits = p
@@ -143,7 +143,7 @@ function numberEnd(b: Uint8Array, p: number): number {
   return p
 }
 
-/** The end of the string, number or literal at `p`, or -1. */
+/** Returns where the string, number or literal at `p` ends; -1: it is invalid. */
 function scalarEnd(b: Uint8Array, p: number): number {
   switch (b[p]) {
     case QUOTE: {
@@ -170,7 +170,10 @@ export function skipSpace(b: Uint8Array, p: number, end: number): number {
 /** For each open container inside the outermost: 1 if it is an object. Kept between calls, and grown on demand. */
 let nesting = new Uint8Array(64)
 
-/** The end of the object or array that opens at `p`, or -1. Not recursive: a level takes one byte and no stack. */
+/**
+ * Returns where the object or array that opens at `p` ends; -1: it is invalid. Not recursive: a level takes one byte
+ * and no stack.
+ */
 function containerEnd(b: Uint8Array, p: number, end: number): number {
   let inObject = b[p] === OPEN_OBJECT
   let depth = 0
@@ -212,7 +215,7 @@ function containerEnd(b: Uint8Array, p: number, end: number): number {
   }
 }
 
-/** The end of the value at `p`, or -1. */
+/** Returns where the value at `p` ends; -1: it is invalid. */
 export function valueEnd(b: Uint8Array, p: number, end: number): number {
   return b[p] === OPEN_OBJECT || b[p] === OPEN_ARRAY ? containerEnd(b, p, end) : scalarEnd(b, p)
 }
@@ -260,7 +263,9 @@ export function scanObject(
   return true
 }
 
-/** The end of the valid JSON object that opens at `start`, or -1. A control character must be at `end`. */
+/**
+ * Returns where the JSON object that opens at `start` ends; -1: it is invalid. A control character must be at `end`.
+ */
 export function objectEnd(b: Uint8Array, start: number, end: number): number {
   return b[start] === OPEN_OBJECT ? containerEnd(b, start, end) : -1
 }

@@ -43,7 +43,6 @@ export function addScalar(reader: WireReader, to: GrowingBytes, type: number, is
   }
 }
 
-/** Adds the default for a missing number or boolean. */
 export function addZero(to: GrowingBytes, type: number, isText: boolean): void {
   if (type === TYPE.bool) addBoolean(to, false)
   else if (isText && (WIDE_SIGNED.has(type) || WIDE_UNSIGNED.has(type))) to.addText('"0"')

@@ -1,4 +1,3 @@
-/** The types of values in the wire format. */
 export const VARINT = 0
 export const FIXED_64 = 1
 export const BYTES = 2
@@ -16,7 +15,6 @@ export const WRAPPERS: readonly string[] = [
   ...['BoolValue', 'StringValue', 'BytesValue'],
 ]
 
-/** The bytes are not a message of this type. */
 export class NotProtobuf extends Error {}
 const BROKEN = new NotProtobuf('not a message')
 

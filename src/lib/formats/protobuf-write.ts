@@ -37,7 +37,6 @@ function wireOf({ type }: Field): number {
 /** Writes JSON as messages. Omits members without a field, and values that do not fit their field. */
 export class ProtobufWriter {
   readonly wire = new WireWriter()
-  /** Called for each value that does not fit its field. */
   readonly #onLeftOut: (field: Field) => void
   b: Buffer = Buffer.alloc(0)
   #end = 0

@@ -61,7 +61,7 @@ function put(part: number, start: number, end: number): void {
   partEnds[part] = end
 }
 
-/** The index after `NNN>` at `p`, or -1. Sets `priority`. */
+/** Returns the index after `NNN>` at `p`; -1: there is no valid priority. Sets `priority`. */
 function priorityEnd(b: Uint8Array, p: number, end: number): number {
   let value = 0
   const digits = p

@@ -106,7 +106,6 @@ export class FieldLines {
     code.setFields(this.#table)
   }
 
-  /** Whether the lines are long enough for the kernel to be faster. */
   isWorthwhile({ length, starts, ends }: Lines): boolean {
     return length > 0 && ends[length - 1]! - starts[0]! >= LEAST_BYTES
   }

@@ -33,7 +33,6 @@ export function chunkMemory(): FixedMemory | undefined {
   return memory
 }
 
-/** Chunk `n` of `MOST_CHUNKS`. */
 export function chunkAt(n: number): Buffer | undefined {
   const buffer = chunkMemory()?.buffer
   return buffer && Buffer.from(buffer, OWN_BYTES + n * CHUNK_BYTES, CHUNK_BYTES)

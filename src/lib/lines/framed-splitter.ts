@@ -23,7 +23,6 @@ export class FramingError extends Error {
   }
 }
 
-/** Finds the ends of the records of one stream. */
 export interface RecordScanner {
   /**
    * Continues the current record from `p` up to `to`; it has already seen the bytes before `p`. Returns the end of the
@@ -76,7 +75,6 @@ export class FramedSplitter extends LineSplitter {
     return this.#problem
   }
 
-  /** Where the unfinished record begins in the stream. */
   get place(): number {
     return this.#offset
   }

@@ -88,7 +88,6 @@ function endOf({ length, ends, flags }: LineColumns, start: number): number {
   return length === 0 ? start : ends[length - 1]! + flags[length - 1]!
 }
 
-/** Longer than any line. */
 const NO_LIMIT = 2 ** 31 - 1
 
 /** The lines of `bytes`, which must end with a line end; undefined if there are no lines. */

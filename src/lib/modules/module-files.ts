@@ -13,7 +13,6 @@ export function moduleFiles(path: string): readonly string[] {
   return [...textsOf(resolve(path)).keys()]
 }
 
-/** A hash of the texts of all files of a module. */
 export function moduleDigest(path: string): string {
   const digest = createHash('sha256')
   for (const [file, text] of textsOf(resolve(path))) digest.update(`${file}\n${text.length}\n${text}`)

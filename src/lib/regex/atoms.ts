@@ -36,7 +36,6 @@ export class Atoms {
   /** For each symbol: whether it belongs to each atom. */
   readonly #members: Uint8Array[] = []
 
-  /** The index of the atom that is written as `source`. */
   index(source: string, flags: string): number {
     const relevant = flags.replace(/[^ius]/g, '')
     const name = `${relevant}/${source}`
@@ -71,7 +70,6 @@ export class Atoms {
     return NARROW.test(source) && POSSIBLE.every(char => !test.test(char) || !this.#atoms[other]!.test.test(char))
   }
 
-  /** Number of symbols seen so far, including NOTHING. */
   get symbols(): number {
     return this.#members.length + 1
   }

@@ -24,7 +24,6 @@ const START = 1
 /** Stands for any symbol where only the presence of a symbol matters. */
 const SOMETHING = 1
 
-/** Scanners that have a table. */
 const filled = new Set<Scanner>()
 let cells = 0
 
@@ -221,7 +220,6 @@ export class Scanner {
     filled.delete(this)
   }
 
-  /** Computes the transition from `state` on a symbol, and stores it. */
   #build(state: number, symbol: number, looks: number): number {
     const { instructions, previous } = this.#states[state]!
     const matched = this.#follow(instructions, instructions.length, previous, symbol, looks)
@@ -304,7 +302,6 @@ export class Scanner {
     return this.#number(instructions, previous)
   }
 
-  /** The number of the state. Adds the state if it is new. */
   #number(instructions: Uint16Array, previous: number): number {
     const name = String.fromCharCode(previous, ...instructions)
     const known = this.#numbers.get(name)
