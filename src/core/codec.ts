@@ -161,7 +161,7 @@ export abstract class Codec {
     return true
   }
 
-  /** Why `read` has just rejected a line: `expected "[" at column 12`. Undefined if unknown. */
+  /** Returns why `read` has just rejected a line, such as `expected "[" at column 12`; undefined: unknown. */
   problem?(b: Buffer, start: number, end: number): string | undefined
 
   /** Returns the value of a `special` slot. The bytes of such a slot are not the text of the value. */
@@ -260,7 +260,7 @@ export function loadCodec(codec: Codec, option: string, reach: Reach | undefined
   }
 }
 
-/** The codecs in these options, at any depth. */
+/** Returns the codecs in these options, at any depth. */
 export function* codecsIn(options: object): Iterable<Codec> {
   for (const value of Object.values(options) as unknown[]) {
     if (value instanceof Codec) yield value

@@ -97,7 +97,7 @@ export interface Processor extends Decides, Lifecycle {
   waitsFor?(events: Iterable<EventBatch>): WaitState
   /** Whether it delays events on purpose, for example because its options let it wait for a server. */
   readonly isWaiting?: boolean
-  /** Set while a server that it needs does not reply. */
+  /** Set while a server that the processor needs does not reply. */
   readonly outage?: ProcessorOutage | undefined
 }
 
@@ -145,7 +145,7 @@ export interface ProcessorOutage {
 export interface BucketState {
   /** The rule of the bucket, as written in the configuration. */
   readonly rule?: string
-  /** The limit that is nearest to being reached: the amount per window, in `unit`. Missing if shared or unknown. */
+  /** The limit closest to being reached: the amount per window, in `unit`. Missing if it is shared or unknown. */
   readonly limit?: number
   readonly unit?: 'events' | 'bytes' | 'cost'
   readonly window_ms?: number
@@ -222,9 +222,9 @@ export interface Destination extends Lifecycle {
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>
   /**
-   * The name of the event's partition, such as a tenant. All events of a request share a partition, whose name `write`
-   * receives. A partition has at most one request in flight. Throws a DeliveryError if an event fits no partition; the
-   * engine rejects the event.
+   * Returns the name of the event's partition, such as a tenant. All events of a request share a partition, and `write`
+   * receives its name. A partition has at most one request in flight. Throws a DeliveryError if an event fits no
+   * partition; the engine rejects the event.
    */
   partitionOf?(batch: EventBatch, i: number): string
   /** Maximum number of partitions that wait for more events at the same time. Default 100. */
@@ -471,11 +471,11 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   filesThere?(options: z.output<S>): FilesThere | undefined
 
   // Fields of events.
-  /** The fields that events of a source can have, or that a processor adds to them; undefined: any. */
+  /** Returns the fields that events of a source can have, or that a processor adds to them; undefined: any. */
   fields?(options: z.output<S>): EventFields | undefined
   /** Processors only: how it finds the time of events; undefined: it does not. */
   findsTime?(options: z.output<S>): TimeSearch | undefined
-  /** The options that name event fields. */
+  /** Returns the options that name event fields. */
   usesFields?(options: z.output<S>): readonly UsedField[]
   /** Processors and destinations: whether they use only the lines as read, and the fields of `usesFields`. */
   copiesLines?(options: z.output<S>): boolean

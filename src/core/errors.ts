@@ -153,7 +153,7 @@ export function lacksDescriptor(error: unknown): boolean {
   return code === 'EMFILE' || code === 'ENFILE'
 }
 
-/** The message of any thrown value. Never throws. */
+/** Returns the message of any thrown value. Never throws. */
 export function errorText(error: unknown): string {
   try {
     return String(error instanceof Error ? error.message : error)
@@ -162,7 +162,7 @@ export function errorText(error: unknown): string {
   }
 }
 
-/** The message and stack of an unexpected error, for the log. Never throws, even if the stack's getter does. */
+/** Returns the message and stack of an unexpected error, for the log. Never throws, even if the stack's getter does. */
 export function errorFields(error: unknown): { error: string; stack: string | undefined } {
   let stack: string | undefined
   try {

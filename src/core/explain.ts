@@ -58,7 +58,7 @@ export type FindingsOf = (batch: EventBatch) => readonly Finding[]
 
 const LONGEST_VALUE = 100
 
-/** The reader's current value, shortened for display. */
+/** Returns the reader's current value, shortened for display. */
 export function shownValue(reader: FieldReader): string {
   if (reader.kind === MISSING) return 'missing'
   const text = JSON.stringify(reader.value())

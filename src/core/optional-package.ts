@@ -23,7 +23,7 @@ export class OptionalPackage<T> {
     }
   }
 
-  /** Why the package cannot be used; undefined if it can. Loads nothing. */
+  /** Returns why the package cannot be used; undefined if it can. Loads nothing. */
   problem(): string | undefined {
     try {
       import.meta.resolve(this.#name)

@@ -15,7 +15,7 @@ export interface RequestText {
   readonly template: Template
   /** Encodes a field's value for its place in the text. */
   encode?(value: string): string
-  /** Why a text cannot be used; undefined if it can. */
+  /** Returns why a text cannot be used; undefined if it can. */
   problem?(text: string): string | undefined
 }
 
@@ -46,14 +46,14 @@ export class RequestTexts {
     return this.#texts.every(({ parts }) => parts.every(part => typeof part === 'string'))
   }
 
-  /** The name of an event's partition. Throws a DeliveryError if a value is empty or too long. */
+  /** Returns the name of an event's partition. Throws a DeliveryError if a value is empty or too long. */
   partitionOf(batch: EventBatch, i: number): string {
     const [first] = this.#texts
     if (first && this.#texts.length === 1) return this.#textOf(first, batch, i)
     return nameOf(this.#texts.map(text => this.#textOf(text, batch, i)))
   }
 
-  /** The partition of an event without fields. Throws a DeliveryError if a field has no default. */
+  /** Returns the partition of an event without fields. Throws a DeliveryError if a field has no default. */
   partitionOfDefaults(): string {
     return nameOf(
       this.#texts.map(({ text: { template, encode = (value: string) => value } }) =>

@@ -65,7 +65,7 @@ export interface Plan {
 const MOST_OUTPUTS = FIRST_REASON - 1
 const MOST_REASONS = LATER - FIRST_REASON - 1
 
-/** The problem with a plan and how to fix it; undefined if the plan is valid. */
+/** Returns the problem with a plan and how to fix it; undefined if the plan is valid. */
 export function planProblem({ outputs: sides = [], main, reasons = [] }: Plan): string | undefined {
   const outputs = main === undefined ? sides : [...sides, main]
   for (const [what, names, count, most] of [
@@ -114,8 +114,8 @@ export interface BatchScope {
    */
   readonly isOnce: boolean
   /**
-   * A share in the batch's acknowledgement, for events kept until `emit`. The source's position advances past them only
-   * when all shares are settled. Return it with the emitted event.
+   * Returns a share in the batch's acknowledgement, for events kept until `emit`. The source's position advances past
+   * them only when all shares are settled. Return the share with the emitted event.
    */
   share(): Share
   /** Records why event `i` is FAILED, for the log and the dead-letter queue. */

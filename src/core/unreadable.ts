@@ -34,7 +34,7 @@ function remedy(cause: unknown): string {
   return 'check the disk and the file, or move it away to start without it'
 }
 
-/** The content of a file, or undefined if it does not exist. Throws StateUnreadable on any other error. */
+/** Resolves with a file's content; undefined: the file does not exist. Throws StateUnreadable on any other error. */
 export async function readState(path: string, read: (path: string) => Promise<string>): Promise<string | undefined> {
   try {
     return await read(path)

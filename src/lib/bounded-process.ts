@@ -161,7 +161,7 @@ const OUT_OF_MEMORY = /out of memory|Array buffer allocation failed|Failed to al
 /** A process that gets no memory may end with one of these signals. */
 const CRASHES = new Set(['SIGABRT', 'SIGSEGV', 'SIGTRAP', 'SIGBUS', 'SIGILL'])
 
-/** Bytes of resident memory of a process; undefined if it has ended or the system does not report them. */
+/** Returns the bytes of resident memory of a process; undefined if it has ended or the system does not report them. */
 export function residentMemory(pid: number): number | undefined {
   try {
     // `statm` counts in pages, of unknown size.

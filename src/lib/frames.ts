@@ -9,7 +9,7 @@ export const FROM_CHILD = 4
 
 const SIZES = 8
 
-/** The sizes and the head of a frame. Send the frame's bytes after them. */
+/** Returns the sizes and the head of a frame. Send the frame's bytes after them. */
 export function frameHead(head: Buffer, bytes: number): Buffer {
   const sizes = Buffer.allocUnsafe(SIZES)
   sizes.writeUInt32LE(head.length, 0)

@@ -70,8 +70,8 @@ function prepare(): void {
 }
 
 /**
- * The place of a syntax error in a module or its relative imports, such as `/etc/sluice/mine.js:3:9`. The error of an
- * import does not contain it. Undefined if the JavaScript has no syntax error.
+ * Returns the place of a syntax error in a module or its relative imports, such as `/etc/sluice/mine.js:3:9`. The error
+ * of an import does not contain it. Undefined if the JavaScript has no syntax error.
  */
 function syntaxPlace(path: string): string | undefined {
   for (const file of moduleFiles(path)) {

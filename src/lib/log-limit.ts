@@ -33,7 +33,7 @@ export class LogLimit {
     return next ? (next.suppressed ?? 0) + 1 : 0
   }
 
-  /** The number of suppressed messages that were not reported so far, by kind. */
+  /** Returns the number of suppressed messages that were not reported so far, for each kind. */
   rest(): Record<string, number> {
     return Object.fromEntries(
       [...this.#kinds].flatMap(([kind, { suppressed }]) => (suppressed > 0 ? [[kind, suppressed]] : [])),

@@ -16,7 +16,7 @@ export class NearestName {
     this.#budget = budget
   }
 
-  /** The first candidate with the fewest typing errors compared to `name`; undefined if no candidate is near. */
+  /** Returns the first candidate with the fewest typing errors compared to `name`; undefined: none is near. */
   find(name: string, candidates: Iterable<string>): string | undefined {
     if (name.length > MAX_LENGTH) return undefined
     const wanted = name.toLowerCase()
@@ -36,7 +36,7 @@ export class NearestName {
     return nearest
   }
 
-  /** Number of insertions, deletions, replacements and swaps of neighbours between `a` and `b`. */
+  /** Returns the number of insertions, deletions, replacements and swaps of neighbours between `a` and `b`. */
   #distance(a: string, b: string): number {
     this.#budget -= a.length * b.length
     let [before, last, row] = this.#rows

@@ -40,9 +40,9 @@ export class Pattern {
   }
 
   /**
-   * The first match that begins at `from` or later, with the groups that V8 would find. Finding all matches of a text,
-   * each from the end of the last one, takes a time proportional to its length. Throws PatternError if the search would
-   * take too much memory: for a text of several megabytes, or less with a large pattern.
+   * Returns the first match that begins at `from` or later, with the groups that V8 would find. Finding all matches of
+   * a text, each from the end of the last one, takes a time proportional to its length. Throws PatternError if the
+   * search would take too much memory: for a text of several megabytes, or less with a large pattern.
    */
   exec(text: string, from = 0): PatternMatch | undefined {
     try {

@@ -2,7 +2,7 @@
 export interface Clock {
   /** Monotonic milliseconds. They never decrease. */
   now(): number
-  /** Milliseconds since the epoch. They may jump. */
+  /** Returns the milliseconds since the epoch. They may jump. */
   wall(): number
 }
 
@@ -51,7 +51,7 @@ export async function settledWithin(ms: number, promises: readonly Promise<unkno
   done.abort()
 }
 
-/** The result of the promise; undefined if it takes longer than `ms`. `timer` may belong to another clock. */
+/** Settles as the promise does, or resolves with undefined after `ms`. `timer` may belong to another clock. */
 export async function within<T>(ms: number, promise: Promise<T>, timer = after): Promise<T | undefined> {
   const done = new AbortController()
   return Promise.race([promise, sleep(ms, done.signal, timer).then(() => undefined)]).finally(() => done.abort())
@@ -92,8 +92,8 @@ export function unlessAnswered(ms: number, fn: () => void, timer = after): () =>
 }
 
 /**
- * A signal that aborts when `parent` does, or after `ms` milliseconds. Call `clear` when the work is done. `timer` may
- * belong to another clock.
+ * Returns a signal that aborts when `parent` does, or after `ms` milliseconds. Call `clear` when the work is done.
+ * `timer` may belong to another clock.
  */
 export function deadline(ms: number, parent?: AbortSignal, timer = after): { signal: AbortSignal; clear: () => void } {
   const controller = new AbortController()
@@ -110,7 +110,7 @@ export function deadline(ms: number, parent?: AbortSignal, timer = after): { sig
   }
 }
 
-/** Milliseconds of CPU time that this process has used. */
+/** Returns the milliseconds of CPU time that this process has used. */
 export function cpuTime(): number {
   const { user, system } = process.cpuUsage()
   return (user + system) / 1000

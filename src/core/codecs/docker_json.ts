@@ -51,7 +51,7 @@ function afterBlanks(b: Buffer, p: number, end: number): number {
   return p
 }
 
-/** The start of the blanks that end at `p`. */
+/** Returns the start of the blanks that end at `p`. */
 function beforeBlanks(b: Buffer, start: number, p: number): number {
   while (p > start && b[p - 1]! <= SPACE) p--
   return p

@@ -159,7 +159,7 @@ export function roomFor(request: readonly EventBatch[], more: number): number {
 /** The last event encoded by `encodedEvent`. */
 const made = new GrowingBytes()
 
-/** The encoded bytes of event `i`, valid until the next call. */
+/** Returns the encoded bytes of event `i`, valid until the next call. */
 export function encodedEvent(encoding: Encoding, batch: EventBatch, i: number): Bytes {
   const found = writtenAt(encoding, batch, i)
   if (found) return found
@@ -187,7 +187,7 @@ const whole = (bytes: Buffer): Bytes => ({ bytes, start: 0, end: bytes.length })
 
 const isJson = (encoding: Encoding) => encoding !== 'raw' && encoding.definition === JSON_OBJECTS.definition
 
-/** The bytes of event `i` if it already exists in encoded form; otherwise undefined. */
+/** Returns the bytes of event `i` if these exist in encoded form already; otherwise undefined. */
 function writtenAt(encoding: Encoding, batch: EventBatch, i: number): Bytes | undefined {
   const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
   if (!isChanged && (encoding === 'raw' || (isJson(encoding) && batch.isObject(i)))) {

@@ -25,7 +25,7 @@ const WRITTEN = /^(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)$/
 /** A leap year, in which every valid date exists. */
 const ANY_YEAR = 2000
 
-/** The second that was read last, as written, and whether it is valid. */
+/** The last time that was read, up to its seconds, and whether it is valid. */
 const lastSecond = Buffer.alloc(SECOND)
 let isSecond = false
 /** `lastSecond` as ISO 8601 with room for the fraction, and the time of receipt that determined its year. */

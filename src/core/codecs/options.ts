@@ -35,7 +35,7 @@ function choice(
   return schema
 }
 
-/** An option for the name of a codec that satisfies `fits`, or one of `others`. */
+/** Creates an option for the name of a codec that satisfies `fits`, or one of `others`. */
 export function codecName(fits: (definition: CodecDefinition) => boolean, others: readonly string[] = []) {
   const namesOf = (all: readonly CodecDefinition[]) => [...all.filter(fits).map(({ name }) => name), ...others]
   const names = namesOf(inUse)
@@ -101,7 +101,7 @@ export const decodeOption = once(() =>
     .describe('The codec that decodes lines. A line that it cannot decode is kept as text and counted.'),
 )
 
-/** The warning for a source that does not join divided lines, if its codec could join them. */
+/** Returns the warning for a source that does not join divided lines, if its codec could join them. */
 export function dividedWarnings({ decode }: { readonly decode?: Codec | undefined }): OptionProblem[] {
   if (!decode?.definition.joiner) return []
   const message =
@@ -109,7 +109,7 @@ export function dividedWarnings({ decode }: { readonly decode?: Codec | undefine
   return [{ path: ['decode'], message }]
 }
 
-/** The option for the longest line; `unit` is what the source calls a line. */
+/** Creates the option for the longest line; `unit` is what the source calls a line. */
 export function maxLineBytesOption(unit = 'line') {
   return byteSize(1024, 256 * 1024 * 1024)
     .prefault('1MiB')

@@ -191,7 +191,7 @@ function dataOf(data: unknown): string {
 
 const escaped = (value: string): string => value.replace(/\r\n|[\r\n]/g, ' ').replace(/["\\\]]/g, '\\$&')
 
-/** The message, or else the JSON of all fields that are not elsewhere in the line. */
+/** Returns the message. If there is none, returns the JSON of all fields that are not elsewhere in the line. */
 function messageOf(fields: Fields): string {
   if (fields.message !== undefined && fields.message !== null) return textOf(fields.message)
   const others = Object.entries(fields).filter(([name, value]) => !PARTS.has(name) && value !== undefined)

@@ -172,7 +172,7 @@ function valueTest(condition: Condition): ValueTest {
   }
 }
 
-/** The operand shared by all comparisons of `condition`, if there is only one. */
+/** Returns the operand that all comparisons of `condition` have; undefined if they have several. */
 function soleOperand(condition: Condition): Operand | undefined {
   if (condition.kind === 'comparison') return condition.operand
   if (condition.kind === 'fields') return undefined

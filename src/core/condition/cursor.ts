@@ -33,7 +33,7 @@ export class Cursor {
     this.at += this.peek(SPACE)!.length
   }
 
-  /** The text that a sticky pattern matches at the cursor. */
+  /** Returns the text that a sticky pattern matches at the cursor. */
   peek(pattern: RegExp): string | undefined {
     pattern.lastIndex = this.at
     return pattern.exec(this.text)?.[0]

@@ -90,17 +90,17 @@ export class EventBatch {
     return (this.places ?? this.sentOffsets)?.reading ?? ''
   }
 
-  /** A number that is unique within the reading. An event that is sent again keeps it. */
+  /** Returns a number that is unique within the reading. An event that is sent again keeps it. */
   place(i: number): number {
     return (this.places ?? this.sentOffsets)?.place(this.starts, i) ?? 0
   }
 
-  /** The size of event `i`: its line and line end. */
+  /** Returns the size of event `i`: its line and line end. */
   size(i: number): number {
     return this.ends[i]! - this.starts[i]! + (this.flags[i]! & LINE_END)
   }
 
-  /** The line of event `i` as read, without its line end. */
+  /** Returns the line of event `i` as read, without its line end. */
   line(i: number): Buffer {
     return this.chunk.subarray(this.starts[i], this.ends[i])
   }
@@ -194,12 +194,14 @@ export class EventBatch {
     return (this.look(i) & DECODED) !== 0 && this.slotStart(i, slot) !== 0
   }
 
-  /** The first number in `slot` of event `i`: 0 if the name is missing (see Codec.scan). Requires DECODED. */
+  /** Returns the first number in `slot` of event `i`: 0 if the name is missing (see Codec.scan). Requires DECODED. */
   slotStart(i: number, slot: number): number {
     return (this.#slots ?? this.#rescan())[i * this.#stride + slot * SLOT]!
   }
 
-  /** The second number in `slot`: the end of the value, shifted left by one. The lowest bit marks a special value. */
+  /**
+   * Returns the second number in `slot`: the value's end, shifted left by one. The lowest bit marks a special value.
+   */
   slotEnd(i: number, slot: number): number {
     return this.#slots![i * this.#stride + slot * SLOT + 1]!
   }
@@ -349,7 +351,7 @@ export class EventBatch {
     return copy
   }
 
-  /** A batch of the events that `pick` accepts, or undefined. This batch stays unchanged. */
+  /** Returns a batch of the events that `pick` accepts, or undefined. This batch stays unchanged. */
   pick(pick: (i: number) => boolean): EventBatch | undefined {
     const indices: number[] = []
     for (let i = 0; i < this.length; i++) if (pick(i)) indices.push(i)

@@ -106,7 +106,7 @@ export class ChangedTexts {
     this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
   }
 
-  /** A copy of the texts of events [from, to) that changes independently. */
+  /** Returns a copy of the texts of events [from, to) that changes independently. */
   slice(from: number, to: number): ChangedTexts {
     this.renew()
     const slots = this.#slots.slice(from * this.#stride, to * this.#stride)
@@ -173,14 +173,14 @@ export class ChangedTexts {
     return i
   }
 
-  /** The first number in `slot` of text `i`: 0 if the name is missing. */
+  /** Returns the first number in `slot` of text `i`: 0 if the name is missing. */
   slotStart(i: number, slot: number): number {
     const first = i * this.#stride
     if (this.#slots[first] === UNSCANNED) this.#scan(i)
     return this.#slots[i * this.#stride + slot * SLOT]!
   }
 
-  /** The second number in `slot` of text `i`. Call `slotStart` first. */
+  /** Returns the second number in `slot` of text `i`. Call `slotStart` first. */
   slotEnd(i: number, slot: number): number {
     return this.#slots[i * this.#stride + slot * SLOT + 1]!
   }

@@ -28,7 +28,7 @@ export interface TimeSearch {
 /** Fields that every line can have, since it may be kept as text or divided (core/event/event.ts). */
 const OF_A_LINE = ['message', 'host', 'timestamp', 'partial', 'raw']
 
-/** The fields of lines that `codec` reads, plus the fields `own` of their source. Undefined: any. */
+/** Returns the fields of lines that `codec` reads, plus the fields `own` of their source. Undefined: any. */
 export function fieldsOfLines({ eventFields }: Codec, own: readonly string[] = []): EventFields | undefined {
   return eventFields && { ...eventFields, names: [...new Set([...OF_A_LINE, ...eventFields.names, ...own])] }
 }

@@ -10,7 +10,7 @@ const BASE64 = Buffer.from('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const id = Buffer.alloc(READING + PLACE + SUM)
 let readingOfId = ''
 
-/** A random id for a new input, such as a file after a truncation: 16 hexadecimal digits. */
+/** Returns a random id for a new input, such as a file after a truncation: 16 hexadecimal digits. */
 export function newReading(): string {
   return randomBytes(READING).toString('hex')
 }
@@ -30,8 +30,8 @@ export function namedPlaces(reading: string, names: readonly string[]): SentOffs
 }
 
 /**
- * The id of event `i`, 24 characters. No other event has it. Reading the same bytes from the same place again gives the
- * same id.
+ * Returns the id of event `i`, 24 characters. No other event has it. Reading the same bytes from the same place again
+ * gives the same id.
  */
 export function eventId(batch: EventBatch, i: number): string {
   return eventIdBytes(batch, i).toString('base64url')
@@ -50,7 +50,7 @@ export function appendEventId(batch: EventBatch, i: number, to: GrowingBytes): v
   }
 }
 
-/** The bytes of the id, valid until the next call. */
+/** Returns the bytes of the id, valid until the next call. */
 export function eventIdBytes(batch: EventBatch, i: number): Buffer {
   const { reading } = batch
   if (reading !== readingOfId) {
@@ -63,7 +63,7 @@ export function eventIdBytes(batch: EventBatch, i: number): Buffer {
   return id
 }
 
-/** A checksum of event `i` as it is now. */
+/** Returns a checksum of event `i` as it is now. */
 export function eventSum(batch: EventBatch, i: number): number {
   return crc32(batch.texts?.has(i) ? batch.texts.text(i) : batch.line(i))
 }
@@ -71,7 +71,7 @@ export function eventSum(batch: EventBatch, i: number): number {
 let lastReading = ''
 let ofReading = 0
 
-/** A number for event `i`. It grows with the place in a reading, and each reading starts at a different value. */
+/** Returns a number that grows with the place in a reading. Each reading starts at a different value. */
 export function eventNumber(batch: EventBatch, i: number): number {
   const { reading } = batch
   if (reading !== lastReading) {

@@ -46,7 +46,7 @@ export class EventTime {
     unix.nanos = given * UNITS[digits]! + (eventNumber(batch, i) % PRIMES[NANO_DIGITS - digits]!)
   }
 
-  /** The time that `readUnix` reads, in nanoseconds. */
+  /** Returns the time that `readUnix` reads, in nanoseconds. */
   nanosOf(batch: EventBatch, i: number): string {
     this.readUnix(batch, i)
     const { seconds, nanos } = this.unix
@@ -65,8 +65,8 @@ export class EventTime {
   }
 
   /**
-   * The time as `2026-01-31T23:59:59.123456789Z`, with as many digits as the event has. Without a time, the time of
-   * receipt.
+   * Returns the time as `2026-01-31T23:59:59.123456789Z`, with as many digits as the event has. If the event has no
+   * time, returns the time of receipt.
    */
   isoOf(batch: EventBatch, i: number): string {
     const read = this.partsOf(batch, i)
@@ -79,7 +79,7 @@ export class EventTime {
     return this.#lastText
   }
 
-  /** Milliseconds since the epoch. The time of receipt if the event's time is missing or out of range. */
+  /** Returns milliseconds since the epoch. Without a valid time in the event, returns the time of receipt. */
   msOf(batch: EventBatch, i: number): number {
     const read = this.partsOf(batch, i)
     const ms = read ? read.seconds * 1000 + Math.floor((Number(read.digits) * UNITS[read.digits.length]!) / 1e6) : -1

@@ -222,13 +222,13 @@ export class FieldReader {
     return this.kind === NUMBER ? this.json() : this.text()
   }
 
-  /** The compact JSON of a number, object or array. A number that a double cannot hold keeps its digits. */
+  /** Returns the compact JSON of a number, object or array. A number that a double cannot hold keeps its digits. */
   json(): string {
     if (this.bytes !== EMPTY) return normalJson(this.bytes, this.start, this.end)
     return this.kind === NUMBER ? String(this.#value) : jsonText(this.#value)
   }
 
-  /** The value or its text as a number; NaN if it is not one. */
+  /** Returns the value or its text as a number; NaN if neither is a number. */
   number(): number {
     if (this.kind !== NUMBER && this.kind !== STRING) return Number.NaN
     if (this.kind === NUMBER && this.plain) return this.#integer

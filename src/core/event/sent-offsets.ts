@@ -21,8 +21,8 @@ export class SentOffsets {
   }
 
   /**
-   * Number of bytes before event `i` in the sent batch; NaN if a component made the event. `starts`: where the lines
-   * are now.
+   * Returns the number of bytes before event `i` in the sent batch; NaN if a component made the event. `starts`: where
+   * the lines are now.
    */
   before(starts: Int32Array, i = 0): number {
     return this.#read.isMade ? Number.NaN : this.#within(starts, i)

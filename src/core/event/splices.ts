@@ -88,7 +88,7 @@ export class Splices {
     }
   }
 
-  /** The end of the unchanged bytes after range `n`. */
+  /** Returns the end of the unchanged bytes after range `n`. */
   #endAfter(n: number, end: number): number {
     return n + 1 < this.count ? this.#from[n + 1]! : end
   }

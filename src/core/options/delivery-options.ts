@@ -63,7 +63,7 @@ function wait(fallback: string) {
     .prefault(fallback)
 }
 
-/** The options that every destination has besides its own, applied by engine/flow/delivery/delivery.ts. */
+/** Returns the options that every destination has besides its own, applied by engine/flow/delivery/delivery.ts. */
 export function deliveryOptionsWith(defaults: DeliveryDefaults) {
   return z.strictObject({
     batch: z

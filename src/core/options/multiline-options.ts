@@ -130,7 +130,7 @@ export class Splitting {
     return recordSplitter(decode.framing, max_line_bytes, this.#metrics, offset)
   }
 
-  /** Creates a splitter for text that contains one line per record of a codec with framing. */
+  /** Creates a splitter for lines, even if the codec has framing: each line then contains one record. */
   lineSplitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const splitter = this.#lineSplitter(continues, carry)
     splitter.mayBeMarked = offset === 0
@@ -151,8 +151,8 @@ export class Splitting {
   }
 
   /**
-   * How long an unfinished event waits for more lines before it is delivered incomplete, in milliseconds. `inLine`: its
-   * last line is unfinished too.
+   * Returns how long an unfinished event waits for more lines before it is delivered incomplete, in milliseconds.
+   * `inLine`: its last line is unfinished too.
    */
   patienceMs(inLine: boolean): number {
     const { partial_line_timeout = Number.POSITIVE_INFINITY, multiline } = this.#options

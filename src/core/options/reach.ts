@@ -89,11 +89,11 @@ export interface FileId {
 }
 
 export interface Reach {
-  /** The path with all links resolved. Throws if the component may not use the file. */
+  /** Returns the path with all links resolved. Throws if the component may not use the file. */
   realFile(path: string): string
   /** Throws if the opened file is not the one at `path`, which `realFile` returned. */
   confirm(path: string, opened: FileId): Promise<void>
-  /** Why connections to an address are denied; undefined if they are allowed. */
+  /** Returns why connections to an address are denied; undefined if they are allowed. */
   deniedAddress(address: string, port: number): string | undefined
 }
 

@@ -85,7 +85,7 @@ function endOfLine(text: string, at: number): number {
   return end < 0 ? text.length : end + 1
 }
 
-/** The line of a quote that is never closed; undefined if there is none. */
+/** Returns the line of a quote that is never closed; undefined if there is none. */
 function openQuoteOf(text: string): number | undefined {
   let isOpen = false
   for (let at = text.indexOf('"'); at >= 0; at = text.indexOf('"', at + 1)) isOpen = !isOpen

@@ -240,7 +240,7 @@ export class Unescaped {
     this.length = length
   }
 
-  /** The position in the original text for position `p` of `text`. */
+  /** Returns the position in the original text for position `p` of `text`. */
   placeOf(p: number): number {
     // The number of escapes before `p`.
     let low = 0
@@ -253,7 +253,7 @@ export class Unescaped {
   }
 }
 
-/** The bytes [start, end) with all escapes resolved. */
+/** Returns the bytes [start, end) with all escapes resolved. */
 export function plainBytes(b: Buffer, start: number, end: number): Buffer {
   let plain = b.subarray(start, end)
   for (let n = 0; n < MOST_LEVELS; n++) {
@@ -278,7 +278,7 @@ export function hideSecrets(text: string, secrets: readonly string[]): string {
   return hidden + b.toString('utf8', at)
 }
 
-/** Where secrets are in the text, also after removing up to `levels` levels of escapes. */
+/** Returns where secrets are in the text, also after removing up to `levels` levels of escapes. */
 function placesOf(b: Buffer, secrets: readonly Buffer[], levels: number): [start: number, end: number][] {
   const found: [number, number][] = []
   for (const secret of secrets) {

@@ -35,7 +35,7 @@ export function addFloat(to: GrowingBytes, value: number): void {
   else to.addText(Object.is(value, -0) ? '-0.0' : `${value}.0`)
 }
 
-/** The integer in [start, end), if it is short and String() gives the same text; otherwise NaN. Builds no string. */
+/** Returns the integer in [start, end) if it is short and String() gives this text; otherwise NaN. Builds no string. */
 export function plainInteger(bytes: Uint8Array, start: number, end: number): number {
   const negative = bytes[start] === 0x2d
   let p = negative ? start + 1 : start

@@ -220,7 +220,7 @@ export function valueEnd(b: Uint8Array, p: number, end: number): number {
   return b[p] === OPEN_OBJECT || b[p] === OPEN_ARRAY ? containerEnd(b, p, end) : scalarEnd(b, p)
 }
 
-/** The slot of the name with the bytes [start, end), which have no escapes; -1 if it is not wanted. */
+/** Returns the slot of the name with the bytes [start, end), which have no escapes; -1 if it is not wanted. */
 export function slotOf(b: Uint8Array, start: number, end: number, wanted: WantedNames): number {
   return (wanted.lengths >> (end - start)) & 1 ? wantedSlot(b, start, end, false, wanted) : -1
 }

@@ -42,7 +42,7 @@ export function addEscaped(to: ByteSink, b: Buffer, start: number, end: number):
   }
 }
 
-/** The end of the text that needs no escapes. Checks four bytes at a time. */
+/** Returns the end of the text that needs no escapes. Checks four bytes at a time. */
 function plainEnd(b: Buffer, p: number, end: number): number {
   for (const stop = end - 3; p < stop; p += 4) {
     if (LETTERS[b[p]!] !== 0) return p

@@ -87,8 +87,8 @@ const lettersAt = (b: Uint8Array, p: number) => ((b[p]! | 0x20) << 16) | ((b[p +
 const MONTH_LETTERS = MONTHS.map(name => lettersAt(Buffer.from(name), 0))
 
 /**
- * The month, from 0, whose English name begins with the three bytes at `p`, in upper or lower case; -1 if there is
- * none.
+ * Returns the month, from 0, whose English name begins with the three bytes at `p`, in upper or lower case; -1 if there
+ * is none.
  */
 export function monthAt(b: Uint8Array, p: number): number {
   return MONTH_LETTERS.indexOf(lettersAt(b, p))

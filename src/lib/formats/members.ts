@@ -111,7 +111,7 @@ export class Members implements FieldSink {
     this.escaped[this.count++] = escaped
   }
 
-  /** The index of the known member whose name is [start, end); -1 if there is none. */
+  /** Returns the index of the known member whose name is [start, end); -1 if there is none. */
   find(b: Buffer, start: number, end: number): number {
     const length = end - start
     if (((this.lengths >> length) & 1) === 0) return -1

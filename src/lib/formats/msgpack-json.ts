@@ -214,7 +214,7 @@ function readTime(b: Buffer, p: number, size: number, isEventTime: boolean): str
   return size === 12 ? rfc3339(Number(b.readBigInt64BE(p + 4)), b.readUInt32BE(p)) : undefined
 }
 
-/** The time of an entry, from its JSON: a time that is already formatted, or seconds since the epoch. */
+/** Returns the time of an entry, from its JSON: a time that is already formatted, or seconds since the epoch. */
 function timeOf(json: string): string | undefined {
   if (json[0] === '"') return /^"\d{4}-.*Z"$/.test(json) ? json.slice(1, -1) : undefined
   const seconds = Number(json)

@@ -194,7 +194,7 @@ function behindTag(reader: WireReader, place: number): WireReader {
   return reader
 }
 
-/** The fields of a message in order. Of a oneof, the last one counts. */
+/** Returns the fields of a message in order. Of a oneof, the last one counts. */
 function fieldsOf(type: MessageType, reader: WireReader): Found[] {
   const found = new Map<number, Found>()
   while (reader.p < reader.end) {
@@ -213,7 +213,7 @@ function fieldsOf(type: MessageType, reader: WireReader): Found[] {
   return [...found.values()]
 }
 
-/** The field of a tag; undefined if `type` has no such field or its wire type does not match. */
+/** Returns the field of a tag; undefined if `type` has no such field or its wire type does not match. */
 function fieldOf(type: MessageType, tag: number): Field | undefined {
   const field = type.fields.get(tag >>> 3)
   if (!field) return undefined

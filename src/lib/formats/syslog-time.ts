@@ -10,7 +10,7 @@ function isDigit(byte: number): boolean {
   return byte >= 0x30 && byte <= 0x39
 }
 
-/** The value of `digits` digits at `p`, if it is from `from` to `to`; otherwise -1. */
+/** Returns the value of `digits` digits at `p`, if it is from `from` to `to`; otherwise -1. */
 function number(b: Uint8Array, p: number, end: number, digits: number, from: number, to: number): number {
   if (p + digits > end) return -1
   let value = 0

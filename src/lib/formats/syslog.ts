@@ -83,7 +83,7 @@ function isDigit(byte: number): boolean {
   return byte >= 0x30 && byte <= 0x39
 }
 
-/** The end of the word at `p`: the next space or the end of the line. */
+/** Returns the end of the word at `p`: the next space or the end of the line. */
 function wordEnd(b: Uint8Array, p: number, end: number): number {
   while (p < end && b[p]! > SPACE) p++
   return p
@@ -201,7 +201,7 @@ export function isClassicTime(): boolean {
   return classic
 }
 
-/** The field `facility`, `severity` or `severity_code` of a priority. The code is from 0 (emerg) to 7 (debug). */
+/** Returns a field of a priority: `facility`, `severity` or `severity_code`, which is from 0 (emerg) to 7 (debug). */
 export function fieldOfPriority(priority: number, name: string): string | number | undefined {
   if (name === 'severity_code') return priority & 7
   return name === 'facility' ? FACILITIES[priority >> 3] : SEVERITIES[priority & 7]

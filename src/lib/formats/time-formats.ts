@@ -12,7 +12,7 @@ const iso: TimeReader = (text, zone, wall) => {
   return timeOf({ Y: Y!, m: m!, d: d!, H, M, S, f, z }, zone, wall)
 }
 
-/** A number of seconds since the epoch, times 10^`digits`. */
+/** Reads numbers that are seconds since the epoch times 10^`digits`. */
 function epoch(digits: number): TimeReader {
   return text => {
     const [, sign = '', whole = '', rest = ''] = /^\s*(-?)(\d{1,24})(?:\.(\d{1,24}))?\s*$/.exec(text) ?? []
@@ -84,7 +84,7 @@ const LARGEST_MS = 8.64e15
 /** The last second and its text up to the fraction, cached since many lines share it. */
 let [lastMs, lastSecond] = [Number.NaN, '']
 
-/** The time as ISO 8601 in UTC, with at least three digits of the fraction; undefined if out of range. */
+/** Returns the time as ISO 8601 in UTC, with at least three digits of the fraction; undefined if out of range. */
 export function isoText({ ms, fraction }: ReadTime): string | undefined {
   if (!(Math.abs(ms) <= LARGEST_MS)) return undefined
   if (ms !== lastMs) lastSecond = new Date(ms).toISOString().slice(0, -4)

@@ -86,7 +86,7 @@ export class LineMemory {
     return Math.min(length, from + most)
   }
 
-  /** The number to subtract from positions of lines from `from` on, to get addresses. */
+  /** Returns the number to subtract from positions of lines from `from` on, to get addresses. */
   shift({ chunk, starts }: Lines, from: number): number {
     return isInChunkMemory(chunk) ? -chunk.byteOffset : starts[from]! - this.#text
   }

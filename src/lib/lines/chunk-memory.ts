@@ -21,7 +21,7 @@ declare const WebAssembly: { readonly Memory: new (limits: object) => FixedMemor
 let memory: FixedMemory | undefined
 let isMade = false
 
-/** The memory; undefined without WebAssembly, for example with `node --jitless`. */
+/** Returns the memory; undefined without WebAssembly, for example with `node --jitless`. */
 export function chunkMemory(): FixedMemory | undefined {
   if (isMade) return memory
   isMade = true

@@ -35,7 +35,7 @@ export interface Framing {
   /** Whether all bytes are one record. Only a source that knows where they end can read it. */
   readonly isWhole?: boolean
   scanner(): RecordScanner
-  /** How many bytes at the start of a complete record delimit it and are not content. Default: 0. */
+  /** Returns how many bytes at the start of a complete record delimit it and are not content. Default: 0. */
   headSize?(b: Buffer, start: number, end: number): number
   /** Adds the JSON object of a record's content. If the content cannot be read, returns false and adds nothing. */
   readRecord(b: Buffer, start: number, end: number, to: GrowingBytes): boolean
@@ -122,7 +122,7 @@ export class FramedSplitter extends LineSplitter {
     this.#goTo(this.scanned)
   }
 
-  /** The end of the next record; -1 if it is incomplete. */
+  /** Returns the end of the next record; -1: it is incomplete, or the bytes are not a record. */
   #next(): number {
     if (this.#problem || this.scanned === this.end) return -1
     try {

@@ -78,19 +78,19 @@ function growColumns(): void {
 /** Smaller portions need no alignment in memory. */
 const ALIGNED_BYTES = 64 * 1024
 
-/** The position in its page of the byte at `offset`, which may be negative. */
+/** Returns the position of the byte at `offset` in its page. `offset` may be negative. */
 function inPage(offset: number): number {
   return ((offset % PAGE_BYTES) + PAGE_BYTES) % PAGE_BYTES
 }
 
-/** The end of the last line with its line end; `start` if there is no line. */
+/** Returns the end of the last line with its line end; `start` if there is no line. */
 function endOf({ length, ends, flags }: LineColumns, start: number): number {
   return length === 0 ? start : ends[length - 1]! + flags[length - 1]!
 }
 
 const NO_LIMIT = 2 ** 31 - 1
 
-/** The lines of `bytes`, which must end with a line end; undefined if there are no lines. */
+/** Returns the lines of `bytes`, which must end with a line end; undefined if there are no lines. */
 export function linesOf(bytes: Buffer): Frame | undefined {
   const splitter = new LineSplitter(NO_LIMIT)
   const frame = splitter.push(bytes)
@@ -150,8 +150,8 @@ export class LineSplitter {
   }
 
   /**
-   * Space for at least `want` bytes, valid until the next call. `offset`: their position in a file. A large portion
-   * begins at the same place in a page of memory as in a page of the file, since Linux then copies faster.
+   * Returns space for at least `want` bytes, valid until the next call. `offset`: their position in a file. A large
+   * portion begins at the same place in a page of memory as in a page of the file, since Linux then copies faster.
    */
   reserve(want: number, offset?: number): Buffer {
     if (this.chunk.length - this.end < want) {

@@ -66,7 +66,7 @@ export class AddressRules {
     this.#ownPorts = ownPorts
   }
 
-  /** Why connecting to `address` is denied, as in `a loopback address`; undefined if it is allowed. */
+  /** Returns why connecting to `address` is denied, as in `a loopback address`; undefined if it is allowed. */
   denied(address: string, port: number): string | undefined {
     const kind = this.#kindOf(address)
     if (kind === undefined) return undefined

@@ -185,7 +185,7 @@ export async function listenOn(server: Server, address: ListenAddress): Promise<
   return addressText(server.address() as AddressInfo)
 }
 
-/** The address in the notation of the configuration. */
+/** Returns the address in the notation of the configuration. */
 export function listenText(address: ListenAddress): string {
   if ('systemd' in address) return `systemd:${address.systemd}`
   const { host, port } = address

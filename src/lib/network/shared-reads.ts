@@ -17,7 +17,7 @@ let memory: Buffer | undefined
 /** Number of open sockets. */
 let open = 0
 
-/** The shared memory, of READ_BYTES bytes, for use between two reads. */
+/** Returns the shared memory, of READ_BYTES bytes, for use between two reads. */
 export function sharedMemory(): Buffer {
   memory ??= Buffer.allocUnsafeSlow(READ_BYTES)
   return memory

@@ -52,7 +52,7 @@ export class Atoms {
     return PLAIN.test(this.#atoms[atom]!.source)
   }
 
-  /** The atom's character, if it is a single one even when case is ignored. */
+  /** Returns the atom's character, if it is a single one even when case is ignored. */
   charOf(atom: number): string | undefined {
     const { source, flags } = this.#atoms[atom]!
     if (flags.includes('i') || !PLAIN.test(source)) return undefined
@@ -96,7 +96,7 @@ export class Atoms {
     return symbol
   }
 
-  /** The symbol of the character before position `p`, and of the one after it. */
+  /** Returns the symbol of the character before position `p`. `after` returns that of the character after it. */
   before(text: string, p: number, unicode: boolean): number {
     if (p === 0) return NOTHING
     const code = unicode && p > 1 ? text.codePointAt(p - 2)! : 0

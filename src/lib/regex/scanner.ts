@@ -184,7 +184,7 @@ export class Scanner {
     }
   }
 
-  /** The character after position `p`, or before it when reading backwards. */
+  /** Returns the character after position `p`, or before it when reading backwards. */
   #codeAt(text: string, p: number): number {
     if (!this.#backwards) return this.#unicode ? text.codePointAt(p)! : text.charCodeAt(p)
     const code = this.#unicode && p > 1 ? text.codePointAt(p - 2)! : 0

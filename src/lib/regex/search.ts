@@ -84,7 +84,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
 /** Maximum length of a required text, since searching for a long repetitive one may be slow. */
 const MOST_REQUIRED = 32
 
-/** Texts that every match contains. V8 finds such a text much faster than the scanner finds a match. */
+/** Returns texts that every match contains. V8 finds such a text much faster than the scanner finds a match. */
 function requiredTexts(node: Node, atoms: Atoms): string[] {
   const texts = ['']
   for (const part of node.kind === 'sequence' ? node.nodes : [node]) {

@@ -70,7 +70,7 @@ export class FileSystems {
     this.#probe = options.probe ?? (mount => own.ask(mount))
   }
 
-  /** The remote mount to which `path` leads; undefined if all of the path is local. */
+  /** Returns the remote mount to which `path` leads; undefined if all of the path is local. */
   mountOf(path: string): string | undefined {
     const now = this.#clock.now()
     if (now - this.#readAt >= MOUNTS_MS) {
@@ -86,7 +86,7 @@ export class FileSystems {
     return this.#mounts.remoteOn(path.startsWith('/') ? path : resolve(path))
   }
 
-  /** The mount of `path`, if it did not respond to its last probe; otherwise undefined. Does not start a probe. */
+  /** Returns the mount of `path` if it did not respond to its last probe; otherwise undefined. Starts no probe. */
   silentAt(path: string): string | undefined {
     const mount = this.mountOf(path)
     return mount !== undefined && this.isSilent(mount) ? mount : undefined
@@ -170,7 +170,7 @@ export class FileSystems {
     return undefined
   }
 
-  /** A mount with a call that does not return; undefined if there is none. Node.js would wait for the call on exit. */
+  /** Resolves with a mount that has a call that does not return; undefined: none. Node.js would wait for it on exit. */
   async stuck(): Promise<string | undefined> {
     for (const [mount, { stuck }] of this.#states) if (stuck > 0) return mount
     for (const mount of this.#busy) if (!(await this.answers(mount))) return mount

@@ -14,7 +14,7 @@ export const OPEN_BYTES: usize = 8 * (<usize>MOST_NESTED + 1)
 const HEAD: usize = 4
 /** Number of open containers inside the outermost. */
 export let depth: u32 = 0
-/** If the value of a wanted member is open: the address of its slot; otherwise 0. */
+/** If the value of a wanted member is open: the address of the member's slot; otherwise 0. */
 let openSlot: usize = 0
 
 /** Whether the line has containers inside the outermost. */
@@ -33,13 +33,13 @@ export function enterLine(): bool {
   return true
 }
 
-/** The closing bracket of the open container at nesting level `level`. */
+/** Returns the closing bracket of the open container at nesting level `level`. */
 @inline
 export function closerAt(level: u32): u32 {
   return load<u32>(open + (<usize>level << 3))
 }
 
-/** The head of the member whose value is the innermost container, or contains it. */
+/** Returns the head of the member whose value is the innermost container, or contains it. */
 @inline
 export function openHead(): usize {
   return <usize>load<u32>(open + (<usize>depth << 3), HEAD)

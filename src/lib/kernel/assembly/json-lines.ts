@@ -48,7 +48,7 @@ export function setNames(table: usize, count: u32, bits: u32): void {
   forgetHeads()
 }
 
-/** The slot of the name of `length` bytes at `p`, which has no escapes; -1 if it is not wanted. */
+/** Returns the slot of the name of `length` bytes at `p`, which has no escapes; -1 if it is not wanted. */
 function slotOf(p: usize, length: u32): i32 {
   const first = load<u64>(p)
   for (let slot: u32 = 0; slot < wanted; slot++) {

@@ -78,7 +78,7 @@ function longNumberEnd(p: usize): usize {
   return p
 }
 
-/** Number of digits from `p` on; 16 may mean more. */
+/** Returns the number of digits from `p` on; 16 may mean more. */
 @inline
 export function digitsFrom(p: usize): u32 {
   const digits = i8x16.sub(v128.load(p), i8x16.splat(0x30))

@@ -17,13 +17,13 @@ export function setKnown(address: usize): void {
   table = address
 }
 
-/** The first `count` bytes of a number; `count` is at least 1. */
+/** Returns the first `count` bytes of a number, with 0 for the others. `count` is at least 1. */
 @inline
 function kept(bytes: u64, count: u32): u64 {
   return count >= 8 ? bytes : bytes & (u64.MAX_VALUE >> ((8 - count) << 3))
 }
 
-/** The entry of a key of 1 to LONGEST bytes, or the free entry for it. */
+/** Returns the entry of a key of 1 to LONGEST bytes, or the free entry for it. */
 @inline
 function entryOf(owner: u32, first: u64, second: u64, hash: u32): usize {
   let place = hash
@@ -44,7 +44,7 @@ function secondOf(p: usize, size: u32): u64 {
   return size > 8 ? kept(load<u64>(p, 8), size - 8) : 0
 }
 
-/** The number of the key of `size` bytes at `p`; `other` if it is not known. */
+/** Returns the number of the key of `size` bytes at `p`; `other` if it is not known. */
 @inline
 export function numberOf(owner: u32, p: usize, size: u32, hash: u32, other: i32): i32 {
   if (size > LONGEST) return other

@@ -40,7 +40,7 @@ const MAP_TAG: u8 = 0x32
 
 const MINUS: u32 = 0x2d
 const POINT: u32 = 0x2e
-/** Maximum digits of an integer of 64 bits, and of a fraction that is the quotient of two exact doubles. */
+/** Maximum digits of an integer of 64 bits, and of a number computed as the quotient of two exact doubles. */
 const MOST_DIGITS: usize = 18
 const MOST_OF_FRACTION: usize = 15
 const DAYS_TO_1970: u32 = 719_468
@@ -71,7 +71,7 @@ export function setLogFields(table: usize, count: u32, grouped: u32, severities:
   lastGrouped = values + (<usize>grouped << 3)
 }
 
-/** The number of a text in a table; 0 if it is not there. */
+/** Returns the number of a text in a table; 0 if it is not there. */
 function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
   if (length > LONGEST) return 0
   const others = ~0 << length
@@ -278,7 +278,7 @@ function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   return putVarint(to + 1, value)
 }
 
-/** The ISO time [p, end) in nanoseconds since 1970; 0 if it is not a time in the years 1971 to 2500. */
+/** Returns the ISO time [p, end) in nanoseconds since 1970; 0 if it is not a time in the years 1971 to 2500. */
 function nanosOf(p: usize, end: usize): u64 {
   if (!isIsoTime(p, end)) return 0
   const year = two(p) * 100 + two(p + 2)
