@@ -24,7 +24,7 @@ import type { Decides, Plan } from './processor.js'
  */
 export const CONTRACT = 1
 
-/** Only the engine calls these. It may call stop twice, or without a start. */
+/** Only the engine calls these methods. It may call `stop` twice, or without `start`. */
 export interface Lifecycle {
   /** Connects or validates. After a DeliveryError the engine retries; any other error fails the start. */
   start?(signal: AbortSignal): Promise<void>
@@ -90,7 +90,8 @@ export interface Processor extends Decides, Lifecycle {
   bucketOf?(batch: EventBatch, i: number): EventBucket
   /**
    * Returns the state of bucket `key`; null: the default bucket. Only for processors that decide by key. `rule`: the
-   * rule of the bucket, as in BucketState; null: no rule; undefined: the rule that applied to its events, if known.
+   * rule of the bucket, as in BucketState; null: no rule; undefined: the one that applied to the bucket's events, if
+   * known.
    */
   bucket?(key: string | null, rule?: string | null): BucketState
   /** Returns why these events wait, for which the processor decided LATER. Only for processors whose plan `waits`. */
@@ -124,7 +125,7 @@ export interface KnownBuckets {
 export interface EventBucket {
   /** The name of the bucket; null: the default one. */
   readonly bucket: string | null
-  /** The rule that applies to it, as written in the configuration; missing if there is no rule. */
+  /** The rule of the bucket, as written in the configuration; missing if there is no rule. */
   readonly rule?: string
 }
 
@@ -163,9 +164,9 @@ export interface BucketState {
 }
 
 export interface WaitState {
-  /** The processor options that make them wait, as written in the configuration. */
+  /** The processor options that make the events wait, as written in the configuration. */
   readonly options: readonly string[]
-  /** The buckets that they wait for, most events first; possibly incomplete. */
+  /** The buckets for which the events wait, most events first; possibly incomplete. */
   readonly buckets: readonly BucketWait[]
 }
 
@@ -199,7 +200,7 @@ export interface KeyCount {
 export interface KeyCounts {
   /** False: the counts are scaled up from a sample. */
   readonly exact: boolean
-  /** The keys with most events first. */
+  /** The keys, those with most events first. */
   readonly keys: readonly KeyCount[]
   /** As in LiveBucket. */
   readonly discarded_to?: readonly string[] | null
@@ -259,7 +260,7 @@ export interface Spool {
 }
 
 export interface SpooledObject {
-  /** Makes one attempt at its next request. Resolves with true when the receiver has accepted the whole object. */
+  /** Makes one attempt at the object's next request. Resolves with true once the receiver has the whole object. */
   send(signal: AbortSignal): Promise<boolean>
   delivered(): Promise<void>
   /** Called if the object will not be sent in this run. */
@@ -281,7 +282,7 @@ export interface Receipt {
 
 /** The counters of one component, as plain numbers. engine/run/measure/metrics.ts turns them into Prometheus series. */
 export interface ComponentMetrics {
-  /** Counts a batch taken from the component's queue. Called by the stages; the balance check uses it. */
+  /** Counts a batch taken from the component's queue. The stages call this; the balance check uses the counter. */
   took(events: number, bytes: number): void
   /** Counts events passed to the next components or accepted by the receiver. `output` names a side output. */
   sent(events: number, bytes: number, output?: string): void
@@ -390,9 +391,9 @@ export interface DestinationContext extends ComponentContext {
   readonly stdout: NodeJS.WritableStream
   /** Knows which file systems respond. Default: the object that the whole process shares. */
   readonly fileSystems?: FileSystems | undefined
-  /** Whether it may block the event loop: it is the only destination, without a buffer on disk. */
+  /** Whether the destination may block the event loop: it is the only one, and has no buffer on disk. */
   readonly isAlone?: boolean
-  /** Registers a file as being written until the returned function is called. Sources skip their own events in it. */
+  /** Registers a file that is written until the returned function is called. Sources skip their own events in it. */
   writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void
 }
 
@@ -418,7 +419,7 @@ export interface Upstream {
 export interface OptionProblem {
   readonly path: readonly (string | number)[]
   readonly message: string
-  /** Makes it a warning: the missing item may exist where the configuration will be used. */
+  /** The problem is a warning: the missing item may exist where the configuration will be used. */
   readonly isWarning?: true
 }
 
@@ -443,7 +444,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   plan?(options: z.output<S>): Plan
   /** Destinations only: its defaults of the delivery options; without them, REMOTE applies. */
   readonly delivery?: DeliveryDefaults
-  /** Sources only: an input that exists once per process. A second source of this type is a configuration error. */
+  /** Sources only: names an input that exists once per process. A second source of this type is an error. */
   readonly single?: string
   /** Destinations only: the option that names the output file, if any. */
   readonly writes?: string
@@ -451,7 +452,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly spools?: true
   /** Processors and destinations: whether it uses the ids or positions of events (core/event/event-id.ts). */
   usesIds?(options: z.output<S>): boolean
-  /** Sources only: returns a function that says whether it reads a path. Follows links only if `onThisMachine`. */
+  /** Sources only: returns a test for the paths that the source reads. Follows links only if `onThisMachine`. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
   /** The file used if the options name none, and the option that can name another. */
   readonly reachesUnnamed?: { readonly option: string; readonly path: string }
@@ -491,8 +492,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
 
   /**
    * For `sluice validate --online`: connects as when running, and checks keys and permissions as far as possible
-   * without sending an event. Resolves with a description of the checks; undefined: nothing to check. Throws the
-   * problem.
+   * without sending an event. Resolves with a description of the checks; undefined: nothing to check. Throws an error
+   * that describes the problem.
    */
   check?(options: z.output<S>, context: ComponentContext, signal: AbortSignal): Promise<string | undefined>
 

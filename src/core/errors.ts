@@ -121,7 +121,7 @@ export class DeliveryError extends Error {
     this.ofPartition = options.ofPartition ?? false
   }
 
-  /** One error per reason in `reasons`, with the matching indices and messages. */
+  /** Returns one error for each reason in `reasons`, with the matching indices and messages. */
   byReason(): DeliveryError[] {
     const { rejected = [], reasons, messages, statuses } = this
     if (!reasons) return rejected.length > 0 ? [this] : []

@@ -43,7 +43,7 @@ export interface Plan {
   readonly reasons?: readonly string[]
   /** The option that defines outputs or reasons. `validate` reports problems with them at that option. */
   readonly option?: string
-  /** It only observes events, so its output needs no reader. */
+  /** The processor only observes events, so its output needs no reader. */
   readonly observes?: boolean
   /** Options that have no effect unless a component reads an output. `what`: the events of that output. */
   readonly expects?: readonly { readonly option: string; readonly output: string; readonly what: string }[]
@@ -84,7 +84,7 @@ export function planProblem({ outputs: sides = [], main, reasons = [] }: Plan): 
   return undefined
 }
 
-/** The further actions of `process`, besides filling the column. */
+/** Further actions that `process` can take, besides filling the column. */
 export interface BatchScope {
   /** Aborts when the result is no longer needed. */
   readonly signal: AbortSignal
@@ -96,7 +96,7 @@ export interface BatchScope {
   readonly mayWait: boolean
   /**
    * Makes the stage ask again about the LATER events in `ms` milliseconds or slightly later; the smallest value of all
-   * calls counts. That batch contains only these events. Events of one source stay in their order of arrival.
+   * calls counts. The batch then contains only these events. Events of one source stay in their order of arrival.
    */
   later(ms: number): void
   /** Replaces event `i` by any number of events, which are acknowledged together with it. */
@@ -124,11 +124,11 @@ export interface BatchScope {
 
 export interface Emitted {
   readonly fields: Fields
-  /** The side output for it; default: the main output. If the output has no reader, it is discarded as UNROUTED. */
+  /** The side output for the event; default: the main output. Without a reader there, it is discarded as UNROUTED. */
   readonly to?: string
-  /** The shares of the events that it was made from, settled with it. Events with shares must go to one output. */
+  /** The shares of the events from which this one was made, settled with it. Events with shares go to one output. */
   readonly shares?: readonly Share[]
-  /** A unique name, for its id. It must be the same when the event is made again from the same events. */
+  /** A unique name, for the event's id. It must be the same when the event is made again from the same events. */
   readonly name?: string
 }
 

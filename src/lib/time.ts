@@ -21,7 +21,7 @@ export const systemClock: TimerClock = {
 const LONGEST_MS = 2 ** 31 - 1
 const possible = (ms: number) => Math.min(ms, LONGEST_MS)
 
-/** Resolves after `ms` milliseconds, or when `signal` aborts, without an error. `timer` may belong to another clock. */
+/** Resolves after `ms` milliseconds or when `signal` aborts; never rejects. `timer` may belong to another clock. */
 export function sleep(ms: number, signal?: AbortSignal, timer = after): Promise<void> {
   return new Promise(resolve => {
     if (signal?.aborted) return resolve()
@@ -76,8 +76,8 @@ export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => vo
 }
 
 /**
- * Runs `fn` once after `ms` milliseconds, unless the returned function is called because an awaited answer arrived.
- * Before `fn`, lets the process read answers that have arrived: after a stop or a busy time, it runs timers first.
+ * Runs `fn` once after `ms` milliseconds, unless the returned function is called: the awaited answer has arrived. First
+ * lets the process read answers that have arrived: after a stop or a busy time, it runs timers before that.
  */
 export function unlessAnswered(ms: number, fn: () => void, timer = after): () => void {
   let isAnswered = false

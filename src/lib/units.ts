@@ -84,7 +84,7 @@ export function short(value: number): string {
   return `${rest.toFixed(rest < 9.995 ? 2 : rest < 99.95 ? 1 : 0)}${PREFIXES[unit]}`
 }
 
-/** `1 file`, `2 files`. */
+/** Formats `1 file` or `2 files`. */
 export function counted(count: number, what: string): string {
   return `${short(count)} ${what}${count === 1 ? '' : 's'}`
 }

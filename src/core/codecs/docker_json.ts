@@ -120,7 +120,7 @@ class Line implements FieldSink {
     return this.isUsual
   }
 
-  /** Reads a string that follows `HEADS[head]`. Returns the position of its closing quote, or -1. */
+  /** Reads a string that follows `HEADS[head]`. Returns the position of its closing quote; -1: there is none. */
   #string(b: Buffer, which: number, head: number, at: number): number {
     const bytes = HEADS[head]!
     for (let i = 0; i < bytes.length; i++) if (b[at + i] !== bytes[i]) return -1
@@ -211,7 +211,7 @@ class DockerJson extends FieldsCodec {
     }
   }
 
-  /** Writes the text without its line end. Returns whether the text has no line end. */
+  /** Writes the text without its line end. Returns whether there was no line end. */
   #putText(to: FieldSink): boolean {
     const { b, starts, ends, escapeAt } = this.#line
     const start = starts[LOG]! + 1
@@ -220,7 +220,7 @@ class DockerJson extends FieldsCodec {
     return end === ends[LOG]! - 1
   }
 
-  /** Appends the text to `#log`. Returns whether the text has no line end. */
+  /** Appends the text without its line end to `#log`. Returns whether there was no line end. */
   #addPart(): boolean {
     const { b, starts, ends } = this.#line
     const end = withoutLineEnd(b, starts[LOG]! + 1, ends[LOG]! - 1)

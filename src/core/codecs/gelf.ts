@@ -51,7 +51,7 @@ const LEVELS = new Map(
 
 class Gelf extends FieldsCodec {
   readonly #places = new MemberPlaces()
-  /** Index of the member for each name of `OWN`, or -1. */
+  /** Index of the member for each name of `OWN`; -1: missing. */
   readonly #own = new Int32Array(OWN.names.length)
   readonly #name = new FieldName()
 

@@ -48,7 +48,7 @@ function isTime(b: Buffer, p: number): boolean {
   return isSecond
 }
 
-/** `lastSecond` in the given year; NaN if the year does not have this date. */
+/** Returns the time `lastSecond` in the given year, in milliseconds; NaN if the year does not have this date. */
 function timeIn(year: number): number {
   const parts = WRITTEN.exec(lastSecond.toString('latin1'))
   if (!parts) return Number.NaN

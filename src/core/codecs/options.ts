@@ -61,7 +61,7 @@ export function useCodecs(definitions: readonly CodecDefinition[]): void {
   choose(definitions.length === 0 ? loadedCodecs() : [...loadedCodecs(), ...definitions])
 }
 
-/** Calls `work` while exactly these codecs of plugins can be chosen. Undefined: the choice stays as it is. */
+/** Calls `work` while exactly these codecs of plugins can be chosen. `definitions` undefined: does not change them. */
 export function withCodecs<T>(definitions: readonly CodecDefinition[] | undefined, work: () => T): T {
   if (!definitions) return work()
   const before = inUse

@@ -6,7 +6,7 @@ import type { LineFormat } from '../../lib/kernel/field-lines.js'
 
 /**
  * Reads access logs in the common and combined format of nginx and Apache. The code is written by hand, because these
- * formats are the most frequent. Positions refer to the last line read.
+ * formats are the most frequent.
  */
 
 const OPEN = 0x5b
@@ -32,7 +32,7 @@ export const ACCESS_LINES_WITH_HOSTS: LineFormat = { number: 1, names: [...ACCES
 
 const accessTime = new LastTime(commonLogTime)
 
-/** Where the line departs from the format, and the text expected there. */
+/** Where the line that was read last departs from the format, and the text expected there. */
 let failedAt = 0
 let expected = ''
 

@@ -212,7 +212,7 @@ export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
   ['is_ip_in_cidr_range', comparison('a string that is an IP address in the range', inCidrRange)],
 ])
 
-/** Compiles a test for texts that are in a list. It takes the same time for a list of any length. */
+/** Compiles a test for texts that are in a list. The test takes the same time for a list of any length. */
 function oneOf(values: readonly string[]): ValueTest {
   const texts = new Set(values)
   const byHash = new Map<number, Buffer[]>()

@@ -7,7 +7,7 @@
 export type ByteRange = readonly [from: number, to: number]
 
 /**
- * For `errored`: the first `before` bytes of the batch need not be read again. `again`: the ranges that its holders
+ * For `errored`: the first `before` bytes of the batch need not be read again. `again`: the ranges that the holders
  * gave back, in any order.
  */
 export type OnSettled = (status: AckStatus, before?: number, again?: readonly ByteRange[]) => void

@@ -28,10 +28,10 @@ const NOTHING = Buffer.alloc(0)
 
 export interface EditedField {
   readonly path: FieldPath
-  /** The slot of its first name; -1 while there is no reader for it. */
+  /** The slot of the first name in the path; -1 while no reader uses that name. */
   slot: number
   readonly segments: readonly (MemberName | number)[]
-  /** The path of the object or array that contains it. */
+  /** The path of the object or array that contains the field, as JSON. */
   readonly parent: string
 }
 
@@ -100,7 +100,7 @@ export class EventEditor {
     return new LineMerger(this.#wanted, format, keepsMessage)
   }
 
-  /** Begins to change event `i`. Drops changes that `close` has not written. */
+  /** Begins to change event `i`. Discards changes that `close` has not written. */
   open(batch: EventBatch, i: number): void {
     this.#batch = batch
     this.#i = i
@@ -148,7 +148,7 @@ export class EventEditor {
     return this.#finish(field)
   }
 
-  /** Sets a field to a value. Throws if it cannot be written as JSON. See `setJson`. */
+  /** Sets a field to a value. Throws if the value cannot be written as JSON. See `setJson`. */
   set(field: EditedField, value: unknown): boolean {
     const json: string | undefined = jsonText(value)
     if (json === undefined) throw new TypeError(`${typeof value} cannot be the value of a field`)

@@ -25,7 +25,7 @@ export interface TimeSearch {
   readonly names: readonly string[]
 }
 
-/** Fields that every line can have, since it may be kept as text or divided (core/event/event.ts). */
+/** Fields that every line can have, since a line may be kept as text or divided (core/event/event.ts). */
 const OF_A_LINE = ['message', 'host', 'timestamp', 'partial', 'raw']
 
 /** Returns the fields of lines that `codec` reads, plus the fields `own` of their source. Undefined: any. */

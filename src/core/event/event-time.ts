@@ -13,7 +13,7 @@ const MOST_SECONDS = 253_402_300_799
 /** The largest prime of each number of digits. */
 const PRIMES = [1, 7, 97, 997, 9973, 99_991, 999_983, 9_999_991, 99_999_989, 999_999_937]
 
-/** Nanoseconds of the last digit, by the number of digits. */
+/** For each number of digits: how many nanoseconds the last digit counts. */
 const UNITS = PRIMES.map((_, digits) => 10 ** (NANO_DIGITS - digits))
 
 /** Reads the times of events to the nanosecond. */

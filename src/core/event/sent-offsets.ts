@@ -61,7 +61,7 @@ type Lines = Int32Array | Float64Array
 export interface ReadFrom {
   readonly reading: string
   readonly at: number
-  /** A component made its events instead of reading them. */
+  /** A component made the batch's events instead of reading them. */
   readonly isMade?: true
 }
 

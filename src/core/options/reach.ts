@@ -101,8 +101,8 @@ export interface Reach {
 export class OutOfReach extends Error {}
 
 /**
- * Opens a file within the limits, or any file without limits. If a link was created between the check and the opening,
- * throws before anything is read or written.
+ * Opens a file within the limits; without limits, opens any file. If a link was created between the check and the
+ * opening, throws before anything is read or written.
  */
 export async function openWithin(
   reach: Reach | undefined,

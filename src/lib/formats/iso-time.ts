@@ -88,7 +88,7 @@ function parseAny(text: Uint8Array, from: number, to: number): number {
   return at === end && Math.abs(ms) <= LARGEST_MS ? ms : Number.NaN
 }
 
-/** Reads exactly `count` digits; NaN if there are not as many. */
+/** Reads exactly `count` digits; NaN if there are fewer. */
 function digits(count: number): number {
   let value = 0
   for (let i = 0; i < count; i++, at++) {

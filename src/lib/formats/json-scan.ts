@@ -161,7 +161,7 @@ function scalarEnd(b: Uint8Array, p: number): number {
   }
 }
 
-/** Skips the white space of JSON, up to `end`, since a line end counts as white space. */
+/** Skips the white space of JSON. Stops at `end`, because a line end counts as white space. */
 export function skipSpace(b: Uint8Array, p: number, end: number): number {
   while (p < end && (b[p] === 0x20 || b[p] === 0x09 || b[p] === 0x0d || b[p] === 0x0a)) p++
   return p

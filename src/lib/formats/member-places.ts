@@ -9,7 +9,7 @@ const MOST_KEPT = 4096
 /** Finds the members of a JSON object in one strict pass over its bytes. */
 export class MemberPlaces {
   count = 0
-  /** Between the quotes. */
+  /** The range of each name, between its quotes. */
   nameStarts = new Int32Array(USUAL)
   nameEnds = new Int32Array(USUAL)
   valueStarts = new Int32Array(USUAL)

@@ -71,7 +71,7 @@ export class WireWriter {
   }
 }
 
-/** Returns the lower and the upper 32 bits of an integer, as two's complement. */
+/** `lowOf` returns the lower 32 bits of an integer in two's complement, `highOf` the upper ones. */
 export const lowOf = (value: number | bigint) =>
   typeof value === 'number' ? value >>> 0 : Number(BigInt.asUintN(32, value))
 export const highOf = (value: number | bigint) =>

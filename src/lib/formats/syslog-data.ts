@@ -48,7 +48,7 @@ export function structuredData(text: string): Record<string, Record<string, stri
       elements.set(id, element)
       continue
     }
-    // Only these three are escapes; any other backslash is literal.
+    // Only `\"`, `\\` and `\]` are escapes; any other backslash is literal.
     const value = written!.includes('\\') ? written!.replace(/\\(["\\\]])/g, '$1') : written!
     const before = element.get(name!)
     // Extends the list in place, since a line may repeat a name a hundred thousand times.

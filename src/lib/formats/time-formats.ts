@@ -25,7 +25,7 @@ function epoch(digits: number): TimeReader {
 function epochTime(sign: string, seconds: string, digits: string): ReadTime | undefined {
   const fraction = digits.slice(0, 9)
   const ms = Number(seconds) * 1000
-  // A negative time counts its fraction from the second before.
+  // The fraction of a negative time counts from the second before it.
   if (sign === '-' && Number(fraction) > 0) {
     const rest = String(10 ** fraction.length - Number(fraction)).padStart(fraction.length, '0')
     return { ms: -ms - 1000, fraction: rest }
@@ -81,7 +81,7 @@ export const TIME_FORMATS: Readonly<Record<string, TimeReader>> = {
 
 const LARGEST_MS = 8.64e15
 
-/** The last second and its text up to the fraction, cached since many lines share it. */
+/** The last whole second, in milliseconds since the epoch, and its text up to the fraction. Many lines share it. */
 let [lastMs, lastSecond] = [Number.NaN, '']
 
 /** Returns the time as ISO 8601 in UTC, with at least three digits of the fraction; undefined if out of range. */

@@ -15,7 +15,7 @@ export class TimeZone {
 
   /** Throws a RangeError if the runtime does not know the name. */
   constructor(name: string) {
-    // Creating the format takes milliseconds.
+    // Creating the format takes milliseconds, so UTC has none.
     if (name === 'UTC') return
     this.#format = localTimes(name)
   }

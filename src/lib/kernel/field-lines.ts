@@ -3,9 +3,11 @@ import type { ScanFlags } from './json-lines.js'
 import type { LineMemory, Lines } from './line-memory.js'
 
 export interface LineFormat {
-  /** Its number in assembly/field-lines.ts. */
+  /** The format's number in assembly/field-lines.ts. */
   readonly number: number
-  /** The names of its fields, in the order of their numbers there. If one is an origin field, every line has it. */
+  /**
+   * The names of the format's fields, in the order of their numbers there. Every line has each origin field among them.
+   */
   readonly names: readonly string[]
 }
 

@@ -94,7 +94,7 @@ export class Strings {
     code.setKnown(memory.take(KNOWN_BYTES))
   }
 
-  /** Whether it can read values of these lines: the chunk is in its memory, and the slots of a line have room. */
+  /** Whether the kernel can read values of these lines: their chunk is in its memory, and a line's slots have room. */
   #reaches({ chunk, stride }: ScannedLines): boolean {
     return isInChunkMemory(chunk) && stride <= this.#memory.slots.length
   }

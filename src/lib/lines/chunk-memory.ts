@@ -3,7 +3,7 @@
  * The first part is for the code itself. Parts that were never written take no memory.
  */
 
-/** The size of a chunk: room for an unfinished line of the previous read and a read of 512 KiB. */
+/** The size of a chunk: room for an unfinished line of the previous read, and for a read of 512 KiB. */
 export const CHUNK_BYTES = 528 * 1024
 export const MOST_CHUNKS = 64
 /** Bytes before the first chunk. */

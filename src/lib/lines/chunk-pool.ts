@@ -52,7 +52,7 @@ export function isMostlyFree(chunk: Buffer, pending: number): boolean {
   return pending * 4 < chunk.length && (pending * 2 < REUSED_BYTES || !holders.has(chunk))
 }
 
-/** Adds a holder of the chunk. Returns a function to call once, for releasing it; undefined if it is not reused. */
+/** Adds a holder of the chunk. Returns a function that releases it, to be called once; undefined: it is not reused. */
 export function holdChunk(chunk: Buffer): (() => void) | undefined {
   const count = holders.get(chunk)
   if (count === undefined) return undefined

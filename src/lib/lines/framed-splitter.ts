@@ -25,7 +25,7 @@ export class FramingError extends Error {
 
 export interface RecordScanner {
   /**
-   * Continues the current record from `p` up to `to`; it has already seen the bytes before `p`. Returns the end of the
+   * Continues the current record from `p` up to `to`; the scanner has seen the bytes before `p`. Returns the end of the
    * record, or ~q if it is incomplete; the next call then continues at `q`. Throws a FramingError with a place in `b`.
    */
   find(b: Buffer, p: number, to: number): number
@@ -49,7 +49,7 @@ const MOST_KEPT_BYTES = 8 * 1024 * 1024
 
 /** The lines of the frame that is being built. `commit` never yields, so all splitters share them. */
 const lines = new GrowingBytes()
-/** How many of these come from unreadable records. */
+/** How many of these lines come from unreadable records. */
 let unreadable = 0
 
 export class FramedSplitter extends LineSplitter {

@@ -10,7 +10,7 @@
 
 import { type Frame, LineSplitter } from './line-splitter.js'
 
-/** Verdicts on a line: it begins an event. */
+/** A verdict on a line: it begins an event. */
 export const BEGINS = 0
 /** The line belongs to the event before it if that is still open. Otherwise it begins an event. */
 export const JOINS = 1

@@ -36,7 +36,7 @@ class Inherited {
     return this.#claimant === undefined
   }
 
-  /** Whether this process has released it for good. */
+  /** Whether this process has released the sockets for good. */
   get isGone(): boolean {
     return this.#isGone
   }

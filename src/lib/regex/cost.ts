@@ -15,9 +15,9 @@ interface Ways {
 
 interface Rest {
   readonly atoms: readonly number[]
-  /** Whether it may begin with an assertion, which can fail anywhere. */
+  /** Whether the rest may begin with an assertion, which can fail anywhere. */
   readonly asserts: boolean
-  /** Whether nothing after this can fail. */
+  /** Whether nothing in the rest can fail. */
   readonly done: boolean
 }
 
@@ -55,7 +55,7 @@ class Cost {
     this.#atoms = atoms
   }
 
-  /** `then`: `work` of the rest. */
+  /** `then`: the `work` of the rest of the pattern. */
   ways(node: Node, rest: Rest, then: number): Ways {
     switch (node.kind) {
       case 'sequence': {

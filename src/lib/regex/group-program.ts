@@ -34,8 +34,8 @@ export interface GroupProgram {
   /** Number of states of these instructions at one place of the text. */
   readonly states: number
   /**
-   * For each instruction: the iterations around it that must advance, innermost first. The start of each is in this
-   * slot.
+   * For each instruction: the slots of the iterations around it that must advance, innermost first. A slot has the
+   * start of its iteration.
    */
   readonly starts: readonly (readonly number[])[]
   /** Look-arounds with groups. The slot has the position where the look-around last held. */
@@ -217,7 +217,7 @@ class GroupCompiler {
     return at
   }
 
-  /** An optional iteration. It fails if it matches nothing. */
+  /** Adds an optional iteration, which fails if it matches nothing. */
   #optional(node: Node, list: number, start: number, next: number): number {
     if (start === -1) return this.#once(node, list, next)
     const before = this.#starts

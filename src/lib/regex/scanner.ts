@@ -68,7 +68,7 @@ export class Scanner {
 
   #states: State[] = []
   #numbers = new Map<string, number>()
-  /** By state and letter (a symbol and look-around bits): the next state, and in the lowest bit a match. 0: unknown. */
+  /** By state and letter (a symbol and look-around bits): the next state * 2, plus 1 for a match. 0: unknown. */
   #table = new Int32Array(0)
   #letters = 0
   #cells = 0

@@ -11,7 +11,7 @@ const PATIENCE_MS = 3000
 const FRESH_MS = 1000
 /** How long a call may wait for earlier ones. */
 const TURN_MS = 10_000
-/** For at most this long, a file system that responds again counts as silent because of a call that timed out. */
+/** After a timeout, a responding file system counts as silent until the call returns, but at most for this long. */
 const STUCK_MS = 60_000
 /** How long the list of mounts and resolved links are cached. */
 const MOUNTS_MS = 1000
@@ -164,7 +164,7 @@ export class FileSystems {
     return await result
   }
 
-  /** Returns a file system that was used and does not respond now; undefined: there is none. */
+  /** Resolves with a file system that was used and does not respond now; undefined: there is none. */
   async anySilent(): Promise<string | undefined> {
     for (const mount of this.#states.keys()) if (!(await this.answers(mount))) return mount
     return undefined

@@ -186,7 +186,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
   return 0
 }
 
-/** Passes members outside of containers, whose values are not containers. */
+/** Passes members that are outside of containers, and whose values are not containers. */
 export function passFlat(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
   return pass(p, end, before, out, shift, false)
 }

@@ -31,7 +31,7 @@ let names: usize = 0
 let copy: usize = 0
 let copyBytes: usize = 0
 
-/** Sets the memory for copies of lines without a line end. It has 64 bytes more than `bytes`. */
+/** Sets the memory for copies of lines without a line end. The memory has `bytes` bytes, and 64 more. */
 export function setCopy(address: usize, bytes: usize): void {
   copy = address
   copyBytes = bytes
@@ -80,7 +80,7 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   // unless it is in a later block.
   let marks: u64 = 0
   while (true) {
-    // After a comma, or after the opening of a container that is not empty.
+    // `p` is after a comma, or after the opening bracket of a container that is not empty.
     if (looks) {
       // Heads of other elements are never remembered.
       if (inObject || byteAt(p) == QUOTE || byteAt(p) == OPEN_OBJECT) {
@@ -196,7 +196,7 @@ function scanCopy(p: usize, length: usize, out: usize, shift: i32): u32 {
   if (length > copyBytes) return UNDECIDED
   memory.copy(copy, p, length)
   store<u8>(copy + length, 0)
-  // The current block is of the previous line in this memory.
+  // The current block has bytes of the previous line in this memory.
   forgetBlock()
   return scanText(copy, copy + length, out, shift + <i32>(p - copy))
 }

@@ -47,7 +47,7 @@ const DAYS_TO_1970: u32 = 719_468
 const MOST_MEMBERS: u32 = 128
 /** Maximum bytes of all tags and lengths of an attribute, plus 16. */
 const HEADS: usize = 32
-/** Maximum bytes of a record per byte of its object, and bytes that may be written beyond. */
+/** Maximum bytes of a record per byte of its object; bytes that may be written beyond the record. */
 const MOST_PER_BYTE: usize = 4
 const MARGIN: usize = 256
 
@@ -456,8 +456,8 @@ function putRecord(p: usize, to: usize, observed: u64): usize {
 /**
  * Writes the records of `length` objects in order at `to`, as many as fit before `toEnd`. Object i is at [starts[i],
  * ends[i]) minus `shift`, and a control character follows it. `starts` and `ends` get the place of its record, relative
- * to `to`; both are 0 if it is left. `same` gets a u8 for each: 1 if it has the same group as the previous one.
- * `observed`: nanoseconds since 1970. Returns the number of objects processed.
+ * to `to`; both are 0 if the object is left to JavaScript. `same` gets a u8 for each: 1 if it has the same group as the
+ * previous one. `observed`: nanoseconds since 1970. Returns the number of objects processed.
  */
 export function writeRecords(
   length: u32,
