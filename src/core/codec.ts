@@ -260,7 +260,6 @@ export function loadCodec(codec: Codec, option: string, reach: Reach | undefined
   }
 }
 
-/** Returns the codecs in these options, at any depth. */
 export function* codecsIn(options: object): Iterable<Codec> {
   for (const value of Object.values(options) as unknown[]) {
     if (value instanceof Codec) yield value

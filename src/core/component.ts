@@ -132,10 +132,8 @@ export interface EventBucket {
 /** A server that a processor needs does not reply. `isStuck`: this will not change by itself. Times are ISO 8601. */
 export interface ProcessorOutage {
   readonly isStuck?: true
-  /** The last error. */
   readonly reason: string
   readonly since: string
-  /** Failed attempts since then. */
   readonly attempts: number
   /** Missing during an attempt. */
   readonly next_attempt?: string

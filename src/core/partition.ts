@@ -19,7 +19,6 @@ export interface RequestText {
   problem?(text: string): string | undefined
 }
 
-/** A literal text, or a function that reads the value of a field. */
 type PartReader = string | ((batch: EventBatch, i: number) => string)
 
 interface PreparedText {
@@ -36,7 +35,6 @@ export class RequestTexts {
   readonly #texts: readonly PreparedText[]
   readonly #value = new GrowingBytes()
 
-  /** `field`: creates readers, as in the destination's context. */
   constructor(texts: readonly RequestText[], field: (path: FieldPath) => FieldReader) {
     this.#texts = texts.map(text => ({ text, parts: text.template.parts.map(part => this.#reader(part, field)) }))
   }

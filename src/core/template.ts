@@ -159,7 +159,6 @@ function isBlank(reader: FieldReader): boolean {
   return reader.plain ? reader.start === reader.end : reader.text() === ''
 }
 
-/** Appends a string unchanged, and any other value as JSON. */
 function appendValue(reader: FieldReader, sink: GrowingBytes): void {
   if (reader.plain) sink.add(reader.bytes, reader.start, reader.end)
   else if (reader.kind === NULL) sink.addText('null')

@@ -144,7 +144,6 @@ class Csv extends FieldsCodec {
     if (out.length === from) out.add(EMPTY, 0, EMPTY.length)
   }
 
-  /** Writes a value, in quotes if it needs them. */
   #addText({ bytes, start, end }: EventMembers, out: GrowingBytes): void {
     let p = start
     while (p < end && bytes[p] !== this.#delimiter && bytes[p] !== QUOTE && bytes[p] !== LF && bytes[p] !== CR) p++

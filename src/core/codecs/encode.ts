@@ -171,7 +171,6 @@ export function encodedEvent(encoding: Encoding, batch: EventBatch, i: number): 
   return whole(Buffer.from(encoding === 'raw' ? jsonText(batch.fields(i)) : encoding.encode!(batch.fields(i))))
 }
 
-/** Adds the encoded event, escaped as in a JSON string. */
 export function addEventText(encoding: Encoding, batch: EventBatch, i: number, to: ByteSink): void {
   const { bytes, start, end } = encodedEvent(encoding, batch, i)
   addEscaped(to, bytes, start, end)

@@ -42,7 +42,6 @@ let escaped = false
 class KeyValue extends FieldsCodec {
   readonly #between: Buffer
   readonly #after: Buffer
-  /** Whether pairs are separated by blanks. */
   readonly #isBlank: boolean
   /** Per byte: the kinds of delimiter that it can begin. */
   readonly #stops = new Uint8Array(256)

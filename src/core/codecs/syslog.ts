@@ -24,7 +24,6 @@ import { behindMark, defineCodec, NO_OPTIONS, putSlot } from '../codec.js'
 import type { Fields } from '../event/event.js'
 import { FieldsCodec } from './fields-codec.js'
 
-/** The part of the line for each field. */
 const PARTS = new Map([
   ['message', MESSAGE],
   ['timestamp', TIME],
@@ -122,7 +121,6 @@ class Syslog extends FieldsCodec {
 
 const USER = 1
 const INFO = 6
-/** Further names that programs use for severities. */
 const ALIASES: Readonly<Record<string, number>> = {
   emergency: 0,
   panic: 0,

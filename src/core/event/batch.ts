@@ -215,7 +215,6 @@ export class EventBatch {
     return this.#slots ? this.#stride : this.origin.wanted.names.length * SLOT
   }
 
-  /** Whether there are slots for the current wanted names. */
   get #hasSlots(): boolean {
     return this.#slots !== undefined && this.#version === this.origin.wanted.version
   }

@@ -97,7 +97,6 @@ export interface Reach {
   deniedAddress(address: string, port: number): string | undefined
 }
 
-/** Thrown for a file outside the limits. */
 export class OutOfReach extends Error {}
 
 /**

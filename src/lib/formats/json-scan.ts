@@ -19,7 +19,6 @@ export class WantedNames {
   readonly bytes: Buffer[] = []
   /** A bit for each length of a name in bytes, modulo 32. */
   lengths = 0
-  /** Changes when the names do. */
   version = 0
   /** Whether components use only whole lines. Lines are then not scanned in advance. */
   isUnused = false
@@ -76,7 +75,6 @@ export let firstEscape = 0
  * quote.
  */
 export function stringEnd(b: Uint8Array, p: number): number {
-  // Four bytes per iteration.
   for (;;) {
     if (ENDS_PLAIN[b[p]!] !== 0) break
     if (ENDS_PLAIN[b[p + 1]!] !== 0) {

@@ -12,7 +12,6 @@ const SHORT = 2048
 
 /** Writes the fields of a line as members of a JSON object, and remembers where they are. */
 export class Members implements FieldSink {
-  /** The members, with commas between them. */
   readonly out = new GrowingBytes()
   /** Number of members with a known place. */
   count = 0

@@ -23,7 +23,6 @@ export function lengthAt(b: Buffer, p: number, size: number): number {
   return length
 }
 
-/** Whether a record can begin with this byte, as a map or an array. */
 const beginsRecord = (byte: number) => (byte >= 0x80 && byte < 0xa0) || (byte >= ARRAY_16 && byte <= LAST_TYPE)
 
 /** Finds the ends of MessagePack values, which have no delimiters. */

@@ -1,6 +1,5 @@
 import { CHUNK_BYTES, chunkAt, isInChunkMemory, MOST_CHUNKS } from './chunk-memory.js'
 
-/** Minimum size of a chunk that is reused. */
 const REUSED_BYTES = CHUNK_BYTES / 4
 /** Maximum number of chunks outside the shared memory that are kept for reuse. */
 const MOST_KEPT = 24
@@ -97,7 +96,6 @@ export function memoryOf(chunk: Buffer): number {
   return isInChunkMemory(chunk) ? CHUNK_BYTES : chunk.buffer.byteLength
 }
 
-/** Maximum bytes of free memory that is kept. */
 const MOST_SPARE = 4 * 1024 * 1024
 
 /** Free memory by size, kept for reuse: the garbage collector is late to free memory that outlives young objects. */

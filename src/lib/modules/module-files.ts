@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
 import { readRegularSync } from '../files/read-regular.js'
 
-/** Maximum size of a module's file, in bytes. */
 const LARGEST_MODULE = 64 * 1024 * 1024
 
 /** An import by a relative path, as a statement or an expression. */

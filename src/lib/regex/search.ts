@@ -34,7 +34,6 @@ export function nativeSearch(native: RegExp): Search {
 
 /** A pattern that matches a text in a time proportional to its length. */
 export interface Compiled {
-  /** Whether there is a match anywhere in a text of any length. */
   test(text: string): boolean
   /** Throws UnboundedPattern for a text that takes too much memory. */
   readonly search: Search

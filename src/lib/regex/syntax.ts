@@ -58,7 +58,6 @@ const BACK_REFERENCE = /\\(?:[1-9]\d*|k<[^>]*>)/y
 const QUANTIFIER = /(?:([*+?])|\{(\d+)(,(\d*))?\})(\??)/y
 const GROUP = /\((?:\?(?:(<?[=!])|<([^>]*)>|([ims]*)(?:-([ims]*))?:))?/y
 
-/** Limit of nested groups. */
 const DEEPEST = 200
 const MOST_GROUPS = 1000
 

@@ -13,7 +13,6 @@ import { block, forgetBlock, marksBeyond, marksFrom } from './special-characters
  * stops every inner loop, so the loops do not check for the end. At least 16 more bytes of memory must follow it.
  */
 
-/** Bytes of an entry in the table of names. */
 const NAME_SIZE: usize = 24
 /** Results for a line. UNDECIDED is rare; the caller then scans the line in another way. */
 const NO_OBJECT: u32 = 0

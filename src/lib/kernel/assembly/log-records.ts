@@ -207,7 +207,6 @@ function putName(to: usize, name: usize, length: usize, size: usize): usize {
   return putHead(to, VALUE_TAG, size)
 }
 
-/** The text that `findText` found. */
 let text: usize = 0
 let textSize: usize = 0
 
