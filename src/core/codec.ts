@@ -41,6 +41,7 @@ export interface CodecDefinition {
   readonly plugin?: string
   /** One sentence. */
   readonly summary: string
+  /** Further text for the reference. */
   readonly notes?: string
   /**
    * The options besides `codec`. The parsed value is plain JSON that parses to itself, since disk buffers and

@@ -53,6 +53,7 @@ export interface BoundedOptions extends Pick<SpawnOptions, 'env'> {
   readonly maxHeap: number
   /** Bytes for everything else that the program keeps, not counting Node.js itself. */
   readonly maxMemory: number
+  /** Maximum bytes of the head of a frame. */
   readonly mostHead: number
   /** Parses the head of a frame from the process (see FrameReader). */
   readonly begin: (head: Buffer) => Begun

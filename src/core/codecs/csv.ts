@@ -14,6 +14,7 @@ import { fail, whatFailed } from './web-log.js'
 
 /** Maximum number of unnamed values that `parse` reads from a line. Each becomes a field with its own name. */
 const MOST_UNNAMED = 65_536
+/** Maximum number of cached names of unnamed columns. */
 const MOST_NAMES = 1000
 const UNNAMED = 'column_'
 const EMPTY = Buffer.from('""')

@@ -8,7 +8,7 @@ import { FieldsCodec } from './fields-codec.js'
 const TAB = 0x09
 const TRUE = Buffer.from('true')
 const LONGEST_DELIMITER = 16
-/** Flags of a byte that can begin a delimiter: the one after a pair, or the one between key and value. */
+/** Flags of a byte that can begin a delimiter. ENDS_PAIR: the one after a pair. ENDS_KEY: the one after a key. */
 const ENDS_PAIR = 1
 const ENDS_KEY = 2
 

@@ -19,6 +19,7 @@ export class WantedNames {
   readonly bytes: Buffer[] = []
   /** A bit for each length of a name in bytes, modulo 32. */
   lengths = 0
+  /** Changes when the names do. */
   version = 0
   /** Whether components use only whole lines. Lines are then not scanned in advance. */
   isUnused = false

@@ -19,6 +19,7 @@ export interface EventFrame {
   readonly hasLine: boolean
   /** The part before the fields. The kernel adds a comma, unless only a brace precedes the fields. */
   readonly middle: Buffer
+  /** The part after the fields. */
   readonly end: Buffer
   /** Where wanted values are in `middle`. Three numbers for each: the slot, and the two numbers in it (see SLOT). */
   readonly middleSlots: Int32Array

@@ -28,6 +28,7 @@ export interface JsonExports {
 
 /** Maximum length of a line without a line end that is scanned here. */
 const COPY_BYTES = 256 * 1024
+/** Bytes for the wanted names. */
 const NAMES_BYTES = 16 * 1024
 const NAME_SIZE = 24
 

@@ -18,7 +18,9 @@ export interface ScannedLines extends Lines {
 /** Maximum bytes of lines, and number of lines, that are read at a time. The kernel does not read longer lines. */
 const TEXT_BYTES = 512 * 1024
 export const MOST_LINES = 4096
+/** Bytes for the slots of a group of lines. */
 const SLOT_BYTES = 512 * 1024
+/** Bytes that are written at a time. */
 const OUTPUT_BYTES = 512 * 1024
 /** The kernel reads this many bytes beyond the end of a line. */
 export const AHEAD = 64

@@ -68,6 +68,7 @@ export interface StringColumns {
 
 /** Maximum length of a text to compare with. */
 const TEXT_BYTES = 1024
+/** Bytes of the table of known values. */
 const KNOWN_BYTES = 256 * 1024
 /** Bytes of a number in a slot. */
 const NUMBER = 4

@@ -236,8 +236,8 @@ export class StreamReader {
   }
 
   /**
-   * After a stall, timers run before I/O. Arrived data is read before the first immediate; that makes room for data
-   * still on the sender's side, which is read before the second one.
+   * After a stall, timers run before I/O. Data that has arrived is read before the first immediate. This makes room for
+   * data that the sender still has, which is read before the second immediate.
    */
   #maybeIdle(): void {
     const reads = this.#reads

@@ -10,7 +10,7 @@ export const ATOM = 1
 /** Continues at `next` or, if that fails, at `operand`. */
 export const FORK = 2
 export const CHECK = 3
-/** Stores the position in the slot `operand`. This operation and the later ones only keep notes. */
+/** Stores the position in the slot `operand`. This operation and those with higher numbers only keep notes. */
 export const SAVE = 4
 /** Clears the slots of the list `operand`. */
 export const CLEAR = 5
