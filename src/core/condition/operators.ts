@@ -31,7 +31,7 @@ export type ValueTest = (reader: FieldReader) => boolean
 export interface Operator {
   /** What follows the operator: a value, a list of values, or nothing. */
   readonly takes: 'value' | 'list' | 'nothing'
-  /** Describes which values satisfy it, for the reference. */
+  /** Describes which values satisfy the operator, for the reference. */
   readonly text: string
   /** Compiles the test for the values that follow the operator. Throws a ValueError if one of them is invalid. */
   compile(values: readonly string[]): ValueTest
