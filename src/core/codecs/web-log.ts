@@ -89,7 +89,6 @@ export function readAccessLog(b: Buffer, start: number, end: number, to: FieldSi
   return readNumbers(b, p + 1, end, to)
 }
 
-/** Reads the part of the line after the request. */
 function readNumbers(b: Buffer, p: number, end: number, to: FieldSink): boolean {
   let stop = tokenEnd(b, p, end)
   if (!putNumber(to, STATUS!, b, p, stop)) return fail(p, 'the status, a number')

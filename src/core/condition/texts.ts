@@ -16,7 +16,6 @@ export function standsAt(bytes: Uint8Array, at: number, other: Uint8Array): bool
   return true
 }
 
-/** Whether the reader's plain text contains `part`. */
 export function isIn(reader: FieldReader, part: Buffer): boolean {
   const { bytes, start, end } = reader
   if (part.length === 0) return true

@@ -54,7 +54,6 @@ export class Ack {
     return this.#holders === holders
   }
 
-  /** Adds a holder for a further copy. */
   fork(): void {
     if (this.#holders === 0) throw new Error('a settled batch was forked')
     this.#holders++

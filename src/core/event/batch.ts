@@ -116,7 +116,6 @@ export class EventBatch {
     this.changeTo(i, Buffer.from(madeJson(fields)))
   }
 
-  /** The JSON of the changed events. */
   get texts(): ChangedTexts | undefined {
     return this.#texts
   }

@@ -8,7 +8,6 @@ export interface EventFields {
   readonly others?: { readonly test: (name: string) => boolean; readonly text: string }
 }
 
-/** An option of a processor that names a field. */
 export interface UsedField {
   readonly option: string
   readonly path: FieldPath

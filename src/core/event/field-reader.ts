@@ -8,7 +8,6 @@ import { originField } from './event.js'
 import { type FieldPath, type Segment, valueAt } from './field-path.js'
 import { DECODED, INVALID, MODIFIED } from './flags.js'
 
-/** The kind of the value at a path. */
 export const MISSING = 0
 export const NULL = 1
 export const STRING = 2

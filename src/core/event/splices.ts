@@ -5,7 +5,6 @@ import { writeBytes } from '../../lib/formats/json-string.js'
 /** Pending changes of a text: each replaces a range by bytes. Ranges do not overlap. */
 export class Splices {
   count = 0
-  /** The replacement bytes. */
   readonly text = new GrowingBytes()
   /** The ranges, in order. */
   readonly #from: number[] = []

@@ -76,12 +76,10 @@ export function recordSplitter(framing: Framing, maxBytes: number, metrics?: Com
   return new FramedSplitter(framing, maxBytes, () => skipped.value++, offset)
 }
 
-/** Text that every component with these options includes in its `notes`. */
 export const MULTILINE_NOTES =
   'With `multiline`, the lines of an event are kept as they were read, including the line ends between them. Lines that arrive after their event was ' +
   'delivered form an event of their own, marked `partial`. Patterns are matched against the first 4 KiB of a line, `until` against the last 4 KiB.'
 
-/** The options that determine how a source divides its input into events. */
 export interface SplitOptions {
   readonly decode: Codec
   readonly max_line_bytes: number

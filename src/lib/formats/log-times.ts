@@ -20,7 +20,6 @@ export function ofText(convert: (text: string) => number): TimeOf {
   return (b, start, end) => convert(b.toString('latin1', start, end))
 }
 
-/** Converts times with the given function, and caches the last result. */
 export class LastTime {
   readonly #convert: TimeOf
   readonly #last = Buffer.alloc(64)

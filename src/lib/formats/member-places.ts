@@ -6,7 +6,6 @@ import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 const USUAL = 64
 const MOST_KEPT = 4096
 
-/** Finds the members of a JSON object in one strict pass over its bytes. */
 export class MemberPlaces {
   count = 0
   /** The range of each name, between its quotes. */

@@ -30,7 +30,6 @@ export class MsgpackJson {
   #b: Buffer = Buffer.alloc(0)
   #end = 0
   #to!: GrowingBytes
-  /** Whether the outermost map that was read has the key `timestamp`. */
   #hasTimestamp = false
 
   /** `binaryIsText`: writes binary values as text, not in base64. */

@@ -37,7 +37,6 @@ export interface ScannerOptions {
   readonly atoms: Atoms
   readonly unicode: boolean
   readonly backwards: boolean
-  /** Whether a match can only begin at the beginning of the text. */
   readonly anchored: boolean
   /** Number of look-around bits of each position. */
   readonly looks: number

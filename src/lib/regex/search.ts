@@ -39,7 +39,6 @@ export interface Compiled {
   readonly search: Search
 }
 
-/** Throws UnboundedPattern. */
 export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: number): Compiled {
   const unicode = flags.includes('u')
   const anchored = isAnchored(node)
