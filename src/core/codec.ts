@@ -69,7 +69,7 @@ export interface CodecDefinition {
   readonly endsWithNull?: true
   /** Whether an event without a host gets the address of its sender instead. */
   readonly hostIsSender?: boolean
-  /** Whether it reads a single value instead of fields. The target of `parse` gets that value unchanged. */
+  /** Whether a line holds a single value instead of fields. `parse` stores that value unchanged in its target. */
   readonly readsValue?: true
   /** The media type of encoded events. Missing if the codec only decodes. */
   readonly contentType?: string
@@ -77,12 +77,12 @@ export interface CodecDefinition {
   readonly mediaTypes?: readonly string[]
   /** Why events cannot be encoded with these options; the codec then has no `encode`. */
   readonly cannotEncode?: string
-  /** Whether `write` can omit values, which it reports by `onLeftOut`. */
+  /** Whether `write` may omit values. It calls `onLeftOut` for each of them. */
   readonly leavesOut?: true
   create(options: never): Codec
 }
 
-/** Declares a codec. Erases the type of the options, which the schema parses before `create`. */
+/** Declares a codec. The type of the options is erased, since the schema parses them before `create`. */
 export function defineCodec<S extends z.ZodObject>(
   definition: Omit<CodecDefinition, 'options' | 'create'> & {
     readonly options: S
@@ -100,11 +100,13 @@ export abstract class Codec {
   readonly name: string
   readonly form: Form
   readonly options: Readonly<Record<string, unknown>>
-  /** The format by which the kernel reads most lines exactly as `read` does. */
+  /** The kernel reads most lines by this format, with the same result as `read`. */
   readonly lineFormat?: LineFormat
   /** Divides bytes into records, for codecs whose records do not end with a line end. */
   readonly framing?: Framing | undefined
-  /** Called with the field name of each value that `write` omits because the field cannot hold it. */
+  /**
+   * Called when `write` omits a value because the output format cannot hold it. `field`: the name of the event field.
+   */
   onLeftOut: ((field: string) => void) | undefined
 
   constructor(definition: CodecDefinition, options: Readonly<Record<string, unknown>> = {}) {
@@ -126,8 +128,8 @@ export abstract class Codec {
 
   /**
    * Returns whether the line [start, end) of `b` can be decoded. If so, writes SLOT numbers per wanted name to `out`
-   * from index `at` on. The caller sets them to 0 before, and ignores them if the bytes are not valid UTF-8. Allocates
-   * nothing.
+   * from index `at` on. The caller sets these elements to 0 before, and ignores them if the line is not valid UTF-8.
+   * Allocates nothing.
    *
    * For the form `object` the slots are those of `scanObject`, for `fields` those written by `putSlot`.
    */
@@ -135,15 +137,17 @@ export abstract class Codec {
 
   /**
    * Scans all lines at once if that is faster: sets SCANNED and DECODED of each line and writes its slots to `out`. All
-   * lines are valid UTF-8. Returns the number of lines that it left without SCANNED, for `scan`; undefined if it
-   * scanned none.
+   * lines are valid UTF-8. Returns how many lines it left without SCANNED; the caller uses `scan` for those. Undefined:
+   * it scanned no line.
    */
   scanLines?(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined
 
   /** Reads the files that the options name, if `reach` allows them. Throws if a file is missing or invalid. */
   load?(reach?: Reach): void
 
-  /** All fields of a line that `scan` accepts. `receivedAt` is wall-clock milliseconds. */
+  /**
+   * Returns all fields of a line that `scan` accepts. `receivedAt`: when the line arrived, wall clock in milliseconds.
+   */
   abstract fields(b: Buffer, start: number, end: number, receivedAt: number): Fields
 
   /**
@@ -158,15 +162,15 @@ export abstract class Codec {
     return true
   }
 
-  /** Why `read` has just rejected a line: `expected "[" at column 12`. Undefined if unknown. */
+  /** Returns why `read` has just rejected a line, such as `expected "[" at column 12`; undefined: unknown. */
   problem?(b: Buffer, start: number, end: number): string | undefined
 
-  /** The value of a slot marked as `special`: the bytes of the slot are not the text of the value. */
+  /** Returns the value of a `special` slot. The bytes of such a slot are not the text of the value. */
   value(_b: Buffer, _start: number, _end: number, _name: string, _receivedAt: number): unknown {
     return undefined
   }
 
-  /** The line of an event, without a line end. Missing if the codec only decodes. */
+  /** Returns the event as a line, without a line end. Missing if the codec only decodes. */
   encode?(fields: Fields): string
 
   /** Replaces line ends within a message in place. The byte at `end` is a control character. */
@@ -197,7 +201,7 @@ export abstract class Codec {
     for (let i = 0; i < batch.length; i++) writeText(`${this.encode!(batch.fields(i))}\n`, to)
   }
 
-  /** The form used in a configuration. Two codecs are the same if their JSON is equal. */
+  /** Returns the codec and its options as a configuration has them. */
   toJSON(): { readonly codec: string } {
     return { codec: this.name, ...this.options }
   }
@@ -214,8 +218,8 @@ export abstract class Codec {
 }
 
 /**
- * Sets `slot` of the scan output that begins at `at`. The value is the text [start, end) or, if `special`, the result
- * of `Codec.value`.
+ * Sets slot number `slot` of a line whose slots begin at `out[at]`. The value is the text [start, end). If `special`,
+ * the value is the result of `Codec.value` instead.
  */
 export function putSlot(out: Int32Array, at: number, slot: number, start: number, end: number, special: boolean): void {
   out[at + slot * SLOT] = start + 1
@@ -231,8 +235,8 @@ export const NEWLINE = Buffer.from('\n')
 export const MARK = 0xef
 
 /**
- * The start of a line's text, after a byte order mark if there is one. Editors write the mark at the start of a file.
- * In joined files, it can stand before any line.
+ * Returns where the text of the line begins: after the byte order mark, if there is one. Editors write the mark at the
+ * start of a file. In joined files, it can stand before any line.
  */
 export function behindMark(b: Uint8Array, start: number, end: number): number {
   return b[start] === MARK && end - start >= 3 && b[start + 1] === 0xbb && b[start + 2] === 0xbf ? start + 3 : start
@@ -243,7 +247,6 @@ function writeText(text: string, to: ByteSink): void {
   to.add(bytes, 0, bytes.length)
 }
 
-/** Calls `load` of the codecs in these options. Throws OptionError. */
 export function loadCodecs(options: object, reach: Reach | undefined): void {
   for (const [option, value] of Object.entries(options))
     for (const codec of codecsIn([value])) loadCodec(codec, option, reach)
@@ -258,7 +261,6 @@ export function loadCodec(codec: Codec, option: string, reach: Reach | undefined
   }
 }
 
-/** The codecs in these options, at any depth. */
 export function* codecsIn(options: object): Iterable<Codec> {
   for (const value of Object.values(options) as unknown[]) {
     if (value instanceof Codec) yield value

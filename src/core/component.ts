@@ -24,21 +24,20 @@ import type { Decides, Plan } from './processor.js'
  */
 export const CONTRACT = 1
 
-/** Only the engine calls these. It may call stop twice, or without a start. */
+/** Only the engine calls these methods. It may call `stop` twice, or without `start`. */
 export interface Lifecycle {
   /** Connects or validates. After a DeliveryError the engine retries; any other error fails the start. */
   start?(signal: AbortSignal): Promise<void>
   /** Releases all resources. Gives up pending work when `deadline` aborts. */
   stop?(deadline: AbortSignal): Promise<void>
   /**
-   * On reload, returns state for a successor with the same options, which receives it as `inherited`. The engine calls
-   * it before `stop`, when no more events arrive. The component must not keep a reference to the state. Only for
-   * processors and destinations.
+   * On reload, returns state for a successor with the same options. The successor finds it in `inherited`. The engine
+   * calls this method before `stop`, when no more events arrive. The component must not keep a reference to the state.
+   * Only for processors and destinations.
    */
   handOver?(): HandoverState | undefined
 }
 
-/** State that a component passes to its successor. */
 export interface HandoverState {
   readonly value: unknown
   /** Releases the state if no successor takes it. */
@@ -84,24 +83,29 @@ export interface Processor extends Decides, Lifecycle {
   watchDecisions?(see: SeeDecisions): () => void
   /** Number of events that it has decided about. Only for processors that decide by key. */
   readonly decided?: number
-  /** The bucket of event `i`, about which it has decided. Only for processors that decide by key. */
+  /**
+   * Returns the bucket of event `i`. The processor has already decided about this event. Only for processors that
+   * decide by key.
+   */
   bucketOf?(batch: EventBatch, i: number): EventBucket
   /**
-   * The state of a bucket. Only for processors that decide by key. `rule`: the rule of the bucket, as in BucketState;
-   * null: no rule; undefined: the rule that applied to its events, if known.
+   * Returns the state of bucket `key`; null: the default bucket. Only for processors that decide by key. `rule`: the
+   * rule of the bucket, as in BucketState; null: no rule; undefined: the one that applied to the bucket's events, if
+   * known.
    */
   bucket?(key: string | null, rule?: string | null): BucketState
-  /** Why these events wait; it decided LATER for them. Only for processors whose plan `waits`. */
+  /** Returns why these events wait, for which the processor decided LATER. Only for processors whose plan `waits`. */
   waitsFor?(events: Iterable<EventBatch>): WaitState
   /** Whether it delays events on purpose, for example because its options let it wait for a server. */
   readonly isWaiting?: boolean
-  /** Set while a server that it needs does not reply. */
+  /** Set while a server that the processor needs does not reply. */
   readonly outage?: ProcessorOutage | undefined
 }
 
 /**
- * Receives the processor's numbered decisions about a batch before its events leave. Keeps neither of them.
- * `key`: the fields of the key; empty: all events share one bucket. `buckets`: the bucket of each event, if known.
+ * Receives a batch and the number of the decision for each event, before the events leave the processor. It must not
+ * keep the batch or the decisions. `key`: the fields of the key; empty: all events share one bucket. `buckets`: the
+ * bucket of each event, if known.
  */
 export type SeeDecisions = (
   batch: EventBatch,
@@ -118,21 +122,18 @@ export interface KnownBuckets {
   readonly owner: number
 }
 
-/** The bucket in which an event counts. */
 export interface EventBucket {
   /** The name of the bucket; null: the default one. */
   readonly bucket: string | null
-  /** The rule that applies to it, as written in the configuration; missing if there is no rule. */
+  /** The rule of the bucket, as written in the configuration; missing if there is no rule. */
   readonly rule?: string
 }
 
 /** A server that a processor needs does not reply. `isStuck`: this will not change by itself. Times are ISO 8601. */
 export interface ProcessorOutage {
   readonly isStuck?: true
-  /** The last error. */
   readonly reason: string
   readonly since: string
-  /** Failed attempts since then. */
   readonly attempts: number
   /** Missing during an attempt. */
   readonly next_attempt?: string
@@ -140,11 +141,10 @@ export interface ProcessorOutage {
   readonly meanwhile: string
 }
 
-/** The state of a bucket of events, as an operator sees it. */
 export interface BucketState {
   /** The rule of the bucket, as written in the configuration. */
   readonly rule?: string
-  /** The limit that is nearest to being reached: the amount per window, in `unit`. Missing if shared or unknown. */
+  /** The limit closest to being reached: the amount per window, in `unit`. Missing if it is shared or unknown. */
   readonly limit?: number
   readonly unit?: 'events' | 'bytes' | 'cost'
   readonly window_ms?: number
@@ -161,11 +161,10 @@ export interface BucketState {
   readonly is_exact: boolean
 }
 
-/** The events that wait in a processor, as an operator sees them. */
 export interface WaitState {
-  /** The processor options that make them wait, as written in the configuration. */
+  /** The processor options that make the events wait, as written in the configuration. */
   readonly options: readonly string[]
-  /** The buckets that they wait for, most events first; possibly incomplete. */
+  /** The buckets for which the events wait, most events first; possibly incomplete. */
   readonly buckets: readonly BucketWait[]
 }
 
@@ -176,29 +175,30 @@ export interface BucketWait {
   readonly since: string
 }
 
-/** A daemon's answer about a bucket. */
 export interface LiveBucket extends BucketState {
   readonly key: string | null
-  /** The bucket's waiting events, and why they wait. Missing if none wait, or if many other buckets have more. */
+  /**
+   * The bucket's waiting events, and why they wait. Missing if none wait, or if many other buckets have more waiting
+   * events.
+   */
   readonly waiting?: BucketWait & Pick<WaitState, 'options'>
-  /** The components that read discarded events; null: a throttle in shadow discards none. */
+  /** The components that read discarded events; null: the throttle is in shadow mode and discards no events. */
   readonly discarded_to: readonly string[] | null
 }
 
-/** The decisions about the events of one key. */
 export interface KeyCount {
-  /** Null for events without a key. A long key is cut and ends with its digest. */
+  /** Null for events without a key. A long key is shortened and ends with a digest of the whole key. */
   readonly key: string | null
   readonly passed: number
   readonly discarded: number
-  /** Missing for a cut key. */
+  /** Missing if the key is shortened. */
   readonly bucket?: BucketState | undefined
 }
 
 export interface KeyCounts {
   /** False: the counts are scaled up from a sample. */
   readonly exact: boolean
-  /** The keys with most events first. */
+  /** The keys, those with most events first. */
   readonly keys: readonly KeyCount[]
   /** As in LiveBucket. */
   readonly discarded_to?: readonly string[] | null
@@ -215,21 +215,22 @@ export interface Destination extends Lifecycle {
    * Resolves when the receiver has accepted all events. Otherwise throws a DeliveryError; any other error counts as
    * `retry`. A retry gets the same array unless the request was divided, so a WeakMap can cache derived data. The bytes
    * of a batch are valid until its acknowledgement is settled. After the signal aborts, the acknowledgement may be
-   * settled before the promise: copy the bytes you need before the first await, and do not touch a batch after it.
+   * settled before the promise: copy the bytes you need before the first await, and do not use a batch after that
+   * await.
    */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>
   /**
-   * The name of the event's partition, such as a tenant. All events of a request share a partition, whose name `write`
-   * receives. A partition has at most one request in flight. Throws a DeliveryError if an event fits no partition; the
-   * engine rejects the event.
+   * Returns the name of the event's partition, such as a tenant. All events of a request share a partition, and `write`
+   * receives its name. A partition has at most one request in flight. Throws a DeliveryError if an event fits no
+   * partition; the engine rejects the event.
    */
   partitionOf?(batch: EventBatch, i: number): string
   /** Maximum number of partitions that wait for more events at the same time. Default 100. */
   readonly mostPartitions?: number | undefined
   /**
-   * The size of a request as sent, in bytes before compression. If it is at most `maxBytes`, the request is written
-   * next, so its encoding may be cached. If the method is missing, the size as read counts.
+   * Returns the size of a request as sent, in bytes before compression. The request is written next if its size is at
+   * most `maxBytes`, so the encoding may be cached. Without this method, the engine counts the size as read.
    */
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
   /** Whether it prefers requests of whole batches. If not, batches are divided to fill requests. */
@@ -246,20 +247,19 @@ export interface Destination extends Lifecycle {
 export interface Spool {
   /** The stored events. Metrics count them as sent when their object is delivered. */
   readonly held: { readonly events: number; readonly bytes: number }
-  /** Number of open objects, which still grow, and of closed ones, which are being sent or wait. */
+  /** Number of objects. Open objects still grow. Closed objects are being sent or wait to be sent. */
   readonly objects: { readonly open: number; readonly closed: number }
-  /** When its oldest object was opened, wall clock in milliseconds, or undefined. */
+  /** When its oldest object was opened, wall clock in milliseconds; undefined: there is no object. */
   readonly oldestAt: number | undefined
-  /** Takes an object that is due. `all`: no more events follow, so every object is due. */
+  /** Takes an object that is due; undefined: none is due. `all`: no more events follow, so every object is due. */
   next(all: boolean): SpooledObject | undefined
   /** Called when an object may be due; set by the engine. */
   changed: () => void
 }
 
 export interface SpooledObject {
-  /** Makes one attempt at its next request. Resolves with true when the receiver has accepted the whole object. */
+  /** Makes one attempt at the object's next request. Resolves with true once the receiver has the whole object. */
   send(signal: AbortSignal): Promise<boolean>
-  /** Called when the whole object is delivered. */
   delivered(): Promise<void>
   /** Called if the object will not be sent in this run. */
   release(): void
@@ -272,9 +272,7 @@ export interface Exemplar {
   readonly at: number
 }
 
-/** Describes an accepted request. */
 export interface Receipt {
-  /** The receiver's identifier of the request. */
   readonly requestId?: string | undefined
   /** With a spool: events of the request that were already in an object. They count as sent once more. */
   readonly repeated?: { readonly events: number; readonly bytes: number } | undefined
@@ -282,7 +280,7 @@ export interface Receipt {
 
 /** The counters of one component, as plain numbers. engine/run/measure/metrics.ts turns them into Prometheus series. */
 export interface ComponentMetrics {
-  /** Counts a batch taken from the component's queue. Called by the stages; the balance check uses it. */
+  /** Counts a batch taken from the component's queue. The stages call this; the balance check uses the counter. */
   took(events: number, bytes: number): void
   /** Counts events passed to the next components or accepted by the receiver. `output` names a side output. */
   sent(events: number, bytes: number, output?: string): void
@@ -336,7 +334,6 @@ export interface Checkpoints {
   changed(): void
   /** Resolves when the current state is on disk. */
   flush(): Promise<void>
-  /** Path of the file, for messages. */
   readonly file?: string
   /** When the state was last written (or found unchanged), wall clock in milliseconds; 0: never. */
   readonly savedAt: number
@@ -358,7 +355,6 @@ export interface ComponentContext {
 /** The folder of a component in data_dir. The component creates it when it first stores something. */
 export interface StateFolder {
   readonly path: string
-  /** Whether `bytes` more bytes may be written. */
   hasRoom(bytes: number): boolean
   /** Reports the size of the folder in bytes; `isLast`: the component writes no more. */
   count(bytes: () => number, isLast?: boolean): void
@@ -373,13 +369,16 @@ export interface ProcessorContext extends ComponentContext {
 
 export interface SourceContext extends ComponentContext {
   readonly checkpoints: Checkpoints
-  /** The origin of lines from `path`, or from the source as a whole. */
+  /** Returns the origin of lines that come from `path`; without `path`, of lines that come from the source. */
   origin(codec: Codec, path?: string): Origin
-  /** Whether a destination wrote events of this source to this file, given as `device:inode` and its birth time. */
+  /**
+   * Whether a destination wrote events of this source to a file. `key`: `device:inode` of the file. `birth`: when the
+   * file was created, in nanoseconds.
+   */
   isOwnOutput?(key: string, birth: bigint): boolean
   /** Standard input, or its replacement. */
   readonly stdin: Readable
-  /** Which file systems respond; default: as for the process. */
+  /** Knows which file systems respond. Default: the object that the whole process shares. */
   readonly fileSystems?: FileSystems | undefined
 }
 
@@ -388,11 +387,11 @@ export interface DestinationContext extends ComponentContext {
   readonly state?: StateFolder | undefined
   /** Standard output, or its replacement. */
   readonly stdout: NodeJS.WritableStream
-  /** Which file systems respond; default: as for the process. */
+  /** Knows which file systems respond. Default: the object that the whole process shares. */
   readonly fileSystems?: FileSystems | undefined
-  /** Whether it may block the event loop: it is the only destination, without a buffer on disk. */
+  /** Whether the destination may block the event loop: it is the only one, and has no buffer on disk. */
   readonly isAlone?: boolean
-  /** Registers a file as being written until the returned function is called. Sources skip their own events in it. */
+  /** Registers a file that is written until the returned function is called. Sources skip their own events in it. */
   writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void
 }
 
@@ -403,14 +402,12 @@ export interface Kinds {
 }
 export type Kind = keyof Kinds
 
-/** Files that exist before a source starts. */
 export interface FilesThere {
   readonly files: number
   readonly bytes: number
   readonly mayBeMore: boolean
 }
 
-/** A component whose events reach another one. */
 export interface Upstream {
   readonly id: string
   readonly definition: AnyDefinition
@@ -420,7 +417,7 @@ export interface Upstream {
 export interface OptionProblem {
   readonly path: readonly (string | number)[]
   readonly message: string
-  /** Makes it a warning: the missing item may exist where the configuration will be used. */
+  /** The problem is a warning: the missing item may exist where the configuration will be used. */
   readonly isWarning?: true
 }
 
@@ -445,7 +442,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   plan?(options: z.output<S>): Plan
   /** Destinations only: its defaults of the delivery options; without them, REMOTE applies. */
   readonly delivery?: DeliveryDefaults
-  /** Sources only: an input that exists once per process. A second source of this type is a configuration error. */
+  /** Sources only: names an input that exists once per process. A second source of this type is an error. */
   readonly single?: string
   /** Destinations only: the option that names the output file, if any. */
   readonly writes?: string
@@ -453,7 +450,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly spools?: true
   /** Processors and destinations: whether it uses the ids or positions of events (core/event/event-id.ts). */
   usesIds?(options: z.output<S>): boolean
-  /** Sources only: returns a function that says whether it reads a path. Follows links only if `onThisMachine`. */
+  /** Sources only: returns a test for the paths that the source reads. Follows links only if `onThisMachine`. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
   /** The file used if the options name none, and the option that can name another. */
   readonly reachesUnnamed?: { readonly option: string; readonly path: string }
@@ -462,7 +459,10 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
    * the module.
    */
   readonly module?: string
-  /** Sources only: its inputs that another source has read, by the document `saved`. It would read them again. */
+  /**
+   * Sources only: returns its inputs that another source has already read. `saved`: the checkpoint of the other source.
+   * This source would read these inputs again.
+   */
   overlaps?(options: z.output<S>, saved: unknown): string[]
   /** Sources only: whether it reads input that is older than its start (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean
@@ -470,11 +470,11 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   filesThere?(options: z.output<S>): FilesThere | undefined
 
   // Fields of events.
-  /** The fields that events of a source can have, or that a processor adds to them; undefined: any. */
+  /** Returns the fields that events of a source can have, or that a processor adds to them; undefined: any. */
   fields?(options: z.output<S>): EventFields | undefined
   /** Processors only: how it finds the time of events; undefined: it does not. */
   findsTime?(options: z.output<S>): TimeSearch | undefined
-  /** The options that name event fields. */
+  /** Returns the options that name event fields. */
   usesFields?(options: z.output<S>): readonly UsedField[]
   /** Processors and destinations: whether they use only the lines as read, and the fields of `usesFields`. */
   copiesLines?(options: z.output<S>): boolean
@@ -490,8 +490,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
 
   /**
    * For `sluice validate --online`: connects as when running, and checks keys and permissions as far as possible
-   * without sending an event. Resolves with a description of the checks; undefined: nothing to check. Throws the
-   * problem.
+   * without sending an event. Resolves with a description of the checks; undefined: nothing to check. Throws an error
+   * that describes the problem.
    */
   check?(options: z.output<S>, context: ComponentContext, signal: AbortSignal): Promise<string | undefined>
 

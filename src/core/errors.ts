@@ -1,4 +1,3 @@
-/** A problem with an option. */
 export interface Fault {
   /** Path of the option, such as `processors.limit.window`; empty for the document. */
   readonly path: string
@@ -35,7 +34,6 @@ export interface FileProblem {
 export class ConfigError extends Error {
   readonly code = 'SLUICE_CONFIG'
   readonly problems: readonly Problem[]
-  /** Warnings found in the same configuration. */
   readonly warnings: readonly Problem[]
   constructor(problems: readonly Problem[], warnings: readonly Problem[] = []) {
     super(problems.map(formatProblem).join('\n'))
@@ -69,13 +67,13 @@ export class DeliveryError extends Error {
   readonly status: number | undefined
   readonly retryAfterMs: number | undefined
   readonly requestId: string | undefined
-  /** For each event in `rejected`, if they differ: its message, reason and status. */
+  /** Message, reason and status of each event in `rejected`, in that order. Undefined: all have those of this error. */
   readonly messages: readonly string[] | undefined
   readonly reasons: readonly string[] | undefined
   readonly statuses: readonly number[] | undefined
   /**
-   * If the response distinguished events: the indices in the request of the events that the receiver will never accept.
-   * `again`: the indices of the events to which `failure` applies. All other events are delivered.
+   * If the response distinguished events: `rejected` has the indices (in the request) of the events that the receiver
+   * will never accept, `again` the indices of the events to which `failure` applies. All other events are delivered.
    */
   readonly rejected: readonly number[] | undefined
   readonly again: readonly number[]
@@ -123,7 +121,7 @@ export class DeliveryError extends Error {
     this.ofPartition = options.ofPartition ?? false
   }
 
-  /** One error per reason in `reasons`, with the matching indices and messages. */
+  /** Returns one error for each reason in `reasons`, with the matching indices and messages. */
   byReason(): DeliveryError[] {
     const { rejected = [], reasons, messages, statuses } = this
     if (!reasons) return rejected.length > 0 ? [this] : []
@@ -155,7 +153,7 @@ export function lacksDescriptor(error: unknown): boolean {
   return code === 'EMFILE' || code === 'ENFILE'
 }
 
-/** The message of any thrown value. Never throws. */
+/** Returns the message of any thrown value. Never throws. */
 export function errorText(error: unknown): string {
   try {
     return String(error instanceof Error ? error.message : error)
@@ -164,7 +162,7 @@ export function errorText(error: unknown): string {
   }
 }
 
-/** The message and stack of an unexpected error, for the log. Never throws, even if the stack's getter does. */
+/** Returns the message and stack of an unexpected error, for the log. Never throws, even if the stack's getter does. */
 export function errorFields(error: unknown): { error: string; stack: string | undefined } {
   let stack: string | undefined
   try {

@@ -15,7 +15,6 @@ export interface Example {
   readonly outputs?: Readonly<Record<string, readonly string[]>>
 }
 
-/** Lines that a source derives from its raw input. */
 export interface MadeLines {
   /** One line per event, in the form in which the source processes them. */
   readonly lines: Buffer
@@ -59,14 +58,13 @@ export type FindingsOf = (batch: EventBatch) => readonly Finding[]
 
 const LONGEST_VALUE = 100
 
-/** The reader's current value, shortened for display. */
+/** Returns the reader's current value, shortened for display. */
 export function shownValue(reader: FieldReader): string {
   if (reader.kind === MISSING) return 'missing'
   const text = JSON.stringify(reader.value())
   return text.length <= LONGEST_VALUE ? text : `${text.slice(0, LONGEST_VALUE)}…`
 }
 
-/** The parts of an encoded request as one buffer. */
 export function written({ parts }: { readonly parts: readonly Buffer[] }): Buffer {
   return Buffer.concat(parts)
 }

@@ -3,7 +3,6 @@ import { TimeZone } from '../lib/formats/time-zone.js'
 import { parseDuration, parseSize } from '../lib/units.js'
 import { numberOf } from './event/field-reader.js'
 
-/** Types to which the text of a field can be converted. */
 export const TYPES = ['int', 'float', 'bool', 'string', 'duration', 'bytes', 'timestamp'] as const
 export type FieldType = (typeof TYPES)[number]
 
@@ -50,7 +49,7 @@ export function convertText(type: FieldType, text: string, wall = Number.NaN): u
   return converters[type](text, wall)
 }
 
-/** The message for a `value` of another type. It is logged, so it does not quote the value, which may be a secret. */
+/** Returns the message for a `value` of another type. Does not quote the value, which may be a secret: it is logged. */
 export function notOfType(name: string, type: FieldType, value: unknown): string {
   return `${name} should be ${EXPECTED[type]}, and is ${kindOf(value)}`
 }
@@ -66,7 +65,7 @@ const LONGEST_DURATION = 100
 const PART = /(\d+(?:\.\d+)?)\s*([A-Za-zµμ]+)\s*/y
 const SHORTER: Readonly<Record<string, number>> = { ns: 1e6, us: 1e3, µs: 1e3, μs: 1e3 }
 
-/** `1h30m`, `1.5 s` or `250us` in milliseconds. */
+/** Converts a text such as `1h30m`, `1.5 s` or `250us` to milliseconds. */
 function millisecondsOf(text: string): number | undefined {
   const parts = text.trim()
   if (parts === '' || parts.length > LONGEST_DURATION) return undefined

@@ -13,7 +13,7 @@ export class OptionalPackage<T> {
     this.#import = load
   }
 
-  /** Loads the package. Throws OptionError for `option` if it is missing. */
+  /** Loads the package. Throws an OptionError for `option` if the package is missing or cannot be loaded. */
   async load(option: string): Promise<T> {
     try {
       return (await this.#import()) as T
@@ -23,7 +23,7 @@ export class OptionalPackage<T> {
     }
   }
 
-  /** Why the package cannot be used; undefined if it can. Loads nothing. */
+  /** Returns why the package cannot be used; undefined if it can. Loads nothing. */
   problem(): string | undefined {
     try {
       import.meta.resolve(this.#name)

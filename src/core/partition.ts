@@ -11,16 +11,14 @@ export const LONGEST_VALUE_BYTES = 256
 
 /** A text of a destination that all events of a request share, such as its URL or a header. */
 export interface RequestText {
-  /** The name of the option, for messages. */
   readonly option: string
   readonly template: Template
   /** Encodes a field's value for its place in the text. */
   encode?(value: string): string
-  /** Why a text cannot be used; undefined if it can. */
+  /** Returns why a text cannot be used; undefined if it can. */
   problem?(text: string): string | undefined
 }
 
-/** A literal text, or a function that reads the value of a field. */
 type PartReader = string | ((batch: EventBatch, i: number) => string)
 
 interface PreparedText {
@@ -37,7 +35,6 @@ export class RequestTexts {
   readonly #texts: readonly PreparedText[]
   readonly #value = new GrowingBytes()
 
-  /** `field`: creates readers, as in the destination's context. */
   constructor(texts: readonly RequestText[], field: (path: FieldPath) => FieldReader) {
     this.#texts = texts.map(text => ({ text, parts: text.template.parts.map(part => this.#reader(part, field)) }))
   }
@@ -47,14 +44,14 @@ export class RequestTexts {
     return this.#texts.every(({ parts }) => parts.every(part => typeof part === 'string'))
   }
 
-  /** The name of an event's partition. Throws a DeliveryError if a value is empty or too long. */
+  /** Returns the name of an event's partition. Throws a DeliveryError if a value is empty or too long. */
   partitionOf(batch: EventBatch, i: number): string {
     const [first] = this.#texts
     if (first && this.#texts.length === 1) return this.#textOf(first, batch, i)
     return nameOf(this.#texts.map(text => this.#textOf(text, batch, i)))
   }
 
-  /** The partition of an event without fields. Throws a DeliveryError if a field has no default. */
+  /** Returns the partition of an event without fields. Throws a DeliveryError if a field has no default. */
   partitionOfDefaults(): string {
     return nameOf(
       this.#texts.map(({ text: { template, encode = (value: string) => value } }) =>
@@ -69,7 +66,9 @@ export class RequestTexts {
     )
   }
 
-  /** The texts in constructor order. `name`: the partition; undefined if the texts are constant. */
+  /**
+   * Returns the texts of a partition in constructor order. `name`: the partition; undefined if the texts are constant.
+   */
   of(name: string | undefined): string[] {
     if (name === undefined) return this.#texts.map(({ parts }) => parts.join(''))
     return this.#texts.length === 1 ? [name] : (JSON.parse(name) as string[])
@@ -109,5 +108,5 @@ function refusal(message: string): DeliveryError {
   return new DeliveryError(message, { failure: 'reject', reason: 'partition' })
 }
 
-/** Marks a text option as a template whose parsed value stays the text as written. */
+/** Marks a text option as a template. Its parsed value remains the text as written. */
 export const templateText = <S extends z.ZodType>(schema: S): S => schema.meta({ title: TEMPLATE }) as S

@@ -13,7 +13,10 @@ export const MAIN = 0
 export const output = (n: number): number => 1 + n
 /** The event is discarded for reason `n` of the plan. The output `discarded` carries it. */
 export const discard = (n: number): number => FIRST_REASON + n
-/** The event waits in the stage, which asks the processor again: see `BatchScope.later`. For a plan that `waits`. */
+/**
+ * The event waits in the stage, and the stage asks the processor again later (see `BatchScope.later`). Only if the plan
+ * `waits`.
+ */
 export const LATER = 253
 /** The processor has merged the event into one that `emit` will return. */
 export const CONSUMED = 254
@@ -23,7 +26,6 @@ export const FAILED = 255
 /** Values of outputs are below this one. */
 export const FIRST_REASON = 128
 
-/** The output that carries discarded events. */
 export const DISCARDED = 'discarded'
 
 /** The discard reason of events whose output has no reader. */
@@ -41,7 +43,7 @@ export interface Plan {
   readonly reasons?: readonly string[]
   /** The option that defines outputs or reasons. `validate` reports problems with them at that option. */
   readonly option?: string
-  /** It only observes events, so its output needs no reader. */
+  /** The processor only observes events, so its output needs no reader. */
   readonly observes?: boolean
   /** Options that have no effect unless a component reads an output. `what`: the events of that output. */
   readonly expects?: readonly { readonly option: string; readonly output: string; readonly what: string }[]
@@ -63,7 +65,7 @@ export interface Plan {
 const MOST_OUTPUTS = FIRST_REASON - 1
 const MOST_REASONS = LATER - FIRST_REASON - 1
 
-/** The problem with a plan and how to fix it; undefined if the plan is valid. */
+/** Returns the problem with a plan and how to fix it; undefined if the plan is valid. */
 export function planProblem({ outputs: sides = [], main, reasons = [] }: Plan): string | undefined {
   const outputs = main === undefined ? sides : [...sides, main]
   for (const [what, names, count, most] of [
@@ -82,7 +84,7 @@ export function planProblem({ outputs: sides = [], main, reasons = [] }: Plan): 
   return undefined
 }
 
-/** The further actions of `process`, besides filling the column. */
+/** Further actions that `process` can take, besides filling the column. */
 export interface BatchScope {
   /** Aborts when the result is no longer needed. */
   readonly signal: AbortSignal
@@ -94,7 +96,7 @@ export interface BatchScope {
   readonly mayWait: boolean
   /**
    * Makes the stage ask again about the LATER events in `ms` milliseconds or slightly later; the smallest value of all
-   * calls counts. That batch contains only these events. Events of one source stay in their order of arrival.
+   * calls counts. The batch then contains only these events. Events of one source stay in their order of arrival.
    */
   later(ms: number): void
   /** Replaces event `i` by any number of events, which are acknowledged together with it. */
@@ -112,8 +114,8 @@ export interface BatchScope {
    */
   readonly isOnce: boolean
   /**
-   * A share in the batch's acknowledgement, for events kept until `emit`. The source's position advances past them only
-   * when all shares are settled. Return it with the emitted event.
+   * Returns a share in the batch's acknowledgement, for events kept until `emit`. The source's position advances past
+   * them only when all shares are settled. Return the share with the emitted event.
    */
   share(): Share
   /** Records why event `i` is FAILED, for the log and the dead-letter queue. */
@@ -122,11 +124,11 @@ export interface BatchScope {
 
 export interface Emitted {
   readonly fields: Fields
-  /** The side output for it; default: the main output. If the output has no reader, it is discarded as UNROUTED. */
+  /** The side output for the event; default: the main output. Without a reader there, it is discarded as UNROUTED. */
   readonly to?: string
-  /** The shares of the events that it was made from, settled with it. Events with shares must go to one output. */
+  /** The shares of the events from which this one was made, settled with it. Events with shares go to one output. */
   readonly shares?: readonly Share[]
-  /** A unique name, for its id. It must be the same when the event is made again from the same events. */
+  /** A unique name, for the event's id. It must be the same when the event is made again from the same events. */
   readonly name?: string
 }
 
@@ -136,7 +138,6 @@ export interface Emitted {
  */
 export type EmitReason = 'time' | 'drain' | 'reload'
 
-/** What happens to an event that a processor could not process. */
 export type OnError = 'pass' | 'discard' | 'dead_letter'
 
 export function outputNames({ outputs = [], main, reasons = [] }: Plan, onError: OnError): string[] {

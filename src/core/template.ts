@@ -55,7 +55,7 @@ export const template = once(() => {
       } catch (error) {
         if (!(error instanceof TemplateError)) throw error
         const message = `${error.message} (column ${error.column} of the text)`
-        // The message may quote the text, which may come from the environment.
+        // Without `general`, an error could show the text, and the text may come from the environment.
         context.addIssue({ code: 'custom', message, params: { general: GENERAL } })
         return z.NEVER
       }
@@ -67,7 +67,6 @@ export function isNeverEmpty({ parts }: Template): boolean {
   return parts.some(part => typeof part === 'string' || (part.hasFallback && part.fallback !== ''))
 }
 
-/** Parses a template; throws TemplateError. */
 export function parseTemplate(text: string): Template {
   if (text.length > LONGEST_TEXT) throw new TemplateError(`is longer than ${LONGEST_TEXT} characters`, 1)
   const parts: TemplatePart[] = []
@@ -118,14 +117,12 @@ function pathAt(text: string, at: number): { path: FieldPath; end: number } {
   }
 }
 
-/** Whether the template has the same text for every event. */
 export const isConstant = ({ parts }: Template): boolean => parts.every(part => typeof part === 'string')
 
 export function templatePaths({ parts }: Template): FieldPath[] {
   return parts.flatMap(part => (typeof part === 'string' ? [] : [part.path]))
 }
 
-/** Writes the text of a template for events. */
 export interface CompiledTemplate {
   /** Appends the UTF-8 text for event `i` of a batch. Stops after the part that makes it longer than `most` bytes. */
   append(batch: EventBatch, i: number, sink: GrowingBytes, most?: number): void
@@ -157,13 +154,11 @@ export function compileTemplate({ parts }: Template, field: (path: FieldPath) =>
   }
 }
 
-/** Whether the value is null or an empty string. */
 function isBlank(reader: FieldReader): boolean {
   if (reader.kind !== STRING) return reader.kind === NULL
   return reader.plain ? reader.start === reader.end : reader.text() === ''
 }
 
-/** Appends a string unchanged, and any other value as JSON. */
 function appendValue(reader: FieldReader, sink: GrowingBytes): void {
   if (reader.plain) sink.add(reader.bytes, reader.start, reader.end)
   else if (reader.kind === NULL) sink.addText('null')
@@ -175,7 +170,6 @@ const SEPARATOR = Buffer.from([0xff])
 
 /** Members of a JSON object whose values are template texts. Empty values are left out. */
 export class TemplateMembers {
-  /** The constant members as JSON. */
   readonly #constant: string
   readonly #variable: readonly { readonly name: string; readonly compiled: CompiledTemplate }[]
   readonly #text = new GrowingBytes()
@@ -189,7 +183,7 @@ export class TemplateMembers {
       .map(([name, template]) => ({ name, compiled: compileTemplate(template, field) }))
   }
 
-  /** Returns `"app":"cart","level":"info"`. */
+  /** Returns the members for event `i`, such as `"app":"cart","level":"info"`. */
   of(batch: EventBatch, i: number): string {
     let json = this.#constant
     for (const { name, compiled } of this.#variable) {
@@ -200,7 +194,7 @@ export class TemplateMembers {
     return json
   }
 
-  /** A key that is equal only for events with equal texts. */
+  /** Returns a key for event `i`. Events have equal keys only if their texts are equal. */
   key(batch: EventBatch, i: number): string {
     this.#text.clear()
     for (const { compiled } of this.#variable) {
@@ -211,7 +205,7 @@ export class TemplateMembers {
   }
 }
 
-/** A member, with a comma unless it is the first one; empty if its text is empty. */
+/** Returns a member as JSON, after a comma unless it is the first. Returns an empty text if `text` is empty. */
 function member(before: string, name: string, text: string): string {
   return text === '' ? '' : `${before === '' ? '' : ','}"${name}":${JSON.stringify(text)}`
 }

@@ -1,6 +1,5 @@
 import { errorCode, errorText, lacksDescriptor } from './errors.js'
 
-/** A document has a format that this version does not know. */
 export class NewerFormat extends Error {
   readonly code = 'SLUICE_NEWER_FORMAT'
 
@@ -9,7 +8,6 @@ export class NewerFormat extends Error {
   }
 }
 
-/** Throws NewerFormat if `format` is later than `known`. */
 export function refuseNewer(format: unknown, known: number): void {
   if (typeof format === 'number' && format > known) throw new NewerFormat(format, known)
 }
@@ -36,7 +34,7 @@ function remedy(cause: unknown): string {
   return 'check the disk and the file, or move it away to start without it'
 }
 
-/** The content of a file, or undefined if it does not exist. Throws StateUnreadable on any other error. */
+/** Resolves with a file's content; undefined: the file does not exist. Throws StateUnreadable on any other error. */
 export async function readState(path: string, read: (path: string) => Promise<string>): Promise<string | undefined> {
   try {
     return await read(path)

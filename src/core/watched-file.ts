@@ -55,7 +55,7 @@ export class WatchedFile<T> {
     use(read)
   }
 
-  /** A text that changes when the file is written or replaced. */
+  /** Returns a text that changes when the file is written or replaced. */
   async #look(): Promise<string> {
     const { path } = this
     try {

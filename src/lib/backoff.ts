@@ -17,7 +17,7 @@ export class Backoff {
     this.#ceilingMs = this.#initialMs
   }
 
-  /** Milliseconds to wait before the next attempt. */
+  /** Returns the milliseconds to wait before the next attempt. */
   next(): number {
     const waitMs = this.#random() * this.#ceilingMs
     this.#ceilingMs = Math.min(this.#maxMs, this.#ceilingMs * 2)

@@ -18,7 +18,7 @@ export class QueueMap<K, V> extends Map<K, V> {
   }
 }
 
-/** A Map with a maximum number of entries. A new entry replaces the oldest one. */
+/** A Map with a maximum number of entries. If it is full, a new entry replaces the oldest one. */
 export class BoundedMap<K, V> extends QueueMap<K, V> {
   readonly #most: number
 

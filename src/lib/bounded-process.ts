@@ -61,8 +61,8 @@ export interface BoundedOptions extends Pick<SpawnOptions, 'env'> {
 }
 
 /**
- * Runs a module in its own Node.js process, whose memory the kernel limits. Its output is untrusted: the first
- * unexpected frame kills it.
+ * Runs a module in its own Node.js process, whose memory the kernel limits. Its output is untrusted: it is killed after
+ * the first unexpected frame.
  */
 export class BoundedProcess {
   readonly #child: ChildProcess
@@ -95,7 +95,6 @@ export class BoundedProcess {
     return this.#child.pid
   }
 
-  /** Bytes of frames received. */
   get received(): number {
     return this.#received
   }
@@ -138,7 +137,7 @@ export class BoundedProcess {
         this.kill()
       }
     })
-    // `exit` reports failures.
+    // The event `exit` reports failures, so errors of the streams are ignored.
     for (const stream of [stderr, calls, answers]) stream.on('error', () => {})
     const [logged, answered] = [stderr, answers].map(stream => new Promise(resolve => stream.once('close', resolve)))
     this.#child.once('exit', async (code, signal) => {
@@ -163,7 +162,7 @@ const OUT_OF_MEMORY = /out of memory|Array buffer allocation failed|Failed to al
 /** A process that gets no memory may end with one of these signals. */
 const CRASHES = new Set(['SIGABRT', 'SIGSEGV', 'SIGTRAP', 'SIGBUS', 'SIGILL'])
 
-/** Bytes of resident memory of a process; undefined if it has ended or the system does not report them. */
+/** Returns the bytes of resident memory of a process; undefined if it has ended or the system does not report them. */
 export function residentMemory(pid: number): number | undefined {
   try {
     // `statm` counts in pages, of unknown size.

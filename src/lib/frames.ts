@@ -1,15 +1,15 @@
 /**
  * Frames for a pipe between two processes: the sizes of head and bytes, the head, then the bytes. The reader limits
- * both sizes, so its errors are the fault of the writer.
+ * both sizes, so an error that it throws is the fault of the writer.
  */
 
-/** In a BoundedProcess, the descriptor from which it reads frames, and the one to which it writes them. */
+/** Descriptors in a BoundedProcess: the process reads frames from the first, and writes frames to the second. */
 export const TO_CHILD = 3
 export const FROM_CHILD = 4
 
 const SIZES = 8
 
-/** The sizes and the head of a frame. Send the frame's bytes after them. */
+/** Returns the sizes and the head of a frame. Send the frame's bytes after them. */
 export function frameHead(head: Buffer, bytes: number): Buffer {
   const sizes = Buffer.allocUnsafe(SIZES)
   sizes.writeUInt32LE(head.length, 0)
@@ -17,7 +17,6 @@ export function frameHead(head: Buffer, bytes: number): Buffer {
   return Buffer.concat([sizes, head])
 }
 
-/** Like `frameHead`, for a head in JSON. */
 export function jsonHead(head: object, bytes: number): Buffer {
   return frameHead(Buffer.from(JSON.stringify(head)), bytes)
 }
@@ -41,7 +40,7 @@ const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = Buffer.from('"\\,[{')
 export interface Begun {
   /** Maximum number of bytes after the head. */
   readonly most: number
-  /** Receives the bytes, at the start of the buffer from `room`. */
+  /** Receives the buffer from `room`. The bytes are at the start of the buffer. */
   readonly take: (bytes: Buffer) => void
   /** Returns a buffer of at least `size` bytes. */
   readonly room?: (size: number) => Buffer
@@ -98,5 +97,5 @@ export class FrameReader {
   }
 }
 
-/** Not from the pool of Node.js, since the buffer may be kept. */
+/** Does not use the buffer pool of Node.js, since the buffer may be kept. */
 const allocate = (size: number) => Buffer.allocUnsafeSlow(size)

@@ -16,12 +16,9 @@ const failures = new Map<string, number>()
 
 /**
  * Imports a user's module: JavaScript, or TypeScript whose types are stripped, in any folder. The module may import
- * `@sluice-logs/sluice` and its subpaths, which are the modules of the running program.
- *
- * With `fresh`, loads the module again if its file, or one that it imports by a relative path, has changed. The code of
- * earlier versions stays in memory until the process ends.
- *
- * Throws the error of the module or of Node.js; `loadErrorText` describes it.
+ * `@sluice-logs/sluice` and its subpaths: the modules of the running program.  With `fresh`, loads the module again if
+ * its file, or one that it imports by a relative path, has changed. The code of earlier versions stays in memory until
+ * the process ends.  Throws the error of the module or of Node.js; `loadErrorText` describes it.
  */
 export async function loadModule(path: string, { fresh = false }: { fresh?: boolean } = {}): Promise<ModuleExports> {
   prepare()
@@ -29,7 +26,7 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
   const first = versioned(pathToFileURL(file).href, fresh ? moduleDigest(file) : '0')
   const failed = failures.get(first)
   const url = failed ? versioned(first, `${new URL(first).searchParams.get(VERSION)}.${failed}`) : first
-  // `import` caches a CommonJS module by its path.
+  // `import` caches a CommonJS module by its path, so it would not load a changed file.
   if (failed === undefined) delete nodeModule.createRequire(import.meta.url).cache[file]
   try {
     const exports = (await import(url)) as ModuleExports
@@ -70,8 +67,8 @@ function prepare(): void {
 }
 
 /**
- * The place of a syntax error in a module or its relative imports, such as `/etc/sluice/mine.js:3:9`. The error of an
- * import does not contain it. Undefined if the JavaScript has no syntax error.
+ * Returns the place of a syntax error in a module or its relative imports, such as `/etc/sluice/mine.js:3:9`. The error
+ * of an import does not contain this place. Undefined if the JavaScript has no syntax error.
  */
 function syntaxPlace(path: string): string | undefined {
   for (const file of moduleFiles(path)) {

@@ -13,8 +13,8 @@ export class LogLimit {
   }
 
   /**
-   * Undefined if the message should not be logged now; otherwise a field with the number of messages of this kind that
-   * were suppressed since the last one.
+   * Returns undefined if the message should not be logged now. Otherwise returns a field: the number of suppressed
+   * messages of this kind since the last one.
    */
   next(kind: string): { suppressed?: number } | undefined {
     const now = this.#clock.now()
@@ -27,13 +27,13 @@ export class LogLimit {
     return last && last.suppressed > 0 ? { suppressed: last.suppressed } : {}
   }
 
-  /** 0 if the message should not be logged now; otherwise the number of messages since the last one, with this one. */
+  /** Returns 0 if the message should not be logged now; otherwise how many there were since the last, with this one. */
   count(kind: string): number {
     const next = this.next(kind)
     return next ? (next.suppressed ?? 0) + 1 : 0
   }
 
-  /** The number of suppressed messages that were not reported so far, by kind. */
+  /** Returns the number of suppressed messages that were not reported so far, for each kind. */
   rest(): Record<string, number> {
     return Object.fromEntries(
       [...this.#kinds].flatMap(([kind, { suppressed }]) => (suppressed > 0 ? [[kind, suppressed]] : [])),

@@ -1,11 +1,12 @@
-/** Finds the name nearest to an unknown one, for "did you mean" in messages. */
-
-/** Longer names are ignored: comparing them is expensive, and a typing error hardly explains them. */
+/** Longer names are ignored. Comparing them is expensive, and they are rarely typing errors. */
 const MAX_LENGTH = 64
 
 const row = () => new Int32Array(MAX_LENGTH + 1)
 
-/** Finds near names. Limits its work, since names may be hostile. */
+/**
+ * Finds the name nearest to an unknown one, for "did you mean" in messages. Limits its work, since names may be
+ * hostile.
+ */
 export class NearestName {
   /** Cells of the distance table that it may still compute. */
   #budget: number
@@ -15,7 +16,7 @@ export class NearestName {
     this.#budget = budget
   }
 
-  /** The first candidate with the fewest typing errors compared to `name`; undefined if no candidate is near. */
+  /** Returns the first candidate with the fewest typing errors compared to `name`; undefined: none is near. */
   find(name: string, candidates: Iterable<string>): string | undefined {
     if (name.length > MAX_LENGTH) return undefined
     const wanted = name.toLowerCase()
@@ -35,7 +36,7 @@ export class NearestName {
     return nearest
   }
 
-  /** Number of insertions, deletions, replacements and swaps of neighbours between `a` and `b`. */
+  /** Returns the number of insertions, deletions, replacements and swaps of neighbours between `a` and `b`. */
   #distance(a: string, b: string): number {
     this.#budget -= a.length * b.length
     let [before, last, row] = this.#rows

@@ -14,20 +14,18 @@ export type { PatternMatch }
  * same time for every pattern.
  */
 
-/** Maximum length of a pattern. */
+/** Maximum length of a pattern, in characters. */
 const LONGEST = 64 * 1024
 
-/** The pattern cannot be used. The message says why. */
 export class PatternError extends Error {}
 
-/** The part of a Pattern that tests whether a text matches. */
 export type Matcher = Pick<Pattern, 'source' | 'flags' | 'test'>
 
 export class Pattern {
   readonly source: string
   readonly flags: string
   readonly test: (text: string) => boolean
-  /** Names of the groups by number. The first stands for the whole match. */
+  /** The name of each group, by group number; undefined: no name. Number 0 is the whole match. */
   readonly groupNames: readonly (string | undefined)[]
   readonly #search: Search
 
@@ -42,9 +40,9 @@ export class Pattern {
   }
 
   /**
-   * The first match that begins at `from` or later, with the groups that V8 would find. Finding all matches of a text,
-   * each from the end of the last one, takes a time proportional to its length. Throws PatternError if the search would
-   * take too much memory: for a text of several megabytes, or less with a large pattern.
+   * Returns the first match that begins at `from` or later, with the groups that V8 would find. Finding all matches of
+   * a text, each from the end of the last one, takes a time proportional to its length. Throws PatternError if the
+   * search would take too much memory: for a text of several megabytes, or less with a large pattern.
    */
   exec(text: string, from = 0): PatternMatch | undefined {
     try {
@@ -65,7 +63,7 @@ interface Compiled {
   readonly groupNames: readonly (string | undefined)[]
 }
 
-/** Patterns that `compilingWithin` has compiled, and the CPU time left for others, in milliseconds. */
+/** Patterns that `compilingWithin` has compiled, and the CPU time left for other patterns, in milliseconds. */
 let within: { readonly known: Map<string, Compiled>; left: number } | undefined
 
 /**
@@ -122,7 +120,7 @@ function compileNow(source: string, flags: string): Compiled {
   }
 }
 
-/** Removes group names, with which V8 takes twice as long. */
+/** Removes group names. V8 takes twice as long with them. */
 function withoutNames(source: string): string {
   return source.replace(/\\[\s\S]|\[(?:\\[\s\S]|[^\]\\])*\]|\(\?<(?![=!])[^>]*>/g, part =>
     part.startsWith('(?<') ? '(' : part,

@@ -5,8 +5,8 @@ const require = createRequire(import.meta.url)
 
 /**
  * Loads a module and its imports, for an `import` that follows. On Node.js 20, `require` reads files synchronously,
- * while `import` uses promises and threads, so this saves a quarter of a start's CPU time. In later versions both take
- * as long. Module hooks, such as those of an agent, do not see these modules.
+ * while `import` uses promises and threads, so this saves a quarter of a start's CPU time. In later versions, both take
+ * the same time. Module hooks, such as those of an agent, do not see these modules.
  */
 export function preload(url: URL): void {
   const { versions, features } = process

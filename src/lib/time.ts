@@ -2,7 +2,7 @@
 export interface Clock {
   /** Monotonic milliseconds. They never decrease. */
   now(): number
-  /** Milliseconds since the epoch. They may jump. */
+  /** Returns the milliseconds since the epoch. They may jump. */
   wall(): number
 }
 
@@ -21,7 +21,7 @@ export const systemClock: TimerClock = {
 const LONGEST_MS = 2 ** 31 - 1
 const possible = (ms: number) => Math.min(ms, LONGEST_MS)
 
-/** Resolves after `ms` milliseconds, or when `signal` aborts, without an error. `timer` may belong to another clock. */
+/** Resolves after `ms` milliseconds or when `signal` aborts; never rejects. `timer` may belong to another clock. */
 export function sleep(ms: number, signal?: AbortSignal, timer = after): Promise<void> {
   return new Promise(resolve => {
     if (signal?.aborted) return resolve()
@@ -51,7 +51,7 @@ export async function settledWithin(ms: number, promises: readonly Promise<unkno
   done.abort()
 }
 
-/** The result of the promise; undefined if it takes longer than `ms`. `timer` may belong to another clock. */
+/** Settles as the promise does, or resolves with undefined after `ms`. `timer` may belong to another clock. */
 export async function within<T>(ms: number, promise: Promise<T>, timer = after): Promise<T | undefined> {
   const done = new AbortController()
   return Promise.race([promise, sleep(ms, done.signal, timer).then(() => undefined)]).finally(() => done.abort())
@@ -76,8 +76,8 @@ export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => vo
 }
 
 /**
- * Runs `fn` once after `ms` milliseconds, unless the returned function is called because an awaited answer arrived.
- * Before `fn`, lets the process read answers that have arrived: after a stop or a busy time, it runs timers first.
+ * Runs `fn` once after `ms` milliseconds, unless the returned function is called: the awaited answer has arrived. First
+ * lets the process read answers that have arrived: after a stop or a busy time, it runs timers before that.
  */
 export function unlessAnswered(ms: number, fn: () => void, timer = after): () => void {
   let isAnswered = false
@@ -92,8 +92,8 @@ export function unlessAnswered(ms: number, fn: () => void, timer = after): () =>
 }
 
 /**
- * A signal that aborts when `parent` does, or after `ms` milliseconds. Call `clear` when the work is done. `timer` may
- * belong to another clock.
+ * Returns a signal that aborts when `parent` does, or after `ms` milliseconds. Call `clear` when the work is done.
+ * `timer` may belong to another clock.
  */
 export function deadline(ms: number, parent?: AbortSignal, timer = after): { signal: AbortSignal; clear: () => void } {
   const controller = new AbortController()
@@ -110,7 +110,7 @@ export function deadline(ms: number, parent?: AbortSignal, timer = after): { sig
   }
 }
 
-/** Milliseconds of CPU time that this process has used. */
+/** Returns the milliseconds of CPU time that this process has used. */
 export function cpuTime(): number {
   const { user, system } = process.cpuUsage()
   return (user + system) / 1000
@@ -145,7 +145,6 @@ export function deferred(): Deferred {
   return { promise, resolve }
 }
 
-/** Resolves when the signal aborts. */
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise(resolve => {
     if (signal.aborted) resolve()

@@ -1,6 +1,6 @@
 /** Runs tasks of the same key one after the other, in order of the calls. Other tasks run at the same time. */
 export class Turns {
-  /** The last task of each key with waiting or running tasks. */
+  /** For each key with waiting or running tasks: the last task. */
   readonly #last = new Map<string, Promise<unknown>>()
 
   /** Resolves with the task's result. A task that fails does not affect later ones. */

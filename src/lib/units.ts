@@ -84,12 +84,12 @@ export function short(value: number): string {
   return `${rest.toFixed(rest < 9.995 ? 2 : rest < 99.95 ? 1 : 0)}${PREFIXES[unit]}`
 }
 
-/** `1 file`, `2 files`. */
+/** Formats `1 file` or `2 files`. */
 export function counted(count: number, what: string): string {
   return `${short(count)} ${what}${count === 1 ? '' : 's'}`
 }
 
-/** The local time of day, with the date if that is not today. */
+/** Formats an ISO 8601 time as local time of day, with the date unless `wall` is on the same day. */
 export function clockTime(time: string, wall: number): string {
   const at = new Date(time)
   const clock = at.toTimeString().slice(0, 8)

@@ -46,7 +46,7 @@ function isAt(b: Buffer, p: number, end: number, word: Buffer): boolean {
   return true
 }
 
-/** Reads a line such as `[Sat Jan 31 12:00:00.123456 2026] [core:error] [pid 35:tid 43] [client 192.0.2.7:1] AH1: text`. */
+/** Reads `[Sat Jan 31 12:00:00.123456 2026] [core:error] [pid 35:tid 43] [client 192.0.2.7:1] AH1: text`. */
 function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boolean {
   let stop = indexOfByte(b, CLOSE, start, end)
   const time = stop < end ? errorTime.iso(b, start + 1, stop) : undefined
@@ -72,7 +72,10 @@ function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boo
   return true
 }
 
-/** Writes the content of brackets before the message. Returns false if Apache does not write such content. */
+/**
+ * Writes the fields in one pair of brackets, such as `pid 35:tid 43`. Returns false if Apache does not write such
+ * content.
+ */
 function putBracket(b: Buffer, start: number, end: number, to: FieldSink, hasPorts: boolean): boolean {
   if (isAt(b, start, end, CLIENT_WORD)) {
     const from = start + CLIENT_WORD.length

@@ -22,10 +22,10 @@ const MESSAGE = new FieldName('message')
 const TIMESTAMP = new FieldName('timestamp')
 const STREAM_NAME = new FieldName('stream')
 const PARTIAL = new FieldName('partial')
-// The mark that the first piece of an over-long line also gets.
+// The value of `partial` for an unfinished line. The first piece of an over-long line has the same value.
 const FIRST = Buffer.from('first')
 
-/** The stream at `p`, with a space after it: 1 or 2; 0 if there is no stream. */
+/** Returns the number of the stream whose name and a space are at `p`: 1 (stdout) or 2 (stderr); 0: neither is. */
 function streamAt(b: Buffer, p: number, end: number): number {
   if (p + STREAM >= end || b[p + STREAM] !== SPACE) return 0
   const number = b[p + 3] === STREAMS[0]![3] ? 1 : 2
@@ -38,7 +38,7 @@ function streamAt(b: Buffer, p: number, end: number): number {
 let tagStart = 0
 let textStart = 0
 
-/** Finds the parts before the text of a line. Returns the number of its stream, or 0. */
+/** Sets `tagStart` for the line [start, end). Returns the number of the line's stream; 0: none. */
 function headOf(b: Buffer, start: number, end: number): number {
   const stop = indexOfByte(b, SPACE, start, end)
   const stream = streamAt(b, stop + 1, end)
@@ -100,7 +100,7 @@ class Cri extends FieldsCodec {
   }
 }
 
-/** Like `headOf`, but also checks the time and the tag, and finds the text. */
+/** Like `headOf`, but also checks the time and the tag, and sets `textStart`. */
 function readHead(b: Buffer, start: number, end: number): number {
   const stream = headOf(b, start, end)
   const time = tagStart - STREAM - 2

@@ -77,7 +77,7 @@ class Csv extends FieldsCodec {
   readonly #names: FieldName[]
   override readonly encode?: (fields: Fields) => string
   readonly #encoder: MembersEncoder
-  /** The column names, and the index of the event's member for each; -1: missing. */
+  /** The column names. For each column, `#members` has the index of the event's member; -1: missing. */
   readonly #known = new WantedNames()
   readonly #members: Int32Array
 
@@ -145,7 +145,6 @@ class Csv extends FieldsCodec {
     if (out.length === from) out.add(EMPTY, 0, EMPTY.length)
   }
 
-  /** Writes a value, in quotes if it needs them. */
   #addText({ bytes, start, end }: EventMembers, out: GrowingBytes): void {
     let p = start
     while (p < end && bytes[p] !== this.#delimiter && bytes[p] !== QUOTE && bytes[p] !== LF && bytes[p] !== CR) p++
@@ -164,7 +163,7 @@ class Csv extends FieldsCodec {
   }
 }
 
-/** The index of an unnamed column with this name; -1 if there is none. */
+/** Returns the 0-based index of the column that `column_N` names; -1: the name has another form. */
 function columnOf(name: string): number {
   const [, number] = /^column_([1-9]\d{0,5})$/.exec(name) ?? []
   return number === undefined ? -1 : Number(number) - 1

@@ -13,7 +13,7 @@ const N = 0x6e
 const R = 0x72
 const STREAM_KEY = Buffer.from('"stream"')
 const STD = Buffer.from('"std')
-/** Docker divides lines after 16 KiB, and JSON takes up to six bytes per byte. */
+/** Docker divides lines after 16 KiB. Each byte of the line takes up to six bytes in JSON. */
 const MOST_PART_BYTES = 128 * 1024
 
 const MESSAGE = new FieldName('message')
@@ -21,13 +21,13 @@ const TIMESTAMP = new FieldName('timestamp')
 const STREAM_NAME = new FieldName('stream')
 const ATTRS = new FieldName('attrs')
 const PARTIAL = new FieldName('partial')
-// The mark that the first piece of an over-long line also gets.
+// The value of `partial` for an unfinished line. The first piece of an over-long line has the same value.
 const FIRST = Buffer.from('first')
 
-/** The first letter after `std` of the stream that `streamMark` found. */
+/** The letter after `std` in the stream's name, set by `streamMark`: `o` or `e`. */
 let letter = 0
 
-/** The position of the stream's key, searched backwards from the end of the line; -1 if missing. */
+/** Returns where the key `"stream"` begins; -1: not found. Searches backwards from the end of the line. */
 function streamMark(b: Buffer, start: number, end: number): number {
   for (let p = end - STREAM_KEY.length; p >= start; p--) {
     if (!isAt(b, p, end, STREAM_KEY)) continue
@@ -51,7 +51,7 @@ function afterBlanks(b: Buffer, p: number, end: number): number {
   return p
 }
 
-/** The start of the blanks that end at `p`. */
+/** Returns the start of the blanks that end at `p`. */
 function beforeBlanks(b: Buffer, start: number, p: number): number {
   while (p > start && b[p - 1]! <= SPACE) p--
   return p
@@ -85,7 +85,7 @@ class Line implements FieldSink {
   /** Start of each member's JSON; -1: missing. */
   readonly starts = new Int32Array(4)
   readonly ends = new Int32Array(4)
-  /** The first escape in the text, or the end of the text. */
+  /** Position of the first escape in the text; without escapes, the end of the text. */
   escapeAt = 0
   /** Whether the line has the usual form, in which only the text can contain escapes. */
   isUsual = false
@@ -120,7 +120,7 @@ class Line implements FieldSink {
     return this.isUsual
   }
 
-  /** Reads a string that follows `HEADS[head]`. Returns the position of its closing quote, or -1. */
+  /** Reads a string that follows `HEADS[head]`. Returns the position of its closing quote; -1: there is none. */
   #string(b: Buffer, which: number, head: number, at: number): number {
     const bytes = HEADS[head]!
     for (let i = 0; i < bytes.length; i++) if (b[at + i] !== bytes[i]) return -1
@@ -142,13 +142,13 @@ class Line implements FieldSink {
   }
 }
 
-/** JSON_OBJECTS passes each object as JSON, so it does not call this. */
+/** JSON_OBJECTS passes every value to `json`, so it never calls this. */
 function unused(): void {}
 
 const NAMES = new WantedNames()
 for (const name of ['log', 'stream', 'time', 'attrs']) NAMES.slot(name)
 const [LOG, STREAM, TIME] = [0, 1, 2]
-/** The bytes before each of the usual members. */
+/** The bytes before the text of each member in the usual form. */
 const HEADS = ['{"log":"', ',"stream":"', ',"time":"'].map(text => Buffer.from(text))
 /** The kernel reads only whole lines of the usual form. */
 const DOCKER_LINES: LineFormat = { number: 3, names: ['message', 'timestamp', 'stream'] }
@@ -192,7 +192,9 @@ class DockerJson extends FieldsCodec {
     return true
   }
 
-  /** Bytes that begin with a quote are a string that `read` passed to `string`, without its closing quote. */
+  /**
+   * A range that begins with a quote is a string that `read` passed to `string`. It does not include the closing quote.
+   */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)
@@ -209,7 +211,7 @@ class DockerJson extends FieldsCodec {
     }
   }
 
-  /** Writes the text without its line end. Returns whether the text has no line end. */
+  /** Writes the text without its line end. Returns whether there was no line end. */
   #putText(to: FieldSink): boolean {
     const { b, starts, ends, escapeAt } = this.#line
     const start = starts[LOG]! + 1
@@ -218,7 +220,7 @@ class DockerJson extends FieldsCodec {
     return end === ends[LOG]! - 1
   }
 
-  /** Appends the text to `#log`. Returns whether the text has no line end. */
+  /** Appends the text without its line end to `#log`. Returns whether there was no line end. */
   #addPart(): boolean {
     const { b, starts, ends } = this.#line
     const end = withoutLineEnd(b, starts[LOG]! + 1, ends[LOG]! - 1)
@@ -227,7 +229,7 @@ class DockerJson extends FieldsCodec {
   }
 }
 
-/** The end of a JSON string's content, without an escaped line end. */
+/** Returns where the content of a JSON string ends, without an escaped line end. */
 function withoutLineEnd(b: Buffer, start: number, end: number): number {
   if (!endsWithEscape(b, start, end, N)) return end
   return endsWithEscape(b, start, end - 2, R) ? end - 4 : end - 2

@@ -23,7 +23,7 @@ const COPY_SIZE = 64 * 1024
 const spare: Buffer[] = []
 const MOST_SPARE = 16
 
-/** Collects runs of bytes, and copies short ones together. */
+/** Collects byte ranges. Copies short ranges into shared buffers. */
 class Parts implements Encoded, ByteSink {
   readonly parts: Buffer[] = []
   bytes = 0
@@ -68,7 +68,7 @@ class Parts implements Encoded, ByteSink {
 
 /** Encodes each event as the line that was read, with its line end. A modified event becomes a line of JSON. */
 export class RawEncoder {
-  /** The origin, if known, of an unfinished line at the end of the output, and whether there is such a line. */
+  /** `#isOpen`: the output ends with an unfinished line. `#open`: the origin of that line, if known. */
   #open: object | undefined
   #isOpen: boolean
 
@@ -140,18 +140,18 @@ export function encodeLines(codec: Codec, batches: readonly EventBatch[]): Encod
   return parts.finish()
 }
 
-/** Encodes an independent request, without earlier output. */
+/** Encodes a request that does not continue earlier output. */
 export function encodeAlone(encoding: Encoding, batches: readonly EventBatch[]): Encoded {
   return encoding === 'raw' ? new RawEncoder().encode(batches) : encodeLines(encoding, batches)
 }
 
-/** Event `i` encoded without a line end, for bodies that contain each event separately. */
+/** Returns event `i` encoded, without a line end, for request bodies that contain each event separately. */
 export function eventText(encoding: Encoding, batch: EventBatch, i: number): string {
   const { bytes, start, end } = encodedEvent(encoding, batch, i)
   return bytes.toString('utf8', start, end)
 }
 
-/** Size in bytes of the events of a request, with `more` bytes added for each. */
+/** Returns the size of a request in bytes, with `more` bytes added for each event. */
 export function roomFor(request: readonly EventBatch[], more: number): number {
   return request.reduce((sum, { bytes, length }) => sum + bytes + more * length, 0)
 }
@@ -159,7 +159,7 @@ export function roomFor(request: readonly EventBatch[], more: number): number {
 /** The last event encoded by `encodedEvent`. */
 const made = new GrowingBytes()
 
-/** The encoded bytes of event `i`, valid until the next call. */
+/** Returns the encoded bytes of event `i`, valid until the next call. */
 export function encodedEvent(encoding: Encoding, batch: EventBatch, i: number): Bytes {
   const found = writtenAt(encoding, batch, i)
   if (found) return found
@@ -171,7 +171,6 @@ export function encodedEvent(encoding: Encoding, batch: EventBatch, i: number): 
   return whole(Buffer.from(encoding === 'raw' ? jsonText(batch.fields(i)) : encoding.encode!(batch.fields(i))))
 }
 
-/** Adds the encoded event, escaped as in a JSON string. */
 export function addEventText(encoding: Encoding, batch: EventBatch, i: number, to: ByteSink): void {
   const { bytes, start, end } = encodedEvent(encoding, batch, i)
   addEscaped(to, bytes, start, end)
@@ -187,7 +186,7 @@ const whole = (bytes: Buffer): Bytes => ({ bytes, start: 0, end: bytes.length })
 
 const isJson = (encoding: Encoding) => encoding !== 'raw' && encoding.definition === JSON_OBJECTS.definition
 
-/** The bytes of event `i` if it already exists in encoded form; otherwise undefined. */
+/** Returns the bytes of event `i` if these exist in encoded form already; otherwise undefined. */
 function writtenAt(encoding: Encoding, batch: EventBatch, i: number): Bytes | undefined {
   const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
   if (!isChanged && (encoding === 'raw' || (isJson(encoding) && batch.isObject(i)))) {

@@ -43,7 +43,6 @@ export class EventMembers {
     this.#use(json, 0, json.length - 1)
   }
 
-  /** Uses the valid JSON object [start, end). */
   #use(b: Buffer, start: number, end: number): void {
     this.#places.read(b, start, end)
     this.#source = b
@@ -82,7 +81,6 @@ export class EventMembers {
     return true
   }
 
-  /** Moves to the name of member `n`. */
   name(n: number): this {
     const { nameStarts, nameEnds, escapes } = this.#places
     const [start, end] = [nameStarts[n]!, nameEnds[n]!]
@@ -158,7 +156,7 @@ function isUsualNumber(b: Buffer, start: number, end: number): boolean {
   return true
 }
 
-/** Encodes events with a function that writes the line of each. */
+/** Encodes events as lines. `write` writes the line of one event. */
 export class MembersEncoder {
   readonly #write: (members: EventMembers, out: GrowingBytes) => void
   readonly #members = new EventMembers()

@@ -17,10 +17,12 @@ import { FieldsCodec } from './fields-codec.js'
 const UNDERSCORE = 0x5f
 const LONGEST_NUMBER = 40
 const UTC = new TimeZone('UTC')
-/** The time that was read last, with a sign and at most six digits of the year and nine of the fraction. */
+/**
+ * The time that was read last, as ISO 8601. There is room for a sign, six digits of the year and nine of the fraction.
+ */
 const time = Buffer.alloc(40)
 
-/** The standard members of a message, and the names of their fields. */
+/** The standard members of a message. FIELDS has the names of their fields, in the same order and without `version`. */
 const OWN = wanted('short_message', 'host', 'timestamp', 'level', 'full_message', 'version')
 const MESSAGE = 0
 const TIMESTAMP = 2
@@ -49,7 +51,7 @@ const LEVELS = new Map(
 
 class Gelf extends FieldsCodec {
   readonly #places = new MemberPlaces()
-  /** Index of the member for each name of `OWN`, or -1. */
+  /** Index of the member for each name of `OWN`; -1: missing. */
   readonly #own = new Int32Array(OWN.names.length)
   readonly #name = new FieldName()
 
@@ -109,7 +111,9 @@ class Gelf extends FieldsCodec {
     this.#put(name, b, n, to, false)
   }
 
-  /** Bytes that begin with a quote are a string that `read` passed to `string`, without its closing quote. */
+  /**
+   * A range that begins with a quote is a string that `read` passed to `string`. It does not include the closing quote.
+   */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)
@@ -208,7 +212,7 @@ function addTextOr(other: Buffer, members: EventMembers, n: number): void {
   if (line.length === before) line.add(other, 0, other.length)
 }
 
-/** The JSON of a standard member; undefined if the member cannot have this value. */
+/** Returns the value of field `n` as JSON for the standard member `placed`; undefined: the member cannot have it. */
 function ownValue(placed: number, members: EventMembers, n: number): string | undefined {
   const { bytes, start, end, string } = members.text(n)
   if (placed === LEVEL && members.isNumber(n)) return end === start + 1 ? SEVERITIES[bytes[start]! - ZERO] : undefined

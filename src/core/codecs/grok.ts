@@ -75,7 +75,7 @@ class Expansion {
     throw new Error(`there is no pattern ${name}${near ? `; did you mean ${near}?` : ''}`)
   }
 
-  /** The start of a group for a field. Logstash writes the nested field `a.b` as `[a][b]`. */
+  /** Returns the start of a group for a field. Logstash writes the nested field `a.b` as `[a][b]`. */
   #group(field: string, type?: string): string {
     if (type !== undefined && !['int', 'float', 'string'].includes(type)) {
       throw new Error(`the type of %{…:${field}:${type}} must be int, float or string`)

@@ -90,7 +90,6 @@ export class JsonLines extends Codec {
     batch.origin.codec.writeJson(batch, to)
   }
 
-  /** Copies lines that are already JSON objects. */
   override writeJson(batch: EventBatch, to: ByteSink): void {
     const { chunk, starts, ends, flags, length, texts } = batch
     for (let i = 0; i < length; ) {

@@ -8,7 +8,7 @@ import { FieldsCodec } from './fields-codec.js'
 const TAB = 0x09
 const TRUE = Buffer.from('true')
 const LONGEST_DELIMITER = 16
-/** Flags of a byte that can begin a delimiter: the one after a pair, or the one between key and value. */
+/** Flags of a byte that can begin a delimiter. ENDS_PAIR: the one after a pair. ENDS_KEY: the one after a key. */
 const ENDS_PAIR = 1
 const ENDS_KEY = 2
 
@@ -42,7 +42,6 @@ let escaped = false
 class KeyValue extends FieldsCodec {
   readonly #between: Buffer
   readonly #after: Buffer
-  /** Whether pairs are separated by blanks. */
   readonly #isBlank: boolean
   /** Per byte: the kinds of delimiter that it can begin. */
   readonly #stops = new Uint8Array(256)
@@ -128,7 +127,7 @@ class KeyValue extends FieldsCodec {
     return this.#isBlank ? IS_BLANK[b[p]!] === 1 : isAt(b, p, end, this.#after)
   }
 
-  /** The start of the pair after the one that ends at `p`. */
+  /** Returns the start of the pair after the one that ends at `p`. */
   #nextPair(b: Buffer, p: number, end: number): number {
     p = skipBlanks(b, p, end)
     if (!this.#isBlank && isAt(b, p, end, this.#after)) p = skipBlanks(b, p + this.#after.length, end)
@@ -142,7 +141,7 @@ function isAt(b: Buffer, p: number, end: number, text: Buffer): boolean {
   return true
 }
 
-/** The quote that closes the one at `p`, or -1. */
+/** Returns where the quote is that closes the one at `p`; -1: there is none. */
 function closingQuote(b: Buffer, p: number, end: number): number {
   const quote = b[p]
   for (let at = p + 1; at < end; at++) {

@@ -25,7 +25,7 @@ const WRITTEN = /^(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)$/
 /** A leap year, in which every valid date exists. */
 const ANY_YEAR = 2000
 
-/** The second that was read last, as written, and whether it is valid. */
+/** The last time that was read, up to its seconds, and whether it is valid. */
 const lastSecond = Buffer.alloc(SECOND)
 let isSecond = false
 /** `lastSecond` as ISO 8601 with room for the fraction, and the time of receipt that determined its year. */
@@ -48,7 +48,7 @@ function isTime(b: Buffer, p: number): boolean {
   return isSecond
 }
 
-/** `lastSecond` in the given year; NaN if the year does not have this date. */
+/** Returns the time `lastSecond` in the given year, in milliseconds; NaN if the year does not have this date. */
 function timeIn(year: number): number {
   const parts = WRITTEN.exec(lastSecond.toString('latin1'))
   if (!parts) return Number.NaN
@@ -84,7 +84,7 @@ class Klog extends FieldsCodec {
     to.text(LEVEL, level, 0, level.length)
     p++
     if (p + TIME >= end || !isTime(b, p)) return fail(p, 'a time such as 0505 17:59:40.692994')
-    // A scan passes 0, since it needs no value.
+    // `receivedAt` is 0 in a scan, which needs no values.
     if (receivedAt !== 0 && setIso(b, p, receivedAt)) to.text(TIMESTAMP, iso, 0, iso.length)
     else to.value(TIMESTAMP, undefined)
     p += TIME

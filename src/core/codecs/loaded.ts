@@ -3,8 +3,9 @@ import { json } from './json.js'
 import { text } from './text.js'
 
 /**
- * The loaded codecs, by name. Loading all takes a tenth of the daemon's start, so the daemon loads only those that its
- * configuration names (named.ts). Code that reads records of any codec imports list.ts, which loads all.
+ * The loaded built-in codecs. Loading all takes a tenth of the time in which the daemon starts, so the daemon loads
+ * only those that its configuration names (named.ts). Code that reads records of any codec imports list.ts, which loads
+ * all.
  */
 
 let builtIn: readonly CodecDefinition[] = [json, text]
@@ -24,7 +25,6 @@ export function addCodecs(definitions: readonly CodecDefinition[]): void {
   for (const definition of definitions) added.set(definition.name, definition)
 }
 
-/** The definition of a codec; undefined if the name is unknown. */
 export function codecDefinition(name: unknown): CodecDefinition | undefined {
   return builtIn.find(codec => codec.name === name) ?? added.get(name as string)
 }

@@ -9,7 +9,7 @@ import { addCodecs, createCodec, loadedCodecs, setLoaded } from './loaded.js'
 
 let inUse: readonly CodecDefinition[] = loadedCodecs()
 
-/** Per option: a function that updates the codecs that it offers. */
+/** For each option: a function that replaces the codecs that the option offers. */
 const choices: ((all: readonly CodecDefinition[]) => void)[] = []
 
 /**
@@ -35,7 +35,7 @@ function choice(
   return schema
 }
 
-/** An option for the name of a codec that satisfies `fits`, or one of `others`. */
+/** Creates an option for the name of a codec that satisfies `fits`, or one of `others`. */
 export function codecName(fits: (definition: CodecDefinition) => boolean, others: readonly string[] = []) {
   const namesOf = (all: readonly CodecDefinition[]) => [...all.filter(fits).map(({ name }) => name), ...others]
   const names = namesOf(inUse)
@@ -46,7 +46,6 @@ export function codecName(fits: (definition: CodecDefinition) => boolean, others
   return reaches('nothing', name.meta({ enum: names }))
 }
 
-/** The codecs that can be chosen. */
 export const codecsInUse = (): readonly CodecDefinition[] => inUse
 
 /** Replaces the built-in codecs that can be chosen. */
@@ -62,7 +61,7 @@ export function useCodecs(definitions: readonly CodecDefinition[]): void {
   choose(definitions.length === 0 ? loadedCodecs() : [...loadedCodecs(), ...definitions])
 }
 
-/** Calls `work` while exactly these codecs of plugins can be chosen. Undefined: does not change them. */
+/** Calls `work` while exactly these codecs of plugins can be chosen. `definitions` undefined: does not change them. */
 export function withCodecs<T>(definitions: readonly CodecDefinition[] | undefined, work: () => T): T {
   if (!definitions) return work()
   const before = inUse
@@ -102,7 +101,7 @@ export const decodeOption = once(() =>
     .describe('The codec that decodes lines. A line that it cannot decode is kept as text and counted.'),
 )
 
-/** The warning for a source that does not join divided lines, if its codec could join them. */
+/** Returns the warning for a source that does not join divided lines, if its codec could join them. */
 export function dividedWarnings({ decode }: { readonly decode?: Codec | undefined }): OptionProblem[] {
   if (!decode?.definition.joiner) return []
   const message =
@@ -110,7 +109,7 @@ export function dividedWarnings({ decode }: { readonly decode?: Codec | undefine
   return [{ path: ['decode'], message }]
 }
 
-/** The option for the longest line; `unit` is what the source calls a line. */
+/** Creates the option for the longest line; `unit` is what the source calls a line. */
 export function maxLineBytesOption(unit = 'line') {
   return byteSize(1024, 256 * 1024 * 1024)
     .prefault('1MiB')

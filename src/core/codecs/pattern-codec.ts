@@ -5,12 +5,11 @@ import { behindMark, type CodecDefinition } from '../codec.js'
 import { reaches } from '../options/reach.js'
 import { FieldsCodec } from './fields-codec.js'
 
-/** The option for the pattern of a codec. The codec compiles it, and throws if it is invalid. */
+/** The option for the pattern of a codec. The codec compiles the pattern, and throws if the pattern is invalid. */
 export const patternOption = reaches('nothing', z.string().min(1)).describe(
   'For regex, a regular expression with named groups; for grok, a pattern with %{NAME:field}.',
 )
 
-/** A group of a pattern that becomes a field. */
 export interface PatternField {
   readonly group: number
   readonly name: string
@@ -40,7 +39,7 @@ export function compiled(source: string, flags = '', lenient = source): Pattern 
 /** A codec whose fields are the groups of a pattern. If groups share a field, the first group that matched counts. */
 export abstract class PatternCodec extends FieldsCodec {
   readonly #pattern: Pattern
-  /** The groups of each field. */
+  /** One list for each field: the groups that can give its value. */
   readonly #groups: readonly (readonly NamedGroup[])[]
   readonly #keepsEmpty: boolean
   #problem: string | undefined

@@ -26,7 +26,10 @@ export abstract class RecordCodec extends JsonLines {
 
   abstract override readonly framing: Framing
 
-  /** Adds the JSON object of a single record without delimiter. Returns false, and adds nothing, if it is invalid. */
+  /**
+   * Converts a single record, without delimiter, to a JSON object and adds the object to `to`. Returns false, and adds
+   * nothing, if the record is invalid.
+   */
   protected abstract readAlone(b: Buffer, start: number, end: number, to: GrowingBytes): boolean
 
   /** Adds the record of an event, with its delimiter. The byte after the JSON is a control character. */

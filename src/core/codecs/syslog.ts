@@ -24,7 +24,6 @@ import { behindMark, defineCodec, NO_OPTIONS, putSlot } from '../codec.js'
 import type { Fields } from '../event/event.js'
 import { FieldsCodec } from './fields-codec.js'
 
-/** The part of the line for each field. */
 const PARTS = new Map([
   ['message', MESSAGE],
   ['timestamp', TIME],
@@ -47,13 +46,13 @@ const FACILITY_TEXTS = FACILITIES.map(text => Buffer.from(text))
 const SEVERITY_TEXTS = SEVERITIES.map(text => Buffer.from(text))
 const DIGITS = Buffer.from('01234567')
 
-/** Whether the value of a part differs from the part's bytes, in the line that was scanned last. */
+/** Whether the value of `part` differs from the bytes of the part, in the line that was scanned last. */
 function isSpecial(part: number): boolean {
   return part === PRIORITY || part === DATA || (part === TIME && isClassicTime())
 }
 
 class Syslog extends FieldsCodec {
-  /** The part for each wanted name; `#wanted` and `#version` say for which names. */
+  /** For each wanted name: the part of the line. Valid for the names of `#wanted` in the version `#version`. */
   readonly #parts: (number | undefined)[] = []
   #wanted: WantedNames | undefined
   #version = -1
@@ -122,7 +121,6 @@ class Syslog extends FieldsCodec {
 
 const USER = 1
 const INFO = 6
-/** Further names that programs use for severities. */
 const ALIASES: Readonly<Record<string, number>> = {
   emergency: 0,
   panic: 0,
@@ -148,7 +146,7 @@ function severityOf(value: unknown): number | undefined {
   return code < 0 && Object.hasOwn(ALIASES, name) ? ALIASES[name] : code < 0 ? undefined : code
 }
 
-/** A timestamp of RFC 3339; any other value becomes the nil value. */
+/** Returns a timestamp of RFC 3339 unchanged. For any other value, returns the nil value. */
 function timeOf(value: unknown): string {
   if (typeof value !== 'string' || value.length > MOST_TIME) return NIL
   const bytes = Buffer.from(value)
@@ -168,7 +166,7 @@ function word(value: unknown, most: number): string {
     .slice(0, most)
 }
 
-/** A name of structured data. */
+/** Converts a text to a valid name in structured data. */
 const nameOf = (name: string): string => word(name, 32).replace(/[=\]"]/g, '_')
 
 /** Encodes structured data. Elements whose names become equal are merged. */
@@ -191,7 +189,7 @@ function dataOf(data: unknown): string {
 
 const escaped = (value: string): string => value.replace(/\r\n|[\r\n]/g, ' ').replace(/["\\\]]/g, '\\$&')
 
-/** The message, or else the JSON of all fields that are not elsewhere in the line. */
+/** Returns the message. If there is none, returns the JSON of all fields that are not elsewhere in the line. */
 function messageOf(fields: Fields): string {
   if (fields.message !== undefined && fields.message !== null) return textOf(fields.message)
   const others = Object.entries(fields).filter(([name, value]) => !PARTS.has(name) && value !== undefined)

@@ -6,7 +6,7 @@ import type { LineFormat } from '../../lib/kernel/field-lines.js'
 
 /**
  * Reads access logs in the common and combined format of nginx and Apache. The code is written by hand, because these
- * formats are the most frequent. Positions refer to the last line read.
+ * formats are the most frequent.
  */
 
 const OPEN = 0x5b
@@ -27,13 +27,12 @@ export const ACCESS_FIELDS =
     ' ',
   )
 
-/** The line formats that the kernel reads. */
 export const ACCESS_LINES: LineFormat = { number: 0, names: ACCESS_FIELDS }
 export const ACCESS_LINES_WITH_HOSTS: LineFormat = { number: 1, names: [...ACCESS_FIELDS, 'vhost', 'port'] }
 
 const accessTime = new LastTime(commonLogTime)
 
-/** Where the line departs from the format, and the text expected there. */
+/** Where the line that was read last departs from the format, and the text expected there. */
 let failedAt = 0
 let expected = ''
 
@@ -43,12 +42,12 @@ export function fail(at: number, what: string): false {
   return false
 }
 
-/** Reports the expectation and its column in the line that begins at `start`. */
+/** Returns what was expected, and at which column of the line that begins at `start`. */
 export function whatFailed(start: number): string {
   return `expected ${expected} at column ${failedAt - start + 1}`
 }
 
-/** Reads an access log line. `hasHosts`: it may begin with `host:port` of the server, as in `vhost_combined`. */
+/** Reads an access log line. `hasHosts`: the line may begin with `host:port` of the server, as in `vhost_combined`. */
 export function readAccessLog(b: Buffer, start: number, end: number, to: FieldSink, hasHosts: boolean): boolean {
   let p = start
   let stop = tokenEnd(b, p, end)
@@ -90,7 +89,6 @@ export function readAccessLog(b: Buffer, start: number, end: number, to: FieldSi
   return readNumbers(b, p + 1, end, to)
 }
 
-/** Reads the part of the line after the request. */
 function readNumbers(b: Buffer, p: number, end: number, to: FieldSink): boolean {
   let stop = tokenEnd(b, p, end)
   if (!putNumber(to, STATUS!, b, p, stop)) return fail(p, 'the status, a number')
@@ -137,13 +135,12 @@ function isHttp(b: Buffer, start: number, end: number): boolean {
   return true
 }
 
-/** Letters and some other characters, as in M-SEARCH. */
+/** Whether the text has only printable ASCII characters except spaces and backslashes, as in M-SEARCH. */
 function isMethod(b: Buffer, start: number, end: number): boolean {
   for (let p = start; p < end; p++) if (b[p]! <= SPACE || b[p]! >= 0x7f || b[p] === BACKSLASH) return false
   return end > start
 }
 
-/** The position of the next `byte`, or `end`. */
 export function indexOfByte(b: Buffer, byte: number, p: number, end: number): number {
   while (p < end && b[p] !== byte) p++
   return p
@@ -157,7 +154,7 @@ function tokenEnd(b: Buffer, p: number, end: number): number {
 /** Whether the last text that `quotedEnd` found contains a backslash. */
 let hasBackslash = false
 
-/** The closing quote of the text that begins at `p`, or -1. */
+/** Returns where the text that begins at `p` has its closing quote; -1: it has none. */
 export function quotedEnd(b: Buffer, p: number, end: number): number {
   hasBackslash = false
   for (; p < end; p++) {
@@ -213,8 +210,8 @@ export function putNumber(to: FieldSink, name: FieldName, b: Buffer, start: numb
 }
 
 /**
- * The colon of `host:80`; -1 if there is no port, as in an IPv6 address. `isCertain`: there is a port, so the last
- * colon precedes it.
+ * Returns where the colon of `host:80` is; -1: there is no port, as in an IPv6 address. `isCertain`: there is a port,
+ * so the last colon precedes it.
  */
 export function colonOfPort(b: Buffer, start: number, end: number, isCertain = false): number {
   let p = end

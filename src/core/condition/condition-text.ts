@@ -3,7 +3,7 @@ import { quoted } from './names.js'
 import { OPERATORS } from './operators.js'
 import type { Condition } from './parse.js'
 
-/** The text of a condition, without `if` and outer parentheses. */
+/** Returns the text of a condition, without `if` and outer parentheses. */
 export function conditionText(condition: Condition): string {
   const inner = (term: Condition) =>
     term.kind === 'and' || term.kind === 'or' ? `(${conditionText(term)})` : conditionText(term)

@@ -19,7 +19,6 @@ import { type Condition, parseCondition } from './parse.js'
 
 const GENERAL = "must be a condition of the form if (.field operator 'value')"
 
-/** Whether event `i` of a batch satisfies a condition. */
 export type EventTest = (batch: EventBatch, i: number) => boolean
 
 /** For each event of a batch, sets its number in `to`: 1 if it satisfies a condition, else 0. */
@@ -39,14 +38,13 @@ export const condition = once(() => {
       } catch (error) {
         if (!(error instanceof ConditionError)) throw error
         const message = `${error.message} (column ${error.column} of the condition)`
-        // The message quotes the condition, which may come from the environment.
+        // Without `general`, an error could show the condition, and the condition may come from the environment.
         context.addIssue({ code: 'custom', message, params: { general: GENERAL } })
         return z.NEVER
       }
     })
 })
 
-/** The fields used by a condition, without duplicates. */
 export function pathsOf(condition: Condition | undefined): FieldPath[] {
   const found = new Map<string, FieldPath>()
   const collect = (part: Condition): void => {
@@ -174,7 +172,7 @@ function valueTest(condition: Condition): ValueTest {
   }
 }
 
-/** The operand shared by all comparisons of `condition`, if there is only one. */
+/** Returns the operand that all comparisons of `condition` have; undefined if they have several. */
 function soleOperand(condition: Condition): Operand | undefined {
   if (condition.kind === 'comparison') return condition.operand
   if (condition.kind === 'fields') return undefined

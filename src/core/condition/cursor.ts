@@ -33,7 +33,7 @@ export class Cursor {
     this.at += this.peek(SPACE)!.length
   }
 
-  /** The text that a sticky pattern matches at the cursor. */
+  /** Returns the text that a sticky pattern matches at the cursor. */
   peek(pattern: RegExp): string | undefined {
     pattern.lastIndex = this.at
     return pattern.exec(this.text)?.[0]
@@ -51,7 +51,7 @@ export class Cursor {
     this.skipSpace()
   }
 
-  /** Takes a keyword, in any case. */
+  /** Takes a keyword, in upper or lower case. `word` is in lower case. */
   takeWord(word: string): boolean {
     const found = this.peek(WORD)
     if (found?.toLowerCase() !== word) return false
@@ -65,7 +65,7 @@ export class Cursor {
     return true
   }
 
-  /** Takes a quoted text. In it \', \" and \\ stand for the character; any other backslash is literal. */
+  /** Takes a quoted text. In the text, \', \" and \\ stand for the second character; any other backslash is literal. */
   takeQuoted(quote: string): string {
     const start = this.at++
     let value = ''

@@ -59,7 +59,7 @@ function charactersOf(reader: FieldReader): number {
 class CaseReader extends FieldReader {
   readonly #inner: FieldReader
   readonly #convert: (text: string) => string
-  /** The first ASCII letter of the case to replace. */
+  /** The letter A of the case that is replaced: `A` for `lower`, `a` for `upper`. */
   readonly #first: number
   #kept = Buffer.alloc(0)
 
@@ -85,7 +85,7 @@ class CaseReader extends FieldReader {
     return STRING
   }
 
-  /** Writes an ASCII text. Returns false for any other text. */
+  /** Writes an ASCII text to `#kept`, with its case replaced. Returns false for any other text. */
   #write(bytes: Uint8Array, start: number, length: number): boolean {
     if (this.#kept.length < length) this.#kept = Buffer.allocUnsafeSlow(Math.min(length * 2, MOST_KEPT))
     const kept = this.#kept
@@ -117,17 +117,15 @@ export const FUNCTIONS: ReadonlyMap<string, ConditionFunction> = new Map(
   }),
 )
 
-/** The operand as it is written. */
 export function operandText({ path, functions }: Operand): string {
   return functions.reduceRight((inner, name) => `${name}(${inner})`, path.text)
 }
 
-/** The same text for operands that yield the same values. */
+/** Returns a key. It is equal for operands that have the same values. */
 export function operandKey({ path, functions }: Operand): string {
   return `${functions.join()}${JSON.stringify(path.segments)}`
 }
 
-/** Creates the reader of an operand; `field` creates the readers of fields. */
 export function operandReader({ path, functions }: Operand, field: (path: FieldPath) => FieldReader): FieldReader {
   return functions.reduceRight((inner, name) => FUNCTIONS.get(name)!.reader(path, inner), field(path))
 }

@@ -53,7 +53,6 @@ const OPERATOR_NAMES: Readonly<Record<string, string>> = {
   none_of: 'not_in',
 }
 
-/** The operator probably meant by an unknown name. */
 export function meantOperator(name: string): string | undefined {
   const lower = name.toLowerCase()
   if (OPERATORS.has(lower)) return lower
@@ -64,7 +63,7 @@ export function meantOperator(name: string): string | undefined {
   return new NearestName().find(name, OPERATORS.keys()) ?? longer
 }
 
-/** The value as it is written in a condition. */
+/** Quotes a text as a value in a condition. */
 export function quoted(text: string): string {
   return `'${text.replace(/\\(?=['"\\]|$)/g, '\\\\').replace(/'/g, "\\'")}'`
 }

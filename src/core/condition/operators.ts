@@ -26,15 +26,14 @@ import { compareText, hasText, isIn, standsAt } from './texts.js'
  * A regular expression may match anywhere in the text, in time bounded by the text's length (lib/pattern.ts).
  */
 
-/** Whether the reader's current value satisfies a comparison. */
 export type ValueTest = (reader: FieldReader) => boolean
 
 export interface Operator {
-  /** The operand that follows: a value, a list of values, or nothing. */
+  /** What follows the operator: a value, a list of values, or nothing. */
   readonly takes: 'value' | 'list' | 'nothing'
-  /** Describes which values satisfy it, for the reference. */
+  /** Describes which values satisfy the operator, for the reference. */
   readonly text: string
-  /** Compiles the test for its operand. Throws ValueError for an invalid value. */
+  /** Compiles the test for the values that follow the operator. Throws a ValueError if one of them is invalid. */
   compile(values: readonly string[]): ValueTest
 }
 
@@ -79,7 +78,7 @@ const endsWith = (value: string): ValueTest => {
   }
 }
 
-/** A numeric value is compared with numbers and numeric strings, any other value with text. */
+/** If `value` is a number, compares it with numbers and numeric strings. Otherwise compares texts. */
 const ordering =
   (holds: (order: number) => boolean) =>
   (value: string): ValueTest => {
@@ -153,7 +152,6 @@ export function parseCidr(text: string): AddressTest | undefined {
   }
 }
 
-/** Whether `text` is an address without a prefix. */
 export function isAddress(text: string): boolean {
   const bytes = Buffer.from(text)
   return readAddress(bytes, 0, bytes.length) !== 0
@@ -215,7 +213,7 @@ export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
   ['is_ip_in_cidr_range', comparison('a string that is an IP address in the range', inCidrRange)],
 ])
 
-/** Compiles a test for texts that are in a list. It takes the same time for a list of any length. */
+/** Compiles a test for texts that are in a list. The test takes the same time for a list of any length. */
 function oneOf(values: readonly string[]): ValueTest {
   const texts = new Set(values)
   const byHash = new Map<number, Buffer[]>()
@@ -242,7 +240,7 @@ function oneOf(values: readonly string[]): ValueTest {
   }
 }
 
-/** A hash of 30 bits, which V8 stores without a heap object. It needs no seed, since the operator wrote the list. */
+/** Returns a hash of 30 bits, which V8 stores without a heap object. Needs no seed: the operator wrote the list. */
 function hashOf(bytes: Uint8Array, start: number, end: number): number {
   let hash = end - start
   for (let p = start; p < end; p++) hash = Math.imul(hash ^ bytes[p]!, 0x01000193)

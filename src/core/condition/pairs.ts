@@ -6,7 +6,6 @@ import { compareText, hasText } from './texts.js'
  * numbers; if neither is, by code points. If only one is, they have no order.
  */
 
-/** Whether the current values of two readers satisfy a comparison. */
 export type PairTest = (left: FieldReader, right: FieldReader) => boolean
 
 const equal: PairTest = (left, right) => {
@@ -48,7 +47,7 @@ const contains: PairTest = (left, right) => {
 /** Finds a long part in linear time (Knuth, Morris and Pratt), since both texts are untrusted. */
 function containsLong(text: Uint8Array, part: Uint8Array): boolean {
   if (part.length > text.length) return false
-  /** Per length of a match: the longest shorter match that ends at the same byte. */
+  /** For each length of a partial match: the length of the next shorter one that ends at the same byte. */
   const shorter = new Int32Array(part.length + 1)
   for (let p = 1, length = 0; p < part.length; p++) {
     while (length > 0 && part[p] !== part[length]) length = shorter[length]!

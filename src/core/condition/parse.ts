@@ -30,7 +30,6 @@ export interface Comparison {
   readonly kind: 'comparison'
   readonly operand: Operand
   readonly operator: string
-  /** The texts of the values. */
   readonly values: readonly string[]
   readonly holds: ValueTest
 }
@@ -59,7 +58,6 @@ const AND = /&&/y
 const OR = /\|\|/y
 const NOT_MATCHING = /!~/y
 
-/** Parses a whole condition; throws ConditionError. */
 export function parseCondition(text: string): Condition {
   return new Parser(text).whole()
 }
@@ -114,7 +112,6 @@ class Parser extends Cursor {
     return part
   }
 
-  /** Parses the closing parenthesis for the one at `opened`. */
   #close(opened: number): void {
     if (this.takeChar(')')) return
     if (this.isAtEnd) {

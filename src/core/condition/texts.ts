@@ -16,7 +16,6 @@ export function standsAt(bytes: Uint8Array, at: number, other: Uint8Array): bool
   return true
 }
 
-/** Whether the reader's plain text contains `part`. */
 export function isIn(reader: FieldReader, part: Buffer): boolean {
   const { bytes, start, end } = reader
   if (part.length === 0) return true
@@ -26,7 +25,7 @@ export function isIn(reader: FieldReader, part: Buffer): boolean {
   return false
 }
 
-/** Negative, 0 or positive if the reader's text is before, equal to or after bytes[start, end), by code points. */
+/** Returns a number below, equal to or above 0 if the reader's text is before, equal to or after bytes[start, end). */
 export function compareText(reader: FieldReader, bytes: Buffer, start = 0, end = bytes.length): number {
   if (!reader.plain) return Buffer.compare(Buffer.from(reader.text()), bytes.subarray(start, end))
   const length = reader.end - reader.start

@@ -9,7 +9,6 @@ export function lostWithout(condition: Condition): string | undefined {
   return negative(condition)?.operand.path.text
 }
 
-/** The warning, with advice how to include events without the field. */
 export function lostText(field: string, where: string): string {
   return `an event without ${field} ${where}, because not_equal and not_in hold only for events that have the field; write NOT ${field} equal 'value' to include events without it, or ${field} exists AND … to leave them out`
 }

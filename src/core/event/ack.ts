@@ -7,7 +7,7 @@
 export type ByteRange = readonly [from: number, to: number]
 
 /**
- * For `errored`: the first `before` bytes of the batch need not be read again. `again`: the ranges that its holders
+ * For `errored`: the first `before` bytes of the batch need not be read again. `again`: the ranges that the holders
  * gave back, in any order.
  */
 export type OnSettled = (status: AckStatus, before?: number, again?: readonly ByteRange[]) => void
@@ -54,7 +54,6 @@ export class Ack {
     return this.#holders === holders
   }
 
-  /** Adds a holder for a further copy. */
   fork(): void {
     if (this.#holders === 0) throw new Error('a settled batch was forked')
     this.#holders++
@@ -108,7 +107,6 @@ export class Share {
     this.#settled = settled
   }
 
-  /** Reports that it will be settled as `errored`. */
   willError(): void {
     if (this.#open) this.#ack.willError()
   }

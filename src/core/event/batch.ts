@@ -27,7 +27,7 @@ export class EventBatch {
   /** Whether its source read it to catch up after a start or a stall. Such events arrive all at once. */
   readonly isBacklog: boolean
   readonly unreadable: number
-  /** Undefined: unknown. */
+  /** Where the events were in the batch as it was sent; undefined: unknown. */
   sentOffsets: SentOffsets | undefined
   /** The places of its events, if these differ from `sentOffsets`. */
   places: SentOffsets | undefined
@@ -48,7 +48,7 @@ export class EventBatch {
   #slots: Int32Array | undefined
   /** Numbers per event in `#slots`. */
   #stride = 0
-  /** The version of the wanted names that have slots. */
+  /** The version of `origin.wanted` to which `#slots` belongs. */
   #version = -1
   #isUtf8: boolean | undefined
   #texts: ChangedTexts | undefined
@@ -90,17 +90,17 @@ export class EventBatch {
     return (this.places ?? this.sentOffsets)?.reading ?? ''
   }
 
-  /** A number that is unique within the reading. An event that is sent again keeps it. */
+  /** Returns a number that is unique within the reading. An event that is sent again keeps it. */
   place(i: number): number {
     return (this.places ?? this.sentOffsets)?.place(this.starts, i) ?? 0
   }
 
-  /** The size of event `i`: its line and line end. */
+  /** Returns the size of event `i`: its line and line end. */
   size(i: number): number {
     return this.ends[i]! - this.starts[i]! + (this.flags[i]! & LINE_END)
   }
 
-  /** The line of event `i` as read, without its line end. */
+  /** Returns the line of event `i` as read, without its line end. */
   line(i: number): Buffer {
     return this.chunk.subarray(this.starts[i], this.ends[i])
   }
@@ -116,7 +116,6 @@ export class EventBatch {
     this.changeTo(i, Buffer.from(madeJson(fields)))
   }
 
-  /** The JSON of the changed events. */
   get texts(): ChangedTexts | undefined {
     return this.#texts
   }
@@ -131,7 +130,7 @@ export class EventBatch {
     return this.#texts
   }
 
-  /** Replaces event `i` by the JSON object [start, end) of `texts`. `slots`: its slots, if known. */
+  /** Replaces event `i` by the JSON object [start, end) of `texts`. `slots`: the slots of that object, if known. */
   setText(i: number, start: number, end: number, slots?: Int32Array): void {
     this.textsToChange().set(i, start, end, slots)
     this.flags[i]! |= MODIFIED
@@ -194,12 +193,14 @@ export class EventBatch {
     return (this.look(i) & DECODED) !== 0 && this.slotStart(i, slot) !== 0
   }
 
-  /** The first number in `slot` of event `i`: 0 if the name is missing (see Codec.scan). Requires DECODED. */
+  /** Returns the first number in `slot` of event `i`: 0 if the name is missing (see Codec.scan). Requires DECODED. */
   slotStart(i: number, slot: number): number {
     return (this.#slots ?? this.#rescan())[i * this.#stride + slot * SLOT]!
   }
 
-  /** The second number in `slot`: the end of the value, shifted left by one. The lowest bit marks a special value. */
+  /**
+   * Returns the second number in `slot`: the value's end, shifted left by one. The lowest bit marks a special value.
+   */
   slotEnd(i: number, slot: number): number {
     return this.#slots![i * this.#stride + slot * SLOT + 1]!
   }
@@ -213,7 +214,6 @@ export class EventBatch {
     return this.#slots ? this.#stride : this.origin.wanted.names.length * SLOT
   }
 
-  /** Whether there are slots for the current wanted names. */
   get #hasSlots(): boolean {
     return this.#slots !== undefined && this.#version === this.origin.wanted.version
   }
@@ -301,7 +301,6 @@ export class EventBatch {
     return copy
   }
 
-  /** Starts recording changes, for `restore`. */
   remember(): void {
     this.#remembers = true
     this.#before = undefined
@@ -319,7 +318,9 @@ export class EventBatch {
     if (before) this.flags[i] = (this.flags[i]! & ~MODIFIED) | (before.flags[i]! & MODIFIED)
   }
 
-  /** A copy of events [from, to) in their current state. It shares the hold of this batch. */
+  /**
+   * Returns a copy of events [from, to) in their current state. The copy does not add a holder to the acknowledgement.
+   */
   snapshot(from = 0, to = this.length): EventBatch {
     return this.#copy(from, to)
   }
@@ -348,7 +349,7 @@ export class EventBatch {
     return copy
   }
 
-  /** A batch of the events that `pick` accepts, or undefined. This batch stays unchanged. */
+  /** Returns a batch of the events that `pick` accepts, or undefined. This batch stays unchanged. */
   pick(pick: (i: number) => boolean): EventBatch | undefined {
     const indices: number[] = []
     for (let i = 0; i < this.length; i++) if (pick(i)) indices.push(i)

@@ -8,7 +8,7 @@ import { selectedRows } from './columns.js'
  */
 
 const LF = 0x0a
-/** The first slot of a text that was not scanned since it last changed. */
+/** The first number in the slots of a text that was not scanned since its last change. */
 const UNSCANNED = -1
 const LEAST_ARENA = 4096
 
@@ -25,7 +25,7 @@ class Arena {
 export class ChangedTexts {
   readonly #wanted: WantedNames
   #stride: number
-  /** The version of the wanted names that have slots. */
+  /** The version of `#wanted` to which `#slots` belongs. */
   #version: number
   #arena: Arena
   /** Text `i` is bytes[starts[i], ends[i]), followed by a line feed. `ends[i]` is 0 if event `i` has no text. */
@@ -44,7 +44,6 @@ export class ChangedTexts {
     this.#arena = arena
   }
 
-  /** Allocates texts for `length` events. */
   static of(length: number, wanted: WantedNames): ChangedTexts {
     const slots = new Int32Array(length * wanted.names.length * SLOT)
     return new ChangedTexts(wanted, new Int32Array(length), new Int32Array(length), slots, new Arena(0))
@@ -73,7 +72,7 @@ export class ChangedTexts {
     return this.#arena.used
   }
 
-  /** Sets the text of event `i` to the reserved bytes [start, end). `slots`: its slots, if known. */
+  /** Sets the text of event `i` to the reserved bytes [start, end). `slots`: the slots of the text, if known. */
   set(i: number, start: number, end: number, slots?: Int32Array): void {
     this.starts[i] = start
     this.ends[i] = end
@@ -107,14 +106,13 @@ export class ChangedTexts {
     this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
   }
 
-  /** A copy of the texts of events [from, to) that changes independently. */
+  /** Returns a copy of the texts of events [from, to) that changes independently. */
   slice(from: number, to: number): ChangedTexts {
     this.renew()
     const slots = this.#slots.slice(from * this.#stride, to * this.#stride)
     return new ChangedTexts(this.#wanted, this.starts.slice(from, to), this.ends.slice(from, to), slots, this.#arena)
   }
 
-  /** Like `slice`, for the events at these indices. */
   select(indices: readonly number[]): ChangedTexts {
     this.renew()
     const [starts, ends] = [selectedRows(this.starts, 1, indices), selectedRows(this.ends, 1, indices)]
@@ -122,7 +120,6 @@ export class ChangedTexts {
     return new ChangedTexts(this.#wanted, starts, ends, slots, this.#arena)
   }
 
-  /** Removes the texts of events from `length` on. */
   truncate(length: number): void {
     this.ends.fill(0, length)
   }
@@ -164,7 +161,10 @@ export class ChangedTexts {
     }
   }
 
-  /** Writes text `i` and those after it in the arena, each with its line feed. Returns the index of the next event. */
+  /**
+   * Writes text `i` and the texts that follow it directly in the arena, each with its line feed. Returns the index of
+   * the next event.
+   */
   addLines(i: number, length: number, to: ByteSink): number {
     const start = this.starts[i]!
     let end = start
@@ -173,14 +173,14 @@ export class ChangedTexts {
     return i
   }
 
-  /** The first number in `slot` of text `i`: 0 if the name is missing. */
+  /** Returns the first number in `slot` of text `i`: 0 if the name is missing. */
   slotStart(i: number, slot: number): number {
     const first = i * this.#stride
     if (this.#slots[first] === UNSCANNED) this.#scan(i)
     return this.#slots[i * this.#stride + slot * SLOT]!
   }
 
-  /** The second number in `slot` of text `i`. Call `slotStart` first. */
+  /** Returns the second number in `slot` of text `i`. Call `slotStart` first. */
   slotEnd(i: number, slot: number): number {
     return this.#slots[i * this.#stride + slot * SLOT + 1]!
   }

@@ -4,7 +4,7 @@ import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
 type Lines = Pick<Frame, 'chunk' | 'length' | 'bytes' | 'starts' | 'ends' | 'flags' | 'isRun'>
 
-/** The size of lines [from, to) with their line ends. */
+/** Returns the size of lines [from, to) with their line ends. */
 export function bytesOf({ length, bytes: all, starts, ends, flags, isRun }: Lines, from: number, to: number): number {
   if (from === 0 && to === length) return all
   if (isRun && from < to) return ends[to - 1]! + (flags[to - 1]! & LINE_END) - starts[from]!
@@ -13,14 +13,14 @@ export function bytesOf({ length, bytes: all, starts, ends, flags, isRun }: Line
   return bytes
 }
 
-/** A copy of a column of `length` numbers. */
+/** Copies the first `length` numbers of a column. */
 export function columnOf(chunk: Buffer, column: Int32Array, length: number): Int32Array {
   const copy = numbersFor(chunk, length)
   copy.set(column.subarray(0, length))
   return copy
 }
 
-/** The rows at these indices of a table with `stride` numbers a row. */
+/** Returns the rows at these indices of a table with `stride` numbers a row. */
 export function selectedRows(rows: Int32Array, stride: number, indices: readonly number[]): Int32Array {
   const selected = new Int32Array(indices.length * stride)
   for (let to = 0; to < indices.length; to++) {

@@ -28,10 +28,10 @@ const NOTHING = Buffer.alloc(0)
 
 export interface EditedField {
   readonly path: FieldPath
-  /** The slot of its first name; -1 while there is no reader for it. */
+  /** The slot of the first name in the path; -1 while no reader uses that name. */
   slot: number
   readonly segments: readonly (MemberName | number)[]
-  /** The path of the object or array that contains it. */
+  /** The path of the object or array that contains the field, as JSON. */
   readonly parent: string
 }
 
@@ -46,7 +46,7 @@ export class EventEditor {
   readonly #wanted: WantedNames
   readonly #splices = new Splices()
   readonly #json = new EventJson()
-  /** Slots of the first names of fields with pending changes. */
+  /** For each field with a pending change: the slot of the first name in its path. */
   readonly #touched: number[] = []
   #batch: EventBatch | undefined
   #i = 0
@@ -81,8 +81,8 @@ export class EventEditor {
   }
 
   /**
-   * A field to change. Call it in `create` only. `isWanted`: line scans find it, which is faster. Pass false for a
-   * field that rarely changes.
+   * Creates a field to change. Call this in `create` only. `isWanted`: the scan of a line also finds the field, which
+   * is faster. Pass false for a field that rarely changes.
    */
   field(path: FieldPath, isWanted = true): EditedField {
     const segments = path.segments.map(segment => (typeof segment === 'string' ? new MemberName(segment) : segment))
@@ -100,7 +100,7 @@ export class EventEditor {
     return new LineMerger(this.#wanted, format, keepsMessage)
   }
 
-  /** Begins to change event `i`. Drops changes that `close` has not written. */
+  /** Begins to change event `i`. Discards changes that `close` has not written. */
   open(batch: EventBatch, i: number): void {
     this.#batch = batch
     this.#i = i
@@ -116,7 +116,7 @@ export class EventEditor {
     return this.#size
   }
 
-  /** Size in bytes of the event's JSON with the changes so far. */
+  /** Size in bytes of the event's JSON with the changes so far; 0 if it was not looked up yet. */
   get grown(): number {
     return this.#end === 0 ? 0 : this.#end - this.#start + this.#splices.growth
   }
@@ -148,7 +148,7 @@ export class EventEditor {
     return this.#finish(field)
   }
 
-  /** Sets a field to a value. Throws if it cannot be written as JSON. See `setJson`. */
+  /** Sets a field to a value. Throws if the value cannot be written as JSON. See `setJson`. */
   set(field: EditedField, value: unknown): boolean {
     const json: string | undefined = jsonText(value)
     if (json === undefined) throw new TypeError(`${typeof value} cannot be the value of a field`)
@@ -217,13 +217,12 @@ export class EventEditor {
     return true
   }
 
-  /** After the changes so far. */
+  /** Whether the field exists after the changes so far. */
   has(field: EditedField): boolean {
     this.#touch(field)
     return this.#find(field)
   }
 
-  /** Removes a field and sets another to its value. */
   #moveTo(field: EditedField, to: EditedField): boolean {
     this.#touch(field)
     if (!this.#find(field)) return false
@@ -245,7 +244,9 @@ export class EventEditor {
     return false
   }
 
-  /** Prepares a change of fields. Applies pending changes first if one overlaps it. */
+  /**
+   * Prepares a change of one or two fields. First applies the pending changes if one concerns the same top-level field.
+   */
   #touch(field: EditedField, other = field): void {
     if (this.#end === 0) this.#read()
     if (field.slot < 0) field.slot = this.#wanted.names.indexOf(field.path.segments[0])
@@ -293,7 +294,9 @@ export class EventEditor {
     return findMember(bytes, start, end, segment)
   }
 
-  /** Finds the position for a value, and adds the bytes before it. */
+  /**
+   * Finds where the value of a field belongs, and adds the bytes before the value. Returns false if it cannot be set.
+   */
   #begin(field: EditedField): boolean {
     this.#touch(field)
     this.#braces = 0

@@ -1,7 +1,6 @@
 import type { Codec } from '../codec.js'
 import type { FieldPath } from './field-path.js'
 
-/** The fields that the events of a source can have. */
 export interface EventFields {
   /** Top-level fields. */
   readonly names: readonly string[]
@@ -9,7 +8,6 @@ export interface EventFields {
   readonly others?: { readonly test: (name: string) => boolean; readonly text: string }
 }
 
-/** An option of a processor that names a field. */
 export interface UsedField {
   readonly option: string
   readonly path: FieldPath
@@ -17,16 +15,19 @@ export interface UsedField {
   readonly without?: string
 }
 
-/** An option by which a processor finds the time of events, and the fields: the first one with a time counts. */
+/**
+ * The option by which a processor finds the time of events, and the fields that it searches. The first field that has a
+ * time counts.
+ */
 export interface TimeSearch {
   readonly option: string
   readonly names: readonly string[]
 }
 
-/** Fields that every line can have, since it may be kept as text or divided (core/event/event.ts). */
+/** Fields that every line can have, since a line may be kept as text or divided (core/event/event.ts). */
 const OF_A_LINE = ['message', 'host', 'timestamp', 'partial', 'raw']
 
-/** The fields of lines that `codec` reads, plus the fields `own` of their source. Undefined: any. */
+/** Returns the fields of lines that `codec` reads, plus the fields `own` of their source. Undefined: any. */
 export function fieldsOfLines({ eventFields }: Codec, own: readonly string[] = []): EventFields | undefined {
   return eventFields && { ...eventFields, names: [...new Set([...OF_A_LINE, ...eventFields.names, ...own])] }
 }

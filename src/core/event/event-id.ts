@@ -8,15 +8,17 @@ import { SentOffsets } from './sent-offsets.js'
 export const [READING, PLACE, SUM] = [8, 6, 4]
 const BASE64 = Buffer.from('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_')
 const id = Buffer.alloc(READING + PLACE + SUM)
-/** The reading that `id` contains. */
 let readingOfId = ''
 
-/** A random id for a new input, such as a file after a truncation: 16 hexadecimal digits. */
+/** Returns a random id for a new input, such as a file after a truncation: 16 hexadecimal digits. */
 export function newReading(): string {
   return randomBytes(READING).toString('hex')
 }
 
-/** Positions of events that their input names, for example by a journal cursor. `reading`: the name of the input. */
+/**
+ * Returns the places of events whose input names each event, for example by a journal cursor. `reading`: the name of
+ * the input.
+ */
 export function namedPlaces(reading: string, names: readonly string[]): SentOffsets {
   const digest = (text: string, bytes: number) =>
     createHash('sha256')
@@ -28,8 +30,8 @@ export function namedPlaces(reading: string, names: readonly string[]): SentOffs
 }
 
 /**
- * The id of event `i`, 24 characters. No other event has it. Reading the same bytes from the same place again gives the
- * same id.
+ * Returns the id of event `i`, 24 characters. No other event has it. Reading the same bytes from the same place again
+ * gives the same id.
  */
 export function eventId(batch: EventBatch, i: number): string {
   return eventIdBytes(batch, i).toString('base64url')
@@ -48,7 +50,7 @@ export function appendEventId(batch: EventBatch, i: number, to: GrowingBytes): v
   }
 }
 
-/** The bytes of the id, valid until the next call. */
+/** Returns the bytes of the id, valid until the next call. */
 export function eventIdBytes(batch: EventBatch, i: number): Buffer {
   const { reading } = batch
   if (reading !== readingOfId) {
@@ -61,7 +63,7 @@ export function eventIdBytes(batch: EventBatch, i: number): Buffer {
   return id
 }
 
-/** A checksum of event `i` as it is now. */
+/** Returns a checksum of event `i` as it is now. */
 export function eventSum(batch: EventBatch, i: number): number {
   return crc32(batch.texts?.has(i) ? batch.texts.text(i) : batch.line(i))
 }
@@ -69,7 +71,7 @@ export function eventSum(batch: EventBatch, i: number): number {
 let lastReading = ''
 let ofReading = 0
 
-/** A number for event `i`. It grows with the place in a reading, and each reading starts at a different value. */
+/** Returns a number that grows with the place in a reading. Each reading starts at a different value. */
 export function eventNumber(batch: EventBatch, i: number): number {
   const { reading } = batch
   if (reading !== lastReading) {

@@ -117,7 +117,7 @@ export class EventMerger {
       if (slot >= 0) this.#putSlot(slot, from - 1, this.#at, this.#at - 1 - from === lineEnd - line ? 0 : 1)
     }
     const skipped = this.#isFirst ? 1 : 0
-    // Omits the comma if nothing precedes it, and the closing brace.
+    // Omits the closing brace. Also omits the comma if no member precedes it.
     const tailStart = this.#at - skipped
     this.#at = writeBytes(tail, skipped, tail.length - 1, to, this.#at)
     if (tail.length > 1) this.#isFirst = false
@@ -189,7 +189,6 @@ export class EventMerger {
     return true
   }
 
-  /** Keeps the member [start, end) of the event. */
   #keep(start: number, end: number): void {
     if (this.#runStart < 0) {
       this.#comma()
@@ -204,7 +203,6 @@ export class EventMerger {
     this.#runStart = -1
   }
 
-  /** Writes the new members [first, after). */
   #addMembers(members: Members, first: number, after: number): void {
     const { out, nameStarts, nameEnds, valueStarts, valueEnds, escaped } = members
     this.#comma()

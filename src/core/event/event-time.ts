@@ -13,7 +13,7 @@ const MOST_SECONDS = 253_402_300_799
 /** The largest prime of each number of digits. */
 const PRIMES = [1, 7, 97, 997, 9973, 99_991, 999_983, 9_999_991, 99_999_989, 999_999_937]
 
-/** Nanoseconds of the last digit, by the number of digits. */
+/** For each number of digits: how many nanoseconds the last digit counts. */
 const UNITS = PRIMES.map((_, digits) => 10 ** (NANO_DIGITS - digits))
 
 /** Reads the times of events to the nanosecond. */
@@ -32,9 +32,9 @@ export class EventTime {
   }
 
   /**
-   * Reads the time since the epoch into `unix`. The event's place fills the missing digits. Equal lines with equal times
-   * in milliseconds get different values if less than a million bytes lie between them, and the same values whenever
-   * they are sent again.
+   * Reads the time since the epoch into `unix`. The event's place fills the missing digits. So equal lines with equal
+   * times in milliseconds get different values if less than a million bytes lie between them, and the same values
+   * whenever they are sent again.
    */
   readUnix(batch: EventBatch, i: number): void {
     const { unix } = this
@@ -46,7 +46,7 @@ export class EventTime {
     unix.nanos = given * UNITS[digits]! + (eventNumber(batch, i) % PRIMES[NANO_DIGITS - digits]!)
   }
 
-  /** The time that `readUnix` reads, in nanoseconds. */
+  /** Returns the time that `readUnix` reads, in nanoseconds. */
   nanosOf(batch: EventBatch, i: number): string {
     this.readUnix(batch, i)
     const { seconds, nanos } = this.unix
@@ -55,15 +55,18 @@ export class EventTime {
       : seconds + String(nanos).padStart(NANO_DIGITS, '0')
   }
 
-  /** Whole seconds since the epoch, in the years up to 9999. Without a time, returns the time of receipt. */
+  /**
+   * Returns whole seconds since the epoch. If the event has no time in the years up to 9999, returns the time of
+   * receipt.
+   */
   secondsOf(batch: EventBatch, i: number): number {
     const seconds = this.partsOf(batch, i)?.seconds
     return isDate(seconds) ? seconds : Math.floor(batch.receivedAt / 1000)
   }
 
   /**
-   * The time as `2026-01-31T23:59:59.123456789Z`, with as many digits as the event has. Without a time, the time of
-   * receipt.
+   * Returns the time as `2026-01-31T23:59:59.123456789Z`, with as many digits as the event has. If the event has no
+   * time, returns the time of receipt.
    */
   isoOf(batch: EventBatch, i: number): string {
     const read = this.partsOf(batch, i)
@@ -76,7 +79,7 @@ export class EventTime {
     return this.#lastText
   }
 
-  /** Milliseconds since the epoch. The time of receipt if the event's time is missing or out of range. */
+  /** Returns milliseconds since the epoch. Without a valid time in the event, returns the time of receipt. */
   msOf(batch: EventBatch, i: number): number {
     const read = this.partsOf(batch, i)
     const ms = read ? read.seconds * 1000 + Math.floor((Number(read.digits) * UNITS[read.digits.length]!) / 1e6) : -1
@@ -112,11 +115,10 @@ export interface TimeParts {
 export class TimeText {
   #lastText = ''
   #lastParts: TimeParts | undefined
-  /** Cached, since consecutive times are mostly in the same second. */
+  /** The last text without its fraction, and its seconds. Consecutive times are mostly in the same second. */
   #last = ''
   #seconds = 0
 
-  /** Returns undefined if the text is not a time. */
   partsOf(text: string): TimeParts | undefined {
     if (text !== this.#lastText) {
       this.#lastText = text

@@ -5,7 +5,7 @@ import type { Origin } from './origin.js'
 
 export type Fields = Record<string, unknown>
 
-/** The JSON of an event created by a component. Throws if the fields are not a JSON object. */
+/** Returns the JSON of an event created by a component. Throws if the fields are not a JSON object. */
 export function madeJson(fields: Fields): string {
   const json: string | undefined = jsonText(fields)
   if (json?.[0] !== '{') throw new TypeError('an event must be an object')
@@ -38,7 +38,7 @@ export function lineFields(
 /** The fields that state where and when a line was read, in the order in which they are added. */
 export const ORIGIN_FIELDS = ['file', 'peer', 'host', 'timestamp', 'partial']
 
-/** The value of one of ORIGIN_FIELDS; undefined: the event does not have it. */
+/** Returns the value of one of ORIGIN_FIELDS; undefined: the event does not have it. */
 export function originField(origin: Origin, receivedAt: number, flags: number, name: string): string | undefined {
   switch (name) {
     case 'file':
@@ -46,7 +46,7 @@ export function originField(origin: Origin, receivedAt: number, flags: number, n
     case 'peer':
       return origin.peer
     case 'host':
-      // A sender without a name is identified by its address.
+      // A decoded line that does not name a host gets the address of its sender.
       return (flags & DECODED && origin.codec.definition.hostIsSender ? origin.peer : undefined) ?? origin.host
     case 'timestamp':
       return receivedText(receivedAt)
@@ -60,7 +60,7 @@ export function originField(origin: Origin, receivedAt: number, flags: number, n
 let lastReceived = Number.NaN
 let lastText = ''
 
-/** All events of a batch were received at the same time. */
+/** Caches the text, since all events of a batch have the same time. */
 function receivedText(receivedAt: number): string {
   if (receivedAt !== lastReceived) {
     lastReceived = receivedAt
@@ -69,7 +69,7 @@ function receivedText(receivedAt: number): string {
   return lastText
 }
 
-/** The position of a piece in its line; undefined for a whole line. */
+/** Returns the position of a piece in its line; undefined for a whole line. */
 export function partialMark(flags: number): 'first' | 'middle' | 'last' | undefined {
   if (flags & PIECE) return flags & CONTINUES ? 'middle' : 'first'
   return flags & CONTINUES ? 'last' : undefined

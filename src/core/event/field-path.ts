@@ -68,7 +68,7 @@ export function parseFieldPath(text: string): FieldPath {
 /** A field in the template syntax of another program: `{{ .app }}`, `%{app}`. */
 const TEMPLATE = /^(?:\{\{ *\.?(.+?) *\}\}|%\{\.?(.+?)\})$/
 
-/** The path that was probably meant, for `client`, `client.ip`, `$.client` or a template. */
+/** Returns the path that was probably meant, for `client`, `client.ip`, `$.client` or a template. */
 function pathMeant(text: string): string | undefined {
   if (text.trim() === '' || text.length > LONGEST_MEANT) return undefined
   const [, braced, named = braced] = TEMPLATE.exec(text) ?? []
@@ -83,13 +83,13 @@ function pathMeant(text: string): string | undefined {
   return undefined
 }
 
-/** The path of a top-level field. */
+/** Returns the path of a top-level field. */
 export function fieldPathText(name: string): string {
   NAME.lastIndex = 0
   return NAME.exec(name)?.[0] === name ? `.${name}` : `."${name.replace(/[\\"]/g, '\\$&')}"`
 }
 
-/** The value at `segments` within `value`, or undefined. Follows only own properties and array items. */
+/** Returns the value at `segments` within `value`, or undefined. Follows only own properties and array items. */
 export function valueAt(value: unknown, segments: readonly Segment[]): unknown {
   for (const segment of segments) {
     if (typeof value !== 'object' || value === null) return undefined

@@ -8,7 +8,6 @@ import { originField } from './event.js'
 import { type FieldPath, type Segment, valueAt } from './field-path.js'
 import { DECODED, INVALID, MODIFIED } from './flags.js'
 
-/** The kind of the value at a path. */
 export const MISSING = 0
 export const NULL = 1
 export const STRING = 2
@@ -24,8 +23,9 @@ const OPEN_OBJECT = 0x7b
 const OPEN_ARRAY = 0x5b
 
 /**
- * Reads one field of the events of a batch, from the bytes of the line unless the event was modified. `load` moves it
- * to an event, and its properties are valid until the next `load`. One reader serves all events without allocation.
+ * Reads one field of the events of a batch, from the bytes of the line unless the event was modified. `load` moves the
+ * reader to an event. The reader's properties are valid until the next `load`. One reader serves all events without
+ * allocation.
  */
 export class FieldReader {
   kind: ValueKind = MISSING
@@ -43,12 +43,12 @@ export class FieldReader {
   readonly #rest: readonly Segment[]
   /** `#rest`, prepared for a search in JSON. */
   readonly #steps: readonly (MemberName | number)[]
-  /** The name of the second segment, found by scanning the object at the first segment. */
+  /** The second segment, if it is a name. A scan of the object at the first segment finds it. */
   readonly #inner: WantedNames | undefined
   readonly #innerOut = new Int32Array(SLOT)
   /** The value, if it is not in `bytes`. */
   #value: unknown
-  /** The value of a number in `bytes` that is `plain`. */
+  /** The value, if it is a `plain` number in `bytes`. */
   #integer = 0
 
   constructor(path: FieldPath, wanted: WantedNames) {
@@ -77,7 +77,7 @@ export class FieldReader {
     return this.#loadOrigin(batch, flags)
   }
 
-  /** The slot that it reads in lines of JSON; -1 if there is no slot or the first line is not DECODED. */
+  /** Returns the slot of the field in lines of JSON; -1: there is no slot, or the first line is not DECODED. */
   slotIn(batch: EventBatch): number {
     const { codec, wanted } = batch.origin
     const hasSlot = wanted === this.#wanted && this.#rest.length === 0 && codec.form === 'object'
@@ -205,7 +205,10 @@ export class FieldReader {
     return JSON.parse(text)
   }
 
-  /** A string unchanged, a number or boolean as by String(), an object or array as compact JSON. */
+  /**
+   * Returns a string unchanged, a number or boolean as String() formats it, an object or array as compact JSON. Null
+   * and a missing value have an empty text.
+   */
   text(): string {
     if (this.plain) return this.bytes.toString('utf8', this.start, this.end)
     if (this.kind === OBJECT_VALUE || this.kind === ARRAY) return this.json()
@@ -213,18 +216,18 @@ export class FieldReader {
     return value === undefined || value === null ? '' : String(value)
   }
 
-  /** The text, with all digits of an integer: different large ids stay different. */
+  /** Like `text`, but with all digits of a number. Different large ids stay different. */
   exactText(): string {
     return this.kind === NUMBER ? this.json() : this.text()
   }
 
-  /** The compact JSON of a number, object or array. A number that a double cannot hold keeps its digits. */
+  /** Returns the compact JSON of a number, object or array. A number that a double cannot hold keeps its digits. */
   json(): string {
     if (this.bytes !== EMPTY) return normalJson(this.bytes, this.start, this.end)
     return this.kind === NUMBER ? String(this.#value) : jsonText(this.#value)
   }
 
-  /** The value or its text as a number; NaN if it is not one. */
+  /** Returns the value or its text as a number; NaN if neither is a number. */
   number(): number {
     if (this.kind !== NUMBER && this.kind !== STRING) return Number.NaN
     if (this.kind === NUMBER && this.plain) return this.#integer
@@ -254,7 +257,7 @@ export class LateFieldReader extends FieldReader {
 /** 10^0 to 10^15. They are exact, like integers of at most 15 digits, so a quotient is rounded only once. */
 const POWERS = Array.from({ length: LONGEST_PLAIN_NUMBER + 1 }, (_, digits) => 10 ** digits)
 
-/** Parses the JSON number [start, end). Builds a string only if it is long or has an exponent. */
+/** Parses the JSON number [start, end). Builds a string only for a long number or a number with an exponent. */
 function decimal(bytes: Buffer, start: number, end: number): number {
   const negative = bytes[start] === 0x2d
   let number = 0

@@ -1,10 +1,10 @@
-/** Maximum growth in bytes of an event that more than doubles. */
+/** An event that more than doubles may grow by at most this many bytes. */
 const MOST_GROWTH = 1024 * 1024
 /** Events that grow by more than this factor and by more than LITTLE_GROWTH bytes share a limit per batch. */
 const MUCH_GROWTH = 16
 const LITTLE_GROWTH = 1024
 
-/** The maximum size to which an event of `size` bytes may grow. */
+/** Returns the maximum size to which an event of `size` bytes may grow. */
 export function mostOf(size: number): number {
   return size + Math.max(MOST_GROWTH, size)
 }
@@ -26,20 +26,20 @@ export class Growth {
     this.#room = this.#roomMiB * 1024 * 1024
   }
 
-  /** Why an event of `size` bytes cannot become one of `grown` bytes; undefined if it can. */
+  /** Returns why an event of `size` bytes cannot become one of `grown` bytes; undefined if it can. */
   refuse(size: number, grown: number): string | undefined {
     if (grown <= size + LITTLE_GROWTH) return undefined
     if (grown > mostOf(size)) return 'it would grow by more than 1 MiB and to more than twice its size'
     return this.#take(size, grown)
   }
 
-  /** Why events of `grown` bytes in total cannot replace one of `size` bytes; undefined if they can. */
+  /** Returns why events of `grown` bytes in total cannot replace one of `size` bytes; undefined if they can. */
   refuseSeveral(size: number, grown: number): string | undefined {
     if (grown > MOST_TOGETHER) return 'the events made from it would have more than 16 MiB together'
     return grown <= size + LITTLE_GROWTH ? undefined : this.#take(size, grown)
   }
 
-  /** Maximum output size for a batch of `events` events with `bytes` bytes. */
+  /** Returns the maximum output size for a batch of `events` events with `bytes` bytes. */
   mostOfBatch(events: number, bytes: number): number {
     return bytes * MUCH_GROWTH + events * LITTLE_GROWTH + this.#roomMiB * 1024 * 1024
   }

@@ -70,7 +70,7 @@ export class LineMerger {
     }
   }
 
-  /** The slots of event `n` of a group whose output begins at `by`. */
+  /** Returns the slots of event `n` with all positions moved by `by`. `all`: the slots of all events of the group. */
   #slotsOf(all: Int32Array, n: number, by: number): Int32Array {
     const slots = this.#slots
     for (let k = 0, first = n * slots.length; k < slots.length; k += SLOT) {
@@ -84,7 +84,7 @@ export class LineMerger {
   #frame(batch: EventBatch): EventFrame {
     const { names } = this.#format
     const hasLine = this.#keepsMessage && !names.includes('message')
-    // Omits the closing brace, and the comma if nothing precedes it.
+    // Omits the closing brace. Also omits the comma if no member precedes it.
     const tail = this.#tail.of(batch, 0, ownBits(names)).subarray(0, -1)
     const middle = hasLine ? Buffer.concat([QUOTE, tail]) : tail.subarray(1)
     const middleSlots = this.#slotsIn(middle, hasLine ? 1 : -1)
@@ -92,7 +92,10 @@ export class LineMerger {
     return { head, hasLine, middle, end: END, middleSlots }
   }
 
-  /** The slots of the string members that begin at the comma at `p`. */
+  /**
+   * Finds the string members of `middle` that have slots. `p`: the comma before the first member. Returns three numbers
+   * for each: the slot and its two numbers.
+   */
   #slotsIn(middle: Buffer, p: number): Int32Array {
     const found: number[] = []
     while (p < middle.length - 1) {

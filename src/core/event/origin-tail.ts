@@ -7,12 +7,11 @@ import type { Origin } from './origin.js'
 const BITS = new Map(ORIGIN_FIELDS.map((name, n) => [name, 1 << n]))
 const MOST = 1 << ORIGIN_FIELDS.length
 
-/** The bit of a field that comes from the origin if the line does not have it; 0 for other fields. */
+/** Returns the bit of a field that comes from the origin if the line does not have it; 0 for other fields. */
 export function originBit(name: string): number {
   return BITS.get(name) ?? 0
 }
 
-/** The bits of the fields in `names`. */
 export function ownBits(names: readonly string[]): number {
   return names.reduce((bits, name) => bits | originBit(name), 0)
 }
@@ -24,7 +23,7 @@ export class OriginTail {
   /** Indexed by the bits of the line's own fields and by the position of the piece in its line. */
   readonly #tails: (Buffer | undefined)[] = []
 
-  /** The end of the JSON, after the last field of the line. `own`: the bits of the line's own fields. */
+  /** Returns the end of the JSON, after the last field of the line. `own`: the bits of the line's own fields. */
   of({ origin, receivedAt }: EventBatch, flags: number, own = 0): Buffer {
     if (this.#origin !== origin || this.#receivedAt !== receivedAt) {
       this.#tails.length = 0

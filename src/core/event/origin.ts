@@ -3,7 +3,6 @@ import type { Codec } from '../codec.js'
 
 /** The origin of lines, shared by all batches of a file, connection or stream. */
 export interface Origin {
-  /** Id of the source component. */
   readonly source: string
   readonly path?: string
   /** The address of the sender, for lines received over a connection. */

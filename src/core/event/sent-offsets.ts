@@ -3,7 +3,7 @@
  * Positions in the input give each event an id, which the event keeps when it is read or sent again.
  */
 export class SentOffsets {
-  /** Start of the sent batch in its chunk. */
+  /** Where the batch began in its chunk when it was sent. */
   readonly #from: number
   readonly #read: ReadFrom
   /** The position of each line in that chunk, if the lines were moved to another chunk. */
@@ -21,8 +21,8 @@ export class SentOffsets {
   }
 
   /**
-   * Number of bytes before event `i` in the sent batch; NaN if a component made the event. `starts`: where the lines
-   * are now.
+   * Returns the number of bytes before event `i` in the sent batch; NaN if a component made the event. `starts`: where
+   * the lines are now.
    */
   before(starts: Int32Array, i = 0): number {
     return this.#read.isMade ? Number.NaN : this.#within(starts, i)
@@ -36,7 +36,7 @@ export class SentOffsets {
     return (this.#lines ?? starts)[i]! - this.#from
   }
 
-  /** Keeps the offsets of `length` lines before their bytes move. */
+  /** Returns a copy that keeps the positions of `length` lines. Call it before the lines move to another chunk. */
   kept(starts: Int32Array, length: number): SentOffsets {
     return new SentOffsets(this.#from, this.#read, (this.#lines ?? starts).slice(0, length))
   }
@@ -61,7 +61,7 @@ type Lines = Int32Array | Float64Array
 export interface ReadFrom {
   readonly reading: string
   readonly at: number
-  /** A component made its events instead of reading them. */
+  /** A component made the batch's events instead of reading them. */
   readonly isMade?: true
 }
 

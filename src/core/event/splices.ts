@@ -5,7 +5,6 @@ import { writeBytes } from '../../lib/formats/json-string.js'
 /** Pending changes of a text: each replaces a range by bytes. Ranges do not overlap. */
 export class Splices {
   count = 0
-  /** The replacement bytes. */
   readonly text = new GrowingBytes()
   /** The ranges, in order. */
   readonly #from: number[] = []
@@ -13,7 +12,10 @@ export class Splices {
   /** The replacements, as ranges of `text`. */
   readonly #textFrom: number[] = []
   readonly #textTo: number[] = []
-  /** The slot whose value is in the replacement, or -1; where that value begins, and the second number of the slot. */
+  /**
+   * Per replacement: the slot whose value it contains (-1: none), where that value begins, and the slot's second
+   * number.
+   */
   readonly #slot: number[] = []
   readonly #valueFrom: number[] = []
   readonly #valueTo: number[] = []
@@ -55,7 +57,6 @@ export class Splices {
     return false
   }
 
-  /** Number of bytes by which the text grows. */
   get growth(): number {
     return this.#growth
   }
@@ -86,7 +87,7 @@ export class Splices {
     }
   }
 
-  /** The end of the unchanged bytes after range `n`. */
+  /** Returns the end of the unchanged bytes after range `n`. */
   #endAfter(n: number, end: number): number {
     return n + 1 < this.count ? this.#from[n + 1]! : end
   }

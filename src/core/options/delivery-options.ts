@@ -5,7 +5,6 @@ import { byteSize, duration, once } from './options.js'
 export interface DeliveryDefaults {
   readonly max_events: number
   readonly max_bytes: string
-  /** Description of what `max_bytes` measures. */
   readonly bytes: string
   readonly max_wait: string
   readonly max_in_flight: number | 'auto'
@@ -64,7 +63,7 @@ function wait(fallback: string) {
     .prefault(fallback)
 }
 
-/** The options that every destination has besides its own, applied by engine/flow/delivery/delivery.ts. */
+/** Returns the options that every destination has besides its own, applied by engine/flow/delivery/delivery.ts. */
 export function deliveryOptionsWith(defaults: DeliveryDefaults) {
   return z.strictObject({
     batch: z
@@ -144,7 +143,6 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
   })
 }
 
-/** The delivery options of destinations over the network. */
 export const deliveryOptions = deliveryOptionsWith(REMOTE)
 
 /** Parsed options: durations in milliseconds, sizes in bytes. */

@@ -11,7 +11,6 @@ import { byteSize, duration, once, refuse, refuseAt, regex } from './options.js'
 
 const FORMS = ['start', 'continue', 'until', 'preset'] as const
 
-/** The option that joins several lines into one event. */
 export const multilineOption = once(() => {
   return z
     .strictObject({
@@ -77,12 +76,10 @@ export function recordSplitter(framing: Framing, maxBytes: number, metrics?: Com
   return new FramedSplitter(framing, maxBytes, () => skipped.value++, offset)
 }
 
-/** Text that every component with these options includes in its `notes`. */
 export const MULTILINE_NOTES =
   'With `multiline`, the lines of an event are kept as they were read, including the line ends between them. Lines that arrive after their event was ' +
   'delivered form an event of their own, marked `partial`. Patterns are matched against the first 4 KiB of a line, `until` against the last 4 KiB.'
 
-/** The options that determine how a source divides its input into events. */
 export interface SplitOptions {
   readonly decode: Codec
   readonly max_line_bytes: number
@@ -97,7 +94,6 @@ export function checkDelimited({ framing }: Codec, context: z.RefinementCtx): vo
     refuseAt(context, ['decode'], 'needs a framing; only the source http can read a whole body as one record')
 }
 
-/** Reports options that contradict each other. */
 export function checkSplit({ decode, multiline }: SplitOptions, context: z.RefinementCtx): void {
   checkDelimited(decode, context)
   if (multiline && !decode.definition.joinsLines) {
@@ -110,7 +106,6 @@ export function checkSplit({ decode, multiline }: SplitOptions, context: z.Refin
 const MOST_PARTS = 1000
 const PARTS_TIMEOUT_MS = 1000
 
-/** Creates the splitters for the files or streams of a source. */
 export class Splitting {
   readonly #options: SplitOptions
   readonly #metrics: ComponentMetrics | undefined
@@ -125,7 +120,7 @@ export class Splitting {
 
   /**
    * Creates a splitter that resumes where another one stopped. `continues` and `carry`: the state of that splitter.
-   * `offset`: the position of the first byte. Only at 0 may a byte order mark follow.
+   * `offset`: the position of the first byte. A byte order mark can follow only at 0.
    */
   splitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const { decode, max_line_bytes } = this.#options
@@ -133,7 +128,7 @@ export class Splitting {
     return recordSplitter(decode.framing, max_line_bytes, this.#metrics, offset)
   }
 
-  /** Creates a splitter for text that contains one line per record of a codec with framing. */
+  /** Creates a splitter for lines, even if the codec has framing: each line then contains one record. */
   lineSplitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const splitter = this.#lineSplitter(continues, carry)
     splitter.mayBeMarked = offset === 0
@@ -153,7 +148,10 @@ export class Splitting {
     return this.#joiner !== undefined && this.#options.multiline === undefined
   }
 
-  /** How long an unfinished event waits for more lines before it is delivered incomplete, in milliseconds. */
+  /**
+   * Returns how long an unfinished event waits for more lines before it is delivered incomplete, in milliseconds.
+   * `inLine`: its last line is unfinished too.
+   */
   patienceMs(inLine: boolean): number {
     const { partial_line_timeout = Number.POSITIVE_INFINITY, multiline } = this.#options
     if (this.#options.decode.framing) return Number.POSITIVE_INFINITY

@@ -149,7 +149,6 @@ function isPort(value: unknown): boolean {
   return /^\d{1,5}$/.test(text) && Number(text) <= 65_535
 }
 
-/** Parses a field path: `.app`, `.a."x-y"`, `.list[0]`. */
 export const fieldPath = once(() => {
   return z
     .string()

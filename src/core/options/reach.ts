@@ -17,7 +17,7 @@ export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'ho
 
 const declared = z.registry<{ reaches: Reached }>()
 
-/** The resources of kinds of text that many options share, by the title of the schema. */
+/** For kinds of text that many options accept: the resource that they name, by the title of the schema. */
 const BY_TITLE: Readonly<Record<string, Reached>> = {
   duration: 'nothing',
   size: 'nothing',
@@ -29,7 +29,6 @@ const BY_TITLE: Readonly<Record<string, Reached>> = {
   address: 'listen',
 }
 
-/** Declares which kind of resource the text of an option names. */
 export function reaches<S extends z.ZodType>(what: Reached, schema: S): S {
   declared.add(schema, { reaches: what })
   return schema
@@ -63,7 +62,6 @@ export interface TextOption {
 /** Types that cannot name a resource. */
 const HARMLESS = new Set(['enum', 'literal', 'number', 'int', 'bigint', 'boolean', 'null', 'undefined', 'never'])
 
-/** Finds all places that accept text. */
 export function textOptions(schema: z.core.$ZodType, path: readonly string[] = []): TextOption[] {
   const found = declared.get(schema)?.reaches ?? BY_TITLE[z.globalRegistry.get(schema)?.title ?? '']
   if (found) return [{ path, reaches: found }]
@@ -90,22 +88,20 @@ export interface FileId {
   readonly ino: number
 }
 
-/** The limits of a component's access. */
 export interface Reach {
-  /** The path with all links resolved. Throws if the component may not use the file. */
+  /** Returns the path with all links resolved. Throws if the component may not use the file. */
   realFile(path: string): string
   /** Throws if the opened file is not the one at `path`, which `realFile` returned. */
   confirm(path: string, opened: FileId): Promise<void>
-  /** Why connections to an address are denied; undefined if they are allowed. */
+  /** Returns why connections to an address are denied; undefined if they are allowed. */
   deniedAddress(address: string, port: number): string | undefined
 }
 
-/** Thrown for a file outside the limits. */
 export class OutOfReach extends Error {}
 
 /**
- * Opens a file within the limits, or any file without limits. If a link was created between the check and the opening,
- * throws before anything is read or written.
+ * Opens a file within the limits; without limits, opens any file. If a link was created between the check and the
+ * opening, throws before anything is read or written.
  */
 export async function openWithin(
   reach: Reach | undefined,

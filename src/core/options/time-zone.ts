@@ -3,7 +3,6 @@ import { NearestName } from '../../lib/nearest.js'
 import { refuse } from './options.js'
 import { reaches } from './reach.js'
 
-/** A time zone that the runtime knows. */
 export const timeZone = reaches('nothing', z.string().meta({ examples: ['Europe/Berlin'] })).transform(
   (name, context): string => {
     try {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 
-/** How many files and connections this process may have open; Infinity if unknown. */
+/** Returns how many files and connections this process may have open; Infinity if unknown. */
 export function descriptorLimit(): number {
   try {
     const limits = readFileSync('/proc/self/limits', 'utf8')

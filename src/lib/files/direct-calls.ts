@@ -1,6 +1,6 @@
 import type { Clock } from '../time.js'
 
-/** Number of calls after a slow one that another thread makes. It doubles if the next slow call follows soon. */
+/** After a slow call, another thread makes this many calls. The number doubles if the next slow call follows soon. */
 const LEAST_APART = 64
 const MOST_APART = 1024
 

@@ -5,7 +5,7 @@ import { orNone, readlinkSync, realpathSync } from './disk/disk.js'
 /** Limit of symbolic links in a path, as in the kernel. */
 const MOST_LINKS = 40
 
-/** The path with all symbolic links resolved. The file need not exist. Throws if a file system does not respond. */
+/** Returns the path with all links resolved. The file need not exist. Throws if a file system does not respond. */
 export function finalPath(path: string, links = MOST_LINKS): string {
   const whole = resolve(path)
   const found = orNone(() => realpathSync(whole))

@@ -32,7 +32,10 @@ export class HelperProcess {
     if (!this.#hasEnded) this.#child ??= this.#start()
   }
 
-  /** Resolves with the exit code of the program or shell; undefined if no process runs. Line ends become spaces. */
+  /**
+   * Resolves with the exit code of the program or shell; undefined if no process runs. Line ends in `words` become
+   * spaces.
+   */
   run(words: readonly string[]): Promise<number | undefined> {
     const stdin = this.#child?.stdin
     if (!stdin?.writable) return Promise.resolve(undefined)

@@ -7,7 +7,6 @@ import { syncFolder } from './atomic-file.js'
  * ENOENT to a new folder in an existing one, as /proc does.
  */
 
-/** Folders that are known to be durable. */
 const durable = new Set<string>()
 const MOST_DURABLE = 1000
 /** Error codes for a parent folder that cannot be synced because it is unreadable or read-only. */

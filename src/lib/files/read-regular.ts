@@ -2,7 +2,9 @@ import { readFileSync, statSync } from './disk/disk.js'
 
 const MIB = 1024 * 1024
 
-/** Why a file cannot be read as a whole, as the end of a sentence; undefined if it can. `largest`: limit in bytes. */
+/**
+ * Returns why a file cannot be read whole, as the end of a sentence; undefined if it can. `largest`: limit in bytes.
+ */
 export function notWhole(
   stats: { isFile(): boolean; isDirectory(): boolean; readonly size: number },
   largest: number,
@@ -13,7 +15,7 @@ export function notWhole(
   return stats.size > largest ? `is larger than ${largest / MIB} MiB` : undefined
 }
 
-/** The bytes of a regular file of at most `largest` bytes. Throws an error that says why they cannot be read. */
+/** Returns the bytes of a regular file of at most `largest` bytes. Throws an error that says why it cannot. */
 export function readRegularSync(path: string, largest: number): Buffer {
   const wrong = notWhole(statSync(path), largest)
   if (wrong !== undefined) throw new Error(`it ${wrong}`)

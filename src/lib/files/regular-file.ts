@@ -1,6 +1,6 @@
 import type { BigIntStats, Stats } from 'node:fs'
 
-/** What the path is if it is not a regular file, and what to do; undefined if it is one. */
+/** Returns what a path is instead of a regular file, and what to do; undefined: it is a regular file. */
 export function irregular(stats: Stats | BigIntStats): string | undefined {
   if (stats.isFile()) return undefined
   if (stats.isDirectory()) return 'it is a folder; name a file in it'

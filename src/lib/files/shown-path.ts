@@ -1,6 +1,6 @@
 import { isAbsolute, resolve } from 'node:path'
 
-/** The path as given, with its absolute form if it is relative. */
+/** Returns the path as given, with its absolute form if it is relative. */
 export function shownPath(path: string): string {
   return isAbsolute(path) ? path : `${path} (${resolve(path)})`
 }

@@ -48,7 +48,6 @@ export function readCsvTable(text: string): CsvTable | CsvProblem {
   return { names, records }
 }
 
-/** The problem with the column names; undefined if they are valid. */
 function problemOf(names: readonly string[]): string | undefined {
   const seen = new Set<string>()
   const twice = names.find(name => seen.size === seen.add(name).size)
@@ -56,7 +55,7 @@ function problemOf(names: readonly string[]): string | undefined {
   return names.some(name => /[;\t]/.test(name)) ? 'separate the columns by commas' : undefined
 }
 
-/** Undefined if there are too many. */
+/** Returns undefined if there are too many records or values. */
 function recordsOf(text: string): CsvRecord[] | undefined {
   const records: CsvRecord[] = []
   let values = 0
@@ -86,7 +85,7 @@ function endOfLine(text: string, at: number): number {
   return end < 0 ? text.length : end + 1
 }
 
-/** The line of a quote that is never closed; undefined if there is none. */
+/** Returns the line of a quote that is never closed; undefined if there is none. */
 function openQuoteOf(text: string): number | undefined {
   let isOpen = false
   for (let at = text.indexOf('"'); at >= 0; at = text.indexOf('"', at + 1)) isOpen = !isOpen

@@ -18,7 +18,6 @@ const SOFT = 0xc2
 const NARROW = 0xe2
 const WIDE = 0xef
 
-/** The bytes with which an escape can begin. */
 export const ESCAPE_BYTES: readonly number[] = [BACKSLASH, PERCENT, HASH, AMPERSAND, ESCAPE, SOFT, NARROW, WIDE]
 const BEGINS_ESCAPE = new Uint8Array(256)
 for (const byte of ESCAPE_BYTES) BEGINS_ESCAPE[byte] = 1
@@ -34,17 +33,17 @@ for (const [letter, meaning] of ['n\n', 'r\r', 't\t', 'b\b', 'f\f', 'v\v', '""',
   BEHIND_BACKSLASH[letter!.charCodeAt(0)] = meaning!.charCodeAt(0)
 }
 
-/** What the escape read last stands for: a byte; a code point, if not ASCII and `isCodePoint`; or NOTHING. */
+/** The meaning of the escape that was read last: a byte, NOTHING or, if `isCodePoint`, a code point. */
 const NOTHING = -1
 let meaning = 0
 let isCodePoint = false
 let isColor = false
 
 /**
- * The end of the escape at `p`, or -1. Sets `meaning`. Escapes are: `%3D`, `%253D` and so on; `\n`, `\"`, `\u003d`,
- * `\x3d`, `\012` after any number of backslashes; the `#012` of rsyslog; `&#61;`; terminal colors, which mean a space
- * and set `isColor`; soft hyphens and zero-width spaces, which mean nothing; and the wide digits, letters, dots, dashes
- * and @ of East Asian texts.
+ * Returns where the escape at `p` ends; -1: there is no escape. Sets `meaning`. Escapes are: `%3D`, `%253D` and so on;
+ * `\n`, `\"`, `\u003d`, `\x3d`, `\012` after any number of backslashes; the `#012` of rsyslog; `&#61;`; terminal
+ * colors, which mean a space and set `isColor`; soft hyphens and zero-width spaces, which mean nothing; and the wide
+ * digits, letters, dots, dashes and @ of East Asian texts.
  */
 export function escapeEnd(b: Buffer, p: number, end: number): number {
   isCodePoint = false
@@ -73,7 +72,6 @@ export function escapeEnd(b: Buffer, p: number, end: number): number {
   }
 }
 
-/** The index after a run of backslashes. */
 export function endOfBackslashes(b: Buffer, p: number, end: number): number {
   while (p < end && b[p] === BACKSLASH) p++
   return p
@@ -120,7 +118,10 @@ function isHex(b: Buffer, p: number, length: number, end: number): boolean {
   return true
 }
 
-/** The end of a control character's three octal digits, or -1. Rejects other numbers: a path may contain them. */
+/**
+ * Returns where the three octal digits of a control character end; -1: `p` has other text. Rejects other numbers, since
+ * a path may contain them.
+ */
 function octalEnd(b: Buffer, p: number, end: number): number {
   if (p + 3 > end || b[p] !== ZERO) return -1
   const high = b[p + 1]! - ZERO
@@ -130,7 +131,7 @@ function octalEnd(b: Buffer, p: number, end: number): number {
   return p + 3
 }
 
-/** The end of a numeric character reference of HTML or XML, or -1. */
+/** Returns where the numeric character reference of HTML or XML at `p` ends; -1: there is none. */
 function referenceEnd(b: Buffer, p: number, end: number): number {
   if (b[p + 1] !== HASH) return -1
   const isInHex = b[p + 2] === LOWER_X
@@ -161,7 +162,9 @@ function isNarrow(bytes: number): boolean {
   )
 }
 
-/** The end of a digit, letter, dot, dash or @ as wide as an ideograph, or of a byte order mark; or -1. */
+/**
+ * Returns where a digit, letter, dot, dash or @ as wide as an ideograph, or a byte order mark, ends; -1: there is none.
+ */
 function wideEnd(b: Buffer, p: number): number {
   const [second, third] = [b[p + 1]!, b[p + 2]!]
   if (second === 0xbb && third === 0xbf) {
@@ -237,7 +240,7 @@ export class Unescaped {
     this.length = length
   }
 
-  /** The position in the original text for position `p` of `text`. */
+  /** Returns the position in the original text for position `p` of `text`. */
   placeOf(p: number): number {
     // The number of escapes before `p`.
     let low = 0
@@ -250,7 +253,7 @@ export class Unescaped {
   }
 }
 
-/** The bytes [start, end) with all escapes resolved. */
+/** Returns the bytes [start, end) with all escapes resolved. */
 export function plainBytes(b: Buffer, start: number, end: number): Buffer {
   let plain = b.subarray(start, end)
   for (let n = 0; n < MOST_LEVELS; n++) {
@@ -275,7 +278,7 @@ export function hideSecrets(text: string, secrets: readonly string[]): string {
   return hidden + b.toString('utf8', at)
 }
 
-/** Where secrets are in the text, also after removing up to `levels` levels of escapes. */
+/** Returns where secrets are in the text, also after removing up to `levels` levels of escapes. */
 function placesOf(b: Buffer, secrets: readonly Buffer[], levels: number): [start: number, end: number][] {
   const found: [number, number][] = []
   for (const secret of secrets) {

@@ -12,7 +12,6 @@ export class FieldName {
     this.json = text === undefined ? undefined : Buffer.from(`${JSON.stringify(text)}:`)
   }
 
-  /** Sets the range of a name that is found in lines. */
   at(b: Buffer, start: number, end: number): this {
     this.bytes = b
     this.start = start

@@ -64,7 +64,6 @@ export class GrowingBytes implements ByteSink {
     return false
   }
 
-  /** Makes room for `size` bytes more in `bytes`. */
   reserve(size: number): void {
     if (this.length + size <= this.bytes.length) return
     const larger = Buffer.allocUnsafeSlow((this.length + size) * 2)

@@ -20,7 +20,6 @@ for (let value = 0; value < 16; value++) {
 /** The groups of the address that was read last. */
 export const groups = new Uint16Array(GROUPS)
 
-/** A range of addresses, such as `10.0.0.0/8`. */
 export interface AddressRange {
   readonly groups: Uint16Array
   /** The bits in each group that all addresses of the range share. */
@@ -60,7 +59,7 @@ export function isMapped(groups: Uint16Array): boolean {
   return (groups[0]! | groups[1]! | groups[2]! | groups[3]! | groups[4]!) === 0 && groups[5] === MAPPED
 }
 
-/** The address as a number; -1 if [start, end) is not four decimal octets without leading zeros. */
+/** Returns the address as a number; -1 if [start, end) is not four decimal octets without leading zeros. */
 function readIPv4(b: Uint8Array, start: number, end: number): number {
   let address = 0
   let octets = 0

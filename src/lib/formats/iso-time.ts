@@ -17,9 +17,9 @@ let end = 0
 let micros = 0
 
 /**
- * Milliseconds since the epoch of `2026-01-31T23:59:59.999Z`, with a fraction for microseconds; NaN if it is not a
- * time. A space may replace the T, seconds and punctuation may be missing, and an offset may follow. Without an offset,
- * or with only a date, the time is in UTC.
+ * Returns the milliseconds since the epoch of `2026-01-31T23:59:59.999Z`, with a fraction for microseconds; NaN if it
+ * is not a time. A space may replace the T, seconds and punctuation may be missing, and an offset may follow. Without
+ * an offset, or with only a date, the time is in UTC.
  */
 export function parseIsoTime(text: Uint8Array, from: number, to: number): number {
   const ms = to - from > USUAL_LENGTH ? parseUsual(text, from, to) : Number.NaN
@@ -60,7 +60,7 @@ function parseUsual(b: Uint8Array, p: number, to: number): number {
 let lastDay = -1
 let lastDayMs = Number.NaN
 
-/** Start of the day in milliseconds since the epoch; NaN if the day does not exist. */
+/** Returns the start of the day in milliseconds since the epoch; NaN if the day does not exist. */
 export function dayOf(year: number, month: number, day: number): number {
   if (year < 0 || month < 1 || month > 12 || day < 1 || day > 31) return Number.NaN
   const days = (year * 12 + month) * 32 + day
@@ -71,7 +71,7 @@ export function dayOf(year: number, month: number, day: number): number {
   return lastDayMs
 }
 
-/** The value of two digits; far below zero if they are not both digits. */
+/** Returns the value of two digits; far below zero if they are not both digits. */
 export function two(b: Uint8Array, p: number): number {
   const tens = b[p]! - 0x30
   const ones = b[p + 1]! - 0x30
@@ -88,7 +88,7 @@ function parseAny(text: Uint8Array, from: number, to: number): number {
   return at === end && Math.abs(ms) <= LARGEST_MS ? ms : Number.NaN
 }
 
-/** Reads exactly `count` digits; NaN if there are not as many. */
+/** Reads exactly `count` digits; NaN if there are fewer. */
 function digits(count: number): number {
   let value = 0
   for (let i = 0; i < count; i++, at++) {
@@ -128,7 +128,7 @@ function daysIn(year: number, month: number): number {
   return month === 4 || month === 6 || month === 9 || month === 11 ? 30 : 31
 }
 
-/** Days since the epoch. Counts years from March: the leap day is then the last day of a year. */
+/** Returns the days since the epoch. Counts years from March: the leap day is then the last day of a year. */
 function daysFromEpoch(year: number, month: number, day: number): number {
   const y = month > 2 ? year : year - 1
   const dayOfYear = Math.floor((153 * ((month + 9) % 12) + 2) / 5) + day - 1

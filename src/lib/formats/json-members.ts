@@ -115,7 +115,7 @@ function isAt(b: Buffer, at: number, json: Buffer): boolean {
   return true
 }
 
-/** Where the white space before `p` begins. */
+/** Returns where the white space before `p` begins. */
 function skipSpaceBack(b: Buffer, p: number): number {
   while (b[p - 1]! <= 0x20) p--
   return p

@@ -26,7 +26,7 @@ export class WantedNames {
   /** Whether components use event ids. Sources then save the id of an input before its first event leaves. */
   areIdsUsed = false
 
-  /** The slot of `name`, always the same one. */
+  /** Returns the slot of `name`. Adds the name if it is new. */
   slot(name: string): number {
     const known = this.names.indexOf(name)
     if (known >= 0) return known
@@ -71,9 +71,11 @@ export let sawEscape = false
 /** The index of the first escape in that string. */
 export let firstEscape = 0
 
-/** The index of the closing quote of the string whose first byte is at `p`, or -1. */
+/**
+ * Returns the index of the quote that closes a string; -1: the string is invalid. `p`: the byte after the opening
+ * quote.
+ */
 export function stringEnd(b: Uint8Array, p: number): number {
-  // Four bytes per iteration.
   for (;;) {
     if (ENDS_PLAIN[b[p]!] !== 0) break
     if (ENDS_PLAIN[b[p + 1]!] !== 0) {
@@ -110,13 +112,12 @@ function escapedStringEnd(b: Uint8Array, p: number): number {
   return b[p] === QUOTE ? p : -1
 }
 
-/** The index of the first byte from `p` on that is not a digit. */
 function digitsEnd(b: Uint8Array, p: number): number {
   while (DIGIT[b[p]!] === 1) p++
   return p
 }
 
-/** The end of the number at `p`, or -1. */
+/** Returns where the number at `p` ends; -1: it is invalid. */
 function numberEnd(b: Uint8Array, p: number): number {
   if (b[p] === 0x2d) p++
   let digits = p
@@ -141,7 +142,7 @@ function numberEnd(b: Uint8Array, p: number): number {
   return p
 }
 
-/** The end of the string, number or literal at `p`, or -1. */
+/** Returns where the string, number or literal at `p` ends; -1: it is invalid. */
 function scalarEnd(b: Uint8Array, p: number): number {
   switch (b[p]) {
     case QUOTE: {
@@ -159,7 +160,7 @@ function scalarEnd(b: Uint8Array, p: number): number {
   }
 }
 
-/** Skips the white space of JSON, up to `end`, since a line end counts as white space. */
+/** Skips the white space of JSON. Stops at `end`, because a line end counts as white space. */
 export function skipSpace(b: Uint8Array, p: number, end: number): number {
   while (p < end && (b[p] === 0x20 || b[p] === 0x09 || b[p] === 0x0d || b[p] === 0x0a)) p++
   return p
@@ -168,7 +169,10 @@ export function skipSpace(b: Uint8Array, p: number, end: number): number {
 /** For each open container inside the outermost: 1 if it is an object. Kept between calls, and grown on demand. */
 let nesting = new Uint8Array(64)
 
-/** The end of the object or array that opens at `p`, or -1. Not recursive: a level takes one byte and no stack. */
+/**
+ * Returns where the object or array that opens at `p` ends; -1: it is invalid. Not recursive: a level takes one byte
+ * and no stack.
+ */
 function containerEnd(b: Uint8Array, p: number, end: number): number {
   let inObject = b[p] === OPEN_OBJECT
   let depth = 0
@@ -210,12 +214,12 @@ function containerEnd(b: Uint8Array, p: number, end: number): number {
   }
 }
 
-/** The end of the value at `p`, or -1. */
+/** Returns where the value at `p` ends; -1: it is invalid. */
 export function valueEnd(b: Uint8Array, p: number, end: number): number {
   return b[p] === OPEN_OBJECT || b[p] === OPEN_ARRAY ? containerEnd(b, p, end) : scalarEnd(b, p)
 }
 
-/** The slot of the name with the bytes [start, end), which have no escapes; -1 if it is not wanted. */
+/** Returns the slot of the name with the bytes [start, end), which have no escapes; -1 if it is not wanted. */
 export function slotOf(b: Uint8Array, start: number, end: number, wanted: WantedNames): number {
   return (wanted.lengths >> (end - start)) & 1 ? wantedSlot(b, start, end, false, wanted) : -1
 }
@@ -258,7 +262,9 @@ export function scanObject(
   return true
 }
 
-/** The end of the valid JSON object that opens at `start`, or -1. A control character must be at `end`. */
+/**
+ * Returns where the JSON object that opens at `start` ends; -1: it is invalid. A control character must be at `end`.
+ */
 export function objectEnd(b: Uint8Array, start: number, end: number): number {
   return b[start] === OPEN_OBJECT ? containerEnd(b, start, end) : -1
 }

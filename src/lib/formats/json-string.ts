@@ -42,7 +42,7 @@ export function addEscaped(to: ByteSink, b: Buffer, start: number, end: number):
   }
 }
 
-/** The end of the text that needs no escapes. Checks four bytes at a time. */
+/** Returns where the first byte is that needs an escape; `end` if none does. Checks four bytes at a time. */
 function plainEnd(b: Buffer, p: number, end: number): number {
   for (const stop = end - 3; p < stop; p += 4) {
     if (LETTERS[b[p]!] !== 0) return p
@@ -57,7 +57,7 @@ function plainEnd(b: Buffer, p: number, end: number): number {
 /** Up to this size, a loop that checks and copies each byte is faster than a check and a call of `copy`. */
 const COPIED_AT_ONCE = 160
 
-/** Escapes [start, end) into `to` at `at`, which must have room. Returns the end. */
+/** Escapes [start, end) and writes the result to `to` from index `at` on. `to` must have room. Returns the end. */
 export function escapeInto(to: Buffer, at: number, b: Buffer, start: number, end: number): number {
   let p = start
   if (end - start > COPIED_AT_ONCE) {
@@ -129,7 +129,7 @@ for (const [letter, byte] of Object.entries({ '"': 0x22, '\\': 0x5c, '/': 0x2f, 
 
 /**
  * Copies the content [start, end) of a valid JSON string to `to` at `at`, with its escapes resolved. The copy is never
- * longer than the content. Returns its end. Half a surrogate pair becomes U+FFFD.
+ * longer than the content. Returns the end of the copy. Half a surrogate pair becomes U+FFFD.
  */
 export function unescapeInto(to: Buffer, at: number, b: Buffer, start: number, end: number): number {
   for (let p = start; p < end; ) {

@@ -10,7 +10,7 @@ export function flatten(json: Buffer, start: number, end: number): number {
   return lines
 }
 
-/** The end of V8's message for text that is not JSON. It quotes the text, which may contain keys. */
+/** The end of V8's message for text that is not JSON. It quotes the text, which may contain secrets. */
 const QUOTED = /(?:^|, )(?:\.{3})?".*"(?:\.{3})? is not valid JSON$/s
 
 /** JSON.parse, with errors that do not quote the text. */

@@ -13,15 +13,13 @@ const COMMON_LENGTH = 26
 /** Length of `2026-01-31T11:00:00.000Z`. */
 const ISO_LENGTH = 24
 
-/** The time in the bytes [start, end) in milliseconds since the epoch; NaN if it is not one. */
+/** Returns the time that [start, end) contains, in milliseconds since the epoch; NaN: it is not a time. */
 type TimeOf = (b: Buffer, start: number, end: number) => number
 
-/** Makes a TimeOf from a function that reads a string. */
 export function ofText(convert: (text: string) => number): TimeOf {
   return (b, start, end) => convert(b.toString('latin1', start, end))
 }
 
-/** Converts times with the given function, and caches the last result. */
 export class LastTime {
   readonly #convert: TimeOf
   readonly #last = Buffer.alloc(64)
@@ -35,7 +33,7 @@ export class LastTime {
     this.#convert = convert
   }
 
-  /** The time in [start, end); undefined if it is not a time. Valid until the next call. */
+  /** Returns the time [start, end) as ISO 8601, valid until the next call; undefined: it is not a time. */
   iso(b: Buffer, start: number, end: number): Buffer | undefined {
     const length = end - start
     if (length > this.#last.length) return undefined
@@ -87,7 +85,10 @@ const lettersAt = (b: Uint8Array, p: number) => ((b[p]! | 0x20) << 16) | ((b[p +
 
 const MONTH_LETTERS = MONTHS.map(name => lettersAt(Buffer.from(name), 0))
 
-/** The month, from 0, whose English name begins with the three bytes at `p`, in any case; -1 if there is none. */
+/**
+ * Returns the month, from 0, whose English name begins with the three bytes at `p`, in upper or lower case; -1 if there
+ * is none.
+ */
 export function monthAt(b: Uint8Array, p: number): number {
   return MONTH_LETTERS.indexOf(lettersAt(b, p))
 }

@@ -2,14 +2,13 @@ import { resized } from '../columns.js'
 import { CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT, QUOTE } from './ascii.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 
-/** Initial room for members. More than MOST_KEPT is not kept. */
+/** Initial room for members. Room for more than MOST_KEPT is released before the next object. */
 const USUAL = 64
 const MOST_KEPT = 4096
 
-/** Finds the members of a JSON object in one strict pass over its bytes. */
 export class MemberPlaces {
   count = 0
-  /** Between the quotes. */
+  /** The range of each name, between its quotes. */
   nameStarts = new Int32Array(USUAL)
   nameEnds = new Int32Array(USUAL)
   valueStarts = new Int32Array(USUAL)
@@ -17,7 +16,10 @@ export class MemberPlaces {
   /** NAME if the name has escapes, VALUE if the value is a string with escapes. */
   escapes = new Uint8Array(USUAL)
 
-  /** Whether [start, end) is a JSON object, perhaps with white space. The byte at `end` must be a control character. */
+  /**
+   * Finds the members of [start, end). Returns whether this is a JSON object, perhaps with white space around it. The
+   * byte at `end` must be a control character.
+   */
   read(b: Uint8Array, start: number, end: number): boolean {
     this.count = 0
     if (this.escapes.length > MOST_KEPT) this.#resize(USUAL)

@@ -12,7 +12,6 @@ const SHORT = 2048
 
 /** Writes the fields of a line as members of a JSON object, and remembers where they are. */
 export class Members implements FieldSink {
-  /** The members, with commas between them. */
   readonly out = new GrowingBytes()
   /** Number of members with a known place. */
   count = 0
@@ -20,7 +19,7 @@ export class Members implements FieldSink {
   isUnclear = false
   /** A bit for each length of a known name, modulo 32. */
   lengths = 0
-  /** The range of the name in `out`, without its quotes. */
+  /** The range of each name in `out`, without its quotes. */
   readonly nameStarts = new Int32Array(MOST_KNOWN)
   readonly nameEnds = new Int32Array(MOST_KNOWN)
   readonly valueStarts = new Int32Array(MOST_KNOWN)
@@ -111,7 +110,7 @@ export class Members implements FieldSink {
     this.escaped[this.count++] = escaped
   }
 
-  /** The index of the known member whose name is [start, end); -1 if there is none. */
+  /** Returns the index of the known member whose name is [start, end); -1 if there is none. */
   find(b: Buffer, start: number, end: number): number {
     const length = end - start
     if (((this.lengths >> length) & 1) === 0) return -1

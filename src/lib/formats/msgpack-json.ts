@@ -11,7 +11,7 @@ const FALSE = Buffer.from('false')
 const TIMESTAMP = Buffer.from('"timestamp":')
 
 const STR_8 = 0xd9
-/** The type of an array of two values. */
+/** The type byte of an array of two values. */
 const PAIR = 0x92
 /** Shorter texts are escaped at once, with room for the maximum size. */
 const SHORT = 2048
@@ -30,7 +30,6 @@ export class MsgpackJson {
   #b: Buffer = Buffer.alloc(0)
   #end = 0
   #to!: GrowingBytes
-  /** Whether the outermost map that was read has the key `timestamp`. */
   #hasTimestamp = false
 
   /** `binaryIsText`: writes binary values as text, not in base64. */
@@ -186,7 +185,7 @@ export class MsgpackJson {
     return stop
   }
 
-  /** Writes an extension. `p` is at the number of its type, before its bytes. */
+  /** Writes an extension. `p`: where its type number is; its bytes follow. */
   #extension(p: number, size: number): number {
     const b = this.#b
     const stop = p + 1 + size
@@ -214,7 +213,7 @@ function readTime(b: Buffer, p: number, size: number, isEventTime: boolean): str
   return size === 12 ? rfc3339(Number(b.readBigInt64BE(p + 4)), b.readUInt32BE(p)) : undefined
 }
 
-/** The time of an entry, from its JSON: a time that is already formatted, or seconds since the epoch. */
+/** Returns the time of an entry, from its JSON: a time that is already formatted, or seconds since the epoch. */
 function timeOf(json: string): string | undefined {
   if (json[0] === '"') return /^"\d{4}-.*Z"$/.test(json) ? json.slice(1, -1) : undefined
   const seconds = Number(json)

@@ -16,14 +16,13 @@ export const FIXED_BYTES = Uint8Array.of(
 export const ARRAY_16 = 0xdc
 export const MAP_16 = 0xde
 
-/** The number in the `size` bytes, 0 to 4, at `p`. */
+/** Returns the number in the `size` bytes, 0 to 4, at `p`. */
 export function lengthAt(b: Buffer, p: number, size: number): number {
   let length = 0
   for (let i = 0; i < size; i++) length = length * 256 + b[p + i]!
   return length
 }
 
-/** Whether a record can begin with this byte, as a map or an array. */
 const beginsRecord = (byte: number) => (byte >= 0x80 && byte < 0xa0) || (byte >= ARRAY_16 && byte <= LAST_TYPE)
 
 /** Finds the ends of MessagePack values, which have no delimiters. */

@@ -2,7 +2,7 @@ const SEED = 0x9747b28c
 const M = 0x5bd1e995
 const R = 24
 
-/** The hash by which Kafka's clients choose the partition of a key, as a signed number of 32 bits. */
+/** Returns the hash by which Kafka's clients choose the partition of a key, as a signed number of 32 bits. */
 export function murmur2(b: Buffer, start: number, end: number): number {
   let h = SEED ^ (end - start)
   let p = start

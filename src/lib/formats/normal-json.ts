@@ -17,7 +17,7 @@ export function normalJson(b: Buffer, start: number, end: number): string {
   // Numbers beyond the range of a double become null.
   if (!normal.includes('null') && !MANY_DIGITS.test(text)) return normal
   const numbers: string[] = []
-  // During both steps, a mark stands for each of these numbers. It is random: the input cannot contain it.
+  // A mark stands for each kept number in JSON.parse and `jsonText`. It is random: the input cannot contain it.
   const mark = randomUUID()
   let marked = ''
   let copied = start

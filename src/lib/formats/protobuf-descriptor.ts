@@ -50,7 +50,7 @@ export interface MessageType {
   /** Number of fields. Each oneof counts as one. */
   places: number
   readonly fields: Map<number, Field>
-  /** Both names of each field, and the field of each slot. */
+  /** Both names of each field. `named` has the field of each slot. */
   readonly wanted: WantedNames
   readonly named: Field[]
 }
@@ -114,7 +114,10 @@ class DescriptorReader implements Types {
     if (this.messages.size === 0) throw new NotProtobuf()
   }
 
-  /** `messages`, `enums`: the numbers of these parts. */
+  /**
+   * `messages`, `enums`: the numbers of these parts. `packs`: repeated fields are packed unless an option says
+   * otherwise.
+   */
   #scope(prefix: string, parts: readonly Part[], of: { messages: number; enums: number; packs: boolean }): void {
     for (const { bytes } of all(parts, of.enums)) this.#enum(prefix, partsOf(bytes))
     for (const { bytes } of all(parts, of.messages)) this.#message(prefix, partsOf(bytes), of.packs)

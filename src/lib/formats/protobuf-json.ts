@@ -66,7 +66,6 @@ export class ProtobufJson {
     }
   }
 
-  /** Writes the message that the reader contains. */
   message(type: MessageType, reader: WireReader, level: number): void {
     if (level === MOST_LEVELS) broken()
     const known = KNOWN.get(type.name)
@@ -150,7 +149,6 @@ export class ProtobufJson {
     add(value)
   }
 
-  /** Writes the default for a missing field. */
   default(field: Field, level: number): void {
     const { to } = this
     if (field.type === TYPE.string || field.type === TYPE.bytes) to.addText('""')
@@ -161,7 +159,7 @@ export class ProtobufJson {
     } else addZero(to, field.type, this.#options.textIntegers)
   }
 
-  /** Writes the value at `reader.p`, which moves past it. */
+  /** Writes the value at `reader.p`, and moves the reader past the value. */
   #value(field: Field, reader: WireReader, level: number): void {
     const { to } = this
     if (to.length > this.#most) broken()
@@ -196,7 +194,7 @@ function behindTag(reader: WireReader, place: number): WireReader {
   return reader
 }
 
-/** The fields of a message in order. Of a oneof, the last one counts. */
+/** Returns the fields of a message in order. Of a oneof, the last one counts. */
 function fieldsOf(type: MessageType, reader: WireReader): Found[] {
   const found = new Map<number, Found>()
   while (reader.p < reader.end) {
@@ -215,7 +213,7 @@ function fieldsOf(type: MessageType, reader: WireReader): Found[] {
   return [...found.values()]
 }
 
-/** The field of a tag; undefined if `type` has no such field or its wire type does not match. */
+/** Returns the field of a tag; undefined if `type` has no such field or its wire type does not match. */
 function fieldOf(type: MessageType, tag: number): Field | undefined {
   const field = type.fields.get(tag >>> 3)
   if (!field) return undefined

@@ -3,7 +3,6 @@ import type { ProtobufJson } from './protobuf-json.js'
 import { BYTES, broken, MOST_LEVELS, VARINT, WireReader, WRAPPERS } from './protobuf-wire.js'
 import { fractionOf, rfc3339 } from './rfc3339.js'
 
-/** Writes the message that the reader contains as JSON. */
 type Known = (json: ProtobufJson, type: MessageType, reader: WireReader, level: number) => void
 
 const MOST_NANOS = 999_999_999

@@ -44,7 +44,9 @@ export class WireWriter {
     this.to.length += 8
   }
 
-  /** Begins a value after its length, with `room` bytes for that length. Returns the start of the value, for `end`. */
+  /**
+   * Begins a value that is preceded by its length. Leaves `room` bytes for the length. Returns the start of the value.
+   */
   begin(room = 1): number {
     const { to } = this
     to.reserve(room)
@@ -69,7 +71,7 @@ export class WireWriter {
   }
 }
 
-/** The lower and the upper 32 bits of an integer, as two's complement. */
+/** `lowOf` returns the lower 32 bits of an integer in two's complement, `highOf` the upper ones. */
 export const lowOf = (value: number | bigint) =>
   typeof value === 'number' ? value >>> 0 : Number(BigInt.asUintN(32, value))
 export const highOf = (value: number | bigint) =>

@@ -43,7 +43,6 @@ export function addScalar(reader: WireReader, to: GrowingBytes, type: number, is
   }
 }
 
-/** Adds the default for a missing number or boolean. */
 export function addZero(to: GrowingBytes, type: number, isText: boolean): void {
   if (type === TYPE.bool) addBoolean(to, false)
   else if (isText && (WIDE_SIGNED.has(type) || WIDE_UNSIGNED.has(type))) to.addText('"0"')
@@ -82,7 +81,7 @@ function addNumber(to: GrowingBytes, value: number): void {
   to.addText(!Number.isFinite(value) ? `"${value}"` : Object.is(value, -0) ? '-0' : String(value))
 }
 
-/** The number with the fewest digits that equals this one as a 32-bit float. */
+/** Returns the number with the fewest digits that equals this one as a 32-bit float. */
 function shortest(value: number): number {
   if (!Number.isFinite(value) || (Number.isInteger(value) && Math.abs(value) < 2 ** 24)) return value
   for (let digits = 6; digits < 9; digits++) {

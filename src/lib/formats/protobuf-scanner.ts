@@ -31,7 +31,10 @@ export class LengthScanner implements RecordScanner {
   }
 }
 
-/** How many bytes the length at the start of a record takes; one more than are available if it is incomplete. */
+/**
+ * Returns the size of the length at the start of a record, in bytes. If the length is incomplete, returns one more than
+ * the number of available bytes.
+ */
 export function varintSize(b: Buffer, p: number, to: number): number {
   for (let n = 0; n < MOST_VARINT_BYTES; n++) {
     if (p + n >= to) return to - p + 1

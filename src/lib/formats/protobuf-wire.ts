@@ -1,4 +1,3 @@
-/** The types of values in the wire format. */
 export const VARINT = 0
 export const FIXED_64 = 1
 export const BYTES = 2
@@ -16,7 +15,6 @@ export const WRAPPERS: readonly string[] = [
   ...['BoolValue', 'StringValue', 'BytesValue'],
 ]
 
-/** The bytes are not a message of this type. */
 export class NotProtobuf extends Error {}
 const BROKEN = new NotProtobuf('not a message')
 
@@ -29,7 +27,7 @@ export class WireReader {
   readonly b: Buffer
   p: number
   readonly end: number
-  /** The upper half of the last varint. */
+  /** The upper 32 bits of the last varint. */
   high = 0
 
   constructor(b: Buffer, start: number, end: number) {
@@ -47,14 +45,14 @@ export class WireReader {
     return this
   }
 
-  /** A reader of the bytes that follow their length. Moves past them. */
+  /** Reads a length. Returns a reader of the bytes that follow it, and moves past them. */
   inner(): WireReader {
     const size = this.length()
     const from = this.take(size)
     return new WireReader(this.b, from, from + size)
   }
 
-  /** The bytes that follow their length, as text. Moves past them. */
+  /** Reads a length. Returns the bytes that follow it as text, and moves past them. */
   text(encoding: 'utf8' | 'base64'): string {
     const size = this.length()
     const from = this.take(size)
@@ -65,7 +63,7 @@ export class WireReader {
     return this.b.subarray(this.p, this.end)
   }
 
-  /** The lower 32 bits of a varint, signed. `high` has the upper ones. */
+  /** Reads a varint. Returns its lower 32 bits, signed. `high` has the upper ones. */
   varint(): number {
     const { b, end } = this
     this.high = 0
@@ -93,7 +91,7 @@ export class WireReader {
     return low
   }
 
-  /** A varint that is the length of the bytes after it. */
+  /** Reads a varint that is the length of the bytes after it. */
   length(): number {
     const length = this.varint() >>> 0
     if (this.high !== 0 || length > this.end - this.p) broken()

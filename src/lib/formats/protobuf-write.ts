@@ -28,7 +28,6 @@ const RANGES: Readonly<Record<number, readonly [least: number | bigint, most: nu
   [TYPE.fixed64]: [0, 2n ** 64n - 1n],
 }
 
-/** The wire type of a single value. */
 function wireOf({ type }: Field): number {
   if (type === TYPE.double || type === TYPE.fixed64 || type === TYPE.sfixed64) return FIXED_64
   if (type === TYPE.float || type === TYPE.fixed32 || type === TYPE.sfixed32) return FIXED_32
@@ -38,7 +37,6 @@ function wireOf({ type }: Field): number {
 /** Writes JSON as messages. Omits members without a field, and values that do not fit their field. */
 export class ProtobufWriter {
   readonly wire = new WireWriter()
-  /** Called for each value that does not fit its field. */
   readonly #onLeftOut: (field: Field) => void
   b: Buffer = Buffer.alloc(0)
   #end = 0
@@ -72,7 +70,7 @@ export class ProtobufWriter {
     return true
   }
 
-  /** Calls `each` with the range of the name and the start of the value of each member. */
+  /** Calls `each` for each member, with the range of its name and the start of its value. */
   #members(open: number, each: (nameStart: number, nameEnd: number, value: number) => void): void {
     const { b } = this
     const end = this.#end

@@ -6,7 +6,6 @@ import type { ProtobufWriter } from './protobuf-write.js'
 import { TIME_FORMATS } from './time-formats.js'
 import { TimeZone } from './time-zone.js'
 
-/** Writes the content of a message from the JSON at `p`. Returns false if the JSON has another form. */
 type Written = (writer: ProtobufWriter, type: MessageType, p: number, level: number) => boolean
 
 const QUOTE = 0x22

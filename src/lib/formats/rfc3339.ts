@@ -5,7 +5,7 @@ const LAST = 253_402_300_799
 let lastSeconds = Number.NaN
 let lastText = ''
 
-/** A time in UTC as text, with 0, 3, 6 or 9 digits of the fraction; undefined if its year does not have four digits. */
+/** Returns a time in UTC, with 0, 3, 6 or 9 digits of the fraction; undefined if its year does not have four digits. */
 export function rfc3339(seconds: number, nanos: number): string | undefined {
   if (!(seconds >= FIRST && seconds <= LAST && nanos >= 0 && nanos < 1e9)) return undefined
   if (seconds !== lastSeconds) {
@@ -15,7 +15,7 @@ export function rfc3339(seconds: number, nanos: number): string | undefined {
   return `${lastText}${fractionOf(nanos)}Z`
 }
 
-/** The fraction of a second, such as `.500`; empty for 0. */
+/** Returns the fraction of a second, such as `.500`; empty for 0. */
 export function fractionOf(nanos: number): string {
   if (nanos === 0) return ''
   const digits = String(nanos).padStart(9, '0')

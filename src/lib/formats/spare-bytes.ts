@@ -3,7 +3,7 @@ import { GrowingBytes } from './growing-bytes.js'
 const MOST_SPARE = 4
 const LARGEST_SPARE = 8 * 1024 * 1024
 
-/** Memory of requests, to be used again. New memory for each request would cause many garbage collections. */
+/** Keeps the memory of requests for reuse. New memory for each request would cause many garbage collections. */
 export class SpareBytes {
   readonly #spare: GrowingBytes[] = []
 

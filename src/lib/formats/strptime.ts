@@ -114,7 +114,7 @@ export function compileFormat(format: string): TimeReader {
   }
 }
 
-/** The time from parts of a text, by directive. */
+/** Returns the time that parts of a text give. `given`: the text of each part, by the letter of its directive. */
 export function timeOf(given: Readonly<Record<string, string>>, zone: TimeZone, wall: number): ReadTime | undefined {
   const fraction = given.f ?? ''
   if (given.s !== undefined) return { ms: Number(given.s) * 1000, fraction }
@@ -133,7 +133,7 @@ export function timeOf(given: Readonly<Record<string, string>>, zone: TimeZone, 
   return Number.isNaN(ms) ? undefined : { ms, fraction }
 }
 
-/** The local time as if it were UTC; NaN if the day does not exist. */
+/** Returns the local time as if it were UTC; NaN if the day does not exist. */
 function localTime(
   given: Readonly<Record<string, string>>,
   year: number,
@@ -164,7 +164,7 @@ function yearOf({ Y, y }: Readonly<Record<string, string>>): number | undefined 
   return y === undefined ? undefined : Number(y) + (Number(y) < 69 ? 2000 : 1900)
 }
 
-/** Minutes from UTC of `+01:00` or `EST`; undefined for an unknown zone. */
+/** Returns the minutes from UTC of `+01:00` or `EST`; undefined for an unknown zone. */
 function minutesOf(zone: string): number | undefined {
   const [, sign, hours, minutes = '0'] = /^([+-])(\d\d):?(\d\d)?$/.exec(zone) ?? []
   if (sign === undefined) return ZONES[zone.toUpperCase()]
@@ -175,7 +175,7 @@ function minutesOf(zone: string): number | undefined {
 /** A timestamp that is at most this far from its time of receipt has the right year. */
 const HALF_YEAR_MS = 183 * 86_400_000
 
-/** The time in the year nearest to `wall`. `inYear` returns milliseconds, or NaN if the day does not exist. */
+/** Returns the time in the year nearest to `wall`. `inYear` returns milliseconds, or NaN if the day does not exist. */
 export function nearest(inYear: (year: number) => number, wall: number): number {
   const received = new Date(wall).getFullYear()
   let best = inYear(received)

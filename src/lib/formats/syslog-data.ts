@@ -5,7 +5,7 @@ import { BACKSLASH, EQUALS, QUOTE, SPACE } from './ascii.js'
 const OPEN = 0x5b
 const CLOSE = 0x5d
 
-/** The index after the structured data at `p`; -1 if there is none or it is malformed. */
+/** Returns the index after the structured data at `p`; -1: there is none, or it is malformed. */
 export function structuredDataEnd(b: Uint8Array, p: number, end: number): number {
   if (p >= end || b[p] !== OPEN) return -1
   while (p < end && b[p] === OPEN) {
@@ -28,7 +28,7 @@ export function structuredDataEnd(b: Uint8Array, p: number, end: number): number
   return p
 }
 
-/** The end of the name at `p`, or -1 if there is none. */
+/** Returns where the name at `p` ends; -1: there is none. */
 function nameEnd(b: Uint8Array, p: number, end: number): number {
   const start = p
   while (p < end && b[p]! > SPACE && b[p] !== EQUALS && b[p] !== CLOSE && b[p] !== QUOTE) p++
@@ -48,7 +48,7 @@ export function structuredData(text: string): Record<string, Record<string, stri
       elements.set(id, element)
       continue
     }
-    // Only these three are escapes; any other backslash is literal.
+    // Only `\"`, `\\` and `\]` are escapes; any other backslash is literal.
     const value = written!.includes('\\') ? written!.replace(/\\(["\\\]])/g, '$1') : written!
     const before = element.get(name!)
     // Extends the list in place, since a line may repeat a name a hundred thousand times.

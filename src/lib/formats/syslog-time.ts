@@ -10,7 +10,7 @@ function isDigit(byte: number): boolean {
   return byte >= 0x30 && byte <= 0x39
 }
 
-/** The value of `digits` digits at `p`, if it is from `from` to `to`; otherwise -1. */
+/** Returns the value of `digits` digits at `p`, if it is from `from` to `to`; otherwise -1. */
 function number(b: Uint8Array, p: number, end: number, digits: number, from: number, to: number): number {
   if (p + digits > end) return -1
   let value = 0
@@ -21,7 +21,7 @@ function number(b: Uint8Array, p: number, end: number, digits: number, from: num
   return value >= from && value <= to ? value : -1
 }
 
-/** The index after `hh:mm:ss` with an optional fraction at `p`, or -1. */
+/** Returns the index after `hh:mm:ss` with an optional fraction at `p`; -1: `p` has no such time. */
 function clockEnd(b: Uint8Array, p: number, end: number): number {
   if (number(b, p, end, 2, 0, 23) < 0 || b[p + 2] !== COLON) return -1
   if (number(b, p + 3, end, 2, 0, 59) < 0 || b[p + 5] !== COLON) return -1
@@ -33,7 +33,7 @@ function clockEnd(b: Uint8Array, p: number, end: number): number {
   return p - fraction > MOST_FRACTION_DIGITS ? -1 : p
 }
 
-/** The index after the RFC 3339 timestamp at `p`, or -1. */
+/** Returns the index after the RFC 3339 timestamp at `p`; -1: there is none. */
 export function isoTimeEnd(b: Uint8Array, p: number, end: number): number {
   if (number(b, p, end, 4, 0, 9999) < 0 || b[p + 4] !== 0x2d) return -1
   if (number(b, p + 5, end, 2, 1, 12) < 0 || b[p + 7] !== 0x2d) return -1
@@ -46,7 +46,10 @@ export function isoTimeEnd(b: Uint8Array, p: number, end: number): number {
   return p + 6
 }
 
-/** The index after the RFC 3164 timestamp at `p`, or -1. The day may have one digit; a year may precede the time. */
+/**
+ * Returns the index after the RFC 3164 timestamp at `p`; -1: there is none. The day may have one digit; a year may
+ * precede the time.
+ */
 export function classicTimeEnd(b: Uint8Array, p: number, end: number): number {
   if (p + 3 >= end || b[p + 3] !== SPACE || monthAt(b, p) < 0) return -1
   p += 4

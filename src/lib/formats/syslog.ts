@@ -26,7 +26,7 @@ const PARTS = 8
 /** Where the parts of the last scanned line are. A start of -1 means that the line does not have the part. */
 export const partStarts = new Int32Array(PARTS)
 export const partEnds = new Int32Array(PARTS)
-/** Facility * 8 + severity of the last scanned line, or -1, and where its digits are. */
+/** The priority of the last scanned line: facility * 8 + severity; -1: it has none. Then where the digits are. */
 export let priority = -1
 let digitsStart = 0
 let digitsEnd = 0
@@ -61,7 +61,7 @@ function put(part: number, start: number, end: number): void {
   partEnds[part] = end
 }
 
-/** The index after `NNN>` at `p`, or -1. Sets `priority`. */
+/** Returns the index after `NNN>` at `p`; -1: there is no valid priority. Sets `priority`. */
 function priorityEnd(b: Uint8Array, p: number, end: number): number {
   let value = 0
   const digits = p
@@ -83,7 +83,7 @@ function isDigit(byte: number): boolean {
   return byte >= 0x30 && byte <= 0x39
 }
 
-/** The end of the word at `p`: the next space or the end of the line. */
+/** Returns the end of the word at `p`: the next space or the end of the line. */
 function wordEnd(b: Uint8Array, p: number, end: number): number {
   while (p < end && b[p]! > SPACE) p++
   return p
@@ -113,7 +113,7 @@ function scanVersion1(b: Uint8Array, p: number, end: number): boolean {
   return true
 }
 
-/** The message, without a UTF-8 byte order mark. */
+/** Sets the range of the message, without a UTF-8 byte order mark. */
 function putMessage(b: Uint8Array, p: number, end: number): void {
   const marked = end - p >= 3 && b[p] === 0xef && b[p + 1] === 0xbb && b[p + 2] === 0xbf
   put(MESSAGE, marked ? p + 3 : p, end)
@@ -201,7 +201,7 @@ export function isClassicTime(): boolean {
   return classic
 }
 
-/** The field `facility`, `severity` or `severity_code` of a priority. The code is from 0 (emerg) to 7 (debug). */
+/** Returns a field of a priority: `facility`, `severity` or `severity_code`, which is from 0 (emerg) to 7 (debug). */
 export function fieldOfPriority(priority: number, name: string): string | number | undefined {
   if (name === 'severity_code') return priority & 7
   return name === 'facility' ? FACILITIES[priority >> 3] : SEVERITIES[priority & 7]

@@ -12,7 +12,7 @@ const iso: TimeReader = (text, zone, wall) => {
   return timeOf({ Y: Y!, m: m!, d: d!, H, M, S, f, z }, zone, wall)
 }
 
-/** A number of seconds since the epoch, times 10^`digits`. */
+/** Reads numbers that are seconds since the epoch times 10^`digits`. */
 function epoch(digits: number): TimeReader {
   return text => {
     const [, sign = '', whole = '', rest = ''] = /^\s*(-?)(\d{1,24})(?:\.(\d{1,24}))?\s*$/.exec(text) ?? []
@@ -25,7 +25,7 @@ function epoch(digits: number): TimeReader {
 function epochTime(sign: string, seconds: string, digits: string): ReadTime | undefined {
   const fraction = digits.slice(0, 9)
   const ms = Number(seconds) * 1000
-  // A negative time counts its fraction from the second before.
+  // The fraction of a negative time counts from the second before it.
   if (sign === '-' && Number(fraction) > 0) {
     const rest = String(10 ** fraction.length - Number(fraction)).padStart(fraction.length, '0')
     return { ms: -ms - 1000, fraction: rest }
@@ -81,10 +81,10 @@ export const TIME_FORMATS: Readonly<Record<string, TimeReader>> = {
 
 const LARGEST_MS = 8.64e15
 
-/** The last second and its text up to the fraction, cached since many lines share it. */
+/** The last whole second, in milliseconds since the epoch, and its text up to the fraction. Many lines share it. */
 let [lastMs, lastSecond] = [Number.NaN, '']
 
-/** The time as ISO 8601 in UTC, with at least three digits of the fraction; undefined if out of range. */
+/** Returns the time as ISO 8601 in UTC, with at least three digits of the fraction; undefined if out of range. */
 export function isoText({ ms, fraction }: ReadTime): string | undefined {
   if (!(Math.abs(ms) <= LARGEST_MS)) return undefined
   if (ms !== lastMs) lastSecond = new Date(ms).toISOString().slice(0, -4)

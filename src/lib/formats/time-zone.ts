@@ -8,14 +8,14 @@ const MOST_CACHED = 4096
 export class TimeZone {
   /** Undefined for UTC. */
   readonly #format: Intl.DateTimeFormat | undefined
-  /** Offsets from UTC, by quarter of an hour in local time. */
+  /** Offsets from UTC in milliseconds. The key is a quarter of an hour in local time. */
   readonly #known = new Map<number, number>()
   #lastQuarter = Number.NaN
   #lastOffset = 0
 
   /** Throws a RangeError if the runtime does not know the name. */
   constructor(name: string) {
-    // Creating the format takes milliseconds.
+    // Creating the format takes milliseconds, so UTC has none.
     if (name === 'UTC') return
     this.#format = localTimes(name)
   }
@@ -47,7 +47,7 @@ export class TimeZone {
     return this.#offset(local - after) === after ? after : before
   }
 
-  /** Local time minus UTC, at the time `utc`. */
+  /** Returns local time minus UTC in milliseconds, at the time `utc`. */
   #offset(utc: number): number {
     const part: Record<string, number> = {}
     for (const { type, value } of this.#format!.formatToParts(utc)) part[type] = Number(value)

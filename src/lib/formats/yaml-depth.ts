@@ -4,8 +4,8 @@ import { Lexer, Parser } from 'yaml'
 const MOST_OPEN = 256
 
 /**
- * The offset at which a YAML text is nested so deeply that parsing could exhaust the memory or the stack; undefined if
- * there is none. Each level of `- - -` repeats all tokens of the levels outside it.
+ * Returns the offset at which a YAML text is nested so deeply that parsing could exhaust the memory or the stack;
+ * undefined if there is none. Each level of `- - -` repeats all tokens of the levels outside it.
  */
 export function tooDeepAt(text: string): number | undefined {
   const parser = new Parser()

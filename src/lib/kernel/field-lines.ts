@@ -2,11 +2,12 @@ import { SLOT, WantedNames } from '../formats/json-scan.js'
 import type { ScanFlags } from './json-lines.js'
 import type { LineMemory, Lines } from './line-memory.js'
 
-/** A format of lines that the kernel reads. */
 export interface LineFormat {
-  /** Its number in assembly/field-lines.ts. */
+  /** The format's number in assembly/field-lines.ts. */
   readonly number: number
-  /** The names of its fields, in the order of their numbers there. If one is an origin field, every line has it. */
+  /**
+   * The names of the format's fields, in the order of their numbers there. Every line has each origin field among them.
+   */
   readonly names: readonly string[]
 }
 
@@ -107,7 +108,6 @@ export class FieldLines {
     code.setFields(this.#table)
   }
 
-  /** Whether the lines are long enough for the kernel to be faster. */
   isWorthwhile({ length, starts, ends }: Lines): boolean {
     return length > 0 && ends[length - 1]! - starts[0]! >= LEAST_BYTES
   }

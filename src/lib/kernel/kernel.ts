@@ -36,7 +36,7 @@ export interface Kernel {
 let kernel: Kernel | undefined
 let isLoaded = false
 
-/** The kernel; undefined if WebAssembly with SIMD cannot run, for example with `node --jitless`. */
+/** Returns the kernel; undefined if WebAssembly with SIMD cannot run, for example with `node --jitless`. */
 export function theKernel(): Kernel | undefined {
   if (isLoaded) return kernel
   isLoaded = true

@@ -25,7 +25,7 @@ export class LineEnds {
 
   constructor(code: LineEndExports, memory: LineMemory) {
     this.#code = code
-    // A line has at least one byte.
+    // A line has at least one byte, so a chunk has at most CHUNK_BYTES lines.
     const size = CHUNK_BYTES * LINE_BYTES
     this.#columns = new Uint8Array(memory.bytes.buffer, memory.take(size), size)
   }

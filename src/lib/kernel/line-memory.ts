@@ -33,7 +33,6 @@ export class LineMemory {
   readonly ends: Int32Array
   readonly flags: Uint8Array
   readonly slots: Int32Array
-  /** The output for these lines. */
   readonly output: Buffer
   readonly #text: number
   #used: number
@@ -87,7 +86,7 @@ export class LineMemory {
     return Math.min(length, from + most)
   }
 
-  /** The number to subtract from positions of lines from `from` on, to get addresses. */
+  /** Returns the number to subtract from positions of lines from `from` on, to get addresses. */
   shift({ chunk, starts }: Lines, from: number): number {
     return isInChunkMemory(chunk) ? -chunk.byteOffset : starts[from]! - this.#text
   }

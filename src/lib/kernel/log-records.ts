@@ -3,11 +3,9 @@ import type { LineMemory, Lines } from './line-memory.js'
 /** How a log record uses a field that is not an attribute. `left`: the kernel skips events with this field. */
 export const USE = { left: 1, body: 2, time: 3, severity: 4, trace: 5, span: 6 } as const
 
-/** Texts with their numbers. */
 type Table = ReadonlyMap<string, number>
 
 export interface LogFields {
-  /** The uses of fields, by name. */
   readonly uses: Table
   /** The names of fields whose values decide the group of an event. */
   readonly grouped: readonly string[]
@@ -63,7 +61,6 @@ export class RecordLines {
     this.#severities = memory.take(MOST_ENTRIES * ENTRY_BYTES)
   }
 
-  /** Whether the kernel has room for the fields. */
   takes(fields: LogFields): boolean {
     const hasRoom = (table: Table) => [...table.keys()].every(text => Buffer.byteLength(text) <= MOST_TEXT)
     const tables = [namesOf(fields), fields.severities]

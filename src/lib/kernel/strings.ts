@@ -94,7 +94,7 @@ export class Strings {
     code.setKnown(memory.take(KNOWN_BYTES))
   }
 
-  /** Whether it can read values of these lines: the chunk is in its memory, and the slots of a line have room. */
+  /** Whether the kernel can read values of these lines: their chunk is in its memory, and a line's slots have room. */
   #reaches({ chunk, stride }: ScannedLines): boolean {
     return isInChunkMemory(chunk) && stride <= this.#memory.slots.length
   }
@@ -104,15 +104,18 @@ export class Strings {
     return ++this.#owners
   }
 
-  /** Stores the number of the value [start, end) of a chunk, if the value is short. May remove others. */
+  /**
+   * Stores the number of the value [start, end) of a chunk, if the value is short. May remove the numbers of other
+   * values.
+   */
   learn(owner: number, chunk: Buffer, start: number, end: number, hash: number, number: number): void {
     if (isInChunkMemory(chunk)) this.#code.learnKey(owner, chunk.byteOffset + start, end - start, hash, number)
   }
 
   /**
-   * Compares the values whose slot numbers begin at `first` with a text, for lines with a 1 in `among`. Changes the 1
-   * to 0 if the value is not wanted, and to 2 if it is unknown. Returns how many are unknown; undefined if it cannot
-   * compare.
+   * For lines with a 1 in `among`: compares a value with a text. `first`: the index of its two numbers in the slots of
+   * a line. Changes the 1 to 0 if the value is not wanted, and to 2 if it is unknown. Returns how many are unknown;
+   * undefined if it cannot compare.
    */
   narrow(
     lines: ScannedLines,
@@ -150,8 +153,9 @@ export class Strings {
   }
 
   /**
-   * Finds the texts whose slot numbers begin at `first`, and hashes those of 1 to `longest` bytes. Skips lines with a 1
-   * in `skipped`. Returns how many of the other lines have no known number; undefined if it cannot hash.
+   * Finds the texts of one slot, and hashes those of 1 to `longest` bytes. `first`: the index of its two numbers in the
+   * slots of a line. Skips lines with a 1 in `skipped`. Returns how many of the other lines have no known number;
+   * undefined if it cannot hash.
    */
   hash(
     lines: ScannedLines,

@@ -3,7 +3,7 @@
  * The first part is for the code itself. Parts that were never written take no memory.
  */
 
-/** The size of a chunk: room for an unfinished line of the previous read and a read of 512 KiB. */
+/** The size of a chunk: room for an unfinished line of the previous read, and for a read of 512 KiB. */
 export const CHUNK_BYTES = 528 * 1024
 export const MOST_CHUNKS = 64
 /** Bytes before the first chunk. */
@@ -16,13 +16,12 @@ export interface FixedMemory {
   readonly buffer: ArrayBuffer
 }
 
-/** Only the parts in use, as in kernel.ts. */
 declare const WebAssembly: { readonly Memory: new (limits: object) => FixedMemory }
 
 let memory: FixedMemory | undefined
 let isMade = false
 
-/** The memory; undefined without WebAssembly, for example with `node --jitless`. */
+/** Returns the memory; undefined without WebAssembly, for example with `node --jitless`. */
 export function chunkMemory(): FixedMemory | undefined {
   if (isMade) return memory
   isMade = true
@@ -34,7 +33,6 @@ export function chunkMemory(): FixedMemory | undefined {
   return memory
 }
 
-/** Chunk `n` of `MOST_CHUNKS`. */
 export function chunkAt(n: number): Buffer | undefined {
   const buffer = chunkMemory()?.buffer
   return buffer && Buffer.from(buffer, OWN_BYTES + n * CHUNK_BYTES, CHUNK_BYTES)

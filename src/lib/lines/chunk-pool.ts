@@ -1,6 +1,5 @@
 import { CHUNK_BYTES, chunkAt, isInChunkMemory, MOST_CHUNKS } from './chunk-memory.js'
 
-/** Minimum size of a chunk that is reused. */
 const REUSED_BYTES = CHUNK_BYTES / 4
 /** Maximum number of chunks outside the shared memory that are kept for reuse. */
 const MOST_KEPT = 24
@@ -13,7 +12,7 @@ const numbersOf = new WeakMap<Buffer, ArrayBuffer[]>()
 /** Number of chunks in the shared memory that were ever taken. */
 let used = 0
 
-/** A chunk of at least `size` bytes, with the caller as holder. Only large chunks are reused. */
+/** Returns a chunk of at least `size` bytes, with the caller as holder. Only large chunks are reused. */
 export function takeChunk(size: number): Buffer {
   if (size > CHUNK_BYTES || size < REUSED_BYTES) return Buffer.allocUnsafeSlow(size)
   const chunk = free.pop() ?? unused() ?? kept.pop() ?? Buffer.allocUnsafeSlow(CHUNK_BYTES)
@@ -28,7 +27,7 @@ function unused(): Buffer | undefined {
 /** Smaller portions of a stream get memory of their own size. */
 const LARGE_PORTION_BYTES = 16 * 1024
 
-/** The room to take for a portion of a stream. A large portion gets memory that is reused. */
+/** Returns the room to take for a portion of a stream. A large portion gets memory that is reused. */
 export function roomForPortion(bytes: number): number {
   return bytes < LARGE_PORTION_BYTES ? bytes : Math.max(bytes, REUSED_BYTES)
 }
@@ -36,7 +35,9 @@ export function roomForPortion(bytes: number): number {
 /** Size of a page of memory, and of the file cache. */
 export const PAGE_BYTES = 4096
 
-/** How many of `bytes` to add at a time to `pending` bytes: if possible, only as many as reused memory can hold. */
+/**
+ * Returns how many of `bytes` to add to `pending` bytes at a time: if possible, only as many as reused memory holds.
+ */
 export function portionAfter(pending: number, bytes: number): number {
   const most = CHUNK_BYTES - PAGE_BYTES
   return pending < most / 2 ? Math.min(bytes, most - pending) : bytes
@@ -50,7 +51,7 @@ export function isMostlyFree(chunk: Buffer, pending: number): boolean {
   return pending * 4 < chunk.length && (pending * 2 < REUSED_BYTES || !holders.has(chunk))
 }
 
-/** Adds a holder of the chunk. Returns a function to call once, for releasing it; undefined if it is not reused. */
+/** Adds a holder of the chunk. Returns a function that releases it, to be called once; undefined: it is not reused. */
 export function holdChunk(chunk: Buffer): (() => void) | undefined {
   const count = holders.get(chunk)
   if (count === undefined) return undefined
@@ -75,7 +76,7 @@ export function freeChunk(chunk: Buffer): void {
 /** Memory for fewer numbers is not reused. */
 const REUSED_NUMBERS = 256
 
-/** Room for `length` numbers about lines of the chunk, with any content. It is reused once the chunk is free. */
+/** Returns room for `length` numbers about lines of the chunk, with any content. Reused once the chunk is free. */
 export function numbersFor(chunk: Buffer, length: number): Int32Array {
   if (length < REUSED_NUMBERS || !holders.has(chunk)) return new Int32Array(length)
   const memory = takeMemory(length * Int32Array.BYTES_PER_ELEMENT)
@@ -90,19 +91,18 @@ function freeNumbers(chunk: Buffer): void {
   numbersOf.delete(chunk)
 }
 
-/** Bytes of memory that have no other use while `chunk` is needed. */
+/** Returns the bytes of memory that have no other use while `chunk` is needed. */
 export function memoryOf(chunk: Buffer): number {
   return isInChunkMemory(chunk) ? CHUNK_BYTES : chunk.buffer.byteLength
 }
 
-/** Maximum bytes of free memory that is kept. */
 const MOST_SPARE = 4 * 1024 * 1024
 
 /** Free memory by size, kept for reuse: the garbage collector is late to free memory that outlives young objects. */
 const spare = new Map<number, ArrayBuffer[]>()
 let spareBytes = 0
 
-/** Memory of at least `least` bytes, with any content. It has at most a quarter more, or less than 256 bytes more. */
+/** Returns memory of at least `least` bytes, with any content. It has at most a quarter or 255 bytes more. */
 function takeMemory(least: number): ArrayBuffer {
   const step = 2 ** Math.max(8, Math.floor(Math.log2(least)) - 2)
   const size = Math.ceil(least / step) * step
@@ -112,7 +112,6 @@ function takeMemory(least: number): ArrayBuffer {
   return memory
 }
 
-/** Takes back memory that is no longer used. */
 function giveMemory(memory: ArrayBuffer): void {
   const { byteLength: size } = memory
   if (spareBytes + size > MOST_SPARE) return

@@ -23,21 +23,19 @@ export class FramingError extends Error {
   }
 }
 
-/** Finds the ends of the records of one stream. */
 export interface RecordScanner {
   /**
-   * Continues the current record from `p` up to `to`; it has already seen the bytes before `p`. Returns the end of the
+   * Continues the current record from `p` up to `to`; the scanner has seen the bytes before `p`. Returns the end of the
    * record, or ~q if it is incomplete; the next call then continues at `q`. Throws a FramingError with a place in `b`.
    */
   find(b: Buffer, p: number, to: number): number
 }
 
-/** How records are delimited and read. */
 export interface Framing {
   /** Whether all bytes are one record. Only a source that knows where they end can read it. */
   readonly isWhole?: boolean
   scanner(): RecordScanner
-  /** How many bytes at the start of a complete record delimit it and are not content. Default: 0. */
+  /** Returns how many bytes at the start of a complete record delimit it and are not content. Default: 0. */
   headSize?(b: Buffer, start: number, end: number): number
   /** Adds the JSON object of a record's content. If the content cannot be read, returns false and adds nothing. */
   readRecord(b: Buffer, start: number, end: number, to: GrowingBytes): boolean
@@ -51,7 +49,7 @@ const MOST_KEPT_BYTES = 8 * 1024 * 1024
 
 /** The lines of the frame that is being built. `commit` never yields, so all splitters share them. */
 const lines = new GrowingBytes()
-/** How many of these come from unreadable records. */
+/** How many of these lines come from unreadable records. */
 let unreadable = 0
 
 export class FramedSplitter extends LineSplitter {
@@ -77,7 +75,6 @@ export class FramedSplitter extends LineSplitter {
     return this.#problem
   }
 
-  /** Where the unfinished record begins in the stream. */
   get place(): number {
     return this.#offset
   }
@@ -125,7 +122,7 @@ export class FramedSplitter extends LineSplitter {
     this.#goTo(this.scanned)
   }
 
-  /** The end of the next record; -1 if it is incomplete. */
+  /** Returns the end of the next record; -1: it is incomplete, or the bytes are not a record. */
   #next(): number {
     if (this.#problem || this.scanned === this.end) return -1
     try {
@@ -151,7 +148,7 @@ export class FramedSplitter extends LineSplitter {
     this.start = end
   }
 
-  /** Returns false if the line would be too long. */
+  /** Adds the line of the record that ends at `end`. Returns false if the line would be too long. */
   #addLine(end: number): boolean {
     const { chunk } = this
     const start = this.start + (this.#framing.headSize?.(chunk, this.start, end) ?? 0)

@@ -35,7 +35,7 @@ function matcher(pattern: Matcher): (bytes: Buffer, start: number, end: number) 
 /** `^`, then one mandatory character or class, and no alternatives. */
 const ANCHORED = /^\^(\\[dDwWsStnr\][.^$*+?(){}|/\\-]|\[(?:[^\\[\]]|\\.)+\]|[^\\[\].^$*+?(){}|])(?![?*]|\{0)([^|]*)$/u
 
-/** A table of the bytes with which a matching line can begin; undefined if any byte can, or if that is unclear. */
+/** Returns a table of the bytes with which a matching line can begin; undefined: any byte can, or it is unclear. */
 export function firstBytes(pattern: Matcher): Uint8Array | undefined {
   const atom = pattern.flags === 'u' ? ANCHORED.exec(pattern.source)?.[1] : undefined
   if (atom === undefined) return undefined

@@ -39,7 +39,6 @@ export type FindLines = (
   longest: number,
 ) => LineColumns | undefined
 
-/** Lines of a chunk. */
 export interface Frame extends LineColumns {
   readonly chunk: Buffer
   /** Total bytes of all lines with their line ends. */
@@ -59,7 +58,6 @@ const { indexOf } = Buffer.prototype
 const LF = 0x0a
 const CR = 0x0d
 const NO_BYTES = Buffer.alloc(0)
-/** The byte order mark of UTF-8. */
 const MARK = Buffer.from('\ufeff')
 
 /** Bytes of the longest UTF-8 character. A piece has room for at least one. */
@@ -80,20 +78,19 @@ function growColumns(): void {
 /** Smaller portions need no alignment in memory. */
 const ALIGNED_BYTES = 64 * 1024
 
-/** The position in its page of the byte at `offset`, which may be negative. */
+/** Returns the position of the byte at `offset` in its page. `offset` may be negative. */
 function inPage(offset: number): number {
   return ((offset % PAGE_BYTES) + PAGE_BYTES) % PAGE_BYTES
 }
 
-/** The end of the last line with its line end; `start` if there is no line. */
+/** Returns the end of the last line with its line end; `start` if there is no line. */
 function endOf({ length, ends, flags }: LineColumns, start: number): number {
   return length === 0 ? start : ends[length - 1]! + flags[length - 1]!
 }
 
-/** Longer than any line. */
 const NO_LIMIT = 2 ** 31 - 1
 
-/** The lines of `bytes`, which must end with a line end; undefined if there are no lines. */
+/** Returns the lines of `bytes`, which must end with a line end; undefined if there are no lines. */
 export function linesOf(bytes: Buffer): Frame | undefined {
   const splitter = new LineSplitter(NO_LIMIT)
   const frame = splitter.push(bytes)
@@ -142,7 +139,7 @@ export class LineSplitter {
     return this.goesOn
   }
 
-  /** Why nothing more can be read; undefined if it can. Lines may contain any bytes. */
+  /** The error after which nothing more can be read; undefined: there is none. Lines may contain any bytes. */
   get problem(): Error | undefined {
     return undefined
   }
@@ -153,8 +150,8 @@ export class LineSplitter {
   }
 
   /**
-   * Space for at least `want` bytes, valid until the next call. `offset`: their position in a file. A large portion
-   * begins at the same place in a page of memory as in a page of the file, since Linux then copies faster.
+   * Returns space for at least `want` bytes, valid until the next call. `offset`: their position in a file. A large
+   * portion begins at the same place in a page of memory as in a page of the file, since Linux then copies faster.
    */
   reserve(want: number, offset?: number): Buffer {
     if (this.chunk.length - this.end < want) {
@@ -273,7 +270,7 @@ export class LineSplitter {
     this.chunk = next
   }
 
-  /** Frees its memory with the unfinished line. Nobody may still write to the space of `reserve`. */
+  /** Frees the memory, and discards the unfinished line in it. Nobody may write to the space of `reserve` any more. */
   drop(): void {
     freeChunk(this.chunk)
     this.chunk = NO_BYTES
@@ -282,7 +279,9 @@ export class LineSplitter {
     this.scanned = 0
   }
 
-  /** Cuts pieces of the maximum size, or up to 3 bytes less, while the line is too long. It ends at `to` or later. */
+  /**
+   * Cuts pieces of the maximum size, or up to 3 bytes less, while the line is too long. The line ends at `to` or later.
+   */
   protected cutPieces(to: number): void {
     while (to - this.start > this.maxLineBytes) {
       let cut = this.start + this.maxLineBytes

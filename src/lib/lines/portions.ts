@@ -1,7 +1,6 @@
 import { portionAfter, roomForPortion } from './chunk-pool.js'
 import type { Frame } from './line-splitter.js'
 
-/** Divides the bytes of a stream. */
 interface Divider {
   /** Bytes of the unfinished line or record. */
   readonly pending: number

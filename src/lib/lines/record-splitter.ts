@@ -10,7 +10,7 @@
 
 import { type Frame, LineSplitter } from './line-splitter.js'
 
-/** Verdicts on a line: it begins an event. */
+/** A verdict on a line: it begins an event. */
 export const BEGINS = 0
 /** The line belongs to the event before it if that is still open. Otherwise it begins an event. */
 export const JOINS = 1
@@ -22,7 +22,10 @@ export const JUDGED_BYTES = 4096
 
 /** Decides which lines form one event. Stateless: `judge` returns the state for the next line. */
 export interface Joiner {
-  /** Maximum bytes of a line that it sees, if above JUDGED_BYTES. An unfinished line waits until it exceeds them. */
+  /**
+   * Maximum bytes of a line that the joiner sees, if more than JUDGED_BYTES. An unfinished line waits until it is
+   * longer.
+   */
   readonly judgedBytes?: number
   /**
    * Judges the line that begins with bytes[start, end). Returns `verdict | state << 2`. `state` is the state from the

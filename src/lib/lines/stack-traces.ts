@@ -12,7 +12,6 @@ export type Language = keyof typeof JUDGES
 
 export const LANGUAGES = Object.keys(JUDGES) as [Language, ...Language[]]
 
-/** Bits of state per language. */
 const STATE_BITS = 3
 const STATES = (1 << STATE_BITS) - 1
 

@@ -2,18 +2,16 @@ import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
 import { readRegularSync } from '../files/read-regular.js'
 
-/** Maximum size of a module's file, in bytes. */
 const LARGEST_MODULE = 64 * 1024 * 1024
 
 /** An import by a relative path, as a statement or an expression. */
 const RELATIVE = /\b(?:from|import)\s*\(?\s*['"](\.\.?\/[^'"]+)['"]/g
 
-/** The files of a module: its own and, recursively, those of its relative imports. Leaves out unreadable files. */
+/** Returns the files of a module: its own and those of its relative imports, recursively. Omits unreadable files. */
 export function moduleFiles(path: string): readonly string[] {
   return [...textsOf(resolve(path)).keys()]
 }
 
-/** A hash of the texts of all files of a module. */
 export function moduleDigest(path: string): string {
   const digest = createHash('sha256')
   for (const [file, text] of textsOf(resolve(path))) digest.update(`${file}\n${text.length}\n${text}`)

@@ -16,7 +16,7 @@ import { fileURLToPath } from 'node:url'
 /** The parameter in the URL of a user's module. Its value distinguishes versions of the file. */
 export const VERSION = 'sluice'
 
-/** The scheme of a package that a folder resolves. The JSON of `[name, URL of a file in the folder]` follows. */
+/** The URL scheme of a package that a folder resolves. The JSON of `[name, URL of a file in the folder]` follows. */
 export const PACKAGE = 'sluice-package:'
 
 type Maybe<T> = T | Promise<T>
@@ -40,7 +40,7 @@ export function resolve(
   return after(found, result => ({ ...result, url: versioned(result.url, version) }))
 }
 
-/** Strips types if Node.js does not, and loads sources that look like ES modules as such. */
+/** Strips types if Node.js does not. Loads sources that look like ES modules as ES modules. */
 export function load(
   url: string,
   context: LoadHookContext,
@@ -58,7 +58,6 @@ export function load(
   return { format: 'module', source: isTyped ? withoutTypes(source, path) : source, shortCircuit: true }
 }
 
-/** The URL of this version of a file. */
 export function versioned(url: string, version: string): string {
   const own = new URL(url)
   own.searchParams.set(VERSION, version)

@@ -1,9 +1,12 @@
 import { fileURLToPath } from 'node:url'
 
-/** Parts of the paths of imported packages. */
+/** For each imported package: a part of the paths of its files, such as `node_modules/NAME/`. */
 export const importedPackages: string[] = []
 
-/** Line and column of a syntax error as Node.js prints it: the line and, below it, spaces up to the column. */
+/**
+ * Returns the place of a syntax error from the output of Node.js: `NAME:LINE`, the source line and, below it, spaces up
+ * to the column.
+ */
 export function markedPlace(printed: string, name: string): { line: number; column: number } | undefined {
   const [first = '', , mark = ''] = printed.slice(Math.max(0, printed.indexOf(`${name}:`))).split('\n')
   const line = Number(first.slice(name.length + 1))
@@ -11,7 +14,7 @@ export function markedPlace(printed: string, name: string): { line: number; colu
   return { line, column: /^\s*/.exec(mark)![0].length + 1 }
 }
 
-/** The place in a user's module where an error passed, such as `/etc/sluice/mine.js:3:11`; undefined if unknown. */
+/** Returns where in a user's module an error passed, such as `/etc/sluice/mine.js:3:11`; undefined if unknown. */
 export function placeInPlugin(error: unknown): string | undefined {
   const stack = error instanceof Error ? (error.stack ?? '') : ''
   const [, url, place] = /(file:[^\s?]+)\?sluice=[^\s:]*:(\d+(?::\d+)?)/.exec(stack) ?? []

@@ -16,7 +16,6 @@ export class AddressList {
     for (const range of ranges) add(this.#list, range)
   }
 
-  /** Adds a range. Returns false if it is neither an address nor a range. */
   tryAdd(range: string): boolean {
     try {
       add(this.#list, range)

@@ -4,7 +4,7 @@ import { AddressList } from './address-list.js'
 
 /** Decides to which addresses this process may connect for users who must not reach the network of this machine. */
 
-/** Throws if it is not a range. */
+/** Throws if `text` is neither an address nor a range. */
 const listOf = (text: string) => new AddressList([text])
 
 /** Matches `10.0.0.0/8`, `::1`, `127.0.0.1:9000` and `[fd00::/8]:443`. */
@@ -66,7 +66,7 @@ export class AddressRules {
     this.#ownPorts = ownPorts
   }
 
-  /** Why connecting to `address` is denied, as in `a loopback address`; undefined if it is allowed. */
+  /** Returns why connecting to `address` is denied, as in `a loopback address`; undefined if it is allowed. */
   denied(address: string, port: number): string | undefined {
     const kind = this.#kindOf(address)
     if (kind === undefined) return undefined
@@ -86,7 +86,7 @@ export class AddressRules {
   }
 }
 
-/** Undefined if `text` is neither an address nor a range. Either may be followed by a port. */
+/** Parses an address or a range, either of which may be followed by a port; undefined if `text` is neither. */
 export function parseRule(text: string): Allowed | undefined {
   // Without brackets, the last group of an IPv6 address would look like a port.
   const match = isIPv6(text.replace(/\/\d+$/, '')) ? [text, text, undefined, undefined] : RULE.exec(text)

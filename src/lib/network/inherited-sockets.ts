@@ -9,7 +9,6 @@ import { after } from '../time.js'
 
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly systemd: string }
 
-/** A server that takes connections. */
 export interface Claimant {
   take(socket: Socket): void
 }
@@ -37,7 +36,7 @@ class Inherited {
     return this.#claimant === undefined
   }
 
-  /** Whether this process has released it for good. */
+  /** Whether this process has released the sockets for good. */
   get isGone(): boolean {
     return this.#isGone
   }
@@ -186,7 +185,7 @@ export async function listenOn(server: Server, address: ListenAddress): Promise<
   return addressText(server.address() as AddressInfo)
 }
 
-/** The address in the notation of the configuration. */
+/** Returns the address in the notation of the configuration. */
 export function listenText(address: ListenAddress): string {
   if ('systemd' in address) return `systemd:${address.systemd}`
   const { host, port } = address

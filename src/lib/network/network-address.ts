@@ -3,7 +3,7 @@ export function plainAddress(address: string): string {
   return address.replace(/^::ffff:(?=\d+\.)/i, '')
 }
 
-/** The network that one customer usually has: the first 64 bits of an IPv6 address, or a whole IPv4 address. */
+/** Returns the network that one customer usually has: the first 64 bits of an IPv6 address, or a whole IPv4 address. */
 export function networkOf(address: string): string {
   const plain = plainAddress(address)
   if (!plain.includes(':')) return plain

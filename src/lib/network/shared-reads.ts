@@ -10,14 +10,14 @@ import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'nod
 /** Size of a read while few sockets are open. */
 export const READ_BYTES = 256 * 1024
 const LEAST_READ_BYTES = 16 * 1024
-/** Limit of the bytes if every socket reads once. This much may be kept while nothing can be passed on. */
+/** Limit of the total bytes if every socket reads once. Up to this many bytes are held while receivers have no room. */
 const READS_BYTES = 16 * 1024 * 1024
 
 let memory: Buffer | undefined
 /** Number of open sockets. */
 let open = 0
 
-/** The shared memory, of READ_BYTES bytes, for use between two reads. */
+/** Returns the shared memory, of READ_BYTES bytes, for use between two reads. */
 export function sharedMemory(): Buffer {
   memory ??= Buffer.allocUnsafeSlow(READ_BYTES)
   return memory

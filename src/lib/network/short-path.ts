@@ -4,7 +4,7 @@ import { basename, dirname, relative } from 'node:path'
 /** Maximum bytes of a socket path on every platform, without the terminating zero. */
 const LONGEST_PATH = 100
 
-/** A path to `path` that is short enough for a socket. Valid until `release` is called. */
+/** Returns a path to `path` that is short enough for a socket. Valid until `release` is called. */
 export function shortPath(path: string): { short: string; release: () => void } {
   const isShort = (text: string) => Buffer.byteLength(text) <= LONGEST_PATH
   if (isShort(path)) return { short: path, release: () => {} }

@@ -33,10 +33,10 @@ let gatheredBytes = 0
 /** Maximum bytes read from one socket before others have their turn. */
 const MOST_IN_TURN_BYTES = 256 * 1024
 
-/** Data that is on its way to this process arrives within this many milliseconds. */
+/** Minimum time before a stream counts as idle. Data that is on its way to this process arrives within this time. */
 const LEAST_IDLE_MS = 1
 
-/** Returns a function that cancels the call. */
+/** Calls `fn` in the next turn of the event loop. The returned function cancels the call. */
 const afterTurn = (fn: () => void): (() => void) => {
   const immediate = setImmediate(fn)
   return () => clearImmediate(immediate)
@@ -220,7 +220,7 @@ export class StreamReader {
     if (!this.#isBlocked) this.#stop?.('ended')
   }
 
-  /** When the stream will have been idle for too long, if no bytes arrive. */
+  /** Returns when the stream will have been idle for too long, if no bytes arrive. */
   #idleAfter(): number {
     return this.#lastAt + Math.max(LEAST_IDLE_MS, this.#limits.idleMs?.() ?? Number.POSITIVE_INFINITY)
   }
@@ -236,8 +236,8 @@ export class StreamReader {
   }
 
   /**
-   * After a stall, timers run before I/O. Arrived data is read before the first immediate; that makes room for data
-   * still on the sender's side, which is read before the second one.
+   * After a stall, timers run before I/O. Data that has arrived is read before the first immediate. This makes room for
+   * data that the sender still has, which is read before the second immediate.
    */
   #maybeIdle(): void {
     const reads = this.#reads

@@ -36,7 +36,6 @@ export class Atoms {
   /** For each symbol: whether it belongs to each atom. */
   readonly #members: Uint8Array[] = []
 
-  /** The index of the atom that is written as `source`. */
   index(source: string, flags: string): number {
     const relevant = flags.replace(/[^ius]/g, '')
     const name = `${relevant}/${source}`
@@ -53,7 +52,7 @@ export class Atoms {
     return PLAIN.test(this.#atoms[atom]!.source)
   }
 
-  /** The atom's character, if it is a single one even when case is ignored. */
+  /** Returns the atom's character, if it is a single one even when case is ignored. */
   charOf(atom: number): string | undefined {
     const { source, flags } = this.#atoms[atom]!
     if (flags.includes('i') || !PLAIN.test(source)) return undefined
@@ -71,12 +70,11 @@ export class Atoms {
     return NARROW.test(source) && POSSIBLE.every(char => !test.test(char) || !this.#atoms[other]!.test.test(char))
   }
 
-  /** Number of symbols seen so far, including NOTHING. */
   get symbols(): number {
     return this.#members.length + 1
   }
 
-  /** Whether the symbol belongs to each atom, by atom. Not for NOTHING, which belongs to none. */
+  /** For each atom: 1 if the symbol belongs to it. Do not pass NOTHING, which belongs to no atom. */
   membersOf(symbol: number): Uint8Array {
     return this.#members[symbol - 1]!
   }
@@ -98,7 +96,7 @@ export class Atoms {
     return symbol
   }
 
-  /** The symbol of the character before position `p`, and of the one after it. */
+  /** Returns the symbol of the character before position `p`. `after` returns that of the character after it. */
   before(text: string, p: number, unicode: boolean): number {
     if (p === 0) return NOTHING
     const code = unicode && p > 1 ? text.codePointAt(p - 2)! : 0

@@ -13,7 +13,7 @@ import { UnboundedPattern } from './syntax.js'
  * have those inside it, so the number of such iterations identifies them.
  */
 
-/** Maximum number of notes, in bits, and twice the maximum number of untried alternatives. */
+/** Maximum number of notes, one bit each. MOST_OPEN: twice the maximum number of untried alternatives. */
 const MOST_NOTES = 1 << 28
 const MOST_OPEN = 1 << 24
 /** Larger memory is not kept for the next text. */
@@ -51,7 +51,7 @@ export class Backtracker {
   #marks: Uint8Array | undefined
   /** The place in the text of the first notes. */
   #first = 0
-  /** Notes for earlier places are about matches that were already found. */
+  /** The notes are valid from this place on. Earlier notes are about matches that were already found. */
   #from = 0
 
   constructor({ program, atoms, unicode, backwards }: BacktrackerOptions) {
@@ -101,7 +101,7 @@ export class Backtracker {
     this.#isWide = this.#unicode && bits >= 0xd800
   }
 
-  /** Positions, by slot, of the first match that begins at `from` or later; undefined if there is none. */
+  /** Returns the positions, by slot, of the first match that begins at `from` or later; undefined if there is none. */
   search(from: number): Int32Array | undefined {
     const text = this.#text
     for (let p = from; p <= text.length; p++) {
@@ -112,7 +112,7 @@ export class Backtracker {
     return undefined
   }
 
-  /** The match that begins at `p`, or ends there if the text is read backwards. */
+  /** Returns the match that begins at `p`. If the text is read backwards, the match ends there. */
   matchAt(p: number): Int32Array | undefined {
     const { operations, nexts, operands, checks, lists, joins, states, starts, start } = this.#program
     const slots = this.#slots
@@ -236,7 +236,7 @@ export class Backtracker {
     return slots
   }
 
-  /** Number of code units of the next character in reading direction. */
+  /** Returns the number of code units of the next character in reading direction. */
   #widthAt(p: number): number {
     return this.#isWide && this.#text.codePointAt(this.#backwards ? p - 2 : p)! > 0xffff ? 2 : 1
   }

@@ -15,9 +15,9 @@ interface Ways {
 
 interface Rest {
   readonly atoms: readonly number[]
-  /** Whether it may begin with an assertion, which can fail anywhere. */
+  /** Whether the rest may begin with an assertion, which can fail anywhere. */
   readonly asserts: boolean
-  /** Whether nothing after this can fail. */
+  /** Whether nothing in the rest can fail. */
   readonly done: boolean
 }
 
@@ -30,7 +30,7 @@ const LIKELY_LENGTH = 4
 const HOPELESS: Ways = { factor: Infinity, degree: 0, work: Infinity }
 const DONE: Rest = { atoms: [], asserts: false, done: true }
 
-/** Maximum length of texts for which backtracking takes a time proportional to the length. */
+/** Returns the maximum length of texts for which backtracking takes a time proportional to the length. */
 export function longestForBacktracking(node: Node, anchored: boolean, atoms: Atoms): number {
   const cost = new Cost(atoms)
   const { factor, degree, work } = cost.ways(node, DONE, 0)
@@ -55,7 +55,7 @@ class Cost {
     this.#atoms = atoms
   }
 
-  /** `then`: `work` of the rest. */
+  /** `then`: the `work` of the rest of the pattern. */
   ways(node: Node, rest: Rest, then: number): Ways {
     switch (node.kind) {
       case 'sequence': {
@@ -106,7 +106,7 @@ class Cost {
     return { factor: factor ** max + (min === 0 ? 1 : 0), degree, work }
   }
 
-  /** The `Rest` of the part before `node`, if `rest` is what follows `node`. */
+  /** Returns the `Rest` of the part before `node`, if `rest` is what follows `node`. */
   #before(node: Node, rest: Rest): Rest {
     switch (node.kind) {
       case 'atom':
@@ -146,7 +146,7 @@ class Cost {
     return leadingAtoms(node).some(atom => all.every(other => this.#atoms.areDisjoint(atom, other)))
   }
 
-  /** Maximum length of a match in characters. An unbounded repeat counts as its minimum and one more iteration. */
+  /** Returns the maximum characters of a match. An unbounded repeat counts as its minimum and one more iteration. */
   fixedLength(node: Node): number {
     if (node.kind === 'look') return this.fixedLength(node.node)
     if (node.kind === 'choice') return Math.max(...node.nodes.map(part => this.fixedLength(part)))
@@ -167,7 +167,7 @@ function atomsIn(node: Node): number[] {
   return 'nodes' in node ? node.nodes.flatMap(atomsIn) : []
 }
 
-/** The atoms with which every match begins, if their positions are fixed. */
+/** Returns the atoms with which every match begins, if their positions are fixed. */
 function leadingAtoms(node: Node): number[] {
   if (node.kind === 'atom') return [node.atom]
   if (node.kind !== 'sequence') return []
@@ -175,7 +175,7 @@ function leadingAtoms(node: Node): number[] {
   return node.nodes.slice(0, end === -1 ? node.nodes.length : end).flatMap(atomsIn)
 }
 
-/** Whether it may match the empty text. */
+/** Whether `node` may match the empty text. */
 export function isNullable(node: Node): boolean {
   if (node.kind === 'atom') return false
   if (node.kind === 'sequence') return node.nodes.every(isNullable)

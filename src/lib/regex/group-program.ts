@@ -10,7 +10,7 @@ export const ATOM = 1
 /** Continues at `next` or, if that fails, at `operand`. */
 export const FORK = 2
 export const CHECK = 3
-/** Stores the position in the slot `operand`. This operation and the later ones only keep notes. */
+/** Stores the position in the slot `operand`. This operation and those with higher numbers only keep notes. */
 export const SAVE = 4
 /** Clears the slots of the list `operand`. */
 export const CLEAR = 5
@@ -33,9 +33,12 @@ export interface GroupProgram {
   readonly joins: Int32Array
   /** Number of states of these instructions at one place of the text. */
   readonly states: number
-  /** For each instruction: the slots with the starts of the iterations around it that must advance, innermost first. */
+  /**
+   * For each instruction: the slots of the iterations around it that must advance, innermost first. A slot has the
+   * start of its iteration.
+   */
   readonly starts: readonly (readonly number[])[]
-  /** Look-arounds with groups, and the slots of the position where each last held. */
+  /** Look-arounds with groups. The slot has the position where the look-around last held. */
   readonly inner: readonly { readonly look: Look; readonly slot: number }[]
   /** Whether a check needs the previous symbol, and not only whether there was one. */
   readonly remembers: boolean
@@ -50,7 +53,7 @@ const PLAIN_WEIGHT = 1 / 16
 /** Weight of a group in a repeat, since each iteration clears and stores its positions. */
 const GROUP_WEIGHT = 1 / 2
 
-/** Whether it can only match at the beginning of the text. */
+/** Whether `node` can only match at the beginning of the text. */
 export function isAnchored(node: Node | undefined): boolean {
   if (node?.kind === 'start') return node.atom === undefined
   if (node?.kind === 'sequence') return isAnchored(node.nodes[0])
@@ -177,7 +180,7 @@ class GroupCompiler {
     }
   }
 
-  /** Groups in a negated look-around are not kept. */
+  /** Saves where a look-around holds, if it has groups. Groups in a negated look-around are not kept. */
   #saveLook(look: Look, next: number): number {
     if (look.negated || groupsIn(look.node).length === 0) return next
     const slot = this.#slots++
@@ -214,7 +217,7 @@ class GroupCompiler {
     return at
   }
 
-  /** An optional iteration. It fails if it matches nothing. */
+  /** Adds an optional iteration, which fails if it matches nothing. */
   #optional(node: Node, list: number, start: number, next: number): number {
     if (start === -1) return this.#once(node, list, next)
     const before = this.#starts

@@ -24,7 +24,6 @@ const START = 1
 /** Stands for any symbol where only the presence of a symbol matters. */
 const SOMETHING = 1
 
-/** Scanners that have a table. */
 const filled = new Set<Scanner>()
 let cells = 0
 
@@ -38,7 +37,6 @@ export interface ScannerOptions {
   readonly atoms: Atoms
   readonly unicode: boolean
   readonly backwards: boolean
-  /** Whether a match can only begin at the beginning of the text. */
   readonly anchored: boolean
   /** Number of look-around bits of each position. */
   readonly looks: number
@@ -69,7 +67,7 @@ export class Scanner {
 
   #states: State[] = []
   #numbers = new Map<string, number>()
-  /** By state and letter (a symbol and look-around bits): the next state, and in the lowest bit a match. 0: unknown. */
+  /** By state and letter (a symbol and look-around bits): the next state * 2, plus 1 for a match. 0: unknown. */
   #table = new Int32Array(0)
   #letters = 0
   #cells = 0
@@ -185,7 +183,7 @@ export class Scanner {
     }
   }
 
-  /** The character after position `p`, or before it when reading backwards. */
+  /** Returns the character after position `p`, or before it when reading backwards. */
   #codeAt(text: string, p: number): number {
     if (!this.#backwards) return this.#unicode ? text.codePointAt(p)! : text.charCodeAt(p)
     const code = this.#unicode && p > 1 ? text.codePointAt(p - 2)! : 0
@@ -210,7 +208,7 @@ export class Scanner {
     return this.#cells > MOST_CELLS || cells > MOST_CELLS_OF_ALL
   }
 
-  /** Drops all that was built. */
+  /** Discards the automaton. */
   clear(): void {
     this.#states = []
     this.#numbers = new Map()
@@ -221,7 +219,6 @@ export class Scanner {
     filled.delete(this)
   }
 
-  /** Computes the transition from `state` on a symbol, and stores it. */
   #build(state: number, symbol: number, looks: number): number {
     const { instructions, previous } = this.#states[state]!
     const matched = this.#follow(instructions, instructions.length, previous, symbol, looks)
@@ -295,7 +292,7 @@ export class Scanner {
     return matched
   }
 
-  /** Drops all rows and begins again with rows of `letters`. Returns the new number of the state. */
+  /** Discards the automaton, and begins a new one with rows of `letters` cells. Returns the new number of the state. */
   #renew(letters: number, instructions: Uint16Array, previous: number): number {
     this.clear()
     if (cells > MOST_CELLS_OF_ALL) for (const other of [...filled]) other.clear()
@@ -304,7 +301,6 @@ export class Scanner {
     return this.#number(instructions, previous)
   }
 
-  /** The number of the state. Adds the state if it is new. */
   #number(instructions: Uint16Array, previous: number): number {
     const name = String.fromCharCode(previous, ...instructions)
     const known = this.#numbers.get(name)

@@ -11,7 +11,10 @@ export type Place = readonly [start: number, end: number]
 export interface PatternMatch {
   readonly start: number
   readonly end: number
-  /** The places of groups by number; the first is the whole match. Undefined for a group that took no part. */
+  /**
+   * The places of groups by number; the first is the whole match. Undefined for a group that did not take part in the
+   * match.
+   */
   readonly groups: readonly (Place | undefined)[]
 }
 
@@ -31,13 +34,11 @@ export function nativeSearch(native: RegExp): Search {
 
 /** A pattern that matches a text in a time proportional to its length. */
 export interface Compiled {
-  /** Whether there is a match anywhere in a text of any length. */
   test(text: string): boolean
   /** Throws UnboundedPattern for a text that takes too much memory. */
   readonly search: Search
 }
 
-/** Throws UnboundedPattern. */
 export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: number): Compiled {
   const unicode = flags.includes('u')
   const anchored = isAnchored(node)
@@ -81,7 +82,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
 /** Maximum length of a required text, since searching for a long repetitive one may be slow. */
 const MOST_REQUIRED = 32
 
-/** Texts that every match contains. V8 finds such a text much faster than the scanner finds a match. */
+/** Returns texts that every match contains. V8 finds such a text much faster than the scanner finds a match. */
 function requiredTexts(node: Node, atoms: Atoms): string[] {
   const texts = ['']
   for (const part of node.kind === 'sequence' ? node.nodes : [node]) {

@@ -40,7 +40,7 @@ export interface Look {
 
 export interface Syntax {
   readonly node: Node
-  /** Names of the capturing groups by number. The first stands for the whole match. */
+  /** The name of each capturing group, by number; undefined: no name. Number 0 is the whole match. */
   readonly groupNames: readonly (string | undefined)[]
 }
 
@@ -58,7 +58,6 @@ const BACK_REFERENCE = /\\(?:[1-9]\d*|k<[^>]*>)/y
 const QUANTIFIER = /(?:([*+?])|\{(\d+)(,(\d*))?\})(\??)/y
 const GROUP = /\((?:\?(?:(<?[=!])|<([^>]*)>|([ims]*)(?:-([ims]*))?:))?/y
 
-/** Limit of nested groups. */
 const DEEPEST = 200
 const MOST_GROUPS = 1000
 

@@ -38,7 +38,7 @@ class Guard {
   readonly #stuck = new Set<Thread>()
   /** The remote mounts of open descriptors. */
   readonly #mounts = new Map<number, string>()
-  /** Time limits for mounts whose last call timed out or was late. */
+  /** After a timeout: the time limit in milliseconds for the same function and path. */
   readonly #patience = new Map<string, number>()
 
   constructor(systems: FileSystems, newThread: () => Thread = () => new FsThread()) {
@@ -118,7 +118,7 @@ export function unlessSilent(error: unknown, folder?: string): void {
   if (folder === undefined || guard.mountOf(folder) === error.mount) throw error
 }
 
-/** The result of a call; undefined if it fails, as for a link to itself. `folder`: see `unlessSilent`. */
+/** Returns the result of a call; undefined if it fails, as for a link to itself. `folder`: see `unlessSilent`. */
 export function orNone<T>(call: () => T, folder?: string): T | undefined {
   try {
     return call()
@@ -128,19 +128,19 @@ export function orNone<T>(call: () => T, folder?: string): T | undefined {
   }
 }
 
-/** The stats of a path; undefined if nothing is there or it is not accessible. */
+/** Returns the stats of a path; undefined if nothing is there or it is not accessible. */
 export function statOrNone(path: string, folder?: string): BigIntStats | undefined {
   return orNone(() => statSync(path, { bigint: true, throwIfNoEntry: false }), folder)
 }
 
-/** The names in a folder; empty if it does not exist or cannot be read. */
+/** Returns the names in a folder; empty if it does not exist or cannot be read. */
 export function namesOrNone(folder: string): readonly string[] {
   return orNone(() => readdirSync(folder)) ?? []
 }
 
 /**
- * The result of `use` for the opened file; undefined if opening or `use` fails. `keeps`: the owner of the result closes
- * the file.
+ * Returns the result of `use` for the opened file; undefined if opening or `use` fails. `keeps`: the owner of the
+ * result closes the file.
  */
 export function withFile<T>(
   path: string,
@@ -182,7 +182,7 @@ export async function prepareCalls(): Promise<void> {
 
 const calls = fs as unknown as Record<Name, (file: string | number, ...rest: unknown[]) => unknown>
 
-/** A guarded function of node:fs. Its first argument is a path or a descriptor. */
+/** Returns a guarded function of node:fs. The function's first argument is a path or a descriptor. */
 function guarded<T>(name: Name): T {
   const call = (file: string | number, ...rest: unknown[]) => {
     const mount = guard.mountOf(file)

@@ -11,7 +11,7 @@ const PATIENCE_MS = 3000
 const FRESH_MS = 1000
 /** How long a call may wait for earlier ones. */
 const TURN_MS = 10_000
-/** For at most this long, a file system that responds again counts as silent because of a call that timed out. */
+/** After a timeout, a responding file system counts as silent until the call returns, but at most for this long. */
 const STUCK_MS = 60_000
 /** How long the list of mounts and resolved links are cached. */
 const MOUNTS_MS = 1000
@@ -20,7 +20,6 @@ const PATHS_MS = 60_000
 const MOST_CALLS = 2
 
 interface State {
-  /** The probe in progress, if there is one. */
   probe?: Promise<void> | undefined
   isSilent: boolean
   /** Synchronous calls that timed out and have not returned. */
@@ -71,7 +70,7 @@ export class FileSystems {
     this.#probe = options.probe ?? (mount => own.ask(mount))
   }
 
-  /** The remote mount to which `path` leads; undefined if all of the path is local. */
+  /** Returns the remote mount to which `path` leads; undefined if all of the path is local. */
   mountOf(path: string): string | undefined {
     const now = this.#clock.now()
     if (now - this.#readAt >= MOUNTS_MS) {
@@ -87,7 +86,7 @@ export class FileSystems {
     return this.#mounts.remoteOn(path.startsWith('/') ? path : resolve(path))
   }
 
-  /** The mount of `path`, if it did not respond to its last probe; otherwise undefined. Does not start a probe. */
+  /** Returns the mount of `path` if it did not respond to its last probe; otherwise undefined. Starts no probe. */
   silentAt(path: string): string | undefined {
     const mount = this.mountOf(path)
     return mount !== undefined && this.isSilent(mount) ? mount : undefined
@@ -165,13 +164,13 @@ export class FileSystems {
     return await result
   }
 
-  /** A used file system that does not respond now; undefined if there is none. */
+  /** Resolves with a file system that was used and does not respond now; undefined: there is none. */
   async anySilent(): Promise<string | undefined> {
     for (const mount of this.#states.keys()) if (!(await this.answers(mount))) return mount
     return undefined
   }
 
-  /** A mount with a call that does not return; undefined if there is none. Node.js would wait for the call on exit. */
+  /** Resolves with a mount that has a call that does not return; undefined: none. Node.js would wait for it on exit. */
   async stuck(): Promise<string | undefined> {
     for (const [mount, { stuck }] of this.#states) if (stuck > 0) return mount
     for (const mount of this.#busy) if (!(await this.answers(mount))) return mount
@@ -237,7 +236,7 @@ function readMounts(): string {
   }
 }
 
-/** Exit codes of the shell from here on mean that a signal ended the program. */
+/** From this value on, an exit code of the shell means that a signal ended the program. */
 const ENDED_BY_SIGNAL = 128
 
 /** Probes file systems with programs: a stuck probe then blocks nothing else. */

@@ -29,7 +29,7 @@ export class Mounts {
     this.#hasRemote = [...this.#remoteAt.values()].includes(true)
   }
 
-  /** The first remote mount on an absolute path. Accesses nothing on that mount. */
+  /** Returns the first remote mount on an absolute path. Accesses nothing on that mount. */
   remoteOn(path: string): string | undefined {
     if (!this.#hasRemote) return undefined
     if (this.#found.has(path)) return this.#found.get(path)

@@ -1,7 +1,6 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads'
 import { type Answer, type Call, DONE, GIVEN_UP, WAITING } from './messages.js'
 
-/** Time limit for the start of a thread. */
 const START_MS = 5000
 
 /**

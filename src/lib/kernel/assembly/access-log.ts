@@ -50,7 +50,7 @@ function putNumberUnlessDash(field: u32, p: usize, end: usize): bool {
   return isDash(p, end) || putNumber(field, p, end)
 }
 
-/** The colon of `host:80`; 0 if there is no port. */
+/** Returns where the colon of `host:80` is; 0: there is no port. */
 function colonOfPort(start: usize, end: usize): usize {
   let p = end
   while (p > start && byteAt(p - 1) - 0x30 < 10) p--
@@ -101,7 +101,10 @@ function putQuotedFields(stop: usize, end: usize): bool {
   return true
 }
 
-/** Reads the line [p, end). `hasHosts`: it may begin with `host:port` of the server. Returns false for a rare line. */
+/**
+ * Reads the line [p, end). `hasHosts`: the line may begin with `host:port` of the server. Returns false for a rare
+ * line.
+ */
 export function readAccessLine(p: usize, end: usize, hasHosts: bool): bool {
   if (byteAt(p) == MARK || byteAt(p) == OPEN || !isPlain(p, end)) return false
   // Lines of an error log begin with a time such as 2026/01/31.

@@ -2,7 +2,9 @@ import { find, SPACE } from './bytes'
 import { isIsoTime } from './iso-time'
 import { putOther, putText } from './members'
 
-/** Reads whole lines of container runtimes, like core/codecs/cri.ts. Leaves the parts of divided lines to it. */
+/**
+ * Reads whole lines of container runtimes, like core/codecs/cri.ts. Leaves the parts of divided lines to JavaScript.
+ */
 
 /** The fields, in the order of CRI_LINES. */
 const MESSAGE: u32 = 0

@@ -1,6 +1,6 @@
 import { byteAt } from './bytes'
 
-/** The value of two digits, or a number above every valid value. */
+/** Returns the value of two digits, or a number above every valid value. */
 @inline
 export function two(p: usize): u32 {
   const tens = byteAt(p) - 0x30
@@ -19,8 +19,8 @@ export function daysIn(year: u32, month: u32): u32 {
 }
 
 /**
- * Days since March 1 of the year 0. In minutes, this is less than 2^32 up to the year 8000. Counts years from March:
- * the leap day is then the last day of a year.
+ * Returns the days since March 1 of the year 0. In minutes, this is less than 2^32 up to the year 8000. Counts years
+ * from March: the leap day is then the last day of a year.
  */
 export function dayNumber(year: u32, month: u32, day: u32): u32 {
   if (month <= 2) year--

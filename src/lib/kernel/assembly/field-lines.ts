@@ -109,7 +109,7 @@ export function scanFields(
   return left
 }
 
-/** Writes the part of an event before its fields. Returns its end. */
+/** Writes the part of an event before its fields. Returns the end of that part. */
 @inline
 function putBefore(p: usize, end: usize, to: usize, slots: usize, by: i32): usize {
   memory.copy(to, frame, headBytes)

@@ -14,7 +14,7 @@ export const OPEN_BYTES: usize = 8 * (<usize>MOST_NESTED + 1)
 const HEAD: usize = 4
 /** Number of open containers inside the outermost. */
 export let depth: u32 = 0
-/** The address of the slot of the wanted member whose container is open; 0: none. */
+/** If the value of a wanted member is open: the address of the member's slot; otherwise 0. */
 let openSlot: usize = 0
 
 /** Whether the line has containers inside the outermost. */
@@ -33,13 +33,13 @@ export function enterLine(): bool {
   return true
 }
 
-/** The closing bracket of the open container at nesting level `level`. */
+/** Returns the closing bracket of the open container at nesting level `level`. */
 @inline
 export function closerAt(level: u32): u32 {
   return load<u32>(open + (<usize>level << 3))
 }
 
-/** The head of the member whose value is the innermost container, or contains it. */
+/** Returns the head of the member whose value is the innermost container, or contains it. */
 @inline
 export function openHead(): usize {
   return <usize>load<u32>(open + (<usize>depth << 3), HEAD)
@@ -47,8 +47,8 @@ export function openHead(): usize {
 
 /**
  * Opens a container that ends with the byte `closer`; there must be room for it. `head`: the entry of its member.
- * `slot`: the address of its slot in the line's results, where `start` is stored; 0: none. Returns the entry before its
- * first member or element.
+ * `slot`: the address of the member's slot in the line's results, where `start` is stored; 0: none. Returns the entry
+ * before the container's first member or element.
  */
 @inline
 export function enter(closer: u32, head: usize, slot: usize, start: i32): usize {
@@ -65,7 +65,7 @@ export function enter(closer: u32, head: usize, slot: usize, start: i32): usize 
   return closer == CLOSE_OBJECT ? head : ELEMENTS
 }
 
-/** Closes the containers deeper than `level`; the last ends before `end`. Returns the entry before what follows it. */
+/** Closes the containers deeper than `level`; the last ends before `end`. Returns the entry before the next head. */
 @inline
 export function leave(level: u32, end: i32): usize {
   const head = <usize>load<u32>(open + (<usize>(level + 1) << 3), HEAD)
@@ -77,7 +77,7 @@ export function leave(level: u32, end: i32): usize {
   return closerAt(level) == CLOSE_OBJECT ? head + BEHIND : ELEMENTS
 }
 
-/** Skips white space of JSON up to `end`, since a line end counts as white space. */
+/** Skips the white space of JSON. Stops at `end`, because a line end counts as white space. */
 export function skipSpace(p: usize, end: usize): usize {
   while (p < end) {
     const byte = byteAt(p)

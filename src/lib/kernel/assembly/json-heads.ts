@@ -113,7 +113,7 @@ export function beginsWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p), v128.load(entry))) | load<i32>(entry, NOT_FIRST)) == -1
 }
 
-/** Whether the other bytes of a longer head follow them. */
+/** Whether the bytes of a longer head after its first 16 bytes are at `p + 16`. */
 @inline
 export function goesOnWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p, 16), v128.load(entry, 16))) | <i32>load<u16>(entry, NOT_SECOND)) == 0xffff
@@ -126,8 +126,8 @@ function controlsOf16(p: usize): u32 {
 }
 
 /**
- * Remembers that the head at `p`, of the member whose value is at `value`, followed the head `before`. Returns its
- * entry, or OUTSIDE.
+ * Remembers the head at `p`, and that it followed the head `before`. `value`: where the member's value begins. Returns
+ * the entry of the head; OUTSIDE: it cannot be remembered.
  */
 export function rememberHead(p: usize, value: usize, slot: i32, before: usize): usize {
   const byte = byteAt(value)
@@ -152,7 +152,7 @@ export function rememberHead(p: usize, value: usize, slot: i32, before: usize): 
   return entry
 }
 
-/** The entry for the head of `length` bytes at `p`: its own, a free one, or one to replace. */
+/** Returns the entry for the head of `length` bytes at `p`: its own, a free one, or one to replace. */
 function entryFor(p: usize, length: u32, others: u32): usize {
   const first = load<u64>(p)
   const some = length < 8 ? first << <u64>(64 - 8 * length) : first + 3 * load<u64>(p + <usize>length - 8)

@@ -45,8 +45,8 @@ store<u8>(ESCAPES + 0x74, 1)
 export let passed: usize = 0
 
 /**
- * A bit for each quote, backslash and control character in the 16 bytes at `p`. After an exclusive or with 2, quotes
- * and control characters are at most a space (0x20), and all other characters are above it.
+ * Returns a bit for each quote, backslash and control character in the 16 bytes at `p`. After an exclusive or with 2,
+ * quotes and control characters are at most a space (0x20), and all other characters are above it.
  */
 @inline
 function marksOf16(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
@@ -114,7 +114,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
       }
       to++
     } else {
-      // The first mark after the head that does not belong to an escape.
+      // Finds the first mark after the head. Skips marks that belong to escapes.
       while (!nests || (kind & STRING) != 0) {
         const at = to - block
         if (at < 64) {
@@ -186,7 +186,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
   return 0
 }
 
-/** Passes members outside of containers, whose values are not containers. */
+/** Passes members that are outside of containers, and whose values are not containers. */
 export function passFlat(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
   return pass(p, end, before, out, shift, false)
 }
@@ -205,7 +205,7 @@ export function setSlot(out: usize, slot: i32, start: i32, end: i32, special: u3
   store<i32>(at, (end << 1) | special, 4)
 }
 
-/** The first of the 16 bytes at `p` that may follow a number or literal; if none may, the byte after them. */
+/** Returns where the first of the 16 bytes at `p` is that may follow a number or literal; if none may, their end. */
 @inline
 function stopFrom(p: usize): usize {
   // Turns brackets into braces.

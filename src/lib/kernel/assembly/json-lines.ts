@@ -13,7 +13,6 @@ import { block, forgetBlock, marksBeyond, marksFrom } from './special-characters
  * stops every inner loop, so the loops do not check for the end. At least 16 more bytes of memory must follow it.
  */
 
-/** Bytes of an entry in the table of names. */
 const NAME_SIZE: usize = 24
 /** Results for a line. UNDECIDED is rare; the caller then scans the line in another way. */
 const NO_OBJECT: u32 = 0
@@ -31,7 +30,7 @@ let names: usize = 0
 let copy: usize = 0
 let copyBytes: usize = 0
 
-/** Sets the memory for copies of lines without a line end. It has 64 bytes more than `bytes`. */
+/** Sets the memory for copies of lines without a line end. The memory has `bytes` bytes, and 64 more. */
 export function setCopy(address: usize, bytes: usize): void {
   copy = address
   copyBytes = bytes
@@ -48,7 +47,7 @@ export function setNames(table: usize, count: u32, bits: u32): void {
   forgetHeads()
 }
 
-/** The slot of the name of `length` bytes at `p`, which has no escapes; -1 if it is not wanted. */
+/** Returns the slot of the name of `length` bytes at `p`, which has no escapes; -1 if it is not wanted. */
 function slotOf(p: usize, length: u32): i32 {
   const first = load<u64>(p)
   for (let slot: u32 = 0; slot < wanted; slot++) {
@@ -76,10 +75,11 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   const looks = isWorthLooking()
   let before = OUTSIDE
   let inObject = true
-  // Marks that were not passed. A quote at `p` is the first one, unless it is in a later block.
+  // The special characters from `p` on in the current block, a bit for each. A quote at `p` is the first of them,
+  // unless it is in a later block.
   let marks: u64 = 0
   while (true) {
-    // After a comma, or after the opening of a container that is not empty.
+    // `p` is after a comma, or after the opening bracket of a container that is not empty.
     if (looks) {
       // Heads of other elements are never remembered.
       if (inObject || byteAt(p) == QUOTE || byteAt(p) == OPEN_OBJECT) {
@@ -195,7 +195,7 @@ function scanCopy(p: usize, length: usize, out: usize, shift: i32): u32 {
   if (length > copyBytes) return UNDECIDED
   memory.copy(copy, p, length)
   store<u8>(copy + length, 0)
-  // The current block is of the previous line in this memory.
+  // The current block has bytes of the previous line in this memory.
   forgetBlock()
   return scanText(copy, copy + length, out, shift + <i32>(p - copy))
 }

@@ -19,7 +19,7 @@ function isHex(byte: u32): bool {
   return byte - 0x30 < 10 || (byte | 0x20) - 0x61 < 6
 }
 
-/** The closing quote of a string that has an escape at `p`, or 0. */
+/** Returns where the quote is that closes a string with an escape at `p`; 0: the string is invalid. */
 export function escapedStringEnd(p: usize): usize {
   escaped = 1
   while (byteAt(p) == BACKSLASH) {
@@ -43,7 +43,7 @@ export function escapedStringEnd(p: usize): usize {
   return byteAt(p) == QUOTE ? p : 0
 }
 
-/** The closing quote of the string whose first byte is at `p`, or 0. */
+/** Returns where the quote is that closes a string; 0: the string is invalid. `p`: the byte after the opening quote. */
 @inline
 export function stringEnd(p: usize): usize {
   const end = plainEnd(p)
@@ -54,7 +54,7 @@ export function stringEnd(p: usize): usize {
   return escapedStringEnd(end)
 }
 
-/** The end of the number at `p`, or 0, for numbers with too many digits to check at once. */
+/** Returns where the number at `p` ends; 0: it is invalid. For numbers with too many digits to check at once. */
 function longNumberEnd(p: usize): usize {
   if (byteAt(p) == 0x2d) p++
   let digits = p
@@ -78,14 +78,14 @@ function longNumberEnd(p: usize): usize {
   return p
 }
 
-/** Number of digits from `p` on; 16 may mean more. */
+/** Returns the number of digits from `p` on; 16 may mean more. */
 @inline
 export function digitsFrom(p: usize): u32 {
   const digits = i8x16.sub(v128.load(p), i8x16.splat(0x30))
   return ctz(~i8x16.bitmask(i8x16.eq(digits, i8x16.min_u(digits, i8x16.splat(9)))))
 }
 
-/** The end of the number at `p`, or 0. */
+/** Returns where the number at `p` ends; 0: it is invalid. */
 @inline
 export function numberEnd(p: usize): usize {
   let end = byteAt(p) == 0x2d ? p + 1 : p
@@ -101,7 +101,7 @@ export function numberEnd(p: usize): usize {
   return digits >= 16 || (byteAt(end) | 0x20) == 0x65 ? longNumberEnd(p) : end
 }
 
-/** The end of the number or literal at `p`, or 0. */
+/** Returns where the number or literal at `p` ends; 0: it is invalid. */
 export function scalarEnd(p: usize): usize {
   switch (byteAt(p)) {
     case 0x74:

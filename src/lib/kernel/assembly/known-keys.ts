@@ -1,7 +1,10 @@
 /** Numbers of short keys: an open-addressing table from (owner, key) to a number. When it is full, it is cleared. */
 
 const PLACES: u32 = 8192
-/** Bytes of an entry: the owner or 0, the number, and from 8 on the key, padded with 0, which keys do not contain. */
+/**
+ * Bytes of an entry: the owner or 0, the number, and from byte 8 on the key. It is padded with 0, which keys do not
+ * contain.
+ */
 const ENTRY: u32 = 32
 const LONGEST: u32 = 16
 const MOST: u32 = PLACES / 2
@@ -14,13 +17,13 @@ export function setKnown(address: usize): void {
   table = address
 }
 
-/** The first `count` bytes of a number; `count` is at least 1. */
+/** Returns the first `count` bytes of a number, with 0 for the others. `count` is at least 1. */
 @inline
 function kept(bytes: u64, count: u32): u64 {
   return count >= 8 ? bytes : bytes & (u64.MAX_VALUE >> ((8 - count) << 3))
 }
 
-/** The entry of a key of 1 to LONGEST bytes, or the free entry for it. */
+/** Returns the entry of a key of 1 to LONGEST bytes, or the free entry for it. */
 @inline
 function entryOf(owner: u32, first: u64, second: u64, hash: u32): usize {
   let place = hash
@@ -41,7 +44,7 @@ function secondOf(p: usize, size: u32): u64 {
   return size > 8 ? kept(load<u64>(p, 8), size - 8) : 0
 }
 
-/** The number of the key of `size` bytes at `p`; `other` if it is not known. */
+/** Returns the number of the key of `size` bytes at `p`; `other` if it is not known. */
 @inline
 export function numberOf(owner: u32, p: usize, size: u32, hash: u32, other: i32): i32 {
   if (size > LONGEST) return other

@@ -3,7 +3,7 @@ import { byteAt } from './bytes'
 const LF: u8 = 0x0a
 const CR: u32 = 0x0d
 
-/** Which of the 16 bytes at `p` are LF. */
+/** Returns which of the 16 bytes at `p` are LF. */
 @inline
 function newlines(p: usize): v128 {
   return i8x16.eq(v128.load(p), i8x16.splat(LF))

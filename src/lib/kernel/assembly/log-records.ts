@@ -40,14 +40,14 @@ const MAP_TAG: u8 = 0x32
 
 const MINUS: u32 = 0x2d
 const POINT: u32 = 0x2e
-/** Maximum digits of an integer of 64 bits, and of a fraction that is the quotient of two exact doubles. */
+/** Maximum digits of an integer of 64 bits, and of a number computed as the quotient of two exact doubles. */
 const MOST_DIGITS: usize = 18
 const MOST_OF_FRACTION: usize = 15
 const DAYS_TO_1970: u32 = 719_468
 const MOST_MEMBERS: u32 = 128
 /** Maximum bytes of all tags and lengths of an attribute, plus 16. */
 const HEADS: usize = 32
-/** Maximum bytes of a record per byte of its object, and bytes that may be written beyond. */
+/** Maximum bytes of a record per byte of its object; bytes that may be written beyond the record. */
 const MOST_PER_BYTE: usize = 4
 const MARGIN: usize = 256
 
@@ -71,7 +71,7 @@ export function setLogFields(table: usize, count: u32, grouped: u32, severities:
   lastGrouped = values + (<usize>grouped << 3)
 }
 
-/** The number of a text in a table; 0 if it is not there. */
+/** Returns the number of a text in a table; 0 if it is not there. */
 function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
   if (length > LONGEST) return 0
   const others = ~0 << length
@@ -194,7 +194,10 @@ function put64(to: usize, tag: u8, value: u64): usize {
   return to + 9
 }
 
-/** Whether the fields together become the body: assumes no body field if the last object had none. */
+/**
+ * Whether all fields together become the body, because there is no body field. This is assumed for each object if it
+ * was so for the last one.
+ */
 let isMap = false
 
 /** Writes an attribute or a member of the body, up to its value. The caller then writes the value, of `size` bytes. */
@@ -204,11 +207,12 @@ function putName(to: usize, name: usize, length: usize, size: usize): usize {
   return putHead(to, VALUE_TAG, size)
 }
 
-/** The text that `findText` found. */
 let text: usize = 0
 let textSize: usize = 0
 
-/** Finds the text of the string content [p, end): in place or, with escapes, at `to`. False if an escape is rare. */
+/**
+ * Finds the text of the string content [p, end): in place or, with escapes, at `to`. Returns false for a rare escape.
+ */
 function findText(p: usize, end: usize, hasEscapes: u32, to: usize): bool {
   text = p
   textSize = end - p
@@ -224,7 +228,7 @@ function findText(p: usize, end: usize, hasEscapes: u32, to: usize): bool {
 /** The end of the last value that was read. */
 let behind: usize = 0
 
-/** Writes an attribute with the string at `p`. Returns its end, or 0. */
+/** Writes an attribute with the string at `p`. Returns its end; 0: the string has a rare escape. */
 function putText(to: usize, name: usize, length: usize, p: usize): usize {
   const end = stringEnd(p)
   behind = end + 1
@@ -233,7 +237,7 @@ function putText(to: usize, name: usize, length: usize, p: usize): usize {
   return putBytes(to, TEXT_TAG, text, textSize)
 }
 
-/** Writes an attribute with the number or literal at `p`. Returns its end, or 0. */
+/** Writes an attribute with the number or literal at `p`. Returns its end; 0: there is none, or a rare number. */
 function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   const word = load<u32>(p)
   if (word == NULL) {
@@ -273,7 +277,7 @@ function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   return putVarint(to + 1, value)
 }
 
-/** The ISO time [p, end) in nanoseconds since 1970; 0 if it is not a time, or too far from now. */
+/** Returns the ISO time [p, end) in nanoseconds since 1970; 0 if it is not a time in the years 1971 to 2500. */
 function nanosOf(p: usize, end: usize): u64 {
   if (!isIsoTime(p, end)) return 0
   const year = two(p) * 100 + two(p + 2)
@@ -329,7 +333,7 @@ function isSameGroup(): bool {
   return isSame
 }
 
-/** The texts of fields that are not attributes (2 u32 each, by use). */
+/** The texts of fields that are not attributes, by use: the start and end of each (2 u32). */
 const found: usize = memory.data(8 * 8, 8)
 
 @inline
@@ -342,7 +346,7 @@ function endOf(what: u32): usize {
   return <usize>load<u32>(found + (<usize>what << 3), 4)
 }
 
-/** Writes the body. Returns its end, or 0. */
+/** Writes the body. Returns its end; 0: it has a rare escape. */
 function putBody(to: usize, hasEscapes: u32): usize {
   if (!findText(startOf(BODY), endOf(BODY), hasEscapes, to + HEADS)) return 0
   to = putHead(to, BODY_TAG, 1 + sizeOfVarint(textSize) + textSize)
@@ -358,7 +362,7 @@ function endMap(to: usize, size: usize): usize {
   return to + size
 }
 
-/** Writes the fields that follow the body. Returns their end, or 0. */
+/** Writes the fields that follow the body. Returns their end; 0: one of them is invalid or rare. */
 function putOthers(to: usize): usize {
   if (startOf(TIME)) {
     const nanos = nanosOf(startOf(TIME), endOf(TIME))
@@ -389,7 +393,7 @@ function putOthers(to: usize): usize {
 /** The result of `putRecord` if the value of `isMap` is wrong. */
 const WRONG: usize = 1
 
-/** Writes the record of the object at `p`. Returns its end, 0 if the object is left, or WRONG. */
+/** Writes the record of the object at `p`. Returns its end; 0 if the object is left to JavaScript; or WRONG. */
 function putRecord(p: usize, to: usize, observed: u64): usize {
   const head = to
   // Most lengths take two bytes.
@@ -451,8 +455,8 @@ function putRecord(p: usize, to: usize, observed: u64): usize {
 /**
  * Writes the records of `length` objects in order at `to`, as many as fit before `toEnd`. Object i is at [starts[i],
  * ends[i]) minus `shift`, and a control character follows it. `starts` and `ends` get the place of its record, relative
- * to `to`; both are 0 if it is left. `same` gets a u8 for each: 1 if it has the same group as the previous one.
- * `observed`: nanoseconds since 1970. Returns the number of objects processed.
+ * to `to`; both are 0 if the object is left to JavaScript. `same` gets a u8 for each: 1 if it has the same group as the
+ * previous one. `observed`: nanoseconds since 1970. Returns the number of objects processed.
  */
 export function writeRecords(
   length: u32,

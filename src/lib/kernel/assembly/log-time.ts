@@ -12,7 +12,7 @@ const last: usize = memory.data(32)
 /** The time that was read last, in ISO 8601. */
 export const iso: usize = memory.data(32)
 
-/** The month whose English name begins with the three bytes at `p`, from 1; 0 if there is none. */
+/** Returns the month whose English name begins with the three bytes at `p`, from 1; 0 if there is none. */
 function monthAt(p: usize): u32 {
   switch (load<u32>(p) & 0xffffff) {
     case 0x6e614a: return 1 // Jan

@@ -13,7 +13,7 @@ export function forgetBlock(): void {
   block = 0
 }
 
-/** A bit for each quote, backslash and control character of the 16 bytes at `p`. */
+/** Returns a bit for each quote, backslash and control character of the 16 bytes at `p`. */
 @inline
 function specialsOf16(p: usize): u64 {
   const bytes = v128.load(p)
@@ -30,7 +30,7 @@ function specialsOf64(p: usize): u64 {
   )
 }
 
-/** The address of the first quote, backslash or control character from `p` on. */
+/** Returns the address of the first quote, backslash or control character from `p` on. */
 @inline
 export function plainEnd(p: usize): usize {
   const at = p - block
@@ -48,7 +48,7 @@ function plainEndBeyond(p: usize): usize {
   return block + <usize>ctz(marks)
 }
 
-/** The special characters from `p` on in the current block. If `p` is outside of it, a new block begins at `p`. */
+/** Returns the special characters from `p` on in the current block. If `p` is outside it, a new block begins at `p`. */
 export function marksFrom(p: usize): u64 {
   const at = p - block
   if (at < 64) return (specials >> <u64>at) << <u64>at
@@ -57,7 +57,7 @@ export function marksFrom(p: usize): u64 {
   return specials
 }
 
-/** The special characters of the next block that has some. That block becomes the current one. */
+/** Returns the special characters of the next block that has some. That block becomes the current one. */
 export function marksBeyond(): u64 {
   let next = block + 64
   let found = specialsOf64(next)

@@ -13,7 +13,6 @@ export function marginOf(b: Uint8Array, start: number, end: number): 0 | 1 | 2 {
   return p === end ? BLANK : p > start ? INDENTED : TEXT
 }
 
-/** The index of the first byte that is neither a space nor a tab. */
 export function skipSpace(b: Uint8Array, start: number, end: number): number {
   while (start < end && (b[start] === SPACE || b[start] === TAB)) start++
   return start

@@ -12,10 +12,10 @@ const PLACE = 1
 const SOURCE = 2
 /** The `^` below the source line. */
 const MARK = 3
-/** The empty line after it: the error follows. */
+/** The empty line after the mark: the error follows. */
 const GAP = 4
 const REPORT = 5
-/** An empty line after that: the version of Node.js may follow. */
+/** An empty line after the report: the version of Node.js may follow. */
 const END = 6
 
 const bytes = (text: string) => Buffer.from(text)

@@ -11,7 +11,7 @@ const IDLE = 0
 const FRAMES = 1
 /** After the exception. */
 const NAMED = 2
-/** An empty line after that: another traceback may follow. */
+/** An empty line after the exception: another traceback may follow. */
 const GAP = 3
 /** The sentence that joins two tracebacks. */
 const LINK = 4
