@@ -23,15 +23,13 @@ export function generatedFiles(known: readonly AnyDefinition[] = components): Re
   }
 }
 
-/** The pages of the package that are made from its definitions, by file name. */
+/** By file name: the pages of the package that are made from its definitions. */
 export const generatedPages = (): Readonly<Record<string, string>> => ({
   'destinations.md': destinationsText(components),
 })
 
 export interface DocsOptions {
-  /** A configuration with plugins. */
   readonly config?: string | undefined
-  /** The folder to write to. */
   readonly out?: string | undefined
 }
 

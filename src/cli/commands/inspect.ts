@@ -18,7 +18,6 @@ const DAEMON_OPTIONS = {
 const FOUND =
   'The command finds the daemon by its configuration, or at the default paths. Only the user of the daemon and root may inspect it.'
 
-/** The configuration option of a command. */
 export const CONFIG = {
   short: 'c',
   value: 'FILE',
