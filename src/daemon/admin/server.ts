@@ -15,7 +15,7 @@ const compress = promisify(gzip)
 
 export interface Served extends Reports {
   readonly metrics: Pick<Metrics, 'render' | 'samples'>
-  /** Is notified of connections that are closed or refused. */
+  /** Receives notice of connections that are closed or refused. */
   readonly connections: ConnectionEvents
 }
 

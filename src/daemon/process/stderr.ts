@@ -32,11 +32,11 @@ export function textStderr(stderr: NodeJS.WriteStream, env: NodeJS.ProcessEnv): 
   return Object.create(stderr, { write: { value: write } })
 }
 
-/** How long to wait for a reader of stderr that does not keep up. */
+/** How long to wait for a slow reader of stderr. */
 const BUSY_MS = 100
 let lost = 0
 
-/** Lines of the log that could not be written since the start of the process. */
+/** Number of log lines that could not be written since the process started. */
 export const lostLines = (): number => lost
 
 /**

@@ -4,7 +4,6 @@ import { ProgressWatch } from '../../engine/run/measure/progress.js'
 import type { Supervisor } from '../../engine/run/supervisor.js'
 import { printable } from '../../lib/printable.js'
 
-/** The state of a service as reported to systemd. */
 export interface ServiceState {
   /** Startup is complete. */
   readonly ready: boolean
@@ -15,7 +14,7 @@ export interface ServiceState {
 /** The service as systemd sees it. */
 export interface Subject {
   state(): ServiceState
-  /** Whether everything works as it should; called several times per watchdog interval. If missing, it always does. */
+  /** Whether everything works as it should; called several times per watchdog interval. Missing: it always does. */
   goesOn?(): boolean | Promise<boolean>
 }
 
