@@ -9,7 +9,6 @@ import { WantedNames } from '../../lib/formats/json-scan.js'
 import { aborted, deadline, systemClock } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 
-/** Maximum time for the check of one component. */
 const LIMIT_MS = 10_000
 
 /** Result of checking one component, as a line of text. */

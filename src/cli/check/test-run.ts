@@ -14,7 +14,6 @@ import { aborted, nextTurn, sleep, systemClock, type TimerClock } from '../../li
 import { AS_OBJECTS } from './explain/event.js'
 import { withOwnBuckets } from './own-buckets.js'
 
-/** An event that left a component. */
 export interface Left {
   /** The line as it was read, or JSON if a component changed the event. */
   readonly line: string

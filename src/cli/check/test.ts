@@ -12,7 +12,6 @@ import { loadDaemonConfig } from '../screen/local-part.js'
 import { sharesLimits } from './own-buckets.js'
 import { isExpected, type Left, runTest } from './test-run.js'
 
-/** Maximum lines shown of a list that differs. */
 const SHOWN_LINES = 40
 /** Longer lists are compared position by position. */
 const ALIGNED = 2000

@@ -29,7 +29,6 @@ import { count, keyText, percent } from './simulate/words.js'
 import { type ThrottleFlags, throttleOfFlags } from './throttle-flags.js'
 
 export interface ThrottleCallOptions extends ThrottleFlags {
-  /** File for discarded events. */
   readonly discarded: string | undefined
   readonly quiet: boolean
 }

@@ -1,6 +1,5 @@
 import { type Command, command, type OptionSpecs } from '../../daemon/process/command-line.js'
 
-/** Options that select the daemon to inspect. */
 const DAEMON_OPTIONS = {
   config: {
     short: 'c',

@@ -18,7 +18,6 @@ interface Box {
   readonly kind: string
   /** The component's live values, one per line; empty without a daemon. */
   readonly live: readonly string[]
-  /** Whether the component is blocked. */
   readonly held: boolean
 }
 interface Arrow {
@@ -45,7 +44,6 @@ export interface GraphOptions {
   readonly interval: string | undefined
 }
 
-/** Draws which component feeds which. */
 export async function graph(options: GraphOptions, io: Pick<Io, 'stdout' | 'stderr' | 'env'>): Promise<number> {
   const { config, format = 'text', socket, interval } = options
   const draw = Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined

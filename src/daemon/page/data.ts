@@ -17,7 +17,6 @@ import { Seconds, sumOf } from './second.js'
 import type { WantedKeys } from './watch/throttle-watch.js'
 import { type Followed, PageWatch } from './watch/watch.js'
 
-/** Where the page takes its data from. */
 export interface PageSources {
   readonly reports: Served & { readonly metrics: Metrics }
   readonly pipeline: Tappable & Followed
@@ -25,7 +24,6 @@ export interface PageSources {
   readonly clock: TimerClock
 }
 
-/** The history gets this share of the memory. */
 const HISTORY_SHARE = 1 / 4
 /** A status without news is sent at this interval. */
 const STATUS_MS = 10_000
@@ -51,7 +49,6 @@ export class PageData {
   /** A text that changes with most news; it is cheap to compute. */
   #signs = ''
   #sentAt = Number.NEGATIVE_INFINITY
-  /** When to compare the status again. */
   #lookAt = Number.NEGATIVE_INFINITY
   #isLooking = false
   #taps = 0

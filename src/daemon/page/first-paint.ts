@@ -40,7 +40,7 @@ ${components.map(one => rowHtml(one, status)).join('\n')}
 
 const API = ['status', 'live', 'history']
 
-/** Works without a script. */
+/** The form works without a script. */
 export function loginHtml(links: Links, problem = ''): string {
   return pageHtml(
     'Sluice',

@@ -69,7 +69,6 @@ export class History {
     return SPAN_MS
   }
 
-  /** Bytes of all rings. */
   get used(): number {
     return this.#rings.size * bytesOf(this.#stepMs)
   }
@@ -155,7 +154,6 @@ export class History {
     return (step % capacityOf(this.#stepMs)) * NAMES.length + name
   }
 
-  /** The oldest step that is kept. */
   #oldest(): number {
     return Math.max(this.#first, this.#last - capacityOf(this.#stepMs) + 1)
   }
@@ -218,7 +216,7 @@ export class History {
 const capacityOf = (stepMs: number): number => Math.ceil(SPAN_MS / stepMs)
 const bytesOf = (stepMs: number): number => capacityOf(stepMs) * NAMES.length * Uint32Array.BYTES_PER_ELEMENT
 
-/** In the order of NAMES. */
+/** Returns the totals in the order of NAMES. */
 export function totalsOf(counters: ComponentCounters): [number, number, number, number] {
   let sent = counters.passed.events
   for (const { events } of counters.aside.values()) sent += events

@@ -8,7 +8,6 @@ const MOST_READERS = 32
 const BEHIND_BYTES = 256 * 1024
 /** A reader with more unread bytes is disconnected. */
 const UNREAD_BYTES = 1024 * 1024
-/** How long a browser waits before it reconnects. */
 const AGAIN_MS = 2000
 
 interface Reader {

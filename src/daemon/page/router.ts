@@ -4,8 +4,6 @@ import { sendReply } from '../../net/http/server/respond.js'
 import { tapQueryOf } from '../admin/tap.js'
 import type { PageData } from './data.js'
 
-/** The paths below `api/v1/`. */
-
 export interface Call {
   readonly page: PageData
   readonly query: URLSearchParams

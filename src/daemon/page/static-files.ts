@@ -42,7 +42,6 @@ export class StaticFiles {
     return file && `${name}?v=${file.etag.slice(1, 9)}`
   }
 
-  /** Returns false if the file does not exist. */
   answer(name: string, { method, headers }: IncomingMessage, response: ServerResponse): boolean {
     const file = this.#files.get(name)
     if (!file) return false

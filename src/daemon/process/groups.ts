@@ -4,7 +4,6 @@ export interface Group {
   /** The argument of `sluice help`. */
   readonly name: string
   readonly title: string
-  /** The first words of the group's commands. */
   readonly words: readonly string[]
   /** The help's text if all commands of the group share one row. */
   readonly row?: string

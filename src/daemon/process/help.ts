@@ -89,7 +89,6 @@ export function commandHelp(command: Command): string {
 const list = (commands: readonly Command[]) => columns(commands.map(({ name, summary }) => [name, summary] as const))
 const helpOf = (command: Command) => `To see the options of a command: sluice ${command.name} --help\n`
 
-/** Lists the commands that begin with `word`. */
 export function familyHelp(word: string, commands: readonly Command[]): string {
   return [`Commands of sluice ${word}:\n${list(commands)}`, helpOf(commands[0]!)].join('\n')
 }
@@ -124,7 +123,7 @@ function overview(commands: readonly Command[]): string {
   return rows.join('')
 }
 
-/** Fits a terminal of 24 lines of 80 columns. */
+/** The text fits a terminal of 24 lines and 80 columns. */
 export function globalHelp(commands: readonly Command[]): string {
   return [
     'sluice ships logs: it throttles them by key, and accounts for every event.\n',

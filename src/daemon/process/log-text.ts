@@ -49,7 +49,6 @@ function placeTexts(stack: string): string[] {
   return place === undefined ? [] : [`at=${valueText(place)}`]
 }
 
-/** Whether the value is an error as pino writes it. */
 function isThrown(value: unknown): value is { type: string; message: string; stack: string } {
   return typeof value === 'object' && value !== null && 'stack' in value && typeof value.stack === 'string'
 }

@@ -95,7 +95,6 @@ export const messageLog = (level: string, write: (line: string) => void): Logger
 
 export const silentLog = (): Logger => pino({ enabled: false })
 
-/** Logs the warnings about a valid configuration. */
 export function logWarnings(log: Logger, warnings: readonly Problem[]): void {
   for (const warning of warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
 }

@@ -83,7 +83,6 @@ export interface Managed {
   readonly held: (reason: string) => void
 }
 
-/** Exposes the report as metrics. */
 export function managedMetrics(metrics: Metrics, read: () => ManagedReport): void {
   const { pipeline } = read()
   const help = 'The published pipeline that the daemon runs; always 1.'

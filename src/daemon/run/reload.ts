@@ -19,7 +19,6 @@ export interface ReloadOrigin {
   readonly inTurn?: (work: () => Promise<void>) => Promise<void>
   /** The files to watch; undefined: they cannot be watched. */
   readonly files?: WatchedFiles | undefined
-  /** The messages to log. */
   readonly texts?: { readonly done: string; readonly failed: string }
 }
 

@@ -68,12 +68,10 @@ export interface Running {
 export type Follow = (running: Running) => () => Promise<void>
 
 export interface ConfigOrigin {
-  /** The lock of the configuration's data_dir. */
   readonly lock: DataDirLock
   readonly systemd: Systemd
   /** The path of the configuration, as commands accept it; undefined: it is not a file on this machine. */
   readonly configPath?: string
-  /** How to read the configuration on reload. */
   readonly reloads?: ReloadOrigin
   readonly follow?: Follow
   readonly managed?: Managed

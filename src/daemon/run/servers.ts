@@ -42,7 +42,6 @@ export class Servers {
     return this.#metrics && this.#address && urlOf('http', this.#metrics, this.#address, '/metrics')
   }
 
-  /** Undefined: there is no page. */
   get pageUrl(): string | undefined {
     return this.#page?.url
   }

@@ -10,7 +10,6 @@ const POLL_MS = 500
 const DATA_DIR_POLL_MS = 1000
 
 export interface WatchedFiles {
-  /** The path of the configuration, a file or a folder. */
   readonly path: string
   /** The digest of the configuration's files when they were first read. */
   readonly digest: string

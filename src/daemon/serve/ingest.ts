@@ -20,7 +20,6 @@ import { forkProcesses } from '../../service/ingest/process/account-process.js'
 
 /** All pipelines together may hold this many times the memory that one pipeline may hold. */
 const SHARES = 8
-/** Maximum number of requests that wait for delivery. */
 const MOST_REQUESTS = 10_000
 /** Maximum series of metrics: of one account, and of all running accounts together. */
 const MOST_SERIES = 10_000
@@ -35,7 +34,6 @@ interface ServedIngestParts {
   readonly metrics: Metrics
   readonly keys: IdempotencyKeys
   readonly components: readonly AnyDefinition[]
-  /** The ports on which this process listens. */
   readonly ownPorts: () => readonly number[]
   /** The store; undefined: no other node shares it. */
   readonly shared?: Pick<Store, 'watch'> | undefined

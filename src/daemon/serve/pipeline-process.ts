@@ -23,7 +23,6 @@ const END_MS = 3000
 // Only the service ends this process. A signal to the whole process group is meant for the service.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
 
-/** Maximum bytes of one read. */
 const PORTION_BYTES = 256 * 1024
 const NO_LIMIT = Number.POSITIVE_INFINITY
 

@@ -22,7 +22,6 @@ export interface Problem {
   readonly commands?: readonly string[]
 }
 
-/** A component of the running configuration. */
 export interface Named {
   readonly id: string
   readonly kind: string
@@ -41,7 +40,6 @@ export interface Observed {
   readonly sources: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
   /** Processors that need a server which does not reply, or that do not finish with events. */
   readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
-  /** The state of a managed daemon. */
   readonly managed?: ManagedReport | undefined
   /** The daemon's configuration, if that is a file, and its data_dir; missing while the daemon starts. */
   readonly about?: { readonly config?: string | undefined; readonly data_dir: string } | undefined
@@ -446,7 +444,6 @@ function discardProblems({ series }: Observed): Problem[] {
   })
 }
 
-/** Throttles that do not apply their limits. */
 function throttleProblems(seen: Observed): Problem[] {
   const { series, wall } = seen
   const limits = series.all('sluice_throttle_limits_file_valid').flatMap(({ labels, value }) => {

@@ -7,7 +7,6 @@ export interface Sample {
 
 export type Samples = Readonly<Record<string, readonly Sample[]>>
 
-/** The numbers of a daemon at one moment. */
 export class Series {
   readonly #samples: Samples
   /** By metric, then by component: most reads are of one component among many. */
@@ -17,7 +16,6 @@ export class Series {
     this.#samples = samples
   }
 
-  /** All series of a metric that have these labels. */
   all(name: string, labels: Labels = {}): readonly Sample[] {
     const { component_id } = labels
     const samples = component_id === undefined ? this.#samples[name] : this.#of(name).get(component_id)

@@ -83,7 +83,6 @@ export interface ComponentStatus extends Named {
   readonly in_flight: number
   /** Number of errors by kind, since the start. Missing if there are none. */
   readonly errors?: Readonly<Record<string, number>>
-  /** Why the component does not work now, or waits. */
   readonly last_error?: string
   /** The share of the last seconds in which the component was busy, from 0 to 1. */
   readonly utilization?: number | undefined
@@ -106,7 +105,6 @@ export interface Reports {
   reloadingSince?(): number | undefined
   /** State of a managed daemon and of its connection to the service. */
   managed?(): ManagedReport
-  /** The paths of the configuration and of data_dir. */
   about?(): NonNullable<Observed['about']>
   readonly rates?: Rates
   /** When the daemon started, wall clock in milliseconds. */

@@ -5,13 +5,11 @@ import type { Supervisor } from '../../engine/run/supervisor.js'
 import { printable } from '../../lib/printable.js'
 
 export interface ServiceState {
-  /** Startup is complete. */
   readonly ready: boolean
   /** One line, for people. */
   readonly status: string
 }
 
-/** The service as systemd sees it. */
 export interface Subject {
   state(): ServiceState
   /** Whether everything works as it should; called several times per watchdog interval. Missing: it always does. */
@@ -75,7 +73,6 @@ export function oneLine(text: string): string {
 
 export type Watched = Pick<Supervisor, 'states' | 'failures' | 'watched'>
 
-/** The state and the health of a daemon, for systemd. */
 export class DaemonHealth implements Subject {
   /** Why the configuration that was read last is not running. */
   refused: string | undefined

@@ -17,7 +17,6 @@ import { WantedNames } from '../../../lib/formats/json-scan.js'
 import type { Frame } from '../../../lib/lines/line-splitter.js'
 import { systemClock } from '../../../lib/time.js'
 
-/** One event as the source would read it. */
 export interface ReadEvent {
   readonly batch: EventBatch
   /** The event's fields, without those that depend on when and where it is read. */

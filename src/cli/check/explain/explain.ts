@@ -50,7 +50,6 @@ interface Step extends Partial<Explanation> {
   readonly isChanged?: boolean
   /** How the event is delivered, in words; destinations only. */
   readonly delivery?: string
-  /** State of the event's bucket in the running daemon. */
   readonly bucket?: LiveBucket
   /** Whether the destination has a problem in the running daemon. */
   readonly waits?: boolean

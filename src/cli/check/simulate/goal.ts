@@ -18,7 +18,6 @@ export interface Goal {
   meter(limits: number, windowMs: number, context: FieldContext): Meter
 }
 
-/** The effect of a limit on a goal. */
 export interface Effect {
   /** In words, beginning with a verb: `keeps 99.20 % of them`. */
   readonly text: string

@@ -76,7 +76,6 @@ function liveText(backlog: number, live: number): string {
   return `as backlog, ${number(backlog)} events are discarded; as live events in event time, ${number(live)} would be discarded`
 }
 
-/** Advice if no event has a time. */
 export function noTime(time: string | undefined, { sources, processors }: Route): string {
   const areText = processors.length === 0 && sources.every(({ options }) => decodingOf(options)?.form === 'message')
   const help = areText

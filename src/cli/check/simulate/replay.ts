@@ -40,7 +40,6 @@ export interface FrameReader {
 
 /** Replays events through the components before a throttle, each event at its own time. */
 export class Replay<V extends Visitor> implements FrameReader {
-  /** Number of events read. */
   read = 0
   /** Events that reached the throttle. An event counts once for each path on which it did. */
   events = 0
@@ -63,7 +62,6 @@ export class Replay<V extends Visitor> implements FrameReader {
   /** The events of the last frame, as they were read. */
   batch: EventBatch | undefined
   readonly visitor: V
-  /** Whether at least one event had a time. */
   hasTime = false
   readonly #route: Route
   /** The processors before the throttle, if there are any. */

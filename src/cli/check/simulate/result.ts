@@ -26,7 +26,6 @@ export interface SimulationResult {
   readonly config: string | null
   /** The options of the command line that change the throttle, as one would type them. */
   readonly changed: readonly string[]
-  /** Texts that describe the throttle and the input. */
   readonly settings: readonly Fact[]
   /** `-` means standard input. */
   readonly inputs: readonly string[]
@@ -64,7 +63,6 @@ export interface Slots {
   readonly count: number
 }
 
-/** The decisions of one throttle. */
 export interface TrialResult {
   /** The field whose value names the bucket; null: all events share one bucket. */
   readonly key_field: string | null
@@ -129,7 +127,6 @@ export interface Unanswered {
   readonly reason: string
 }
 
-/** A limit that achieves a goal. */
 export interface SearchResult {
   /** The goal in words that follow `a limit that`. */
   readonly goal: string
@@ -145,7 +142,6 @@ export interface SearchResult {
   readonly next: { readonly limit: number; readonly does: string } | null
 }
 
-/** A simulation that has ended. */
 export interface Simulation extends Replayed {
   readonly subject: Subject
   /** The options of the command line that change the throttle, as one would type them. */

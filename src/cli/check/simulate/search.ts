@@ -11,7 +11,6 @@ import { keyText, number, windowText } from './words.js'
 
 /** By option: the highest value that is tried. */
 const HIGHEST = { limit: 0xffffffff, limit_bytes: 1e15 } as const
-/** Number of limits that each pass tries. */
 const AT_ONCE = 9
 
 interface Tried {
@@ -26,7 +25,6 @@ interface Tried {
 class LimitSearch {
   readonly variant: Variant
   readonly goal: Goal
-  /** The option whose value is searched for. */
   readonly option: keyof typeof HIGHEST
   /**
    * The highest limit tried below the value at which `achieves` changes, and the lowest limit tried above it; undefined
@@ -86,7 +84,6 @@ class LimitSearch {
   }
 }
 
-/** One search in one pass. */
 class Attempt {
   readonly search: LimitSearch
   readonly limits: readonly number[]
@@ -132,7 +129,6 @@ export class SearchPass implements Visitor {
     for (const attempt of this.#attempts) attempt.visit(batch, i, now)
   }
 
-  /** Called after the last event. */
   end(): void {
     for (const { search, limits, meter } of this.#attempts) search.narrow(limits, meter)
   }

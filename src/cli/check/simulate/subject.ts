@@ -43,7 +43,6 @@ export async function subjectOf(
   }
 }
 
-/** A throttle whose input is lines with JSON objects. */
 function newThrottle(component = NEW_ID): Subject {
   const route = routeFrom('input', component)
   return { component, config: undefined, inputs: undefined, given: {}, route }
@@ -114,7 +113,7 @@ export function isThrottle({ type }: ComponentConfig<'processor'>): boolean {
   return type === throttle.type
 }
 
-/** Throws UsageError if a processor of the route keeps events or uses timers, which cannot be simulated. */
+/** Throws UsageError if a processor of the route keeps events or uses timers: such a processor cannot be simulated. */
 export function checkRoute({ processors, throttle: throttleId }: Route): void {
   const keeping = processors.find(
     processor => !isThrottle(processor) && (processor.plan?.keeps || processor.plan?.waits || processor.plan?.every),

@@ -68,7 +68,6 @@ export function firstKeys({ by_key, others }: TrialResult, most: number): Pick<T
   return { by_key: by_key.slice(0, most), others: sum }
 }
 
-/** One line for each trial. */
 function trialTable({ results, events }: SimulationResult, style: SummaryStyle): string[] {
   const rows = results.map(trial => [
     trial.key_field ?? '(none)',

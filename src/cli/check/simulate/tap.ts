@@ -25,9 +25,7 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024
 const SKIPPED = /^# (\d+) /
 
 interface Tapping {
-  /** Path of the daemon's socket. */
   readonly socket: string
-  /** The outputs that the throttle reads. */
   readonly outputs: readonly string[]
   /** Tapping ends after `forMs` milliseconds, or when the signal aborts. */
   readonly forMs: number

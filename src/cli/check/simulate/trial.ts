@@ -73,7 +73,6 @@ export function createTrialDecider(
     : new UsualTrial(compiled, samples)
 }
 
-/** Passes backlog without a decision. */
 class PassingTrial extends TrialDecider {
   readonly byDefault = false
 

@@ -23,7 +23,6 @@ export class Budget {
     this.#clock = clock
   }
 
-  /** Returns the `Turn` of one answer. */
   answer(): Turn {
     let since = this.#clock.now()
     return () => {

@@ -12,7 +12,6 @@ export type SeeRow = (at: number, key: number, offered: number, passed: number) 
 
 /** Counts by time and key, oldest first, in columns that grow to a maximum number of rows. */
 export class CountRing {
-  /** Maximum number of rows. */
   #most: number
   #times: Uint32Array
   #keys: Uint16Array
@@ -41,7 +40,6 @@ export class CountRing {
     return this.#length
   }
 
-  /** Memory in use, in bytes. */
   get used(): number {
     return this.#times.length * ROW_BYTES
   }
@@ -187,7 +185,6 @@ export class CountRing {
     return true
   }
 
-  /** Calls `see` with rows [from, to). */
   read(see: SeeRow, from = 0, to = this.#length): void {
     const [times, keys, offered, passed, base] = [this.#times, this.#keys, this.#offered, this.#passed, this.#base]
     for (let n = from; n < to; n++) {

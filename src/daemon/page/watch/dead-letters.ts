@@ -9,7 +9,6 @@ const LONGEST_SAMPLE = 4096
 const MOST_REASONS = 100
 const LF = 0x0a
 
-/** Rejected events with the same reason. */
 export interface LetterReason {
   readonly reason: string
   /** The receiver's message about the newest event. */

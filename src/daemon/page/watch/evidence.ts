@@ -15,7 +15,6 @@ import { PlaceSample } from './place-sample.js'
 
 /** Maximum events to keep per second, for each component and fate. */
 const KEPT_PER_SECOND = 100
-/** Shares of the memory. */
 const DISCARDED_SHARE = 1 / 2
 const REJECTED_SHARE = 1 / 8
 const PASSED_SHARE = 3 / 8
@@ -47,7 +46,6 @@ export class Evidence {
     this.passed.limit(bytes * PASSED_SHARE)
   }
 
-  /** Memory in use, in bytes. */
   get used(): number {
     return this.discarded.used + this.rejected.used + this.passed.used
   }

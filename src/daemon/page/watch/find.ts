@@ -16,7 +16,6 @@ import {
 import { QuestionError } from './question-error.js'
 
 const MOST_FOUND = 100
-/** Maximum steps of one event. */
 const MOST_STEPS = 50
 /** Number of events inspected between two checks of the clock. */
 const BETWEEN = 64
@@ -44,7 +43,6 @@ export interface FoundEvent {
   readonly steps: readonly Step[]
 }
 
-/** The kept events of one kind. */
 export interface LookedAt {
   readonly kind: 'discarded' | 'rejected' | 'passed'
   readonly from: string | null
@@ -192,7 +190,6 @@ class Events {
     if (!this.#bySum.has(sum)) this.#bySum.set(sum, found)
   }
 
-  /** Adds the step, if its event was found. */
   addStep(cursor: Cursor): void {
     const place = placeOf(cursor.id)
     const found = (place === undefined ? undefined : this.#byPlace.get(place)) ?? this.#sameText(cursor)

@@ -9,7 +9,6 @@ export const READING_BYTES = READING
 export const PLACE_BYTES = READING + PLACE
 export const ID_BYTES = READING + PLACE + SUM
 
-/** An event, as a component saw it. */
 export interface KeptEvent {
   /** Wall clock, in milliseconds. */
   readonly at: number
@@ -27,14 +26,12 @@ export interface KeptEvent {
   readonly isCut: boolean
 }
 
-/** Events of a component, oldest first. */
 interface Segment {
   readonly bytes: Buffer
   end: number
   readonly firstAt: number
   /** How many candidates were seen before the first event of the segment. */
   readonly before: number
-  /** Number of events with a text. */
   count: number
 }
 
@@ -88,7 +85,6 @@ export class KeptEvents {
     while (this.#segments > this.#most) this.#dropOne()
   }
 
-  /** Memory in use, in bytes. */
   get used(): number {
     return this.#segments * SEGMENT_BYTES
   }

@@ -33,7 +33,6 @@ const READS = 80
 const CHOICE_MS = 60_000
 /** Lengths of the steps of time, in milliseconds. */
 const STEPS = [1, 100, 200, 1000] as const
-/** The minimum step in busy seconds. */
 const BUSY_STEP = 1
 
 /** Numbers in place of a key: REST for keys without counts of their own, DEFAULT for events without a key. */
@@ -42,7 +41,6 @@ export const DEFAULT = 1
 const FIRST = 2
 
 export interface KeyCountsOptions {
-  /** Maximum memory, in bytes. */
   readonly bytes: number
   /** If more events come per second, only some are counted, in longer steps. */
   readonly busy: number
@@ -166,7 +164,6 @@ export class KeyCounts {
     this.#buckets = new Int32Array(places).fill(-1)
   }
 
-  /** Changes the maximum memory, in bytes. */
   set bytes(bytes: number) {
     if (bytes === this.#bytes) return
     this.flush()
@@ -177,7 +174,6 @@ export class KeyCounts {
     this.#ring.most = this.#rows
   }
 
-  /** Memory in use, in bytes. */
   get used(): number {
     const table = this.#table.keyBytes + this.#table.capacity * 24
     return (
@@ -394,7 +390,6 @@ export class KeyCounts {
     if (this.#ring.isFull) this.#ring.dropFirst(Math.max(1, this.#rows >> 6))
   }
 
-  /** Discards all counts and keys. */
   #restart(): void {
     const { clock } = this.#options
     this.#ring.clear()

@@ -36,7 +36,6 @@ const PERIODS: readonly (readonly [ms: number, per: string])[] = [
 /** The limit that a question changes: the first limit on events. */
 const ownLimit = (options: ThrottleOptions): Limit | undefined => limitsOf(options).find(({ unit }) => unit !== 'bytes')
 
-/** Reads a question. Throws QuestionError. */
 export function questionOf(options: ThrottleOptions, asked: Asked): Question {
   const own = ownLimit(options)
   if (!own && asked.limit === undefined)

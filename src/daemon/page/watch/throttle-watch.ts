@@ -44,7 +44,6 @@ export interface KeyEvents {
   readonly discarded: number
 }
 
-/** Selects at most `most` buckets. */
 export interface WantedKeys {
   readonly most: number
   /** Only buckets whose names contain all of these words. */
@@ -189,7 +188,6 @@ export class ThrottleWatch {
     this.#trials.clear()
   }
 
-  /** Memory in use, in bytes. */
   get used(): number {
     return [...this.#trials.values()].reduce((sum, { counts }) => sum + counts.used, this.#counts.used)
   }

@@ -18,9 +18,7 @@ import { type ThrottleView, ThrottleWatch, type WantedKeys, type WhatIf } from '
 
 const COUNTS_SHARE = 1 / 2
 const EVENTS_SHARE = 1 / 4
-/** Maximum events in an answer about a component. */
 const MOST_EVENTS = 200
-/** Maximum events inspected for an answer. */
 const MOST_LOOKS = 20_000
 
 /** The watched pipeline. A reload replaces the pipeline's engine. */
@@ -154,7 +152,6 @@ export class PageWatch {
     for (const throttle of this.#throttles.values()) throttle.stop()
   }
 
-  /** Memory in use, in bytes. */
   get used(): number {
     return [...this.#throttles.values()].reduce((sum, { used }) => sum + used, this.#evidence.used)
   }

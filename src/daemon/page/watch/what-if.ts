@@ -54,7 +54,6 @@ class Replay {
   readonly #oneByOne: boolean
   readonly #from: number
   readonly #to: number
-  /** By key. */
   readonly #offered: Float64Array
   readonly #was: Float64Array
   readonly #would: Float64Array

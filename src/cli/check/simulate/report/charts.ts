@@ -27,7 +27,6 @@ interface Chart {
   readonly ticks: readonly Tick[]
   readonly shapes: readonly string[]
   readonly note: string
-  /** HTML below the picture. */
   readonly data?: string
 }
 
@@ -154,7 +153,6 @@ const KEY_SERIES = 7
 
 interface Series {
   readonly name: string
-  /** The CSS class that sets the colour. */
   readonly style: string
   readonly counts: readonly number[]
 }

@@ -18,7 +18,6 @@ const MOST_DETAILED = 12
 /** Maximum keys that are shown by name: in all results together, and in one result. */
 const MOST_KEYS = 2000
 const MOST_KEYS_OF_ONE = 1000
-/** Maximum inputs to name below the title. */
 const MOST_INPUTS = 3
 
 const read = (file: URL) => readFileSync(file, 'utf8')
@@ -163,7 +162,6 @@ function resultTable(
 }
 
 interface Shown {
-  /** Id of the section's HTML element. */
   readonly id: string
   /** Whether the page begins with this result, if the script shows one result at a time. */
   readonly isFirst: boolean
