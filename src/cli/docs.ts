@@ -58,7 +58,7 @@ async function knownWith(config: string, env: NodeJS.ProcessEnv): Promise<readon
   return [...components, ...plugins.flatMap(plugin => plugin.components)]
 }
 
-/** Writes the manual page. Its date is SOURCE_DATE_EPOCH if set, for reproducible builds. */
+/** Writes the manual page. If SOURCE_DATE_EPOCH is set, it is the page's date, for reproducible builds. */
 export function man(commands: readonly Command[], io: Pick<Io, 'stdout' | 'env'>): number {
   const seconds = Number(io.env.SOURCE_DATE_EPOCH || Number.NaN)
   const time = Number.isSafeInteger(seconds) ? seconds * 1000 : systemClock.wall()

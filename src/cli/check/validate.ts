@@ -109,7 +109,7 @@ function checkPostgres(root: MapNode, { password_file }: PostgresOptions, { prob
   if (warning) warnings.add(place('password_file'), [...path, 'password_file'], warning)
 }
 
-/** The configuration, or its problems. */
+/** Returns the configuration, or the ConfigError that loading it throws. */
 function tried(load: () => Config): Config | ConfigError {
   try {
     return load()

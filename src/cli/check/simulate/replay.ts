@@ -48,7 +48,7 @@ export class Replay<V extends Visitor> implements FrameReader {
   undecoded = 0
   /** Events that reached the throttle without a time of their own. */
   timeless = 0
-  /** Events that are earlier than the previous one, and the largest difference. */
+  /** Number of events that are earlier than the previous event. `furthestBackMs`: the largest difference. */
   backwards = 0
   furthestBackMs = 0
   readonly slots = new TimeSlots()

@@ -94,7 +94,7 @@ export interface KeyResult extends Readonly<Omit<OtherKeys, 'keys'>> {
   readonly key: string | null
   /** Most events in one window, not counting excluded ones. With a limit this high, no event is discarded. */
   readonly busiest: number
-  /** When that window opened; null if there was none. */
+  /** When the window of `busiest` opened; null: there was no such window. */
   readonly busiest_at: number | null
 }
 

@@ -16,7 +16,10 @@ export const TALLY_WIDTH = 10
 
 /** Number of keys whose discards over time are reported. */
 const KEYS_OVER_TIME = 12
-/** Keys whose discards over time are counted: in all trials together, and at least and at most in one trial. */
+/**
+ * Maximum number of keys, in all trials together, whose discards over time are counted. The other two bound it per
+ * trial.
+ */
 const ALL_ROWS = 1536
 const FEWEST_ROWS = 16
 const MOST_ROWS = 128

@@ -24,7 +24,7 @@ const MOST_TRIALS = 4
 const TRIALS_PART = 8
 /** After this time without discarded events, a bucket is within its limit again, in milliseconds. */
 const CALM_MS = 60_000
-/** Length and number of the steps in the history of a bucket. */
+/** The history of a bucket has HISTORY steps, each HISTORY_MS long. */
 const HISTORY_MS = 10_000
 const HISTORY = 60
 
