@@ -38,7 +38,7 @@ const OTHER = 2
 /** Counts how often each event of a frame passes a throttle. */
 class Passes implements Visitor {
   counts = new Uint8Array(1024)
-  /** For each event of the frame: the batch in which it reached the throttle, and in `indices` its index in that batch. */
+  /** For each event of the frame: the batch in which it reached the throttle. `indices`: its index in that batch. */
   batches: (EventBatch | undefined)[] = []
   indices = new Int32Array(1024)
   /** How many events were read before the frame. */

@@ -113,7 +113,7 @@ export interface TimeResult {
   readonly discarded: readonly number[]
   readonly excluded: readonly number[]
   /**
-   * Discarded events of the heaviest keys, most first; at most 12. A key that became heavy late has its earlier discards
+   * Discarded events of the heaviest keys, most first; at most 12. If a key became heavy late, its earlier discards are
    * in `others`. In each slot, `discarded` = the sum of `by_key` + `others`.
    */
   readonly by_key: readonly { readonly key: string | null; readonly discarded: readonly number[] }[]
