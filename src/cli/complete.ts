@@ -11,8 +11,8 @@ import { GROUPS } from '../daemon/process/groups.js'
 import type { DaemonOptions } from './inspect/daemon-socket.js'
 
 /**
- * Completion for bash, zsh and fish. Each script passes the words of the command line to `sluice complete`, which
- * writes one candidate a line, with a tab and its description, or `:file` or `:folder` for paths.
+ * Completion for bash, zsh and fish. Each script passes the words of the command line to `sluice complete`. That prints
+ * one candidate per line, with a tab and its description, or `:file` or `:folder` if a path is expected.
  */
 
 const SCRIPTS: Readonly<Record<string, string>> = {
@@ -59,7 +59,6 @@ complete -c sluice -f -a '(__sluice_complete)'
 `,
 }
 
-/** Writes the script for a shell. */
 export function completion(shell: string, { stdout }: Pick<Io, 'stdout'>): number {
   const script = Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined
   if (script === undefined) throw new UsageError(`it is one of ${Object.keys(SCRIPTS).join(', ')}`, 'completion')
@@ -69,7 +68,7 @@ export function completion(shell: string, { stdout }: Pick<Io, 'stdout'>): numbe
 
 const HELP = ['--help\tShows the help']
 
-/** Writes the candidates for the last of `words`. */
+/** Prints the candidates for the last of `words`. */
 export async function complete(words: readonly string[], commands: readonly Command[], io: Io): Promise<number> {
   // bash passes --name=value as three words, the others as one.
   const all = words.flatMap(word => {
@@ -119,7 +118,7 @@ async function candidates(before: readonly string[], current: string, commands: 
 
 const isBelow = (words: string) => (command: Command) => command.name.startsWith(`${words} `)
 
-/** The words that follow `words` in the names of commands. */
+/** In the names of commands that begin with `words`, the next word. */
 function namesBelow(words: readonly string[], commands: readonly Command[]): string[] {
   const next = new Map<string, string>()
   for (const { name, summary } of words.length === 0 ? commands : commands.filter(isBelow(words.join(' ')))) {
@@ -129,7 +128,6 @@ function namesBelow(words: readonly string[], commands: readonly Command[]): str
   return [...next.values()]
 }
 
-/** A candidate with the first sentence of its description. */
 const described = (word: string, text: string) => `${word}\t${text.replace(/[.;](\s.*|$)/s, '')}`
 
 const BY_VALUE: Readonly<Record<string, Takes>> = { FILE: 'file', INPUT: 'file', FOLDER: 'folder' }
@@ -148,7 +146,7 @@ async function valuesFor(
   return [...new Set(ids.map(({ id }) => id))]
 }
 
-/** The components of the configuration or the daemon. Imports here, not above: other completions must be quick. */
+/** The components of the configuration or the daemon. Imports modules only here, to keep other completions quick. */
 async function boxesOf(options: DaemonOptions, env: Io['env']) {
   if (options.config === undefined) {
     const { findSocket } = await import('./inspect/daemon-socket.js')

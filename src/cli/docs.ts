@@ -23,15 +23,13 @@ export function generatedFiles(known: readonly AnyDefinition[] = components): Re
   }
 }
 
-/** The pages of the package that are made from its definitions, by file name. */
+/** By file name: the pages of the package that are made from its definitions. */
 export const generatedPages = (): Readonly<Record<string, string>> => ({
   'destinations.md': destinationsText(components),
 })
 
 export interface DocsOptions {
-  /** A configuration with plugins. */
   readonly config?: string | undefined
-  /** The folder to write to. */
   readonly out?: string | undefined
 }
 
@@ -60,7 +58,7 @@ async function knownWith(config: string, env: NodeJS.ProcessEnv): Promise<readon
   return [...components, ...plugins.flatMap(plugin => plugin.components)]
 }
 
-/** Writes the manual page. Its date is SOURCE_DATE_EPOCH if set, for reproducible builds. */
+/** Writes the manual page. If SOURCE_DATE_EPOCH is set, it is the page's date, for reproducible builds. */
 export function man(commands: readonly Command[], io: Pick<Io, 'stdout' | 'env'>): number {
   const seconds = Number(io.env.SOURCE_DATE_EPOCH || Number.NaN)
   const time = Number.isSafeInteger(seconds) ? seconds * 1000 : systemClock.wall()

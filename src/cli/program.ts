@@ -9,7 +9,7 @@ import { run } from './commands/run.js'
 
 /** Sets up the process: its streams, the handling of unexpected errors, and its end. */
 
-/** How long handles that a finished command left open may keep the process alive. */
+/** After a command has ended, the handles that it left open may keep the process alive for this long. */
 const LEFTOVER_MS = 250
 
 /** Runs the command in the arguments and ends the process. */
@@ -66,7 +66,7 @@ function ships(args: readonly string[], commands: readonly Command[]): boolean {
   }
 }
 
-/** Resolves when everything is written, or after `limitMs`. */
+/** Resolves when `stream` has written everything, or after `limitMs`. */
 function flushed(stream: NodeJS.WritableStream, limitMs: number | undefined): Promise<void> {
   return new Promise(resolve => {
     const timer = limitMs === undefined ? undefined : setTimeout(resolve, limitMs)

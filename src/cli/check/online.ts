@@ -9,7 +9,6 @@ import { WantedNames } from '../../lib/formats/json-scan.js'
 import { aborted, deadline, systemClock } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 
-/** How long one component may take. */
 const LIMIT_MS = 10_000
 
 /** Result of checking one component, as a line of text. */
@@ -19,8 +18,8 @@ export interface OnlineFinding {
 }
 
 /**
- * Checks the servers that components of a valid configuration connect to, all at once. `path`: of the configuration.
- * `limitMs`: how long each may take.
+ * Checks, all at once, the servers that the components of a valid configuration connect to. `path` is the
+ * configuration. Each check may take `limitMs`.
  */
 export async function checkOnline(
   path: string,

@@ -2,12 +2,12 @@ import type { ThrottleOptions } from '../../components/processors/throttle/optio
 import { throttle } from '../../components/processors/throttle.js'
 import type { ComponentConfig } from '../../engine/config/load.js'
 
-/** Whether it is a throttle that shares its limits with other daemons. */
+/** Whether the processor is a throttle that shares its limits with other daemons. */
 export function sharesLimits({ definition, options }: ComponentConfig<'processor'>): boolean {
   return definition === throttle && (options as ThrottleOptions).scope === 'cluster'
 }
 
-/** Gives a throttle with shared limits buckets of its own: trying out a configuration must not ask the server. */
+/** Makes a throttle with shared limits count alone: trying out a configuration must not use the Redis server. */
 export function withOwnBuckets(processor: ComponentConfig<'processor'>): ComponentConfig<'processor'> {
   if (!sharesLimits(processor)) return processor
   return { ...processor, options: { ...(processor.options as ThrottleOptions), scope: 'local' } }

@@ -14,17 +14,16 @@ import { aborted, nextTurn, sleep, systemClock, type TimerClock } from '../../li
 import { AS_OBJECTS } from './explain/event.js'
 import { withOwnBuckets } from './own-buckets.js'
 
-/** An event that left a component. */
 export interface Left {
-  /** As read, or JSON if the event was changed. */
+  /** The line as it was read, or JSON if a component changed the event. */
   readonly line: string
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** Events that do not move for this long are stuck. */
+/** If the number of moving events stays the same for this long, they are stuck. */
 const STUCK_MS = 30_000
 
-/** Replaces a source and emits the lines that it is given. */
+/** Replaces a source, and emits the events of the test. */
 class GivenSource implements Source {
   readonly #splitting: Splitting
   readonly #context: SourceContext
@@ -62,7 +61,9 @@ class GivenSource implements Source {
   }
 }
 
-/** Runs one test on the components of `config`. Returns the events of each output with an expectation. */
+/**
+ * Runs one test on the components of `config`. Returns, for each output with an expectation, the events that left it.
+ */
 export async function runTest(
   config: Config,
   test: ConfigTest,
@@ -119,7 +120,7 @@ export async function runTest(
   return left
 }
 
-/** Number of events that wait for a later time. */
+/** Number of events that components keep until a later time. */
 function waitingIn({ components }: Metrics): number {
   let events = 0
   for (const one of components.values()) events += one.waiting()
@@ -141,7 +142,7 @@ async function movesNoMore(moving: () => number): Promise<void> {
   }
 }
 
-/** The destination, modified to collect its events. */
+/** The destination, changed to collect its events in `kept`. */
 function keeper(config: ComponentConfig<'destination'>, kept: Left[] | undefined): ComponentConfig<'destination'> {
   const write = async (request: readonly EventBatch[]) => {
     for (const batch of kept ? request : []) for (let i = 0; i < batch.length; i++) kept!.push(leftOf(batch, i))
@@ -163,7 +164,7 @@ export function isExpected(event: Left, expected: TestEvent): boolean {
   return Object.entries(expected).every(([name, value]) => isDeepStrictEqual(event.fields[name], value))
 }
 
-/** Start time of a test: the start of an hour, a day and a year, and so of aligned windows. */
+/** The start time of a test is the start of an hour, of a day and of a year, so aligned windows start then too. */
 const FIRST_TIME = Date.UTC(2026, 0, 1)
 
 interface Timer {
@@ -171,7 +172,7 @@ interface Timer {
   readonly fn: () => void
 }
 
-/** A clock that stands still until it is set. */
+/** A clock that stands still until `goTo` sets it. */
 class StepClock implements TimerClock {
   #at = 0
   #timers: Timer[] = []

@@ -12,12 +12,11 @@ import { loadDaemonConfig } from '../screen/local-part.js'
 import { sharesLimits } from './own-buckets.js'
 import { isExpected, type Left, runTest } from './test-run.js'
 
-/** Most lines shown of a list that differs. */
 const SHOWN_LINES = 40
 /** Longer lists are compared position by position. */
 const ALIGNED = 2000
 
-/** Runs the tests of a configuration; resolves with 1 if one fails. */
+/** Runs the tests of a configuration. Resolves with exit code 1 if one fails. */
 export async function test(path: string, io: Io): Promise<number> {
   const config = await loadDaemonConfig(path, io.env)
   const { tests } = config
@@ -62,7 +61,7 @@ function compare(output: string, wanted: number | readonly TestEvent[], left: re
   return [head, ...cut(lines)]
 }
 
-/** Merges both lists, aligned by their common entries. */
+/** Merges both lists into lines. Entries that match are aligned. */
 function difference(wanted: readonly TestEvent[], left: readonly Left[]): string[] {
   const same = (i: number, j: number) => isExpected(left[j]!, wanted[i]!)
   const [n, m] = [wanted.length, left.length]

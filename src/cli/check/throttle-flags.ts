@@ -17,7 +17,7 @@ const FLAGS = {
 export type Flag = keyof typeof FLAGS
 export type ThrottleFlags = { readonly [F in Flag]?: string | undefined }
 
-/** A throttle defined by flags only. Throws UsageError, which names the flag and `command`. */
+/** A throttle that only flags define. Throws a UsageError that names the flag and `command`. */
 export function throttleOfFlags(given: ThrottleFlags, command: string): ThrottleOptions {
   const parsed = parseOptions(throttleOptions, inputOf(given, command))
   if ('value' in parsed) return parsed.value
@@ -26,7 +26,7 @@ export function throttleOfFlags(given: ThrottleFlags, command: string): Throttle
 
 const usedOf = (given: ThrottleFlags) => (Object.keys(FLAGS) as Flag[]).filter(flag => given[flag] !== undefined)
 
-/** The flags as options of a configuration file. Throws UsageError, which names `command`. */
+/** The flags as options of a configuration file. Throws a UsageError that names `command`. */
 export function inputOf(given: ThrottleFlags, command: string): Record<string, unknown> {
   const value = (flag: Flag, text: string) => {
     if (flag === 'limit') return wholeNumber(text, flag, command)
@@ -42,19 +42,18 @@ function usageError({ path, message }: Fault, command: string): UsageError {
   return new UsageError(`--${flagOf(path) ?? path}: ${message}`, command)
 }
 
-/** The flag that sets an option, or a part of it. */
+/** The flag that sets the option at `path`, or a part of that option. */
 export function flagOf(path: string): Flag | undefined {
   const option = /^\w*/.exec(path)![0]
   return (Object.keys(FLAGS) as Flag[]).find(name => FLAGS[name] === option)
 }
 
-/** A path, or the paths of `[.app, .host]`. */
+/** Returns the text itself if it is one path, or the paths in a list such as `[.app, .host]`. */
 function pathsOf(text: string): string | string[] {
   const list = /^\s*\[(.*)\]\s*$/s.exec(text)
   return list ? list[1]!.split(',').map(path => path.trim()) : text
 }
 
-/** The path in a flag; throws UsageError. */
 export function parsePathFlag(text: string, flag: string, command: string): FieldPath {
   try {
     return parseFieldPath(text)

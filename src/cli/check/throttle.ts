@@ -29,15 +29,14 @@ import { count, keyText, percent } from './simulate/words.js'
 import { type ThrottleFlags, throttleOfFlags } from './throttle-flags.js'
 
 export interface ThrottleCallOptions extends ThrottleFlags {
-  /** File for discarded events. */
   readonly discarded: string | undefined
   readonly quiet: boolean
 }
 
-/** Each line is held in memory. A line longer than this counts as several events. */
+/** Each line is held in memory. A longer line counts as several events. */
 
 const MAX_LINE_BYTES = 64 * 1024 * 1024
-/** Keys that are counted, and those that the summary shows. */
+/** Maximum keys to count, and to show in the summary. */
 const MOST_KEYS = 250_000
 const SHOWN_KEYS = 20
 /** This command does not count events over time. */
@@ -78,7 +77,7 @@ async function readAll(stream: NodeJS.ReadStream, take: (chunk: Buffer) => Promi
   }
 }
 
-/** Resolves when there is room for more. */
+/** Resolves when the stream has room for more. */
 async function write(stream: NodeJS.WritableStream, parts: readonly Buffer[]): Promise<void> {
   let room = true
   for (const part of parts) room = stream.write(part)
@@ -88,11 +87,11 @@ async function write(stream: NodeJS.WritableStream, parts: readonly Buffer[]): P
 interface Decided {
   readonly passed: Buffer[]
   readonly discarded: Buffer[]
-  /** Problems of the options, reported once. */
+  /** A problem of the options, in words; it is reported once. */
   readonly warning: string | undefined
 }
 
-/** Decides lines as they arrive, and counts the outcomes by key. */
+/** Decides on lines as they arrive, and counts the outcomes by key. */
 class ThrottlePipe {
   readonly #decider
   readonly #origin: Origin
@@ -119,7 +118,7 @@ class ThrottlePipe {
     this.#keys = new TrialTally({ ids: this.#ids, slots, windowMs, aligned, trials: 1 })
   }
 
-  /** The bytes to write for the lines of a frame; the bytes of discarded lines only if they are wanted. */
+  /** Decides on the lines of a frame, and returns the bytes to write. `discarded` is empty unless `wantsDiscarded`. */
   decide(frame: Frame, wantsDiscarded: boolean): Decided {
     const batch = new EventBatch(frame, this.#origin, systemClock.wall(), new Ack(() => {}))
     const { decisions } = this.#decider.decide(batch)

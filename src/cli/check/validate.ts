@@ -30,10 +30,10 @@ import { completed } from '../screen/local-part.js'
 
 /**
  * Checks configurations without side effects. Does not use the network, and opens only the certificates, keys, limits
- * files, tables and modules that they name. Only examines files that destinations write to, and searches data_dir for
- * data that would belong to no component. Every error and warning is a line on stderr, every valid configuration a line
- * on stdout. The last line has the numbers of errors and warnings. With `online`, also connects to the servers of the
- * components in valid configurations.
+ * files, tables and modules that the configurations name. Examines files that destinations write to, without opening
+ * them, and searches data_dir for data that would belong to no component. Prints each error and warning as a line to
+ * stderr, each valid configuration as a line to stdout, and last the numbers of errors and warnings. With `online`,
+ * also connects to the servers of the components in valid configurations.
  */
 export async function validate(
   paths: readonly string[],
@@ -109,7 +109,7 @@ function checkPostgres(root: MapNode, { password_file }: PostgresOptions, { prob
   if (warning) warnings.add(place('password_file'), [...path, 'password_file'], warning)
 }
 
-/** The configuration, or its problems. */
+/** Returns the configuration, or the ConfigError that loading it throws. */
 function tried(load: () => Config): Config | ConfigError {
   try {
     return load()
@@ -122,7 +122,10 @@ function tried(load: () => Config): Config | ConfigError {
 const LOCAL_PART =
   'checked only as the local part of a managed daemon (sluice run --pipeline), because it has a section "managed"; the connections between components were not checked. Remove "managed" if the daemon runs with this file alone'
 
-/** Checks the local part of a managed daemon with the revision that the daemon ran last. Throws ConfigError. */
+/**
+ * Checks the local part of a managed daemon together with the published revision that the daemon ran last. Throws
+ * ConfigError.
+ */
 async function checkLocalPart(
   path: string,
   config: Config,
@@ -147,7 +150,7 @@ async function checkLocalPart(
   return `${part}; with ${saved}: ${amounts(whole)}`
 }
 
-/** Reports data in data_dir that would belong to no component, if it is accessible. Throws ConfigError for repeats. */
+/** Warns about data in data_dir that would belong to no component. Throws ConfigError for repeats. */
 async function reportOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
   await refuseRepeats(config)
   for (const orphan of await leftBehind(config, silentLog())) {
@@ -159,7 +162,7 @@ async function reportOrphans(config: Config, path: string, warn: (line: string) 
   }
 }
 
-/** Warnings about keys that are written in a file. */
+/** Warnings about access keys that are written in a file. */
 function writtenKeys(file: string, known: readonly AnyDefinition[]): string[] {
   const document = documentIn(file)
   const { token } = (document.status_page || {}) as { readonly token?: unknown }
@@ -194,7 +197,7 @@ function pageWarnings(page: Config['statusPage']): string[] {
 const UNENCRYPTED =
   'status_page.listen: the page is not encrypted, so the token and events can be read on the way: listen on 127.0.0.1, and use ssh -L or a proxy with TLS'
 
-/** Contents of a file of a valid configuration, as written; empty if the file is. */
+/** The file's content as written, without variables replaced; empty if the file is empty. */
 function documentIn(file: string): Record<string, unknown> {
   try {
     return loadDocument(file)
@@ -212,7 +215,7 @@ function isReachable(listen: ListenAddress | undefined): boolean {
   return listen !== undefined && 'host' in listen && (listen.host === '0.0.0.0' || listen.host === '::')
 }
 
-/** Warnings about an existing data_dir that this user cannot use. */
+/** The warning if data_dir exists, but this user cannot use it. */
 function refusedDataDir(dataDir: string): string | undefined {
   try {
     accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK)
@@ -224,7 +227,10 @@ function refusedDataDir(dataDir: string): string | undefined {
   }
 }
 
-/** Warnings about data folders that other users can change. If root checks, the daemon's user is the folder's owner. */
+/**
+ * Warnings about data folders that other users can change. If root runs the check, the folder's owner counts as the
+ * daemon's user.
+ */
 function exposedFolders({ dataDir, service, sources }: Config): string[] {
   const user = process.geteuid?.() === 0 ? undefined : thisUser()
   const folders = {

@@ -7,7 +7,6 @@ const ENVIRONMENT =
   'The variable SLUICE_URL sets the address, SLUICE_ACCESS_KEY the key, and SLUICE_CA_FILE a file of authorities to trust; options override the variables.'
 const PRINTS = `Prints the response of the service: as text on a terminal, otherwise as JSON. ${ENVIRONMENT}`
 
-/** Options of every API call. */
 const CONNECTION = {
   url: { value: 'URL', text: 'URL of the service, as in http://127.0.0.1:8080.' },
   'key-file': { value: 'FILE', text: 'File with the access key.' },

@@ -1,6 +1,6 @@
 import { type Command, command } from '../../daemon/process/command-line.js'
 
-/** Commands for those who write plugins, and for the documentation. */
+/** Commands for authors of plugins, and for the documentation. */
 export const developCommands: readonly Command[] = [
   command({
     name: 'new',

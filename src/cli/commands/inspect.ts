@@ -1,6 +1,5 @@
 import { type Command, command, type OptionSpecs } from '../../daemon/process/command-line.js'
 
-/** Options that select the daemon to inspect. */
 const DAEMON_OPTIONS = {
   config: {
     short: 'c',
@@ -18,7 +17,6 @@ const DAEMON_OPTIONS = {
 const FOUND =
   'The command finds the daemon by its configuration, or at the default paths. Only the user of the daemon and root may inspect it.'
 
-/** The configuration option of a command. */
 export const CONFIG = {
   short: 'c',
   value: 'FILE',

@@ -1,7 +1,7 @@
 import { command, fromStdin, UsageError } from '../../daemon/process/command-line.js'
 import { preload } from '../../lib/preload.js'
 
-/** The daemon: the only command that is loaded without all the others. */
+/** `sluice run` loads only this command, without all the others. */
 export const run = command({
   name: 'run',
   summary: 'Runs the daemon: reads sources, delivers events.',

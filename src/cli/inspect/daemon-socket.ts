@@ -15,7 +15,7 @@ export interface DaemonOptions {
 const USUAL_CONFIG = '/etc/sluice/sluice.yaml'
 const USUAL_SOCKETS = ['/run/sluice/sluice.sock', '/var/lib/sluice/sluice.sock', 'state/sluice.sock']
 
-/** The socket of the selected daemon; without an option, the one at a default path. */
+/** The socket of the selected daemon. If none is selected, the socket at a default path. */
 export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): string {
   if (socket !== undefined) return socket
   if (config !== undefined) return socketPath(dataDirOf(config, env))
@@ -32,10 +32,10 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
   )
 }
 
-/** A socket of a daemon that listens, in the list of the kernel. */
+/** Matches, in the kernel's list, a socket on which a daemon listens. */
 const LISTENING = / 00010000 0001 01 +\d+ (\/.*\/sluice\.sock)$/gm
 
-/** Sockets of the daemons on this machine to which this user may connect. Only Linux lists them. */
+/** The sockets of daemons on this machine that this user may connect to. Only Linux lists sockets. */
 function runningSockets(): string[] {
   const mayAsk = (path: string) => {
     try {
@@ -53,13 +53,15 @@ function runningSockets(): string[] {
   }
 }
 
-/** The identity of a socket, since several paths may lead to it: systemd links state folders. Undefined: it is gone. */
+/**
+ * Identifies a socket, since several paths may lead to it: systemd links state folders. Undefined: the socket is gone.
+ */
 function inodeOf(path: string): string | undefined {
   const stat = statSync(path, { throwIfNoEntry: false })
   return stat && `${stat.dev}:${stat.ino}`
 }
 
-/** The daemons other than the one at a default path, and the command that inspects them. */
+/** Describes the daemons other than the one at a default path. `command` inspects them. */
 export interface OtherDaemons {
   readonly text: string
   readonly command: string
@@ -87,12 +89,12 @@ export function usualConfig(command: string): string {
   throw new UsageError(`FILE is missing, and there is no ${USUAL_CONFIG}: name a configuration`, command)
 }
 
-/** The socket of this machine's daemon at one of the default paths; undefined if there is none. */
+/** The socket at one of the default paths; undefined if there is none. */
 export function usualSocket(env: Io['env']): string | undefined {
   return [...(env.SLUICE_SOCKET ? [env.SLUICE_SOCKET] : []), ...USUAL_SOCKETS].find(path => existsSync(path))
 }
 
-/** Sends a request to the daemon; the body of the response is not read yet. Errors say what to do. */
+/** Sends a request to the daemon. Resolves before the body of the response is read. Errors say what to do. */
 export async function ask(socket: string, path: string, signal?: AbortSignal): Promise<IncomingMessage> {
   try {
     return await askSocket(socket, { path, signal })

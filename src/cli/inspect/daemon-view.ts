@@ -7,21 +7,20 @@ import { systemClock } from '../../lib/time.js'
 import { counted, formatDuration, short } from '../../lib/units.js'
 import { ask } from './daemon-socket.js'
 
-/** The state of a daemon at one moment. */
 export interface DaemonView extends Omit<Status, 'at' | 'series'> {
-  /** Monotonic seconds of this process. */
+  /** Seconds of this process's monotonic clock. */
   readonly at: number
-  /** Milliseconds since the epoch. */
+  /** The daemon's time, in milliseconds since the epoch. */
   readonly wall: number
   readonly series: Series
 }
 
-/** The state of a daemon that has just answered. */
+/** Call this as soon as the daemon has answered. */
 export function viewOf({ series, at: time, ...status }: Status): DaemonView {
   return { ...status, at: systemClock.now() / 1000, wall: Date.parse(time), series: new Series(series) }
 }
 
-/** The document of /status. */
+/** Gets the document of /status from the daemon. */
 export async function statusAt(socket: string): Promise<Status> {
   const answer = await ask(socket, '/status')
   const text = await textOf(answer)
@@ -45,7 +44,10 @@ export function terminalOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): Termina
   }
 }
 
-/** Formats columns, the first aligned left and the others right, at most `width` wide; the first one is shortened. */
+/**
+ * Formats columns, at most `width` wide. The first is aligned left, and shortened if needed; the others are aligned
+ * right.
+ */
 export function table(rows: readonly (readonly string[])[], width: number): string[] {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map(row => displayWidth(row[column]!))))
   const rest = widths.slice(1).reduce((sum, own) => sum + own + 2, 0)
@@ -65,7 +67,7 @@ function cutWithin(text: string, columns: number): string {
   return `${beginning(text, columns - 1 - end)}…${ending(text, end)}`
 }
 
-/** A table with the state of each component in a last column, if there is room. */
+/** Like `table`, and adds the state of each component as a last column, if there is room. */
 export function tableWithStates(rows: readonly (readonly string[])[], view: DaemonView, width: number): string[] {
   const states = ['', ...view.components.map(({ id }) => stateOf(view, id))]
   const longest = Math.max(...states.map(displayWidth))
@@ -73,13 +75,13 @@ export function tableWithStates(rows: readonly (readonly string[])[], view: Daem
   return lines.map((line, i) => beginning(`${line}  ${states[i] ?? ''}`, width).trimEnd())
 }
 
-/** Growth of a counter per second between two moments. */
+/** By how much a counter grew per second between two moments. */
 export function rateOf(before: DaemonView, now: DaemonView, name: string, labels: Record<string, string>): number {
   const seconds = Math.max(now.at - before.at, 0.001)
   return Math.max(0, now.series.sum(name, labels) - before.series.sum(name, labels)) / seconds
 }
 
-/** The state of a component in a few words; empty if its kind has none. */
+/** The state of a component in a few words; empty if components of its kind have none. */
 export function stateOf({ series, destinations }: Pick<DaemonView, 'series' | 'destinations'>, id: string): string {
   const labels = { component_id: id }
   const destination = destinations.find(one => one.id === id)

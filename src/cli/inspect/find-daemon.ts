@@ -12,15 +12,15 @@ import { statusAt } from './daemon-view.js'
 
 export interface Daemon {
   readonly socket: string
-  /** Problems of the configuration that led to the daemon. */
+  /** Problems in the configuration by which the daemon was found. */
   readonly mistakes: readonly Problem[]
   /** Other daemons that the user may have meant. */
   readonly others?: OtherDaemons | undefined
 }
 
 /**
- * Finds the selected daemon. A configuration that has become invalid still leads to the daemon that runs with it.
- * Throws ConfigError if it does not lead to a daemon.
+ * Finds the selected daemon. Even if its configuration has become invalid, finds the daemon that still runs with it.
+ * Throws ConfigError if no such daemon is found.
  */
 export async function findDaemon(options: DaemonOptions, env: Io['env']): Promise<Daemon> {
   const { config, socket } = options
@@ -37,7 +37,7 @@ export async function findDaemon(options: DaemonOptions, env: Io['env']): Promis
     todo,
     commands: [`sluice validate ${shellWord(config)}`],
   }))
-  // The mistake may be in data_dir, so another daemon may answer there.
+  // The mistake may be in data_dir, so another daemon may listen at this path.
   for (const path of [socketPath(dataDir), usualSocket(env)])
     if (path !== undefined && existsSync(path)) {
       const status = await statusAt(path).catch(() => undefined)
@@ -46,7 +46,7 @@ export async function findDaemon(options: DaemonOptions, env: Io['env']): Promis
   throw new ConfigError(problems)
 }
 
-/** The document of /status, with the mistakes first. */
+/** The document of /status, with the problems in the configuration first. */
 export async function statusOf({ socket, mistakes }: Daemon): Promise<Status> {
   const status = await statusAt(socket)
   return { ...status, problems: [...mistakes, ...status.problems] }

@@ -12,20 +12,18 @@ import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { type DaemonView, rateOf, stateOf, statusAt, viewOf } from './daemon-view.js'
 import { intervalOf } from './screen-parts.js'
 
-/** One component of the graph. */
 interface Box {
   readonly id: string
   readonly type: string
   readonly kind: string
-  /** Its live values, one per line; empty without a daemon. */
+  /** The component's live values, one per line; empty without a daemon. */
   readonly live: readonly string[]
-  /** Whether it is blocked. */
   readonly held: boolean
 }
 interface Arrow {
   readonly from: Box
   readonly to: Box
-  /** The side output that it starts from; undefined for the main output. */
+  /** The side output at which the arrow starts; undefined: the main output. */
   readonly output: string | undefined
   /** Events per second; undefined without a daemon. */
   readonly flow: string | undefined
@@ -41,13 +39,11 @@ export const FORMAT_NAMES = Object.keys(FORMATS)
 export interface GraphOptions {
   readonly config: string
   readonly format: string | undefined
-  /** Shows the live values of the running daemon. */
   readonly live: boolean
   readonly socket: string | undefined
   readonly interval: string | undefined
 }
 
-/** Draws which component feeds which. */
 export async function graph(options: GraphOptions, io: Pick<Io, 'stdout' | 'stderr' | 'env'>): Promise<number> {
   const { config, format = 'text', socket, interval } = options
   const draw = Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined
@@ -79,7 +75,7 @@ function topologyOf(config: Config, live: Live | undefined): Topology {
   return { boxes, arrows }
 }
 
-/** A tree for each source. A component with several inputs is drawn once, and only named at its other places. */
+/** Draws a tree for each source. A component with several inputs is drawn once; elsewhere only its name is shown. */
 function text({ boxes, arrows }: Topology, width: number): string {
   const drawn = new Set<Box>()
   const lines: string[] = []
@@ -144,15 +140,14 @@ function dot({ boxes, arrows }: Topology): string {
   return `digraph sluice {\n  rankdir=LR\n${lines.join('\n')}\n}\n`
 }
 
-/** Live values of a running daemon for the parts of a graph. */
 export interface Live {
-  /** The current rates of a component, and whether it is blocked. Undefined if it does not run. */
+  /** The component's current rates, its state, and whether it is blocked. Undefined: the daemon does not run it. */
   component(id: string): { readonly numbers: string; readonly state: string; readonly held: boolean } | undefined
-  /** Events per second that leave by an output of a component. */
+  /** Events per second that leave the component by the output. */
   flow(id: string, output: string | undefined): string
 }
 
-/** Inspects the daemon twice, `intervalMs` apart. */
+/** Gets the daemon's status twice, `intervalMs` apart. */
 async function lookLive(options: DaemonOptions, intervalMs: number, env: NodeJS.ProcessEnv): Promise<Live> {
   const socket = findSocket(options, env)
   const view = async () => viewOf(await statusAt(socket))
@@ -161,7 +156,6 @@ async function lookLive(options: DaemonOptions, intervalMs: number, env: NodeJS.
   return liveBetween(before, await view())
 }
 
-/** The changes between two moments. */
 export function liveBetween(before: DaemonView, now: DaemonView): Live {
   const rate = (name: string, component_id: string, more: Record<string, string> = {}) =>
     rateOf(before, now, `sluice_component_${name}_events_total`, { component_id, ...more })

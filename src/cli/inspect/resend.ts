@@ -87,7 +87,7 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   }
 }
 
-/** The given configuration, or the configuration of this machine's daemon with its data_dir. */
+/** The given configuration, or the one that this machine's daemon runs, with the daemon's data_dir. */
 async function configOf(path: string | undefined, { env }: Io): Promise<Config> {
   if (path !== undefined) return loadDaemonConfig(path, env)
   const socket = usualSocket(env)
@@ -96,7 +96,7 @@ async function configOf(path: string | undefined, { env }: Io): Promise<Config> 
   return { ...(await loadDaemonConfig(daemon.config, env)), dataDir: daemon.data_dir! }
 }
 
-/** Ids of the selected components; several only for a dry run. Throws UsageError if the selection is ambiguous. */
+/** Ids of the selected components; several only for a dry run. Throws UsageError if several are possible. */
 function chosen(config: Config, { destination, files, dryRun }: ResendOptions): string[] {
   const { dataDir } = config
   if (destination !== undefined) return [find(config, destination).id]
@@ -107,7 +107,7 @@ function chosen(config: Config, { destination, files, dryRun }: ResendOptions): 
   throw new UsageError(`there are several; name one with --destination ${meant.join(' | ')}`, 'resend')
 }
 
-/** The destinations, and the processors that keep events they could not process. */
+/** The destinations, and the processors whose failed events go to a dead-letter queue. */
 function keepers({ processors, destinations }: Config): ComponentConfig[] {
   return [...destinations, ...processors.filter(({ onError }) => onError === 'dead_letter')]
 }
@@ -136,7 +136,7 @@ async function survey(files: readonly string[], id: string, io: Io): Promise<num
   return code
 }
 
-/** Prints the result for a file; returns whether all of it was accepted. */
+/** Prints the result for a file. Returns whether all its events were accepted. */
 function reportResult({ sent, refused, left }: Resent, file: string, id: string, io: Io): boolean {
   const again = [...refused.values()].reduce((sum, n) => sum + n, 0)
   const parts = [`${sent} sent`]

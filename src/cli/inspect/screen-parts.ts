@@ -7,8 +7,6 @@ import { parseDuration, short } from '../../lib/units.js'
 import type { OtherDaemons } from './daemon-socket.js'
 import { type DaemonView, table } from './daemon-view.js'
 
-/** Shared parts of the screens of `sluice status` and `sluice top`. */
-
 /** The pipeline and revision that a managed daemon runs, and when the service last responded. */
 export function managedLine({ managed, wall }: Pick<DaemonView, 'managed' | 'wall'>): string | undefined {
   if (!managed) return undefined
@@ -20,7 +18,7 @@ export function managedLine({ managed, wall }: Pick<DaemonView, 'managed' | 'wal
   return `Pipeline ${pipeline}, ${runs}${newer}; ${contact} with ${service}`
 }
 
-/** The daemons that a screen does not show. A command is never wrapped, since it may be copied. */
+/** Names the daemons that a screen does not show. A command is never wrapped, since the user may copy it. */
 export function otherLines(others: OtherDaemons | undefined, width: number): string[] {
   if (!others) return []
   const [text, command] = [`${printable(others.text)}:`, printable(others.command)]
@@ -28,7 +26,6 @@ export function otherLines(others: OtherDaemons | undefined, width: number): str
   return displayWidth(line) <= width ? [line] : [...wrap(text, width, '  '), `  ${command}`]
 }
 
-/** The bottleneck as a line for people. */
 export function bottleneckLines({ bottleneck }: Pick<Status, 'bottleneck'>, width: number): string[] {
   if (!bottleneck) return []
   const text = `The bottleneck is ${bottleneck.id}: it was busy ${Math.round(bottleneck.share * 100)} % of the time lately.`
@@ -37,7 +34,7 @@ export function bottleneckLines({ bottleneck }: Pick<Status, 'bottleneck'>, widt
 
 const SHOWN_DESTINATIONS = 5
 
-/** The destinations with `max_in_flight: auto` that send most requests. */
+/** The destinations with `max_in_flight: auto` that have the most requests in flight. */
 export function requestLines({ destinations }: Pick<Status, 'destinations'>, width: number): string[] {
   const shown = destinations
     .flatMap(({ id, requests }) => (requests ? [{ id, ...requests }] : []))
@@ -48,7 +45,7 @@ export function requestLines({ destinations }: Pick<Status, 'destinations'>, wid
   return ['', ...wrap(`Requests in flight: ${shown.join(', ')} (max_in_flight: auto)`, width, '  ')]
 }
 
-/** The age of the oldest event that waits in each destination, where that is a second at least. */
+/** For each destination: the age of its oldest waiting event, if that is at least a second. */
 export function oldestLines(
   { destinations, series }: Pick<DaemonView, 'destinations' | 'series'>,
   width: number,
@@ -64,7 +61,7 @@ export function oldestLines(
 
 const SHOWN_BUCKETS = 3
 
-/** As in: limit_app: 812 events wait for room (on_backlog: pace, for 1h 0m at most); 800 of checkout, since 2m 5s ago */
+/** Lines such as `limit_app: 812 events wait for room (on_backlog: pace, for 1h 0m at most): 800 of cart for 2m 5s`. */
 export function waitLines({ waiting, wall }: Pick<DaemonView, 'waiting' | 'wall'>, width: number): string[] {
   const lines = waiting.map(({ id, events, options, buckets }) => {
     const shown = buckets.slice(0, SHOWN_BUCKETS).map(({ key, events, since }) => {
@@ -78,7 +75,7 @@ export function waitLines({ waiting, wall }: Pick<DaemonView, 'waiting' | 'wall'
   return lines.length === 0 ? [] : ['', ...lines.flatMap(line => wrap(printable(line), width, '  '))]
 }
 
-/** The files that are furthest behind, and how full the buffers and spools are; at most `most` of each. */
+/** The files that are furthest behind, and how full the buffers and spools are; at most `most` rows of each. */
 export function backlogLines({ series }: Pick<DaemonView, 'series'>, width: number, most: number): string[] {
   const files = series
     .all('sluice_file_unread_bytes')

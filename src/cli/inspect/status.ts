@@ -20,7 +20,9 @@ import {
 const SHOWN_BACKLOG = 5
 const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
 
-/** Prints one screen: problems with advice, notices, then the current activity. Resolves with 1 for problems. */
+/**
+ * Prints one screen: problems with advice, notices, then the current activity. Resolves with exit code 1 for problems.
+ */
 export async function status(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
   const daemon = await findDaemon(options, io.env)
   const { series, ...document } = await statusOf(daemon)
@@ -31,7 +33,6 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
   return document.problems.length === 0 ? EXIT.done : EXIT.failed
 }
 
-/** The screen for people. */
 export function statusLines(
   view: DaemonView,
   { width, color }: ReturnType<typeof terminalOf>,
@@ -80,7 +81,7 @@ interface Group extends Pick<Problem, 'todo' | 'commands'> {
   readonly all: Problem[]
 }
 
-/** Groups problems with the same advice, which is shown once. */
+/** Groups problems that have the same advice, to show the advice once. */
 function grouped(problems: readonly Problem[]): Group[] {
   const groups = new Map<string, Group>()
   for (const problem of problems) {

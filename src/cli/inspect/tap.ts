@@ -15,7 +15,7 @@ import { type Daemon, findDaemon } from './find-daemon.js'
 import { otherLines } from './screen-parts.js'
 
 export interface TapOptions extends DaemonOptions {
-  /** Undefined: list what can be tapped. */
+  /** Undefined: list the components that can be tapped. */
   readonly component: string | undefined
   readonly limit: string | undefined
   readonly where: string | undefined
@@ -54,12 +54,12 @@ export async function tap(options: TapOptions, io: Io): Promise<number> {
   return EXIT.done
 }
 
-/** An id contains no slash, and a dot only before a side output. */
+/** Unlike a file name, an id contains no slash, and contains a dot only before a side output. */
 function isFile(component: string): boolean {
   return /\/|\.ya?ml$/.test(component) || existsSync(component)
 }
 
-/** Lists what can be tapped, from the configuration or from the daemon itself. */
+/** Lists the components that can be tapped, from the configuration or from the daemon. */
 async function listComponents({ config, socket }: DaemonOptions, io: Io): Promise<number> {
   const all =
     config === undefined ? await running(findSocket({ config, socket }, io.env)) : await configured(config, io)
@@ -75,7 +75,7 @@ async function running(socket: string): Promise<readonly Named[]> {
   return components
 }
 
-/** The components of a configuration. If it has become invalid, the components of the daemon that runs with it. */
+/** The components of a configuration. If it has become invalid: the components of the daemon that runs with it. */
 async function configured(path: string, io: Io): Promise<readonly Named[]> {
   try {
     return componentsOf(await loadDaemonConfig(path, io.env))
@@ -90,7 +90,7 @@ async function configured(path: string, io: Io): Promise<readonly Named[]> {
   }
 }
 
-/** The daemon. Prints what is wrong with the configuration that leads to it. */
+/** Finds the daemon, and prints the problems in the configuration by which it was found. */
 async function foundDaemon(options: DaemonOptions, io: Io): Promise<Daemon> {
   const daemon = await findDaemon(options, io.env)
   for (const { what } of daemon.mistakes) io.stderr.write(`sluice tap: ${printable(what)}\n`)

@@ -9,10 +9,8 @@ import { discardedText } from '../screen/discarded-text.js'
 import { ask } from './daemon-socket.js'
 import { type DaemonView, table } from './daemon-view.js'
 
-/** The keys of one throttle in a period of time. */
 export interface ThrottleKeys extends KeyCounts {
   readonly id: string
-  /** Length of the period. */
   readonly seconds: number
   /** Events of the last minute by key, as a daemon with a status page counts them. */
   readonly minute?: ReadonlyMap<string | null, KeyEvents>
@@ -51,7 +49,7 @@ async function keysOfOne(
   return { id, seconds: ms / 1000, ...counts, ...(minute && { minute }) }
 }
 
-/** Undefined: the page has ended meanwhile. */
+/** Resolves with undefined if the daemon's page has ended meanwhile. */
 async function lastMinute(
   socket: string,
   id: string,
@@ -95,7 +93,7 @@ export function keyLines(throttles: readonly ThrottleKeys[], width: number): str
 const minuteCells = (events: KeyEvents | undefined): [string, string] =>
   events ? [events.passed.toLocaleString('en-US'), events.discarded.toLocaleString('en-US')] : ['', '']
 
-/** How full the window of a bucket is, and its discarded events of the last hour. */
+/** Two cells: how full the bucket's window is, and how many events of the bucket were discarded in the last hour. */
 function bucketCells(bucket: BucketState | undefined): [string, string] {
   if (!bucket) return ['', '']
   const { limit, used = 0, discarded_last_hour: lost, is_exact: isExact } = bucket

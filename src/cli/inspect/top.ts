@@ -22,16 +22,16 @@ import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 
 export interface TopOptions extends DaemonOptions {
   readonly interval: string | undefined
-  /** Number of screens before it ends; undefined: until it is interrupted. */
+  /** Number of screens after which the command ends; undefined: it runs until it is interrupted. */
   readonly count: string | undefined
 }
 
 const SHOWN_REASONS = 8
 const SHOWN_BACKLOG = 3
-/** Lines shown of the worst problem. */
+/** Maximum lines of the worst problem that are shown. */
 const SHOWN_OF_PROBLEM = 4
 
-/** Shows live rates of every component, screen by screen; in a pipe, one after the other. */
+/** Shows live rates of every component. Redraws the screen; in a pipe, prints one screen after the other. */
 export async function top(options: TopOptions, io: Io): Promise<number> {
   const intervalMs = intervalOf(options.interval ?? '1s', 'top')
   const count = options.count === undefined ? Number.POSITIVE_INFINITY : wholeNumber(options.count, 'count', 'top')
@@ -68,7 +68,7 @@ export function redrawn(text: string, width: number, height: number, first: bool
   return `${first ? '\x1b[2J' : ''}\x1b[H${lines.map(line => `${line}\x1b[K\n`).join('')}\x1b[J`
 }
 
-/** The changes between two moments. */
+/** Formats the changes between two moments. */
 export function screen(before: DaemonView, now: DaemonView, width: number, keys: readonly ThrottleKeys[] = []): string {
   const seconds = Math.max(now.at - before.at, 0.001)
   const rows = now.components.map(({ id }) => {

@@ -31,7 +31,7 @@ const TSCONFIG = {
   include: ['*.ts'],
 }
 
-/** Writes a plugin with its test and a configuration into a new folder of this name. */
+/** Writes a plugin, its test and a configuration into a new folder `name`. */
 export async function newPlugin(
   [what, name]: readonly string[],
   { typescript }: NewOptions,

@@ -3,7 +3,7 @@ import { shellWord } from '../../lib/shell-word.js'
 import { packageFolder } from '../../lib/version.js'
 import type { Log, Receiver } from './plan.js'
 
-/** The reader of the screen: their current folder, and how to call this program from there. */
+/** The reader of the screen: the reader's current folder, and how to call this program from there. */
 export interface Reader {
   readonly folder: string
   /** How a command begins: `npx sluice`. */
@@ -38,13 +38,13 @@ export interface Announced {
   readonly rate: number
   readonly limit: number
   readonly log: Log | undefined
-  /** Whether no log is read because the service is not the quickstart's own. */
+  /** Whether no log is read, because the events go to a service that is not the quickstart's own. */
   readonly isLogKept: boolean
   readonly receiver: Receiver
   readonly metricsUrl: string | undefined
 }
 
-/** The text before the numbers; its lines fit 80 columns unless paths are too long. */
+/** The text before the numbers. Its lines fit 80 columns, unless paths are too long. */
 export function announce(about: Announced, { folder, program }: Reader): string {
   const { page, apps, rate, limit, log, receiver, metricsUrl } = about
   const here = (path: string) => shown(path, folder)

@@ -4,7 +4,7 @@ import { ServiceError } from '../../service/client/transport.js'
 import { baseAddress as addressOf, connect, pipelineId } from '../service/api.js'
 import type { Receiver } from './plan.js'
 
-/** The service at SLUICE_URL: checked before anything is started. `name`: the pipeline, by title or id. */
+/** Checks the service at SLUICE_URL before anything is started. `name`: the title or id of the pipeline. */
 export async function givenService(name: string | undefined, io: Io): Promise<Receiver> {
   const url = baseAddress(io.env.SLUICE_URL!)
   const client = await connect({ url }, io)

@@ -4,7 +4,7 @@ import { UsageError } from '../../daemon/process/command-line.js'
 import { editYaml, literalText } from '../../engine/config/yaml/plain-yaml.js'
 import { packageFolder } from '../../lib/version.js'
 
-/** The configuration of the quickstart: the example, with a log of this machine and a receiver put in. */
+/** The configuration of the quickstart is the example, with a log of this machine and a receiver put in. */
 
 const HEAD = '# sluice quickstart replaces this file at each start.'
 export const EXAMPLE = join(packageFolder, 'config/examples/quickstart.yaml')
@@ -32,7 +32,7 @@ export interface Log {
   readonly readFrom: 'beginning' | 'end'
 }
 
-/** Where events go. */
+/** The service that receives the events. */
 export interface Receiver {
   /** The base address of the service. */
   readonly url: string
@@ -65,7 +65,7 @@ function readableSize(path: string): number {
   }
 }
 
-/** The configuration that runs, with its state in `dataDir`. `tokenFile`: the token of its page. */
+/** The configuration to run, with `dataDir` as its data_dir. `tokenFile`: the file with the page's token. */
 export function planYaml(dataDir: string, log: Log | undefined, receiver: Receiver, tokenFile: string): string {
   const { url, pipeline, keyFile, caFile } = receiver
   const example = readFileSync(EXAMPLE, 'utf8')

@@ -14,7 +14,7 @@ import { type OwnService, startOwnService } from './service.js'
 import { LiveView } from './view.js'
 
 const FOLDER = '.sluice-quickstart'
-/** Files that a run leaves there, including runs of earlier versions. */
+/** Files in the quickstart's folder that a run leaves, including runs of earlier versions. */
 const LEFT =
   /^(sluice\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|page-token|apps\.log(\.1)?|passed\.log)$/
 /** Lines are printed this many milliseconds after a full second, when no event is created. */
@@ -45,7 +45,7 @@ export async function quickstart(options: QuickstartOptions, io: Io): Promise<nu
     return EXIT.failed
   }
   try {
-    // Removes the files of earlier runs, so all numbers are of this run.
+    // Removes the files of earlier runs, so all numbers are about this run.
     for (const name of readdirSync(folder)) if (LEFT.test(name)) rmSync(join(folder, name), { recursive: true })
     // The daemon is loaded while the service starts.
     import('../../daemon/run/run.js').catch(() => {})
@@ -137,7 +137,7 @@ class Run {
 /** Local time of day as in 14:03:12. */
 const timeText = () => new Date(systemClock.wall()).toTimeString().slice(0, 8)
 
-/** Runs `fn` soon, and after each full second of the clock. The returned function stops it. */
+/** Calls `fn` soon, and after each full second of the clock. The returned function stops the calls. */
 function eachSecond(fn: () => void): () => void {
   const next = () => after(1000 - (systemClock.wall() % 1000) + LATE_MS, run)
   const run = () => {

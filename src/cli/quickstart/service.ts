@@ -11,7 +11,7 @@ import type { Receiver } from './plan.js'
 
 /** The service of the quickstart: a process beside the daemon, with an account, a key and a pipeline. */
 export interface OwnService extends Receiver {
-  /** Resolves when it has written all that it received. */
+  /** Resolves when the service has written all events that it received. */
   stop(): Promise<void>
 }
 
@@ -63,11 +63,11 @@ interface Serving {
   readonly metrics: string
 }
 
-/** Starts a process that does not get the terminal's Ctrl-C: it is needed until the daemon has sent everything. */
+/** Starts a process that does not get the terminal's Ctrl-C, since the daemon needs it until everything is sent. */
 async function startServing(config: string, env: NodeJS.ProcessEnv): Promise<Serving> {
   const main = fileURLToPath(new URL('../main.js', import.meta.url))
   const child = fork(main, ['serve', '--config', config], {
-    // The log says where it listens.
+    // At this level, the log names the address at which the process listens.
     env: { ...env, SLUICE_LOG_LEVEL: 'info' },
     detached: true,
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
@@ -107,7 +107,7 @@ async function furnish(made: InitResult, url: string, keyFile: string, received:
     config: { destinations: { received: { type: 'file', inputs: ['ingest'], path: received, encoding: 'json' } } },
   })
   await client.pipelines.publish(id)
-  // The service starts a pipeline at its first request: this one has no events, and nobody waits for it.
+  // The service starts a pipeline at its first request. This request has no events, and nobody waits for it.
   client.ingest(id, '').catch(() => {})
   return id
 }

@@ -21,17 +21,15 @@ interface Advance {
   readonly read: number
 }
 
-/** Subject of the lines. */
 export interface Shown {
   /** The apps, one column each. */
   readonly apps: readonly string[]
-  /** Events per second of each app. */
+  /** Maximum events per second of each app. */
   readonly limit: number
   /** The name of the machine's log; undefined: no log is read. */
   readonly log: string | undefined
 }
 
-/** The source of the counts. */
 export interface Counts {
   /** Starts to count the throttle's decisions by key. */
   watch(): KeyWatch | undefined
@@ -43,13 +41,13 @@ export interface Counts {
 export interface Outcome {
   readonly ms: number
   readonly read: number
-  /** Events created by the throttle: summaries of discarded events. */
+  /** Number of events that the throttle created: summaries of discarded events. */
   readonly emitted: number
   readonly delivered: number
   readonly undelivered: number
-  /** Where events went, in words. */
+  /** The receiver in words, to follow `events to`. */
   readonly receiver: string
-  /** Events at the receiver; undefined: they cannot be counted from here. */
+  /** The number of events at the receiver; undefined: it cannot be counted from here. */
   readonly received: { readonly lines: number; readonly file: string } | undefined
 }
 
@@ -68,7 +66,7 @@ export class LiveView {
     this.#watch = counts.watch()
   }
 
-  /** The events since the last call as text with a line end. `time` as in 14:03:12. */
+  /** The counts since the last call, as text with a line end. `time` as in 14:03:12. */
   next(time: string): string {
     return this.#line(time, this.#advance())
   }

@@ -2,7 +2,7 @@ import { ConditionError } from '../../core/condition/cursor.js'
 import { type Condition, parseCondition } from '../../core/condition/parse.js'
 import { UsageError } from '../../daemon/process/command-line.js'
 
-/** Reads a condition that was given as an option. Throws UsageError. */
+/** Parses a condition that a command line option gives. Throws UsageError. */
 export function conditionOf(text: string, flag: string, command: string): Condition {
   try {
     return parseCondition(text)

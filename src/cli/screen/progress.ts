@@ -36,7 +36,6 @@ export class Progress {
     this.#stderr.write(`${LINE_START}${text.slice(0, (this.#stderr.columns || 80) - 1)}`)
   }
 
-  /** Removes the line. */
   end(): void {
     if (this.#isDrawn) this.#stderr.write(LINE_START)
     this.#isDrawn = false

@@ -5,7 +5,7 @@ import { printable, printableJson } from '../../lib/printable.js'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Columns of a list, most useful first. Those that do not fit are dropped from the end. */
+/** Columns of a list, most useful first. Columns that do not fit are dropped from the end. */
 const COLUMNS = [
   'id',
   'name',
@@ -38,7 +38,7 @@ export function peopleText(value: unknown, width: number): string {
   )
   if (Array.isArray(bounds) && bounds.length > 0) lines.push('', 'where the service runs it', ...bounds.map(boundText))
   if (config !== undefined) lines.push('', 'config', ...JSON.stringify(config, null, 2).split('\n').map(printable))
-  // On its own line, it can be selected with a double or triple click.
+  // On a line of its own, the key can be selected with a double or triple click.
   if (typeof key === 'string') lines.push('', NEW_KEY, key)
   return `${lines.join('\n')}\n`
 }

@@ -24,7 +24,9 @@ export interface Connection {
   readonly json?: boolean
 }
 
-/** Runs `call` with a client and prints its result as text or JSON. Resolves with 1 if the service refuses. */
+/**
+ * Runs `call` with a client and prints its result as text or JSON. Resolves with exit code 1 if the service refuses.
+ */
 export async function withClient(
   connection: Connection,
   io: Io,
@@ -44,7 +46,7 @@ export async function withClient(
   }
 }
 
-/** Warning about a revision that does not run yet: the service cannot run it, and no daemon has reported. */
+/** The warning if a revision does not run yet: the service cannot run it, and no daemon has reported. */
 export async function noteOnRun(
   client: Client,
   { id, service_bounds }: PublishedPipelineDocument,
@@ -54,7 +56,7 @@ export async function noteOnRun(
   try {
     for await (const { pipeline_id } of everything(page => client.fleet(page))) if (pipeline_id === id) return undefined
   } catch (error) {
-    // The key may lack the right to read: then it is unknown whether daemons run the pipeline.
+    // The key may lack the right to read. It is then unknown whether daemons run the pipeline.
     if (error instanceof ServiceError) return undefined
     throw error
   }
@@ -107,7 +109,7 @@ async function readKey(file: string): Promise<string> {
   }
 }
 
-/** A fetch that trusts the authorities in a file; without a file, those of Node.js. Undefined without TLS. */
+/** A fetch that trusts the authorities in a file; without a file, the authorities of Node.js. Undefined: no TLS. */
 function trustedBy(file: string | undefined, url: string): typeof globalThis.fetch | undefined {
   if (url.startsWith('http:')) return undefined
   if (!file) return fetchTrusting()
@@ -122,7 +124,6 @@ function resultText(value: unknown, { json }: Connection, io: Io): string {
   return io.stdout.isTTY && !json ? peopleText(value, terminalOf(io).width) : `${jsonText(value, io)}\n`
 }
 
-/** Reads all pages of a list. */
 export async function allOf(list: (page: PageOptions) => Promise<ListPage<unknown>>): Promise<unknown[]> {
   const items: unknown[] = []
   for await (const item of everything(list)) items.push(item)
@@ -131,7 +132,7 @@ export async function allOf(list: (page: PageOptions) => Promise<ListPage<unknow
 
 const NO_PIPELINE = `this account has no pipeline; create one first, as in: sluice api POST /v3/pipeline --data '{"title":"web","config":{"destinations":{"out":{"type":"blackhole","inputs":["ingest"]}}}}'`
 
-/** The id of a pipeline, given by its id or its title. */
+/** The id of the pipeline whose id or title is `name`. */
 export async function pipelineId(client: Client, name: string | undefined): Promise<string> {
   if (name !== undefined && /^[0-9a-f]{24}$/.test(name)) return name
   const found: string[] = []

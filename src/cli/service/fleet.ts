@@ -7,7 +7,10 @@ import { everything } from '../../service/client/client.js'
 import { table, terminalOf } from '../inspect/daemon-view.js'
 import { type Connection, withClient } from './api.js'
 
-/** Lists all managed daemons: the revision each runs, whether it is the published one, and the health of each. */
+/**
+ * Lists all managed daemons: which revision each runs, whether that is the published revision, and how healthy the
+ * daemon is.
+ */
 export function fleet(options: Connection & { json: boolean }, io: Io): Promise<number> {
   return withClient(options, io, async client => {
     const daemons: DaemonDocument[] = []

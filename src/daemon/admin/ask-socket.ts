@@ -2,7 +2,7 @@ import type { IncomingMessage, RequestOptions } from 'node:http'
 import { request as sendRequest } from '../../lib/network/node-http.js'
 import { shortPath } from '../../lib/network/short-path.js'
 
-/** Sends a request to the server at `path`. The body of the response is not read yet. */
+/** Sends a request to the server at `path`. Resolves before the body of the response is read. */
 export function askSocket(
   path: string,
   request: Pick<RequestOptions, 'path' | 'method' | 'signal'>,

@@ -8,10 +8,12 @@ import { endWith, failReply } from '../../net/http/server/respond.js'
 import { serveHttp, timeoutOptions } from '../../net/http/server/serve-http.js'
 import { type ConnectionBounds, type ConnectionEvents, ConnectionLimits } from '../../net/limits.js'
 
-/** Limits for connections. */
 export interface AdminLimits {
   readonly max: number
-  /** Time limit for receiving a request, for the client to read the response, and for it to close the connection. */
+  /**
+   * Time limits: for receiving a request, for the client to read the response, and for the client to close the
+   * connection.
+   */
   readonly timeoutMs: number
 }
 
@@ -19,7 +21,10 @@ export const USUAL: AdminLimits = { max: 64, timeoutMs: 10_000 }
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => Promise<void>
 
-/** A server with limits for its connections and requests. A failure of `answer` is logged, and answered with 500. */
+/**
+ * Creates a server with limits for its connections and requests. If `answer` fails, logs the error and answers with
+ * 500.
+ */
 export function boundedServer(
   answer: Answer,
   events: ConnectionEvents,
@@ -55,7 +60,7 @@ export function closeServer(server: HttpServer | undefined): void {
   server?.closeAllConnections()
 }
 
-/** The URL of a server, with its actual port if the system chose it. */
+/** The URL of a server. If the system chose the port, the URL has the actual port. */
 export function urlOf(scheme: string, server: Server, address: ListenAddress, path: string): string {
   if ('systemd' in address) return listenText(address)
   const bound = server.address()

@@ -4,14 +4,13 @@ import type { Links } from '../../engine/run/links.js'
 import { sleep } from '../../lib/time.js'
 import { onReplyOver, sendReply } from '../../net/http/server/respond.js'
 
-/** The visible state of components that work by key. */
 export type Keyed = Pick<Links, 'watchKeys' | 'bucket' | 'waitState' | 'readers'>
 
-/** Maximum time for which keys are counted. */
+/** Maximum duration for which keys are counted. */
 export const LONGEST_MS = 60_000
 const MOST_KEYS = 100
 
-/** Counts by key for some time, or until the client disconnects, and responds with the busiest keys. */
+/** Counts events by key for some time, or until the client disconnects. Responds with the busiest keys. */
 export async function answerKeys(query: URLSearchParams, keyed: Keyed, response: ServerResponse): Promise<void> {
   const component = query.get('component') ?? ''
   const forMs = Number(query.get('for') ?? 1000)
@@ -31,7 +30,7 @@ export async function answerKeys(query: URLSearchParams, keyed: Keyed, response:
   sendReply(response, { status: 200, body: { ...counts, discarded_to: discardedTo(component, keyed) } })
 }
 
-/** Responds with the state of one bucket. Without a `key` it is the default bucket; an empty `rule` means no rule. */
+/** Responds with the state of one bucket. Without a `key`, it is the default bucket. An empty `rule` means no rule. */
 export function answerBucket(query: URLSearchParams, keyed: Keyed, response: ServerResponse): void {
   const component = query.get('component') ?? ''
   const key = query.get('key')

@@ -15,7 +15,7 @@ const compress = promisify(gzip)
 
 export interface Served extends Reports {
   readonly metrics: Pick<Metrics, 'render' | 'samples'>
-  /** Is notified of connections that are closed or refused. */
+  /** Receives notice of connections that are closed or refused. */
   readonly connections: ConnectionEvents
 }
 
@@ -41,7 +41,7 @@ export function socketServer(
   return boundedServer(all, reports.connections, log, USUAL, {})
 }
 
-/** Serves GET /metrics, /healthz (the process is alive) and /readyz (destinations are ready, and it is not stopping). */
+/** Serves GET /metrics, /healthz (the process is alive) and /readyz (destinations are ready, no stop has begun). */
 export async function serveAdmin(
   listen: ListenAddress,
   reports: Served,

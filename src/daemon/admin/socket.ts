@@ -8,7 +8,7 @@ import { shortPath } from '../../lib/network/short-path.js'
  * may act as the owner may connect. Paths may have any length, although the system limits the paths of sockets.
  */
 
-/** The socket on which a daemon can be inspected. */
+/** The path of the socket on which a daemon can be inspected. */
 export function socketPath(dataDir: string): string {
   return join(dataDir, 'sluice.sock')
 }

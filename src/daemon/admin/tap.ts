@@ -14,17 +14,16 @@ import { everyOf, systemClock } from '../../lib/time.js'
 import { onReplyOver } from '../../net/http/server/respond.js'
 import type { Keyed } from './keys.js'
 
-/** The view of a pipeline's events. */
 export type Taps = Keyed & Pick<Links, 'tap' | 'outputs'>
 
-/** A pipeline. A reload replaces its taps. */
+/** A pipeline whose events can be tapped. A reload replaces `taps`. */
 export interface Tappable {
   readonly taps: Taps
 }
 
 export interface TapQuery {
   readonly component: string
-  /** Number of events after which it ends; Infinity: when the client disconnects. */
+  /** Number of events after which the tap ends. Infinity: it ends when the client disconnects. */
   readonly limit: number
   /** A condition; undefined selects all events. */
   readonly where: string | undefined
@@ -32,7 +31,7 @@ export interface TapQuery {
   readonly rate?: number | undefined
   /** Most events shown per second; default: all that match. */
   readonly most?: number | undefined
-  /** Milliseconds after which it ends. */
+  /** Milliseconds after which the tap ends. */
   readonly forMs?: number | undefined
 }
 
@@ -78,7 +77,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   const most = query.most ?? Number.POSITIVE_INFINITY
   let room = most
   let missed = 0
-  /** Events that match, beyond `most`. */
+  /** Number of matching events that were not shown because of `most`. */
   let beyond = 0
   const seen = (batch: EventBatch) => {
     for (let i = 0; i < batch.length && left > 0; i++) {

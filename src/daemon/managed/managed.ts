@@ -39,9 +39,9 @@ export interface RunManagedOptions {
   /** `https://host/v3/pipeline/{id}` */
   readonly url: string
   readonly keyFile: string
-  /** Authorities to trust; undefined selects the public ones. */
+  /** File of the authorities to trust; undefined: the public authorities. */
   readonly caFile: string | undefined
-  /** The local part of the configuration; undefined if there is none. */
+  /** The path of the local part of the configuration; undefined: there is none. */
   readonly configPath: string | undefined
   readonly delegate: string | undefined
   readonly metricsOnSocket?: boolean | undefined
@@ -132,7 +132,10 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   }
 }
 
-/** Reads the file again when it was replaced. While it is unusable, no request to the service is possible. */
+/**
+ * Returns a function that reads the file again when it was replaced. While the file is unusable, no request to the
+ * service is possible.
+ */
 function authorities(file: string, log: Logger): () => Promise<Buffer> {
   const files = new TlsFiles({ ca_file: file }, { log, clock: systemClock, failed: () => {} })
   let ca: Buffer | undefined
@@ -156,7 +159,7 @@ function reported({ received, emitted, consumed, delivered, discarded, undeliver
   }
 }
 
-/** The id of the daemon. It is stored in data_dir, and stays the same until data_dir is removed. */
+/** The id of the daemon. data_dir stores it, so it stays the same until data_dir is removed. */
 async function daemonId(dataDir: string): Promise<string> {
   const folder = join(dataDir, 'managed')
   const path = join(folder, 'daemon-id')

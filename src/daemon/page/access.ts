@@ -6,24 +6,22 @@ import { type Clock, sleep, systemClock } from '../../lib/time.js'
 import { Refusal } from '../../net/http/server/refusal.js'
 import { AccessKey } from '../../net/key.js'
 
-/** Decides who may request the page. */
-
 const LOCAL_HOSTS = ['localhost', '127.0.0.1', '[::1]']
 const SESSION_MS = 12 * 3_600_000
 /** A further session ends the oldest one. */
 const MOST_SESSIONS = 64
-/** Delay of the response to a wrong token, and maximum number of delayed responses. */
+/** DELAY_MS: the delay of the response to a wrong token. MOST_DELAYED: the maximum number of delayed responses. */
 const DELAY_MS = 1000
 const MOST_DELAYED = 8
 
 const hashOf = (text: string): Buffer => createHash('sha256').update(text).digest()
 
-/** The host that a request names, without its port. */
+/** Removes the port from a Host header. */
 const hostOf = (header = ''): string => header.toLowerCase().replace(/:\d*$/, '')
 
 /**
- * Refuses requests that a browser sends for pages of other sites, also after DNS rebinding. Undefined: accepts the
- * request. `hosts`: the host names of the page; undefined: any.
+ * Returns why to refuse a request that a browser sends for a page of another site, also after DNS rebinding. Undefined:
+ * accept it. `hosts`: the host names of the page; undefined: any.
  */
 export function foreign(
   { headers, method }: IncomingMessage,
@@ -52,16 +50,18 @@ function isOwnOrigin(origin: string | undefined, host: string, site: unknown, pa
   return [`http://${host}`, `https://${host}`].includes(origin.toLowerCase())
 }
 
-/** The host names of a page that only this machine can reach. `more`: the addresses at which it listens. */
+/** The host names of a page that only this machine can reach. `more`: the addresses at which the page listens. */
 export const localNames = (...more: readonly string[]): ReadonlySet<string> =>
   new Set([...LOCAL_HOSTS, ...more.map(host => (host.includes(':') ? `[${host}]` : host).toLowerCase())])
 
-/** The token, read again when its file changes, and the sessions of browsers that have sent it. */
+/**
+ * Keeps the token, which is read again when its file changes, and the sessions of browsers that have sent the token.
+ */
 export class Access {
   readonly #key: AccessKey | undefined
   readonly #log: Logger
   readonly #clock: Clock
-  /** By the hash of their id, oldest first. */
+  /** By hash of the session id, oldest first. */
   readonly #sessions = new Map<string, { readonly until: number; readonly token: Buffer }>()
   #delayed = 0
   #isUnusable = false
@@ -84,7 +84,7 @@ export class Access {
     if (problem) throw new Error(problem)
   }
 
-  /** The hash of the token; undefined without a usable token. */
+  /** The hash of the token; undefined: there is no usable token. */
   async #token(): Promise<Buffer | undefined> {
     const token = await this.#key?.current().catch(() => undefined)
     const problem = token === undefined ? undefined : tokenProblem(token)
@@ -94,7 +94,7 @@ export class Access {
     return token === undefined || problem !== undefined ? undefined : hashOf(token)
   }
 
-  /** Whether a request has the token, or belongs to a session. Throws a Refusal for a wrong token. */
+  /** Whether a request has the token or belongs to a session. Throws a Refusal if the token is wrong. */
   async isKnown({ headers }: IncomingMessage): Promise<boolean> {
     const bearer = /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1]
     const ids = bearer === undefined ? cookiesOf(headers.cookie, cookieName(headers.host)) : []
@@ -120,7 +120,7 @@ export class Access {
     throw new Refusal(401, 'wrong_token', 'the token is wrong')
   }
 
-  /** Begins a session for the token. Returns the value of Set-Cookie. Throws a Refusal. */
+  /** Begins a session if `given` is the token, and returns the value of Set-Cookie. Otherwise throws a Refusal. */
   async begin(given: string, { host, origin }: IncomingMessage['headers']): Promise<string> {
     const token = await this.#token()
     if (!token) throw new Refusal(400, 'no_token', 'the page has no token; set status_page.token_file')

@@ -10,13 +10,13 @@ export interface ComponentPage {
   readonly kind: string
   readonly type: string
   readonly summary: string
-  /** The entry in its file, with variables by name. Secrets are hidden, and comments are left out. */
+  /** The component's entry in its file. Variables appear by name, secrets are hidden, and comments are left out. */
   readonly config: string
   readonly file?: string
   readonly line?: number
-  /** As on /metrics. */
+  /** The component's series, as on /metrics. */
   readonly series: readonly ComponentSeries[]
-  /** The page that describes its options, relative to the package folder. */
+  /** The path of the page that describes the component's options, relative to the package folder. */
   readonly docs: string
 }
 

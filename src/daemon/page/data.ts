@@ -17,7 +17,6 @@ import { Seconds, sumOf } from './second.js'
 import type { WantedKeys } from './watch/throttle-watch.js'
 import { type Followed, PageWatch } from './watch/watch.js'
 
-/** Where the page takes its data from. */
 export interface PageSources {
   readonly reports: Served & { readonly metrics: Metrics }
   readonly pipeline: Tappable & Followed
@@ -25,15 +24,14 @@ export interface PageSources {
   readonly clock: TimerClock
 }
 
-/** The history gets this share of the memory. */
 const HISTORY_SHARE = 1 / 4
-/** A status without news is sent this often. */
+/** A status without news is sent at this interval. */
 const STATUS_MS = 10_000
-/** The pause after a comparison of the status: at least LOOK_MS, and TIMES_A_LOOK times its duration. */
+/** The pause after a comparison of the status is at least LOOK_MS, and TIMES_A_LOOK times as long as the comparison. */
 const LOOK_MS = 2000
 const TIMES_A_LOOK = 400
 
-/** Maximum live tails of all readers, and maximum events that each inspects per second. Both limit the CPU time. */
+/** Maximum live tails of all readers, and maximum events that each tail inspects per second, to limit the CPU time. */
 const MOST_TAPS = 8
 const MOST_TAPPED_PER_SECOND = 2000
 
@@ -46,12 +44,11 @@ export class PageData {
   readonly #seconds: Seconds
   readonly #stop: () => void
   #memory: number
-  /** The last status without its changing numbers and times, to detect news. */
+  /** The last status without the numbers and times that change all the time, to detect news. */
   #news = ''
-  /** A text that changes with most news and is cheap to compute. */
+  /** A text that changes with most news; it is cheap to compute. */
   #signs = ''
   #sentAt = Number.NEGATIVE_INFINITY
-  /** When to compare the status again. */
   #lookAt = Number.NEGATIVE_INFINITY
   #isLooking = false
   #taps = 0
@@ -95,7 +92,7 @@ export class PageData {
   async follow(response: ServerResponse): Promise<undefined> {
     const before = this.#news
     const status = await this.#look()
-    // Other readers have not received this status yet.
+    // The other readers have not received this status yet.
     if (this.#news !== before) this.#live.status(status)
     if (!response.destroyed) this.#live.add(response, status)
   }
@@ -114,7 +111,6 @@ export class PageData {
     return componentPage(id, this.#from.config(), this.#from.reports.metrics)
   }
 
-  /** The buckets of a throttle; undefined if the throttle does not exist. */
   async throttle(id: string, wanted: WantedKeys) {
     const view = await this.watch.throttle(id, wanted)
     if (!view) return undefined
@@ -122,7 +118,6 @@ export class PageData {
     return { id, buckets: this.#gauge(id, 'sluice_throttle_buckets'), ...view, rules }
   }
 
-  /** The newest events in the dead-letter queue of a component, and how many there are. */
   async letters(id: string, hasTexts: boolean) {
     const letters = await this.watch.letters(id, hasTexts)
     await this.#from.reports.metrics.components.get(id)?.beforeScrape?.()
@@ -187,7 +182,7 @@ export class PageData {
   }
 }
 
-/** The parts of a status whose changes are news. Changed numbers in texts are not. */
+/** The parts of a status whose changes are news. Numbers in texts are left out. */
 function newsOf({ ready, stopping, config, problems, notices, managed, ...status }: Omit<Status, 'series'>): string {
   const { components, destinations, sources, processors, waiting, bottleneck, reloading_since, status_page } = status
   const texts = [problems, notices, managed, [...destinations, ...sources, ...processors].map(({ reason }) => reason)]
@@ -201,7 +196,10 @@ function newsOf({ ready, stopping, config, problems, notices, managed, ...status
   ])
 }
 
-/** Runs `fn` in the middle of each second of the clock. A call that is a little early or late stays in its second. */
+/**
+ * Calls `fn` in the middle of each second of the clock, so that a call that is a little early or late stays in its
+ * second.
+ */
 function eachSecond(clock: TimerClock, fn: () => void): () => void {
   const next = () => clock.after(1500 - (clock.now() % 1000), run)
   const run = () => {

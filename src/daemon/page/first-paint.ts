@@ -3,7 +3,7 @@ import { short } from '../../lib/units.js'
 import type { ComponentStatus, Status } from '../status/status.js'
 
 /**
- * The page as HTML, which browsers show before the script has run, or if scripts are off. All values are escaped, since
+ * The page as HTML. Browsers show it before the script has run, or if scripts are off. All values are escaped, since
  * ids, reasons and addresses may contain any character.
  */
 
@@ -40,7 +40,7 @@ ${components.map(one => rowHtml(one, status)).join('\n')}
 
 const API = ['status', 'live', 'history']
 
-/** Works without a script. */
+/** The form works without a script. */
 export function loginHtml(links: Links, problem = ''): string {
   return pageHtml(
     'Sluice',

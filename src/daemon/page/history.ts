@@ -11,16 +11,16 @@ const LEAST_STEP_MS = 1000
 const LONGEST_STEP_MS = SPAN_MS / 16
 const NAMES = ['received', 'sent', 'discarded', 'in_flight'] as const
 type Name = (typeof NAMES)[number]
-/** The index of `in_flight`, which is a gauge, not a counter. */
+/** The index of `in_flight`, which is a gauge. All other numbers are counters. */
 const LEVEL = NAMES.length - 1
 /** Marks a step in which nothing was counted. */
 const UNKNOWN = 2 ** 32 - 1
 const MOST = UNKNOWN - 1
-/** A longer gap between ticks means that the process was suspended. Of the gap, only the last step has counts. */
+/** A longer gap between ticks means that the process was suspended. Only the last step of the gap gets counts. */
 const LONGEST_GAP_MS = 10_000
 
 interface Ring {
-  /** A new object if a component of another type has taken the id. */
+  /** Another object if a component of another type has taken the id. */
   counters: ComponentCounters
   /** The totals at the last tick. */
   base: readonly number[]
@@ -48,11 +48,10 @@ export class History {
   readonly #rings = new Map<string, Ring>()
   #maxBytes: number
   #stepMs = LEAST_STEP_MS
-  /** The first and the newest step that was counted. */
+  /** `#first`: the first step that was counted; `#last`: the newest. */
   #first: number
   #last: number
 
-  /** `components`: counters of the running components. */
   constructor(components: () => Iterable<ComponentCounters>, maxBytes: number, clock: Clock) {
     this.#components = components
     this.#clock = clock
@@ -70,7 +69,6 @@ export class History {
     return SPAN_MS
   }
 
-  /** Bytes of all rings. */
   get used(): number {
     return this.#rings.size * bytesOf(this.#stepMs)
   }
@@ -80,7 +78,7 @@ export class History {
     this.#fit()
   }
 
-  /** Counts the events since the last call. Must be called once per second. */
+  /** Counts the events since the last call. Call it once per second. */
   tick(): void {
     this.#meet()
     const step = this.#stepAt(this.#clock.now())
@@ -97,7 +95,7 @@ export class History {
       const isLevel = name === LEVEL
       let left = isLevel ? now[name]! : Math.max(0, now[name]! - ring.base[name]!)
       if (steps <= 0) this.#add(ring, this.#last, name, left, isLevel)
-      // A late call also counts for the steps before it: each gets an equal share.
+      // A late call also counts for the steps that were missed: each gets an equal share.
       for (let at = from; at <= step; at++) {
         const isKnown = !isGap || at === step
         const share = isLevel ? left : Math.floor(left / (step - at + 1))
@@ -114,7 +112,7 @@ export class History {
     numbers[place] = Math.min(MOST, isLevel || before === UNKNOWN ? more : before + more)
   }
 
-  /** Adds rings for new components, and deletes the rings of removed ones. */
+  /** Adds rings for new components, and deletes the rings of removed components. */
   #meet(): void {
     const running = new Map([...this.#components()].map(counters => [counters.id, counters]))
     for (const id of this.#rings.keys()) if (!running.has(id)) this.#rings.delete(id)
@@ -128,7 +126,7 @@ export class History {
     }
   }
 
-  /** Doubles the steps until the rings fit. */
+  /** Doubles the length of the steps until the rings fit. */
   #fit(): void {
     while (this.used > this.#maxBytes && this.#stepMs < LONGEST_STEP_MS) {
       const before = capacityOf(this.#stepMs)
@@ -156,7 +154,6 @@ export class History {
     return (step % capacityOf(this.#stepMs)) * NAMES.length + name
   }
 
-  /** The oldest step that is kept. */
   #oldest(): number {
     return Math.max(this.#first, this.#last - capacityOf(this.#stepMs) + 1)
   }
@@ -196,7 +193,7 @@ export class History {
     }
   }
 
-  /** One number for each `width` steps. */
+  /** Returns one number for each `width` steps. */
   #read({ numbers }: Ring, name: number, from: number, to: number, width: number): (number | null)[] {
     const oldest = this.#oldest()
     const values: (number | null)[] = []
@@ -219,7 +216,7 @@ export class History {
 const capacityOf = (stepMs: number): number => Math.ceil(SPAN_MS / stepMs)
 const bytesOf = (stepMs: number): number => capacityOf(stepMs) * NAMES.length * Uint32Array.BYTES_PER_ELEMENT
 
-/** In the order of NAMES. */
+/** Returns the totals in the order of NAMES. */
 export function totalsOf(counters: ComponentCounters): [number, number, number, number] {
   let sent = counters.passed.events
   for (const { events } of counters.aside.values()) sent += events

@@ -2,18 +2,17 @@ import type { ServerResponse } from 'node:http'
 import { Refusal } from '../../net/http/server/refusal.js'
 import { onReplyOver } from '../../net/http/server/respond.js'
 
-/** Each reader has a connection, and gets a message per second. */
+/** Maximum readers. Each has a connection, and gets a message per second. */
 const MOST_READERS = 32
 /** A reader with more unread bytes is slow. It misses messages until it catches up. */
 const BEHIND_BYTES = 256 * 1024
 /** A reader with more unread bytes is disconnected. */
 const UNREAD_BYTES = 1024 * 1024
-/** How long a browser waits before it reconnects. */
 const AGAIN_MS = 2000
 
 interface Reader {
   readonly response: ServerResponse
-  /** Whether it has not received the newest status yet. */
+  /** Whether the reader has not received the newest status yet. */
   wantsStatus: boolean
 }
 
@@ -42,7 +41,7 @@ export class Live {
     this.#send(reader)
   }
 
-  /** Sends a new status, if there is one, and the numbers of a second. Skips slow readers. */
+  /** Sends the numbers of a second, after a new status if there is one. Skips slow readers. */
   second(text: string): void {
     for (const reader of this.#readers) this.#send(reader, text)
   }

@@ -15,7 +15,7 @@ import { API, type Route, reply, routeOf } from './router.js'
 import { beginSession } from './session.js'
 import { StaticFiles } from './static-files.js'
 
-/** Sent with every response. The page loads only its own files, and other pages cannot embed it. */
+/** Sent with every response. With these headers, the page loads only its own files, and other pages cannot embed it. */
 const HEADERS = {
   'content-security-policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -33,13 +33,16 @@ const SOCKET_HOST = 'sluice'
 /** Limits the data that requests may see. */
 interface Door {
   readonly access: Access | undefined
-  /** Names under which the page is served; undefined: any. */
+  /** The host names under which the page is served; undefined: any. */
   readonly hosts: ReadonlySet<string> | undefined
-  /** Visible without a token: everything, everything except texts of events, or only the form for the token. */
+  /**
+   * The data that requests see without a token: everything, everything except texts of events, or only the token's
+   * form.
+   */
   readonly open: 'all' | 'numbers' | 'nothing'
 }
 
-/** Serves the page of the daemon: over HTTP at its address, and to the owner over the socket. */
+/** Serves the page of the daemon: over HTTP at the page's address, and to the owner over the socket. */
 export class StatusPage implements Page {
   readonly #data: PageData
   readonly #log: Logger
@@ -65,8 +68,8 @@ export class StatusPage implements Page {
   }
 
   /**
-   * Reads the token, and if the address is new, listens there as well. `use` closes the old server, `drop` the new one.
-   * Rejects with a message for people if this fails.
+   * Reads the token. If the address is new, listens there as well; `use` then closes the old server, `drop` the new
+   * one. Rejects with a message for people if this fails.
    */
   async prepare(options: StatusPageOptions): Promise<{ use(): void; drop(): void }> {
     if (sameOptions(options, this.#options)) return { use() {}, drop() {} }
@@ -144,7 +147,7 @@ export class StatusPage implements Page {
     return true
   }
 
-  /** The page, or the form for the token. */
+  /** Answers with the page, or with the form for the token. */
   async #first(request: IncomingMessage, response: ServerResponse, door: Door, query: URLSearchParams): Promise<void> {
     const links = { script: this.#files.link('page.js'), style: this.#files.link('page.css') }
     const { access, open } = door

@@ -4,12 +4,10 @@ import { sendReply } from '../../net/http/server/respond.js'
 import { tapQueryOf } from '../admin/tap.js'
 import type { PageData } from './data.js'
 
-/** The paths below `api/v1/`. */
-
 export interface Call {
   readonly page: PageData
   readonly query: URLSearchParams
-  /** The ID in a path such as `components/ID`; otherwise empty. */
+  /** The ID in a path such as `components/ID`; empty in other paths. */
   readonly id: string
   readonly request: IncomingMessage
   readonly response: ServerResponse
@@ -22,7 +20,7 @@ export interface Route {
   readonly showsEvents?: true | ((query: URLSearchParams) => boolean)
   /** Whether the response lasts until the client disconnects. */
   readonly isStream?: true
-  /** May throw a Refusal. The result is sent as JSON; undefined: the handler has answered. */
+  /** The result is sent as JSON; undefined: the handler has answered. May throw a Refusal. */
   answer(call: Call): unknown
 }
 
@@ -55,7 +53,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
     },
   },
   'what-if': {
-    // These options count by other fields of the events.
+    // With these options, the response depends on other fields of the events.
     showsEvents: query => query.has('key_field') || query.has('exclude'),
     answer({ page, query, response }) {
       const { component = '', ...asked } = Object.fromEntries(query)
@@ -87,7 +85,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
 
 export const API = '/api/v1/'
 
-/** The route of a path, and the id in it; undefined without a route. */
+/** The route for a path, and the id in the path; undefined: there is no route. */
 export function routeOf(path: string): { readonly route: Route; readonly id: string } | undefined {
   if (!path.startsWith(API)) return undefined
   const [name = '', id, ...more] = path.slice(API.length).split('/')
@@ -100,7 +98,7 @@ export function routeOf(path: string): { readonly route: Route; readonly id: str
   }
 }
 
-/** Answers with the result of `make`, or with its error. */
+/** Answers with the result of `make`, or with the error that it throws. */
 export async function reply(response: ServerResponse, make: () => unknown): Promise<void> {
   try {
     const body = await make()
@@ -113,7 +111,7 @@ export async function reply(response: ServerResponse, make: () => unknown): Prom
   }
 }
 
-/** Reads a whole number from 1 to `most` from a query; `usual` if it is missing. Throws a Refusal. */
+/** Reads a whole number from 1 to `most` from a query. A missing number is `usual`. Throws a Refusal. */
 export function wholeIn(query: URLSearchParams, name: string, usual: number, most: number): number {
   const text = query.get(name)
   const value = text === null ? usual : Number(text)

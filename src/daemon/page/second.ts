@@ -4,7 +4,7 @@ import type { Clock } from '../../lib/time.js'
 import { booksOf } from '../status/status.js'
 import { totalsOf } from './history.js'
 
-/** Minimum time for which attempts count. */
+/** The latency covers at least the attempts of this time, in milliseconds. */
 const WINDOW_MS = 10_000
 
 /** The counts of a histogram at two times: `before` is up to 20 seconds old, `last` up to 10 seconds. */
@@ -23,7 +23,7 @@ export class Seconds {
     this.#clock = clock
   }
 
-  /** `counters`: of the running components. `totals`: undefined while no pipeline runs. */
+  /** `counters`: one for each running component. `totals`: undefined while no pipeline runs. */
   next(counters: readonly ComponentCounters[], totals: Totals | undefined): string {
     const components = counters.map(one => {
       const busy = sumOf(one, 'sluice_component_utilization')
@@ -52,7 +52,7 @@ export class Seconds {
     }
   }
 
-  /** The latency of attempts in the last 10 to 20 seconds; undefined without attempts. */
+  /** The latency of attempts in the last 10 to 20 seconds; undefined: there were no attempts. */
   #latency(histogram: Histogram): { p50_ms: number; p99_ms: number } | undefined {
     const { buckets, counts } = histogram
     const now = this.#clock.now()
@@ -67,7 +67,7 @@ export class Seconds {
   }
 }
 
-/** The value that `rank` observations do not exceed, if observations are spread evenly within a bucket. */
+/** The value that `rank` observations do not exceed. Assumes that observations are spread evenly within a bucket. */
 function quantile(buckets: readonly number[], counts: readonly number[], rank: number): number {
   let below = 0
   for (const [i, bound] of buckets.entries()) {
@@ -78,7 +78,7 @@ function quantile(buckets: readonly number[], counts: readonly number[], rank: n
   return buckets.at(-1)!
 }
 
-/** The sum of a metric's series; undefined without finite values. */
+/** The sum of a metric's series; undefined: there are no finite values. */
 export function sumOf(counters: ComponentCounters, name: string): number | undefined {
   let sum: number | undefined
   for (const series of counters.series.get(name) ?? [])

@@ -4,12 +4,12 @@ import { Refusal } from '../../net/http/server/refusal.js'
 import type { Access } from './access.js'
 
 const MOST_BYTES = 1024
-/** The page, relative to the path of a session. A proxy may serve both below another path. */
+/** The path of the page, relative to the path of a session. A proxy may serve both below another path. */
 const PAGE = '../../'
 /** Bodies of this size do not need a quota, because connections are limited. */
 const LEASE = { hold() {}, received() {}, release() {} }
 
-/** Exchanges the token for a cookie. Redirects a form that was sent without a script to the page. Throws a Refusal. */
+/** Exchanges the token for a cookie. If the form was sent without a script, redirects to the page. Throws a Refusal. */
 export async function beginSession(request: IncomingMessage, response: ServerResponse, access: Access): Promise<void> {
   const { headers } = request
   const isForm = headers.accept?.includes('text/html') ?? false
@@ -33,7 +33,7 @@ function tokenIn(body: string, type = ''): string {
       ? (JSON.parse(body) as { token?: unknown } | null)?.token
       : new URLSearchParams(body).get('token')
   } catch {
-    // An invalid body is refused like one without a token.
+    // An invalid body is refused like a body without a token.
   }
   if (typeof token === 'string' && token !== '') return token.trim()
   throw new Refusal(400, 'invalid', 'send the token as a form, token=…, or as JSON, {"token": "…"}')

@@ -6,7 +6,7 @@ import { errorCode } from '../../core/errors.js'
 import { readdirSync, readFileSync } from '../../lib/files/disk/disk.js'
 import { takesGzip } from '../admin/bounded-server.js'
 
-/** Serves the files that browsers load for the page. They are read once. */
+/** Serves the files that browsers load for the page. The files are read once. */
 
 const TYPES: Readonly<Record<string, string>> = {
   js: 'text/javascript; charset=utf-8',
@@ -42,7 +42,6 @@ export class StaticFiles {
     return file && `${name}?v=${file.etag.slice(1, 9)}`
   }
 
-  /** Returns false if the file does not exist. */
   answer(name: string, { method, headers }: IncomingMessage, response: ServerResponse): boolean {
     const file = this.#files.get(name)
     if (!file) return false

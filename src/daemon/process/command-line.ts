@@ -2,21 +2,19 @@ import { parseArgs } from 'node:util'
 import { NearestName } from '../../lib/nearest.js'
 import { shellWord } from '../../lib/shell-word.js'
 
-/** Declares the arguments of a command, and parses them. */
-
 /** The kind of a value, for shell completion: a path, the id of a component, or one of several words. */
 export type Takes = 'file' | 'folder' | 'component' | 'source' | 'throttle' | 'destination' | readonly string[]
 
 export interface OptionSpec {
-  /** Name of the value in the help: `FILE`. Undefined: it is a switch. */
+  /** The name of the value in the help: `FILE`. Undefined: the option is a switch. */
   readonly value?: string
   readonly short?: string
   readonly required?: true
-  /** Whether it may be given several times; then its value is a list. */
+  /** Whether the option may be given several times; its value is then a list. */
   readonly many?: true
   /** Whether the value may also be given without the option name, before all operands. */
   readonly operand?: true
-  /** Whether the help shows it after the options that most people need. */
+  /** Whether the help shows the option after the options that most people need. */
   readonly more?: true
   /** Not needed if `value` is FILE or FOLDER. */
   readonly takes?: Takes
@@ -26,7 +24,7 @@ export const isSwitch = ({ value }: OptionSpec): boolean => value === undefined
 export type OptionSpecs = Readonly<Record<string, OptionSpec>>
 
 export interface Operands {
-  /** Singular: `FILE`. */
+  /** The name of one operand: `FILE`. */
   readonly name: string
   readonly min: number
   readonly max: number
@@ -46,7 +44,7 @@ type Value<O extends OptionSpec> = O extends { value: string }
 
 type AnyOptions = Readonly<Record<string, string | boolean | readonly string[] | undefined>>
 
-/** A parsed command line: every option of the command by name. Missing options are false, empty or undefined. */
+/** A parsed command line: the value of each option by name. Missing options are false, empty or undefined. */
 export interface Call<S extends OptionSpecs> {
   readonly options: string extends keyof S ? AnyOptions : { readonly [N in keyof S]: Value<S[N]> }
   readonly operands: readonly string[]
@@ -61,17 +59,20 @@ export interface Io {
 }
 
 export interface Command<S extends OptionSpecs = OptionSpecs> {
-  /** May have two words: `docs config`. */
+  /** One word, or several: `docs config`. */
   readonly name: string
   readonly summary: string
-  /** More text for its help, one string for each paragraph. */
+  /** Further paragraphs for the command's help. */
   readonly text?: readonly string[]
   readonly options: S
   readonly operands?: Operands
   /** Advice for too many operands; `line` is the command line without the operands. */
   readonly instead?: (more: readonly string[], line: string) => string
   readonly examples: readonly { readonly title: string; readonly line: string }[]
-  /** Whether it writes events to stdout. If so, a closed stdout is a failure; otherwise it is not, as with `| head`. */
+  /**
+   * Whether the command writes events to stdout. A closed stdout is then a failure; otherwise, as with `| head`, it is
+   * not.
+   */
   readonly ships?: true
   /** Resolves with the exit code. */
   run(call: Call<S>, io: Io): Promise<number>
@@ -80,7 +81,7 @@ export interface Command<S extends OptionSpecs = OptionSpecs> {
 /** Declares a command. `run` gets the types of its options; the table of commands does not need them. */
 export const command = <const S extends OptionSpecs>(spec: Command<S>): Command => spec as unknown as Command
 
-/** The command line is wrong; exit code 2. */
+/** An error in the command line; exit code 2. */
 export class UsageError extends Error {
   readonly code = 'SLUICE_USAGE'
   /** The command whose help the message names; undefined: the general help. */
@@ -91,14 +92,14 @@ export class UsageError extends Error {
   }
 }
 
-/** The value of an option that is a number; throws UsageError. */
+/** Parses the number that an option got; throws UsageError. */
 export function wholeNumber(text: string, option: string, command: string): number {
   if (/^[1-9]\d{0,14}$/.test(text)) return Number(text)
   const must = 'must be a whole number of at least 1 in digits, as in 100'
   throw new UsageError(`--${option} ${must}, not ${JSON.stringify(text)}`, command)
 }
 
-/** `instead` of a command that reads standard input. */
+/** `Command.instead` for commands that read standard input. */
 export function fromStdin(files: readonly string[], line: string): string {
   const names = files.filter(file => file !== '-').map(shellWord)
   const redirected = names.length === 1 ? `${line} < ${names[0]}` : `cat ${names.join(' ')} | ${line}`
@@ -115,7 +116,7 @@ export function commandsBelow(word: string | undefined, commands: readonly Comma
   return commands.filter(({ name }) => name.startsWith(`${word} `))
 }
 
-/** Advice for subcommands that other daemons have, by name. */
+/** By name: advice for subcommands that other daemons have. */
 const OF_SYSTEMD: Readonly<Record<string, string>> = {
   start: 'sluice run starts the daemon, or systemctl start sluice',
   stop: 'systemctl stop sluice stops the daemon, and so does SIGTERM',

@@ -6,7 +6,7 @@ import { type Command, commandsBelow, findCommand, type Io, readCall, UsageError
 export const EXIT = { done: 0, failed: 1, usage: 2, config: 78 } as const
 
 const HELP = new Set(['-h', '--help'])
-/** Loaded only for help, since measuring text takes long to load. */
+/** Loaded only for help, since the code that measures text takes long to load. */
 const help = () => import('./help.js')
 const groups = () => import('./groups.js')
 

@@ -1,4 +1,4 @@
-/** Commands that run until a signal ends them, and to which a service manager may send signals at any time. */
+/** Commands that run until a signal ends them. A service manager may send signals to them at any time. */
 const DAEMONS = ['run', 'serve', 'quickstart']
 const HELD = ['SIGHUP', 'SIGINT', 'SIGTERM'] as const
 const FAILED = 1
@@ -9,7 +9,7 @@ const held = new Set<NodeJS.Signals>()
 const handlers = new Map<NodeJS.Signals, number>()
 
 /**
- * Prevents signals from ending a daemon while nothing handles them, that is during startup and shutdown. `onHeldSignal`
+ * Prevents signals from ending a daemon while nothing handles them: during startup and shutdown. `onHeldSignal`
  * delivers them later. A second SIGINT or SIGTERM still ends the process.
  */
 export async function holdSignals(args: readonly string[], exit: (code: number) => void): Promise<void> {
@@ -29,7 +29,10 @@ export async function holdSignals(args: readonly string[], exit: (code: number) 
   await closeDebugger()
 }
 
-/** Handles a signal from now on, and at once if it has already arrived. The returned function removes the handler. */
+/**
+ * Calls `handler` for each signal from now on, and at once if a signal is held. The returned function removes the
+ * handler.
+ */
 export function onHeldSignal(name: NodeJS.Signals, handler: (name: NodeJS.Signals) => void): () => void {
   process.on(name, handler)
   handlers.set(name, (handlers.get(name) ?? 0) + 1)

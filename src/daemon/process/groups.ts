@@ -1,14 +1,11 @@
 import type { Command } from './command-line.js'
 
-/** The groups of commands in `sluice --help`. */
-
 export interface Group {
   /** The argument of `sluice help`. */
   readonly name: string
   readonly title: string
-  /** First words of its commands. */
   readonly words: readonly string[]
-  /** One row for all of its commands. */
+  /** The help's text if all commands of the group share one row. */
   readonly row?: string
 }
 
@@ -26,13 +23,13 @@ export const GROUPS: readonly Group[] = [
   },
 ]
 
-/** Rows for words that are not commands themselves, but begin the names of commands. */
+/** The help's text for words that are not commands themselves, but begin the names of commands. */
 export const FAMILIES: Readonly<Record<string, string>> = {
   admin: 'Sets up, backs up and restores the service.',
 }
 
 export const groupOf = (name: string | undefined): Group | undefined => GROUPS.find(group => group.name === name)
 
-/** The commands of a group, in its order. */
+/** The commands of a group, in the order of the group's words. */
 export const commandsOf = ({ words }: Group, commands: readonly Command[]): readonly Command[] =>
   words.flatMap(word => commands.filter(({ name }) => name.split(' ')[0] === word))

@@ -28,7 +28,7 @@ export const ENVIRONMENT: Rows = [
   ['SLUICE_DEBUG=1', 'Shows the stack of unexpected errors.'],
 ]
 
-/** Wraps `text`. On its first line, it follows other text that is as wide as `indent`. */
+/** Wraps `text`. Its first line follows other text that is as wide as `indent`. */
 function wrapped(text: string, indent = ''): string {
   return wrap(indent + text, WIDTH, indent)
     .join('\n')
@@ -47,7 +47,6 @@ export function flag(name: string, { short, value }: Pick<OptionSpec, 'short' | 
   return `${short ? `-${short}, ` : ''}--${name}${value ? ` ${value}` : ''}`
 }
 
-/** How to call it: `sluice run --config FILE`. */
 export function usage(command: Command): string {
   const parts = ['sluice', command.name]
   for (const [name, spec] of Object.entries(command.options)) {
@@ -65,7 +64,7 @@ export function usage(command: Command): string {
   return parts.join(' ')
 }
 
-/** The options of a command with their full descriptions. `more`: only options shown last (true) or first (false). */
+/** The options of a command, with full descriptions. `more`: only those shown first (false) or last (true). */
 export function optionRows(command: Command, more?: boolean): Rows {
   return Object.entries(command.options)
     .filter(([, spec]) => more === undefined || (spec.more ?? false) === more)
@@ -90,7 +89,6 @@ export function commandHelp(command: Command): string {
 const list = (commands: readonly Command[]) => columns(commands.map(({ name, summary }) => [name, summary] as const))
 const helpOf = (command: Command) => `To see the options of a command: sluice ${command.name} --help\n`
 
-/** Lists the commands that begin with `word`. */
 export function familyHelp(word: string, commands: readonly Command[]): string {
   return [`Commands of sluice ${word}:\n${list(commands)}`, helpOf(commands[0]!)].join('\n')
 }
@@ -105,7 +103,7 @@ export function groupHelp(group: Group, commands: readonly Command[]): string {
   return [...parts, helpOf(own[0]!)].join('\n')
 }
 
-/** For a command that a group is named after: the other commands of the group. */
+/** For a command that gives a group its name: the other commands of the group. */
 export function seeAlso(group: Group): string {
   return `See also: ${group.words
     .filter(word => word !== group.name)
@@ -113,7 +111,7 @@ export function seeAlso(group: Group): string {
     .join(', ')}\n`
 }
 
-/** One row for a command or for the commands that begin with a word: group, word, and what it does. */
+/** Lists the groups. A command, or all commands that begin with a word, get one row. */
 function overview(commands: readonly Command[]): string {
   const rows = GROUPS.flatMap(({ name, words, row }) => {
     const texts = words.flatMap(word => {
@@ -125,7 +123,7 @@ function overview(commands: readonly Command[]): string {
   return rows.join('')
 }
 
-/** Fits a terminal of 24 lines of 80 columns. */
+/** The text fits a terminal of 24 lines and 80 columns. */
 export function globalHelp(commands: readonly Command[]): string {
   return [
     'sluice ships logs: it throttles them by key, and accounts for every event.\n',

@@ -44,24 +44,22 @@ function fieldTexts(name: string, value: unknown): string[] {
   return [`${printable(name)}=${valueText(`${type}: ${message}`)}`, ...placeTexts(stack)]
 }
 
-/** The place where the error was thrown. */
 function placeTexts(stack: string): string[] {
   const place = /^ +at (.+)$/m.exec(stack)?.[1]
   return place === undefined ? [] : [`at=${valueText(place)}`]
 }
 
-/** Whether the value is an error as pino writes it. */
 function isThrown(value: unknown): value is { type: string; message: string; stack: string } {
   return typeof value === 'object' && value !== null && 'stack' in value && typeof value.stack === 'string'
 }
 
-/** The value as text, in quotes if a reader could not recognize its end otherwise. */
+/** The value as text. It is in quotes if its end could not be recognized otherwise. */
 function valueText(value: unknown): string {
   if (typeof value !== 'string') return printable(JSON.stringify(value))
   return printable(/^[^\s"=\p{Cc}]+$/u.test(value) ? value : JSON.stringify(value))
 }
 
-/** Local time with its offset from UTC, or Z if there is none. */
+/** Local time with its offset from UTC, or with Z if the offset is 0. */
 function localTime(ms: number): string {
   const offset = -new Date(ms).getTimezoneOffset()
   const local = new Date(ms + offset * 60_000).toISOString().slice(0, -1)

@@ -10,7 +10,7 @@ import { leadsToJournal, lineWriter, lostLines, priorityOf, STDERR } from './std
 type LogIo = Pick<Io, 'stderr' | 'env'>
 
 export interface LogOptions {
-  /** Undefined: text on a terminal, JSON elsewhere. */
+  /** Undefined: text if stderr is a terminal, otherwise JSON. */
   readonly format?: LogFormat | undefined
   /** The level, unless SLUICE_LOG_LEVEL sets it. */
   readonly level?: string
@@ -76,13 +76,12 @@ function writerOf({ stderr, env }: LogIo, again: (lines: number) => void): (line
   return (line, level) => write(`<${priorityOf(level)}>${line}`)
 }
 
-/** Exposes how many lines of the log are lost. */
 export function logMetrics(metrics: Metrics): void {
   const help = 'Lines of the log that could not be written to standard error, such as on a full disk.'
   metrics.daemonTotal('sluice_log_lines_lost_total', help, lostLines)
 }
 
-/** Counts by component are not redacted: a component may be named `key` or `auth`, and a number is not a secret. */
+/** Counts by component are not redacted: a component's name may be `key` or `auth`, but a number is not a secret. */
 const censor = (value: unknown): unknown => (isCounts(value) ? value : '[Redacted]')
 
 function isCounts(value: unknown): boolean {
@@ -90,20 +89,19 @@ function isCounts(value: unknown): boolean {
   return Object.values(value).every(isCounts)
 }
 
-/** The log of a child process, whose parent writes the lines: JSON without a time. */
+/** Creates the log of a child process: JSON without a time. The parent process writes the lines. */
 export const messageLog = (level: string, write: (line: string) => void): Logger =>
   pino({ level, base: null, timestamp: false }, { write })
 
 export const silentLog = (): Logger => pino({ enabled: false })
 
-/** Logs the warnings about a valid configuration. */
 export function logWarnings(log: Logger, warnings: readonly Problem[]): void {
   for (const warning of warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
 }
 
 let logWarning: ((warning: Error) => void) | undefined
 
-/** From now on, warnings of Node.js and of plugins go to this log. Otherwise Node.js would write them as text. */
+/** From now on, logs the warnings of Node.js and of plugins. Otherwise Node.js would write them as text. */
 export function logNodeWarnings(log: Logger): void {
   for (const listener of process.listeners('warning'))
     if (listener === logWarning || listener.name === 'onWarning') process.off('warning', listener)

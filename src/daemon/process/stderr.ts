@@ -1,13 +1,12 @@
 import { fstatSync, writeSync } from 'node:fs'
 import { errorCode } from '../../core/errors.js'
 
-/** How the program writes about itself to stderr: as plain lines, or with priorities if stderr is the journal. */
+/** The program writes about itself to stderr: as plain lines, or with priorities if stderr is the journal. */
 
 export const STDERR = 2
-/** The priority of error texts. */
 const ERROR = 3
 
-/** The journal priority of a level of pino. */
+/** Converts a level of pino to a priority of the journal. */
 export function priorityOf(level: number): number {
   if (level >= 60) return 2
   if (level >= 50) return ERROR
@@ -26,18 +25,18 @@ export function leadsToJournal(env: NodeJS.ProcessEnv): boolean {
   }
 }
 
-/** Stderr for plain text; if it is the journal, each line gets its priority. */
+/** Stderr for plain text. If stderr is the journal, each line gets its priority. */
 export function textStderr(stderr: NodeJS.WriteStream, env: NodeJS.ProcessEnv): NodeJS.WriteStream {
   if (!leadsToJournal(env)) return stderr
   const write = (text: string, ...rest: []) => stderr.write(String(text).replace(/^(?=.)/gm, `<${ERROR}>`), ...rest)
   return Object.create(stderr, { write: { value: write } })
 }
 
-/** How long to wait for a reader of stderr that does not keep up. */
+/** How long to wait for a slow reader of stderr. */
 const BUSY_MS = 100
 let lost = 0
 
-/** Lines of the log that could not be written since the start of the process. */
+/** Number of log lines that could not be written since the process started. */
 export const lostLines = (): number => lost
 
 /**

@@ -7,8 +7,8 @@ import { formatDuration } from '../../lib/units.js'
 const POLL_MS = 50
 
 /**
- * When the reader of standard output has exited (`| head`), ends the run as a signal does, but waits only for the other
- * destinations: events for standard output can no longer be written.
+ * When the reader of standard output has exited (`| head`), ends the run as a signal does. Waits only for the other
+ * destinations, since events for standard output can no longer be written.
  */
 export function onStdoutGone(
   stdout: NodeJS.WritableStream,

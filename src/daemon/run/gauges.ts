@@ -33,7 +33,7 @@ export function reportUnsaved(unsaved: readonly UnsavedPositions[], log: Logger)
   return unsaved.length > 0
 }
 
-/** Exposes data of components that are not configured any more, until it is removed. */
+/** Exposes the data that components left which are not configured any more, until the data is removed. */
 export function orphanMetrics(metrics: Metrics, orphans: () => readonly Orphan[]): void {
   const show = (name: string, help: string, read: (orphan: Orphan) => number | undefined) =>
     metrics.series('gauge', name, help, () =>
@@ -55,8 +55,8 @@ const FAULTS_HELP = 'Errors that plugins threw outside of their calls, such as i
 
 /**
  * Lets the daemon continue after an error that a plugin throws in its own timers or listeners, or in a promise that
- * nobody awaits. Such an error costs no event; it is logged and counted. If its stack does not name a plugin, the
- * daemon ends, as after its own errors. Returns a function that ends this.
+ * nobody awaits. The error is logged and counted; no event is lost. If the stack of the error does not name a plugin,
+ * the daemon ends. The returned function restores the usual handling.
  */
 export function tolerateFaultsOfPlugins(metrics: Metrics, log: Logger): () => void {
   let faults = 0
@@ -77,14 +77,12 @@ export interface ManagedReport extends ManagedStatus {
   readonly service: string
 }
 
-/** The part of a daemon that a service manages. */
 export interface Managed {
   readonly report: () => ManagedReport
-  /** Reports why the revision cannot start yet. */
+  /** Called with the reason why the revision cannot start yet. */
   readonly held: (reason: string) => void
 }
 
-/** Exposes the report as metrics. */
 export function managedMetrics(metrics: Metrics, read: () => ManagedReport): void {
   const { pipeline } = read()
   const help = 'The published pipeline that the daemon runs; always 1.'

@@ -17,16 +17,15 @@ export interface ReloadOrigin {
   readonly applied: (config: Config) => void
   /** Runs `work` while nothing else may replace the running configuration. Undefined: nothing else does. */
   readonly inTurn?: (work: () => Promise<void>) => Promise<void>
-  /** Undefined if they cannot be watched. */
+  /** The files to watch; undefined: they cannot be watched. */
   readonly files?: WatchedFiles | undefined
-  /** The messages to log. */
   readonly texts?: { readonly done: string; readonly failed: string }
 }
 
 export interface Reloads {
-  /** The new configuration failed to start, and `back`, the previous one, runs again. */
+  /** Called when the new configuration has failed to start, and `back`, the previous one, runs again. */
   wentBack(error: Error, back: Config): void
-  /** Resolves when reloads under way have ended. */
+  /** Resolves when no reload is running or requested any more. */
   stop(): Promise<void>
 }
 
@@ -35,7 +34,9 @@ const TEXTS = {
   failed: 'cannot apply the new configuration; keeping the current one',
 }
 
-/** Reloads the configuration on SIGHUP, and, if enabled, when its files change. An invalid one changes nothing. */
+/**
+ * Reloads the configuration on SIGHUP and, if enabled, when its files change. An invalid configuration changes nothing.
+ */
 export function onReload(
   { read, applied, inTurn = work => work(), files, texts = TEXTS }: ReloadOrigin,
   pipeline: Pick<Supervisor, 'config' | 'isStopping' | 'replace'>,
@@ -89,7 +90,7 @@ export function onReload(
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, texts.failed)
     }
   }
-  /** Returns the metrics, the page and the log to the settings of the configuration that runs again. */
+  /** Resets the metrics, the page and the log to the settings of the configuration that runs again. */
   const moveBack = async (back: Config) => {
     applied(back)
     try {
@@ -125,13 +126,13 @@ export function onReload(
 }
 
 /**
- * Runs reloads one at a time, since each starts from the addresses that the previous one left. All requests during a
- * reload cause one more reload, which begins after the last of these requests.
+ * Runs reloads one at a time, since each starts from the addresses that the previous reload left. All requests during a
+ * reload cause one more reload, which begins afterwards.
  */
 class ReloadQueue {
   readonly #reload: () => Promise<void>
   #last = Promise.resolve()
-  /** The reload that was requested and has not begun. */
+  /** The reload that was requested and has not begun; undefined: none. */
   #next: Promise<void> | undefined
 
   constructor(reload: () => Promise<void>) {
@@ -147,13 +148,13 @@ class ReloadQueue {
     return this.#next
   }
 
-  /** Runs other work in turn. */
+  /** Runs other work after the work that was added before. */
   add(work: () => Promise<void>): Promise<void> {
     this.#last = this.#last.then(work)
     return this.#last
   }
 
-  /** Resolves when all that was requested so far has ended. */
+  /** Resolves when all work added so far has ended. */
   get idle(): Promise<void> {
     return this.#last
   }

@@ -40,41 +40,38 @@ import { whenReadable } from './wait.js'
 import { filesOfModules, watchDataDir } from './watch.js'
 
 const CHECK_MS = 10_000
-/** Metrics of the process begin after this time at the latest. The first events are usually shipped before that. */
+/** Measuring the process begins after this time at the latest. The first events are usually shipped before that. */
 const MEASURE_MS = 1000
 
 export interface RunOptions {
   readonly configPath: string
   readonly metricsOnSocket?: boolean | undefined
   readonly follow?: Follow
-  /** Options of the log that apply unless the configuration sets them. */
+  /** Log options for settings that the configuration does not have. */
   readonly log?: LogOptions
 }
 
-/** The observable state of a run. */
 export interface Running {
   readonly pipeline: Supervisor
   readonly metrics: Metrics
   readonly totals: () => Totals
-  /** The problems, worst first, without problems of the service. */
+  /** The problems in words, worst first, without problems of the service. */
   readonly problems: () => Promise<string[]>
   /** Undefined if metrics are not served. */
   readonly metricsUrl: string | undefined
-  /** Undefined if there is no page. */
   readonly pageUrl: string | undefined
 }
 
-/** Called when everything is built, just before the run starts. The returned function is called when it has ended. */
+/**
+ * Called when everything is built, just before the run starts. When the run has ended, the returned function is called.
+ */
 export type Follow = (running: Running) => () => Promise<void>
 
-/** Where the configuration comes from, and how to get the next one. */
 export interface ConfigOrigin {
-  /** The lock of its data_dir. */
   readonly lock: DataDirLock
   readonly systemd: Systemd
-  /** The path of the configuration, as commands accept it; undefined if it is not a file on this machine. */
+  /** The path of the configuration, as commands accept it; undefined: it is not a file on this machine. */
   readonly configPath?: string
-  /** How to read the configuration on reload. */
   readonly reloads?: ReloadOrigin
   readonly follow?: Follow
   readonly managed?: Managed
@@ -231,7 +228,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   }
 }
 
-/** Wraps `engine`: its `stop` also reports to systemd that the daemon is stopping. */
+/** Wraps `engine` with a `stop` that also reports to systemd that the daemon is stopping. */
 function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: () => number): Pick<Engine, 'stop'> {
   return {
     stop(deadline) {

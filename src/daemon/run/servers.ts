@@ -12,7 +12,6 @@ import type { PageSources } from '../page/data.js'
 import type { StatusPage } from '../page/page.js'
 import type { PageState } from '../status/status.js'
 
-/** The servers' part of a configuration. */
 type Listen = Pick<Config, 'metrics' | 'statusPage'>
 
 interface Prepared {
@@ -31,7 +30,7 @@ export class Servers {
   #page: StatusPage | undefined
   #socket: HttpServer | undefined
 
-  /** `pageSources`: needed for a configuration with a page. */
+  /** A configuration with a page needs `pageSources`. */
   constructor(reports: Served, log: Logger, pageSources?: PageSources) {
     this.#reports = reports
     this.#pageSources = pageSources
@@ -43,7 +42,6 @@ export class Servers {
     return this.#metrics && this.#address && urlOf('http', this.#metrics, this.#address, '/metrics')
   }
 
-  /** The URL of the page; undefined if there is none. */
   get pageUrl(): string | undefined {
     return this.#page?.url
   }
@@ -52,7 +50,7 @@ export class Servers {
     return this.#page?.state
   }
 
-  /** Throws if the address of the metrics or the page cannot be used. */
+  /** Throws if the address of the metrics or of the page cannot be used. */
   async open(config: Config, tappable: Tappable): Promise<void> {
     const prepared = await this.prepare(config)
     prepared.use()
@@ -78,8 +76,8 @@ export class Servers {
   }
 
   /**
-   * Serves metrics and the page also at new addresses: `use` closes the old servers, `drop` the new ones. Throws if that
-   * is impossible.
+   * Listens at new addresses of the metrics and the page, in addition to the old ones. `use` closes the old servers,
+   * `drop` the new ones. Throws if listening is impossible.
    */
   async prepare({ metrics, statusPage }: Listen): Promise<Prepared> {
     const first = await this.#prepareMetrics(metrics)

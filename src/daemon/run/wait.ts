@@ -15,11 +15,11 @@ import { type Managed, type ManagedReport, managedMetrics } from './gauges.js'
 import { onReload, type ReloadOrigin } from './reload.js'
 import { Servers } from './servers.js'
 
-/** A daemon whose pipeline cannot run yet waits here. It can be inspected meanwhile, and a signal ends it. */
+/** A daemon whose pipeline cannot run yet waits here. It can be inspected meanwhile. A signal ends the wait. */
 
 const RETRY_FIRST_MS = 500
 const RETRY_MAX_MS = 10_000
-/** Stands in for the pipeline in inspections while no pipeline runs. */
+/** The data for inspections while no pipeline runs. */
 const NOTHING = {
   taps: {
     tap: () => undefined,
@@ -45,7 +45,7 @@ interface Reported extends Pick<Served, 'connections' | 'managed'> {
   readonly metrics: Metrics
 }
 
-/** The servers of a daemon without a pipeline. They show `id` as a destination that is holding. */
+/** Creates the servers of a daemon without a pipeline. They show `id` as a destination whose state is holding. */
 function standIn(id: string, reason: () => string, reported: Reported, config: Config, log: Logger): Servers {
   const reports = {
     ...reported,
@@ -58,8 +58,8 @@ function standIn(id: string, reason: () => string, reported: Reported, config: C
 }
 
 /**
- * Calls `build`. While it fails because a file in data_dir cannot be read, reports that (log, /readyz, status) and
- * retries. Resolves with undefined if a signal ends the wait.
+ * Calls `build`. If that fails because a file in data_dir cannot be read, reports the failure (log, /readyz, status)
+ * and retries. Resolves with undefined if a signal ends the wait.
  */
 export async function whenReadable<T>(build: () => Promise<T>, runtime: Runtime): Promise<T | undefined> {
   try {
@@ -90,7 +90,7 @@ async function hold<T>(build: () => Promise<T>, first: StateUnreadable, runtime:
       const stopping = new AbortController()
       const signals = onSignals({ stop: () => stopping.abort() }, config.shutdownTimeoutMs, log, 'ending')
       await sleep(RETRY_FIRST_MS + backoff.next(), stopping.signal)
-      // Signals that arrive during an attempt are held.
+      // Signals that arrive during an attempt are kept for later.
       signals.remove()
       if (stopping.signal.aborted) return undefined
       try {

@@ -5,27 +5,26 @@ import { DataDirError, type DataDirLock } from '../../engine/run/state/data-dir.
 import { moduleFiles } from '../../lib/modules/module-files.js'
 import { every } from '../../lib/time.js'
 
-/** Polling interval. A changed file must also stay unchanged for this long before it is reported. */
+/** Polling interval. A file must also stay unchanged for this long before its change is reported. */
 const POLL_MS = 500
 const DATA_DIR_POLL_MS = 1000
 
 export interface WatchedFiles {
-  /** The configuration, a file or a folder. */
   readonly path: string
-  /** The digest of its files when it was read first. */
+  /** The digest of the configuration's files when they were first read. */
   readonly digest: string
   /** Other files that the last reading used, such as plugins. */
   readonly others?: () => readonly string[]
 }
 
 /**
- * Polls the files of a configuration while enabled, and reports each change of content once. Polling, unlike watching,
- * notices replaced files, changed symbolic links on the path, and changes on remote disks.
+ * Polls the files of a configuration while enabled, and reports each change of content once. Unlike watching, polling
+ * notices replaced files, symbolic links on the path that changed, and changes on remote disks.
  */
 export class ConfigWatch {
   readonly #files: WatchedFiles
   readonly #changed: () => Promise<void>
-  /** The digest that was last tried, whether it was valid or not. */
+  /** The digest of the files that were last tried, valid or not. */
   #tried: string | undefined
   #state = ''
   #settling = false
@@ -38,19 +37,17 @@ export class ConfigWatch {
     this.#changed = changed
   }
 
-  /** Turns reporting on or off. */
   set(watching: boolean): void {
     if (watching === (this.#stop !== undefined)) return
     this.#stop?.()
     this.#stop = watching ? every(POLL_MS, () => void this.poll()) : undefined
   }
 
-  /** The files were read for another reason: their current content needs no report. */
+  /** Call this when the files were read for another reason: their current content needs no report. */
   read(): void {
     this.#tried = this.#digest()
   }
 
-  /** Checks the files once. */
   async poll(): Promise<void> {
     if (this.#busy) return
     const state = stateOfFiles(this.#files.path, this.#files.others?.())
@@ -78,7 +75,7 @@ export class ConfigWatch {
   }
 }
 
-/** The files of the modules that components name, and of the modules that these modules import by relative paths. */
+/** The files of the modules that components name, and of modules that these import by relative paths. */
 export function filesOfModules({ processors }: Pick<Config, 'processors'>): readonly string[] {
   return processors.flatMap(({ definition: { module }, options }) => {
     const path = module && (options as Readonly<Record<string, unknown>>)[module]

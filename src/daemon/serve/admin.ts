@@ -34,7 +34,7 @@ export async function init(call: InitCall, io: Io): Promise<number> {
   return EXIT.done
 }
 
-/** Throws ApiError 409 if it was done already. */
+/** Throws ApiError 409 if the service is already initialized. */
 export async function initialize(config: string, io: Io, input: InitOptions = {}): Promise<InitResult> {
   const { options } = await loadServiceConfig(config, io.env)
   const { service, close } = await openConfigured(options, quietLog(io), { beside: true })

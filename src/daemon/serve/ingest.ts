@@ -18,11 +18,10 @@ import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
 import { IngestHost } from '../../service/ingest/ingest-host.js'
 import { forkProcesses } from '../../service/ingest/process/account-process.js'
 
-/** All pipelines together may hold this many times the memory of one. */
+/** All pipelines together may hold this many times the memory that one pipeline may hold. */
 const SHARES = 8
-/** Maximum number of requests that wait for delivery. */
 const MOST_REQUESTS = 10_000
-/** Maximum series of metrics: of one account, and of all accounts that may run together. */
+/** Maximum series of metrics: of one account, and of all running accounts together. */
 const MOST_SERIES = 10_000
 const MOST_SERIES_OF_ALL = 200_000
 
@@ -35,9 +34,8 @@ interface ServedIngestParts {
   readonly metrics: Metrics
   readonly keys: IdempotencyKeys
   readonly components: readonly AnyDefinition[]
-  /** The ports on which this process listens. */
   readonly ownPorts: () => readonly number[]
-  /** The store, if nodes share it. */
+  /** The store; undefined: no other node shares it. */
   readonly shared?: Pick<Store, 'watch'> | undefined
 }
 
@@ -49,7 +47,7 @@ export class ServedIngest implements Ingest {
   readonly #forget: () => void
   /** Pipelines that were published or removed since this was created. */
   readonly #changed = new Set<string>()
-  /** The revisions that were applied last, by pipeline. */
+  /** By pipeline: the revision that was applied last. */
   readonly #applied = new Map<string, number>()
   readonly #isShared: boolean
   #reading: Promise<unknown> = Promise.resolve()
@@ -189,7 +187,7 @@ export class ServedIngest implements Ingest {
     }
   }
 
-  /** Applies all published pipelines, except pipelines that changed meanwhile: the service may listen already. */
+  /** Applies all published pipelines, except pipelines that have changed meanwhile: the service may already listen. */
   start(): Promise<void> {
     this.#starting = this.#start()
     return this.#starting
@@ -257,7 +255,7 @@ export class ServedIngest implements Ingest {
     return await this.#host.take({ ...published, secrets }, request, confirm)
   }
 
-  /** Accepts no more events. Accepted events are delivered until `deadline` aborts. */
+  /** Stops accepting events. Accepted events are delivered until `deadline` aborts. */
   stop(deadline: AbortSignal): Promise<void> {
     this.#forget()
     this.#stopped ??= this.#host

@@ -33,7 +33,6 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
   metrics.daemonGauge('sluice_api_keys_expired', expired, () => service.counts().keysExpired)
 }
 
-/** The nodes that share the database of the service. */
 export function nodeMetrics(metrics: Metrics, nodes: Nodes): void {
   metrics.series('gauge', 'sluice_service_nodes', 'Nodes of the service, by state: live or gone.', () =>
     (['live', 'gone'] as const).map(state => ({
@@ -68,7 +67,7 @@ export function storeMetrics(metrics: Metrics, store: Store): void {
     metrics.daemonGauge(`sluice_store_${name}_timestamp_seconds`, help, () => (time(store.health()) ?? 0) / 1000)
 }
 
-/** The store in /readyz. */
+/** The store's part of /readyz. */
 export function storeReadiness(store: Store): { id: string; state: 'ready' | 'failing'; reason: string | undefined } {
   const { readable, failedSince, lost } = store.health()
   const iso = (time: number) => new Date(time).toISOString()

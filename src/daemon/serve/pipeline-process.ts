@@ -17,13 +17,12 @@ import { componentsWith } from './service-plugins.js'
 
 /** The program of the process that runs the published pipelines of one account. The service starts it (ingest.ts). */
 
-/** When the service is gone, this process is killed if it does not end within this time. */
+/** When the service is gone, this process has this many milliseconds to end before it is killed. */
 const END_MS = 3000
 
 // Only the service ends this process. A signal to the whole process group is meant for the service.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
 
-/** Maximum bytes of one read. */
 const PORTION_BYTES = 256 * 1024
 const NO_LIMIT = Number.POSITIVE_INFINITY
 

@@ -41,7 +41,7 @@ const USUAL_METRICS = { host: '127.0.0.1', port: 9599 }
 
 type ServiceConfig = NonNullable<Config['service']>
 
-/** The configuration with its section `service`. Throws ConfigError if it has none. */
+/** Loads a configuration with a section `service`. Throws ConfigError if it has no such section. */
 export async function loadServiceConfig(
   path: string,
   env: NodeJS.ProcessEnv,
@@ -197,7 +197,7 @@ async function serveOpened(
   }
 }
 
-/** Resolves when the store has read something. */
+/** Resolves with true when the store has read something; rejects if it cannot read. */
 async function answers(store: Store): Promise<boolean> {
   await store.get('SELECT id FROM enterprise LIMIT 1')
   return true
@@ -242,7 +242,6 @@ async function listenForMetrics(
   }
 }
 
-/** The certificate of the service, with its metrics. */
 function serviceTls(paths: TlsFileOptions, metrics: Metrics, log: Logger): ServerTls {
   let failed = 0
   const tls = new ServerTls(paths, { log, clock: systemClock, failed: () => failed++ })
@@ -269,7 +268,6 @@ async function usableTls(tls: ServerTls, { files: [config = ''] }: Config): Prom
   }
 }
 
-/** The bounds for the connections of the service, with their metrics. */
 function serviceConnections(options: Omit<ServiceOptions, 'plugins'>, metrics: Metrics, log: Logger): ConnectionLimits {
   const report = new ConnectionReport('sluice_api', (...about) => metrics.daemonCounter(...about), log)
   const shared = [...options.shared_addresses, ...options.trusted_proxies]

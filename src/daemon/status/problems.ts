@@ -11,30 +11,27 @@ import { clockTime, counted, formatDuration, short } from '../../lib/units.js'
 import type { ManagedReport } from '../run/gauges.js'
 import type { Series } from './series.js'
 
-/** A problem, and what to do about it. */
 export interface Problem {
   /** The affected component; missing if no component is affected, or if it is no longer configured. */
   readonly component?: string
   readonly what: string
-  /** Facts such as since when, and how often. */
+  /** Facts, such as when the problem began and how often it occurred. */
   readonly detail?: string
   readonly todo: string
   /** Commands that `todo` mentions, each ready to be typed. */
   readonly commands?: readonly string[]
 }
 
-/** A component of the running configuration. */
 export interface Named {
   readonly id: string
   readonly kind: string
   readonly type: string
-  /** What it reads, as in the configuration. */
+  /** The outputs that the component reads, as in the configuration. */
   readonly inputs?: readonly string[]
 }
 
-/** The data in which problems are found. */
 export interface Observed {
-  /** Wall clock in milliseconds. */
+  /** Wall-clock time in milliseconds. */
   readonly wall: number
   readonly series: Series
   readonly components: readonly Named[]
@@ -43,7 +40,6 @@ export interface Observed {
   readonly sources: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
   /** Processors that need a server which does not reply, or that do not finish with events. */
   readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
-  /** The state of a managed daemon. */
   readonly managed?: ManagedReport | undefined
   /** The daemon's configuration, if that is a file, and its data_dir; missing while the daemon starts. */
   readonly about?: { readonly config?: string | undefined; readonly data_dir: string } | undefined
@@ -83,7 +79,7 @@ export function noticesOf(seen: Observed): Problem[] {
   return orphansIn(seen, kind => COSTS_NOTHING.has(kind))
 }
 
-/** A metric that is above 0 for a component with a problem. */
+/** A metric that is above 0 if a component has a problem. */
 interface Positive {
   readonly metric: string
   readonly what: (id: string, value: number, wall: number) => string
@@ -137,7 +133,7 @@ const LOST_BYTES: Positive = {
   what: (id, value) => `${id} has lost ${short(value)}B of its files since the daemon started`,
   todo: 'The files were removed or truncated before they were read to their end, and no copy was found. The log names the files (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
 }
-/** Maximum number of files to name: the files that lost most. */
+/** Maximum number of files to name. Those with the most losses are named. */
 const NAMED_LOSSES = 3
 
 function lostBytesProblems(seen: Observed): Problem[] {
@@ -189,10 +185,10 @@ function positive({ series, wall }: Observed, all: readonly Positive[]): Problem
 }
 
 const SAFE = 'No events are lost.'
-/** Sources whose senders do not resend events that a stop loses. */
+/** Types of sources whose senders do not resend events that a stop loses. */
 const ONCE: readonly string[] = ['tcp', 'stdin']
 
-/** Destinations that do not deliver, with the course of their outage. */
+/** Destinations that do not deliver, with details of the outage. */
 function destinationProblems({ series, components, destinations, wall }: Observed): Problem[] {
   const isDeleted = series.sum(DELETED.metric) > 0
   const isOnce = components.some(({ kind, type }) => kind === 'source' && ONCE.includes(type))
@@ -229,7 +225,7 @@ function deliveryAdvice(state: string, drops: boolean): string {
   }
 }
 
-/** As in: Since 14:01:07 (2m 5s), 12 failed attempts, the last at 14:03:12, the next in 8s. */
+/** Text such as `Since 14:01:07 (2m 5s), 12 failed attempts, the last at 14:03:12, the next in 8s.` */
 function outageDetail(destination: DestinationState, wall: number): string {
   const { since, failures = 0, last_failure, next_attempt, oldest_event } = destination
   const sentences: string[] = []
@@ -250,7 +246,7 @@ function outageDetail(destination: DestinationState, wall: number): string {
 /** `1 failed attempt`, `2 failed attempts`. */
 export const failed = (attempts: number) => `${attempts} failed attempt${attempts === 1 ? '' : 's'}`
 
-/** A time that lasts a second at least. */
+/** Formats a number of seconds, as one second at least. */
 export const lasting = (seconds: number) => formatDuration(Math.max(1, Math.round(seconds)) * 1000)
 
 const atSeconds = (seconds: number, wall: number) => clockTime(new Date(seconds * 1000).toISOString(), wall)
@@ -354,7 +350,7 @@ function unprocessedProblems({ series }: Observed): Problem[] {
     .all('sluice_component_errors_total', { component_kind: 'processor', kind: 'processing' })
     .flatMap(({ labels: { component_id = '' }, value }) => {
       const events = series.sum('sluice_component_received_events_total', { component_id })
-      // If the events are discarded or in the dead-letter queue, other problems report them.
+      // If the events are discarded or in the dead-letter queue, other problems report that.
       if (value === 0 || value * 2 < events || series.sum(DISCARDED, { component_id, reason }) > 0) return []
       return {
         component: component_id,
@@ -387,7 +383,7 @@ function orphansIn({ series }: Observed, isWanted: (kind: string) => boolean): P
   })
 }
 
-/** If there is something to save, a position that was not saved for this long is stuck. */
+/** If there is a position to save and none was saved for this many seconds, saving is stuck. */
 const OLD_S = 60
 
 /** Sources whose positions cannot be saved, or were not saved for a long time. */
@@ -412,7 +408,7 @@ const SENT = 'sluice_component_sent_events_total'
 const BUFFERED = 'sluice_buffer_max_bytes'
 const DISCARDED = 'sluice_component_discarded_events_total'
 
-/** Advice for discards that do not leave a rejected event. Other discards of a processor are its purpose. */
+/** By reason: advice for discards that do not leave a rejected event. Other discards are the purpose of a processor. */
 const LOST_FOR: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
   throttled_backlog:
@@ -448,7 +444,6 @@ function discardProblems({ series }: Observed): Problem[] {
   })
 }
 
-/** Throttles that do not apply the limits that they should. */
 function throttleProblems(seen: Observed): Problem[] {
   const { series, wall } = seen
   const limits = series.all('sluice_throttle_limits_file_valid').flatMap(({ labels, value }) => {
@@ -501,7 +496,7 @@ export function resendCommand(id: string, about: Observed['about']): string {
   return words.map(shellWord).join(' ')
 }
 
-/** Cached until the files of the configuration change, since the page asks every few seconds. */
+/** Cached until the configuration's files change, since the page asks every few seconds. */
 let known = { config: '', state: '', folder: undefined as string | undefined }
 
 function dataDirElsewhere(config: string | undefined): string | undefined {
@@ -520,7 +515,7 @@ function folderElsewhere(config: string): string | undefined {
   }
 }
 
-/** A service that is restarted or updated is unreachable for less than this. */
+/** A service that is restarted or updated is unreachable for fewer seconds than this. */
 const AWAY_S = 60
 
 /** A revision that cannot run, and a service that cannot be reached. */

@@ -1,7 +1,7 @@
 import type { ComponentCounters } from '../../engine/flow/counters.js'
 import { type Clock, systemClock } from '../../lib/time.js'
 
-/** Events and bytes a second. */
+/** Events and bytes per second. */
 export interface Rate {
   readonly received: number
   readonly received_bytes: number
@@ -17,11 +17,11 @@ interface Noted {
 /** Two moments that are closer than this give no rate. */
 const SHORTEST_MS = 1000
 
-/** The rates of components between now and a moment that was noted before. */
+/** The rates of components from a noted moment until now. */
 export class Rates {
   readonly #components: () => Iterable<ComponentCounters>
   readonly #clock: Clock
-  /** The newest is the last. */
+  /** The noted moments, oldest first. */
   #noted: readonly Noted[] = []
 
   constructor(components: () => Iterable<ComponentCounters>, clock: Clock = systemClock) {
@@ -30,13 +30,13 @@ export class Rates {
     this.note()
   }
 
-  /** Notes what is counted now. Call it every few seconds. */
+  /** Notes the current counts. Call it every few seconds. */
   note(): void {
     const counts = new Map([...this.#components()].map(one => [one, countsOf(one)]))
     this.#noted = [...this.#noted.slice(-1), { at: this.#clock.now(), counts }]
   }
 
-  /** By the id of the component; empty if nothing was noted more than a second ago. */
+  /** By component id. Empty if nothing was noted more than a second ago. */
   all(): ReadonlyMap<string, Rate> {
     const now = this.#clock.now()
     const before = this.#noted.findLast(({ at }) => now - at >= SHORTEST_MS)

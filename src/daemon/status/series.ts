@@ -5,20 +5,17 @@ export interface Sample {
   readonly value: number
 }
 
-/** Samples by the names of their metrics. */
 export type Samples = Readonly<Record<string, readonly Sample[]>>
 
-/** The numbers of a daemon at one moment. */
 export class Series {
   readonly #samples: Samples
-  /** By metric, then by component, since most reads are of one component among many. */
+  /** By metric, then by component: most reads are of one component among many. */
   readonly #ofComponents = new Map<string, Map<string | undefined, Sample[]>>()
 
   constructor(samples: Samples) {
     this.#samples = samples
   }
 
-  /** All series of a metric that have these labels. */
   all(name: string, labels: Labels = {}): readonly Sample[] {
     const { component_id } = labels
     const samples = component_id === undefined ? this.#samples[name] : this.#of(name).get(component_id)
@@ -39,7 +36,7 @@ export class Series {
     return found
   }
 
-  /** All metrics whose names match, with the text of the pattern's first group. */
+  /** All metrics whose names match the pattern, each with the text of the pattern's first group. */
   *matching(pattern: RegExp): Generator<[string, readonly Sample[]]> {
     for (const [name, samples] of Object.entries(this.#samples)) {
       const [, part] = pattern.exec(name) ?? []
@@ -52,7 +49,7 @@ export class Series {
     return this.all(name, labels).reduce((sum, { value }) => sum + value, 0)
   }
 
-  /** The sums of the series by the value of a label. */
+  /** By value of the label: the sum of the metric's series. */
   by(label: string, name: string): Map<string, number> {
     const sums = new Map<string, number>()
     for (const { labels: own, value } of this.all(name))

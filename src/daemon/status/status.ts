@@ -9,13 +9,13 @@ import type { Rate, Rates } from './rates.js'
 import { isReady } from './ready.js'
 import { type Samples, Series } from './series.js'
 
-/** Version of the document. It grows when a member is removed or changes its meaning, not when one is added. */
+/** The version of the document. It increases when a member is removed or changes its meaning, not when one is added. */
 const VERSION = 1
 
 /** The state and the problems of a daemon, as JSON. docs/status-api.md describes the members. */
 export interface Status {
   readonly version: number
-  /** When it was made. Times are in ISO 8601. */
+  /** When the document was made. All times are in ISO 8601. */
   readonly at: string
   readonly started_at?: string
   readonly version_of_sluice: string
@@ -23,11 +23,10 @@ export interface Status {
   readonly ready: boolean
   /** True after a signal to end. The daemon still delivers the events that it has read. */
   readonly stopping?: true
-  /** When the reload that is under way began. */
+  /** When the running reload began. */
   readonly reloading_since?: string
   readonly config?: string | undefined
   readonly data_dir?: string
-  /** Worst first. */
   readonly problems: readonly Problem[]
   /** Problems that cost no events. */
   readonly notices: readonly Problem[]
@@ -41,7 +40,7 @@ export interface Status {
   readonly destinations: Observed['destinations']
   readonly sources: Observed['sources']
   readonly processors: Observed['processors']
-  /** Components in which events wait, and what for. */
+  /** Components in which events wait, and the reason. */
   readonly waiting: readonly WaitingEvents[]
   readonly components: readonly ComponentStatus[]
   /** The metrics of /metrics, without histograms. */
@@ -49,20 +48,20 @@ export interface Status {
 }
 
 export interface Books extends Totals {
-  /** The same as `undelivered`. */
+  /** The same number as `undelivered`. */
   readonly in_flight: number
 }
 
 export const booksOf = (totals: Totals): Books => ({ ...totals, in_flight: totals.undelivered })
 
 export interface PageState {
-  /** The limit of the kept data and its present size, in bytes. */
+  /** `memory`: the limit for the kept data, in bytes; `used`: its present size. */
   readonly memory: number
   readonly used: number
-  /** Length of the history of each component's numbers, and the interval between them. */
+  /** The length of the history that each component has, and the interval between its numbers. */
   readonly history_seconds: number
   readonly history_step_ms: number
-  /** Whether a token is set, with which the page shows texts of events. */
+  /** Whether a token is set. Only with a token does the page show texts of events. */
   readonly token: boolean
 }
 
@@ -73,7 +72,7 @@ export interface WaitingEvents extends WaitState {
 
 /** Events since the daemon started. */
 export interface ComponentStatus extends Named {
-  /** What it reads, as in the configuration: ids, or `id.output`. Empty for sources. */
+  /** The outputs that the component reads, as in the configuration: ids, or `id.output`. Empty for sources. */
   readonly inputs: readonly string[]
   readonly received: number
   /** Events sent, to all outputs together. */
@@ -84,31 +83,28 @@ export interface ComponentStatus extends Named {
   readonly in_flight: number
   /** Number of errors by kind, since the start. Missing if there are none. */
   readonly errors?: Readonly<Record<string, number>>
-  /** Why it does not work now, or waits. */
   readonly last_error?: string
-  /** The share of the last seconds in which it was busy, 0 to 1. */
+  /** The share of the last seconds in which the component was busy, from 0 to 1. */
   readonly utilization?: number | undefined
-  /** Events and bytes a second, over the last one to twenty seconds. Missing in the first second. */
+  /** Events and bytes per second, averaged over the last one to twenty seconds. Missing in the first second. */
   readonly per_second?: Rate | undefined
 }
 
-/** The daemon's description of itself. */
 export interface Reports {
-  /** The components that run, in the order of the configuration. Metrics also have those that a reload removed. */
+  /** The running components, in the order of the configuration. Metrics also have components that a reload removed. */
   components?(): readonly Named[]
-  /** Every destination, with the reason if it is not ready. */
+  /** Every destination, with the reason why it is not ready, if it is not. */
   destinations(): Observed['destinations']
   /** Sources that wait for an operator, or that failed recently and are being restarted. */
   failures?(): Observed['sources']
   /** Processors that need a server which does not reply, or that do not finish with events. */
   outages?(): Observed['processors']
-  /** Whether a signal has asked the daemon to end. It still delivers the events that it has read. */
+  /** Whether a signal has asked the daemon to end. The daemon still delivers the events that it has read. */
   isStopping?(): boolean
   /** Start of the running reload, wall clock in milliseconds; undefined: no reload is running. */
   reloadingSince?(): number | undefined
   /** State of a managed daemon and of its connection to the service. */
   managed?(): ManagedReport
-  /** The paths of the configuration and of the data. */
   about?(): NonNullable<Observed['about']>
   readonly rates?: Rates
   /** When the daemon started, wall clock in milliseconds. */
@@ -183,7 +179,8 @@ export function statusOf(
 }
 
 /**
- * Components that wait for somebody or something else. They are not a bottleneck, since more of them would not help.
+ * Components that wait for somebody or something else. They are not a bottleneck: with more capacity, they would still
+ * wait.
  */
 function blockedIn({ destinations, processors }: Pick<Observed, 'destinations' | 'processors'>): ReadonlySet<string> {
   const waiting = destinations.filter(({ state }) => state !== 'ready' && state !== 'refusing')

@@ -55,7 +55,6 @@ export class Notifier {
     if (!this.#cancelRetry) this.#sending ??= this.#sendAll()
   }
 
-  /** Whether the last message failed. */
   get isBehind(): boolean {
     return this.#failures > 0
   }

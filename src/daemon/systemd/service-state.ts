@@ -4,18 +4,15 @@ import { ProgressWatch } from '../../engine/run/measure/progress.js'
 import type { Supervisor } from '../../engine/run/supervisor.js'
 import { printable } from '../../lib/printable.js'
 
-/** The state of a service as reported to systemd. */
 export interface ServiceState {
-  /** Startup is complete. */
   readonly ready: boolean
   /** One line, for people. */
   readonly status: string
 }
 
-/** The service as systemd sees it. */
 export interface Subject {
   state(): ServiceState
-  /** Whether everything works as it should; called several times per watchdog interval. If missing, it always does. */
+  /** Whether everything works as it should; called several times per watchdog interval. Missing: it always does. */
   goesOn?(): boolean | Promise<boolean>
 }
 
@@ -76,7 +73,6 @@ export function oneLine(text: string): string {
 
 export type Watched = Pick<Supervisor, 'states' | 'failures' | 'watched'>
 
-/** The state and the health of a daemon, for systemd. */
 export class DaemonHealth implements Subject {
   /** Why the configuration that was read last is not running. */
   refused: string | undefined

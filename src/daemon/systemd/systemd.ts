@@ -6,7 +6,10 @@ import { CHECKS, oneLine, type Subject } from './service-state.js'
 const CHECK_MS = 1000
 /** Interval of checks during startup: short, since other units wait until it ends. */
 const FIRST_CHECKS_MS = 50
-/** Startup extends its own time limit by this much, every EXTEND_EVERY checks, for as long as it takes. */
+/**
+ * Startup extends its own time limit by this many milliseconds, every EXTEND_EVERY checks, for as long as startup
+ * takes.
+ */
 const EXTEND_MS = 30_000
 const EXTEND_EVERY = 200
 
@@ -36,7 +39,7 @@ export class Systemd {
   #isEnding = false
   #answers = true
 
-  /** Removes the variables meant for this process from `env`, since child processes would take them for their own. */
+  /** Removes the variables for this process from `env`, since child processes would use them as their own. */
   static from(env: NodeJS.ProcessEnv, { log, send, ...timers }: SystemdParts): Systemd {
     const { NOTIFY_SOCKET: socket, WATCHDOG_USEC: micros, WATCHDOG_PID: pid } = env
     for (const name of ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID']) delete env[name]

@@ -17,21 +17,20 @@ import { WantedNames } from '../../../lib/formats/json-scan.js'
 import type { Frame } from '../../../lib/lines/line-splitter.js'
 import { systemClock } from '../../../lib/time.js'
 
-/** One event as the source would read it. */
 export interface ReadEvent {
   readonly batch: EventBatch
-  /** Its fields, except fields that would differ if it were read at another time or on another machine. */
+  /** The event's fields, without those that depend on when and where it is read. */
   readonly own: Fields
-  /** How it was read, in words. */
+  /** How the bytes were read, in words for the user. */
   readonly as: string
   /** A field that the source would set, but whose value is unknown here: `.file`. */
   readonly unset?: string | undefined
-  /** Number of events after it. */
+  /** Number of further events in the input. */
   readonly more: number
 }
 
 const MOST_LINE_BYTES = 64 * 1024 * 1024
-/** By type of source: the field it sets on events from lines. */
+/** By type of source: the field that the source sets on events from text lines. */
 const SET_BY_SOURCE = new Map([
   ['file', '.file'],
   ['tcp', '.peer'],
@@ -40,7 +39,7 @@ const SET_BY_SOURCE = new Map([
 /** Fields that name the origin of a line. */
 const OF_ORIGIN = ['file', 'peer']
 
-/** Reads JSON objects; for sources that have no option for reading lines. */
+/** Options that read JSON objects. A source's own options override these. */
 export const AS_OBJECTS: SplitOptions = {
   decode: JSON_OBJECTS,
   max_line_bytes: MOST_LINE_BYTES,
@@ -69,14 +68,16 @@ export async function readEvent(
   return { batch, own: Object.fromEntries(own), as: made?.of ?? readAs(batch), unset, more: eventsAfterFirst(frames) }
 }
 
-/** Whether the first line is an event in the format of `sluice tap`, from a source that does not read JSON. */
+/** Whether the first line is an event as `sluice tap` prints it. Only for sources that do not read JSON. */
 export function isTapped(source: string, codec: Codec, lines: Buffer): boolean {
   const end = lines.indexOf('\n')
   const line = end < 0 ? lines : lines.subarray(0, end)
   return line.length > 0 && readTapped(source, codec, framesOf(AS_OBJECTS, line), new WantedNames()) !== undefined
 }
 
-/** Reads an event in the format of `sluice tap`, whose original line was not JSON. */
+/**
+ * Reads an event as `sluice tap` prints it, if the original line was not JSON. Undefined: the input is something else.
+ */
 function readTapped(source: string, codec: Codec, frames: Frame[], wanted: WantedNames): ReadEvent | undefined {
   const { chunk, starts, ends } = frames[0]!
   const given = tappedFields(chunk.subarray(starts[0], ends[0]))
@@ -102,7 +103,7 @@ function canHave(fields: EventFields | undefined, names: readonly string[]): boo
   return fields === undefined || names.every(name => fields.names.includes(name) || fields.others?.test(name))
 }
 
-/** The fields of a tapped event; undefined if none of them names the origin of a line. */
+/** Returns the fields of a tapped event. Undefined: not JSON, or no field names the origin of a line. */
 function tappedFields(json: Buffer): Record<string, unknown> | undefined {
   if (json[0] !== 0x7b) return undefined
   try {
@@ -114,7 +115,7 @@ function tappedFields(json: Buffer): Record<string, unknown> | undefined {
   }
 }
 
-/** The original line of an event, as in a rejected event. */
+/** Restores the line of a tapped event, as for an event in a dead-letter queue. */
 function lineOf(given: Record<string, unknown>): Letter | undefined {
   const event = { host: hostname(), timestamp: new Date(systemClock.wall()).toISOString(), ...given }
   const record = Buffer.from(JSON.stringify({ reason: '', line: 'raw' in given ? 'raw' : 'message', event }))
@@ -128,7 +129,6 @@ function framesOf(options: SplitOptions, bytes: Buffer): Frame[] {
   return frames
 }
 
-/** Number of events after the first. */
 function eventsAfterFirst(frames: readonly Frame[]): number {
   return frames.reduce((sum, { length }) => sum + length, -1)
 }

@@ -37,30 +37,29 @@ export interface ExplainOptions {
   readonly ask?: AskDaemon | undefined
 }
 
-/** Explanation of what one component does with the event. Without an explanation, the event does not reach it. */
+/** What one component does with the event. If the event does not reach the component, `outcome` is missing. */
 interface Step extends Partial<Explanation> {
   readonly id: string
   readonly kind: string
   readonly type: string
-  /** The output it comes from: `limit_app`, `limit_app.discarded`. */
+  /** The output from which the component reads the event: `limit_app`, `limit_app.discarded`. */
   readonly input: string
   readonly depth: number
   /** The event after this step; processors only. */
   readonly event?: Fields
   readonly isChanged?: boolean
-  /** How it is delivered; destinations only. */
+  /** How the event is delivered, in words; destinations only. */
   readonly delivery?: string
-  /** State of the event's bucket in the running daemon. */
   readonly bucket?: LiveBucket
   /** Whether the destination has a problem in the running daemon. */
   readonly waits?: boolean
 }
 
-/** Limit of steps: components may be connected in many ways, and an event may reach one repeatedly. */
+/** Maximum steps: an event may reach the same component on many paths. */
 const MOST_STEPS = 1000
 const LONGEST_SHOWN = 500
 
-/** Explains how one event would pass through the pipeline. Resolves with 1 if it reaches no destination. */
+/** Explains how one event would pass through the pipeline. Resolves with exit code 1 if it reaches no destination. */
 export async function explain(options: ExplainOptions, io: Io): Promise<number> {
   return explainIn(await loadDaemonConfig(options.config, io.env), options, io)
 }
@@ -98,7 +97,7 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   return delivered ? EXIT.done : EXIT.failed
 }
 
-/** The event as it was read, and each version that components make of it, without the fields that `own` leaves out. */
+/** The event as it was read, and after each component that changed it, without the fields that `own` leaves out. */
 function versionsOf({ batch, own }: ReadEvent, steps: readonly Step[]): Fields[] {
   const unknown = Object.keys(batch.fields(0)).filter(name => !(name in own))
   const changed = steps.flatMap(({ event, isChanged }): Fields[] => (event && isChanged ? [event] : []))
@@ -132,7 +131,7 @@ interface Explainers {
   readonly destinations: ReadonlyMap<string, Explain>
 }
 
-/** Creates the explainers before the event is read, since they register the names of the fields to read. */
+/** Call this before the event is read: the explainers register the names of the fields to read. */
 async function explainersOf(config: Config, wanted: WantedNames): Promise<Explainers> {
   const contextOf = (id: string) => ({
     id,
@@ -161,7 +160,7 @@ interface AskLive {
   readonly problems: ReadonlyMap<string, string>
 }
 
-/** The steps in order: components that the event reaches, and readers of outputs that the event does not take. */
+/** Lists the steps in order. Components that read an output which the event does not take get a step too. */
 async function stepsFrom(
   { id }: { id: string },
   config: Config,
@@ -171,7 +170,7 @@ async function stepsFrom(
 ): Promise<Step[]> {
   const steps: Step[] = []
   const all = [...config.processors, ...config.destinations]
-  /** `leaves`: the events that leave a component, by output. */
+  /** `leaves`: the events that leave the component `from`, by output. */
   const follow = async (from: string, depth: number, leaves: ReadonlyMap<string, EventBatch>) => {
     for (const { id, kind, type, inputs, options, delivery } of all) {
       for (const input of inputs) {
@@ -210,7 +209,7 @@ async function stepsFrom(
   return steps
 }
 
-/** The step of an event over the limit. It is discarded, unless `over_limit` or shadow mode keeps it. */
+/** The step if the event is over the limit: it is discarded, unless `over_limit` or shadow mode keeps it. */
 function overLimit(asFirst: ProcessorStep, options: unknown, event: EventBatch): ProcessorStep {
   const { mode, over_limit: over } = options as Pick<ThrottleOptions, 'mode' | 'over_limit'>
   if (asFirst.outcome !== 'passed' || mode === 'shadow' || over !== 'discard') return asFirst
@@ -224,7 +223,7 @@ function eventAfter(before: EventBatch, after: EventBatch): Pick<Step, 'event' |
   return { event, isChanged: jsonText(event) !== jsonText(before.fields(0)) }
 }
 
-/** If the field is missing only because its value is unknown here, adds how to provide it. */
+/** If the finding says that the field `unset` is missing, adds how to provide the field. */
 function withUnset(finding: Finding, unset: string | undefined): Finding {
   const { value, parts } = finding
   const how = `the source sets it: give an event as sluice tap shows it, or {"message":"…","${unset?.slice(1)}":"…"}`

@@ -12,10 +12,10 @@ export type AskBucket = (
   rule: string | null | undefined,
 ) => Promise<LiveBucket | undefined>
 
-/** Asks the daemon with this `data_dir`. */
+/** Questions to the daemon that uses the given `data_dir`. */
 export interface AskDaemon {
   readonly bucket: AskBucket
-  /** The problems of its destinations, in words, by component. */
+  /** The problems of the daemon's destinations, in words, by id. */
   problems(dataDir: string): Promise<ReadonlyMap<string, string>>
   readonly past: AskPast
 }
@@ -33,7 +33,7 @@ const UNKNOWN: Finding = {
   text: 'now: not known; the daemon does not run this component, or the key is too long to ask about it',
 }
 
-/** Asks for the bucket that the findings about an event name; undefined if they do not name a bucket. */
+/** Asks for the bucket that `findings` name; undefined: they name none. */
 export async function liveBucket(
   component: string,
   findings: readonly Finding[],

@@ -4,25 +4,24 @@ import type { Finding, FoundEvent, LookedAt, Step } from '../../../daemon/page/w
 import { systemClock } from '../../../lib/time.js'
 import { clockTime } from '../../../lib/units.js'
 
-/** What happened to events with the same fields. A daemon with a status page keeps this for some minutes. */
+/** Earlier events with the same fields. A daemon with a status page keeps events for some minutes. */
 export interface Past {
   /** Newest first, with the steps of each. */
   readonly events: readonly FoundEvent[]
-  /** Whether there are more. */
   readonly more: boolean
   readonly looked_at: readonly LookedAt[]
 }
 
-/** Asks a daemon for events that have these fields; undefined: it has no status page. */
+/** Asks a daemon for events that have these fields; undefined: the daemon has no status page. */
 export type AskPast = (dataDir: string, fields: Fields) => Promise<Finding | undefined>
 
 /** Maximum versions of the event to search for. Components may have changed the event before the page kept it. */
 const MOST_VERSIONS = 5
-/** The page keeps the beginning of longer events. */
+/** Maximum characters of JSON. The page keeps only the beginning of longer events. */
 const LONGEST = 4096
 const SHOWN = 3
 
-/** `versions`: the event as it was read, and as components left it. Undefined: the daemon keeps no events. */
+/** `versions`: the event as it was read, and as components changed it. Undefined: the daemon keeps no events. */
 export async function pastOf(
   versions: readonly Fields[],
   ask: (fields: Fields) => Promise<Finding | undefined>,
@@ -40,7 +39,7 @@ export async function pastOf(
   return past
 }
 
-/** As in: then: at 14:03:12 app read it; limit_app discarded it (throttled: Beyond `limit`; bucket cart) */
+/** Lines such as `then: at 14:03:12 app read it; limit_app discarded it (throttled: Beyond limit; bucket cart)`. */
 export function pastLines({ events, more, looked_at }: Past): string[] {
   if (events.length === 0) return [`then: the daemon has not kept an event like this one; ${keptText(looked_at)}`]
   const lines = events.slice(0, SHOWN).map(({ steps }) => `then: ${stepsText(steps)}`)
@@ -60,7 +59,7 @@ function stepText({ component, what, reason, words, rule, bucket }: Step): strin
     rule === undefined ? '' : `rule ${rule}`,
     bucket === undefined ? '' : `bucket ${bucket ?? '(default)'}`,
   ].filter(text => text !== '')
-  // `passed` may be the fate in a destination, which has received the event and may still hold it.
+  // A destination that has received the event, and may still hold it, also reports `passed`.
   const done = what === 'passed' ? 'received' : what
   return `${component} ${done} it${why.length === 0 ? '' : ` (${why.join('; ')})`}`
 }

@@ -13,7 +13,6 @@ import { after } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 import { withOwnBuckets } from '../own-buckets.js'
 
-/** Explanation of what a processor does with one event. */
 export interface ProcessorStep extends Explanation {
   /** The resulting events by output name; '' is the main output. */
   readonly left: ReadonlyMap<string, EventBatch>
@@ -21,14 +20,14 @@ export interface ProcessorStep extends Explanation {
 
 export type ExplainProcessor = (batch: EventBatch) => Promise<ProcessorStep>
 
-/** Time limit of a processor for one event, including its start. */
+/** Maximum time for a processor to start and to process the event. */
 const LONGEST_MS = 30_000
 
 type Context = Omit<ProcessorContext, 'metrics'>
 
 /**
- * Explains a processor by running it on one event. When this resolves, the names that it reads are known. `isRead`:
- * whether any component reads an output.
+ * Explains a processor by running it on one event. When this resolves, the names of the fields that the processor reads
+ * are registered. `isRead`: whether any component reads the output.
  */
 export async function explainerOf(
   config: ComponentConfig<'processor'>,

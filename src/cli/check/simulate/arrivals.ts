@@ -2,9 +2,8 @@ import { everWaits, longestWaits, type ThrottleOptions } from '../../../componen
 import type { Input } from './input.js'
 import { isThrottle, type Route } from './subject.js'
 
-/** How events arrive: live, each when it was written, or as backlog, all at once, as at the start of a daemon. */
+/** How events arrive. Live: each when it was written. Backlog: all at once, as when a daemon starts. */
 export interface Arrivals {
-  /** Whether the events of the simulation are backlog. */
   readonly isBacklog: boolean
   /** Whether to also count the discarded events for the other way of arrival. */
   readonly wantsOther: boolean
@@ -12,7 +11,7 @@ export interface Arrivals {
 
 /**
  * If the throttle passes or paces backlog, events arrive as backlog, like existing lines when a daemon starts.
- * `isChanged`: the tried throttle differs from the configured one, and its events are live.
+ * `isChanged`: the command line changes the throttle; its events are then live.
  */
 export function arrivalsOf(
   options: ThrottleOptions,

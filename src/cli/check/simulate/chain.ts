@@ -19,9 +19,9 @@ import { nextTurn, type TimerClock } from '../../../lib/time.js'
 import { isThrottle, type Route } from './subject.js'
 import { createTrialDecider } from './trial.js'
 
-/** A stage whose outputs are collected. */
+/** A stage that collects the events of all its outputs in `left`. */
 class CollectingStage extends Stage {
-  /** Events that have left, with their output: `id`, `id.name`. */
+  /** The events that have left the stage, each with the name of the output: `id`, `id.name`. */
   left: [output: string, batch: EventBatch][] = []
   readonly #names = new Map<SideOutput | undefined, string>()
 
@@ -41,18 +41,17 @@ class CollectingStage extends Stage {
 
 /** One processor of a chain. */
 interface Link {
-  /** Processes and settles the events. */
+  /** Processes the events and settles them. Returns the results, each with the name of the output. */
   run(events: EventBatch): Promise<CollectingStage['left']> | CollectingStage['left']
   stop(): Promise<void>
 }
 
-/** Number of events that could not be processed. */
 const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].reduce((sum, n) => sum + n, 0)
 
 /**
- * Runs the processors before a throttle as they run in a daemon, on one event after the other. Their clock shows the
- * latest time of an event so far, or, for backlog, always the time of the first event. Throttles among them decide like
- * the simulated one: each event at its own time, or all as backlog.
+ * Runs the processors before a throttle as a daemon runs them, on one event after the other. Their clock shows the
+ * latest event time so far; for backlog, it stays at the time of the first event. Throttles among them decide each
+ * event at its own time, or all as backlog, like the simulated throttle.
  */
 export class Chain {
   readonly #route: Route
@@ -63,7 +62,7 @@ export class Chain {
   readonly #isBacklog: boolean
   #current: EventBatch | undefined
   #now = 0
-  /** The processor that the last event reached. */
+  /** Id of the processor that the last event reached. */
   last = ''
 
   /** `timeOf`: the time of an event, NaN if it has none. */
@@ -79,14 +78,16 @@ export class Chain {
     this.#timeOf = timeOf
   }
 
-  /** By processor: events that it could not process. */
+  /** How many events each processor could not process. Processors without such events are left out. */
   get failed(): [id: string, events: number][] {
     return this.#counters
       .map(counters => [counters.id, failuresOf(counters)] as [string, number])
       .filter(([, n]) => n > 0)
   }
 
-  /** Creates the processors, which register the names that they read. No event may be read before this resolves. */
+  /**
+   * Creates the processors, which register the names of the fields that they read. Events may only be read afterwards.
+   */
   async start(signal: AbortSignal): Promise<void> {
     for (const config of this.#route.processors)
       this.#links.set(config.id, isThrottle(config) ? this.#throttle(config) : await this.#stage(config, signal))
@@ -96,7 +97,10 @@ export class Chain {
     for (const link of this.#links.values()) await link.stop()
   }
 
-  /** Calls `arrive` with the results of one or several events of an output, on each path to the throttle. */
+  /**
+   * Passes `events`, which have left `output`, to all its readers, and so on. Calls `arrive` with events at the
+   * throttle.
+   */
   async follow(output: string, events: EventBatch, arrive: (events: EventBatch) => void): Promise<void> {
     for (const id of this.#route.readers.get(output) ?? []) {
       const link = this.#links.get(id)
@@ -159,7 +163,7 @@ export class Chain {
     const { id, type, onError = 'pass' } = config
     const metrics = new ComponentCounters(id, 'processor', type)
     this.#counters.push(metrics)
-    // Timers do not fire, so work such as reading a table again is not done.
+    // Timers do not fire, so, for example, tables are not read again.
     const clock: TimerClock = { now: () => this.#time(), wall: () => this.#time(), after: () => () => {} }
     const context = { id, log: silentLog, clock, metrics, field: this.#field }
     const editor = () => new EventEditor(this.#wanted)

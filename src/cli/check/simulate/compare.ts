@@ -24,22 +24,21 @@ export interface Difference {
   readonly only_other_bytes: number
 }
 
-/** A throttle and the components before it. */
 interface Side {
   readonly options: ThrottleOptions
   readonly route: Route
 }
 
 const MOST_KEYS = 250_000
-/** The numbers of `Difference` for each key. */
+/** Columns for each key: the four numbers of `Difference`. */
 const WIDTH = 4
 const THIS = 0
 const OTHER = 2
 
-/** Counts, for each event of a batch, how often it passes a throttle. */
+/** Counts how often each event of a frame passes a throttle. */
 class Passes implements Visitor {
   counts = new Uint8Array(1024)
-  /** For each event of the frame: the batch in which it reached the throttle, and in `indices` its index in that batch. */
+  /** For each event of the frame: the batch in which it reached the throttle. `indices`: its index in that batch. */
   batches: (EventBatch | undefined)[] = []
   indices = new Int32Array(1024)
   /** How many events were read before the frame. */
@@ -52,7 +51,7 @@ class Passes implements Visitor {
     this.ids = new KeyIds(new BucketKey(deciderOptions(options, context).keyFields), MOST_KEYS)
   }
 
-  /** Called before the events of a frame. */
+  /** Starts a frame of `length` events, after `first` events have been read. */
   begin(length: number, first: number): void {
     this.#first = first
     this.batches = new Array(length)
@@ -74,11 +73,11 @@ class Passes implements Visitor {
   }
 }
 
-/** Replays the same events through two throttles. Counts their differences by the key of the first one. */
+/** Replays the same events through two throttles. Counts the differences by the bucket key of the first throttle. */
 export class Comparison extends Twice<Passes> {
   readonly #otherRoute: Route
   #columns = new Float64Array(WIDTH * 64)
-  /** Events that pass each of them. */
+  /** Number of events that pass the first throttle; `otherPassed`: the second. */
   passed = 0
   otherPassed = 0
 
@@ -88,7 +87,7 @@ export class Comparison extends Twice<Passes> {
     this.#otherRoute = other.route
   }
 
-  /** The other configuration reads the events with its source of the same id, or with its only source. */
+  /** In the other configuration, the source with the same id reads the events, or the only source. */
   override enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
     const { sources, throttle } = this.#otherRoute
     const source = sources.find(({ id }) => id === origin.source) ?? (sources.length === 1 ? sources[0] : undefined)
@@ -122,7 +121,9 @@ export class Comparison extends Twice<Passes> {
     }
   }
 
-  /** The keys with the largest differences, and the exact sum of all others; null if there are none. */
+  /**
+   * The `most` keys with the largest differences, and the exact sum of all others. `others` is null if there are none.
+   */
   byKey(most: number): {
     readonly total: Difference
     readonly by_key: readonly (Difference & { readonly key: string | null })[]
@@ -150,22 +151,21 @@ export class Comparison extends Twice<Passes> {
   }
 }
 
-/** The JSON output of `--compare`. */
 export interface ComparisonResult {
   readonly component: string
   readonly config: string
   readonly other: string
   readonly complete: boolean
-  /** Events read, before any processor. */
+  /** Events that the sources read. */
   readonly events: number
-  /** Events that pass each of them, excluded ones included. */
+  /** Events that pass each throttle, including excluded events. */
   readonly passed: { readonly this: number; readonly other: number }
   readonly total: Difference
   readonly by_key: readonly (Difference & { readonly key: string | null })[]
   readonly others: Difference | null
 }
 
-/** Keys in the result, and in its text. */
+/** Maximum keys in the result, and in its text. */
 const REPORTED_KEYS = 1000
 const SHOWN_KEYS = 20
 
@@ -182,7 +182,6 @@ export function comparisonResult(
   }
 }
 
-/** The comparison for a terminal, including line ends. */
 export function comparisonText(result: ComparisonResult, style: SummaryStyle): string {
   const { component, config, other, complete, events, passed, total, by_key, others } = result
   const lines = [

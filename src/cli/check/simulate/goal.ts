@@ -10,29 +10,28 @@ import type { FieldContext } from './trials.js'
 import { number } from './words.js'
 
 export interface Goal {
-  /** True: all limits from some value up achieve it. False: all limits up to some value do. */
+  /** True: find the smallest limit that achieves the goal; all larger ones do too. False: find the largest. */
   readonly smallest: boolean
-  /** In words, after `a limit that`. */
+  /** The goal in words that follow `a limit that`. */
   readonly text: string
-  /** A meter for this number of limits, of throttles with this window. */
+  /** Creates a meter for `limits` throttles, which differ only in their limit. */
   meter(limits: number, windowMs: number, context: FieldContext): Meter
 }
 
-/** The effect of a limit on a goal. */
 export interface Effect {
-  /** In words, after `this`. */
+  /** In words, beginning with a verb: `keeps 99.20 % of them`. */
   readonly text: string
   /** `matching` and `kept` events, or `bytes_per_period`. */
   readonly figures: Readonly<Record<string, number>>
 }
 
-/** Counts what limits do, for one goal. */
+/** Measures for one goal what each limit does. */
 export interface Meter {
   /** `lost[k]` is 1 if limit `k` discards the event. */
   add(batch: EventBatch, i: number, now: number, lost: Uint8Array): void
   achieves(limit: number): boolean
   result(limit: number): Effect
-  /** Why no limit can achieve it; undefined if that is not known. */
+  /** Why no limit can achieve the goal; undefined: one may. */
   readonly hopeless: string | undefined
 }
 
@@ -58,7 +57,7 @@ export function goalOf({ suggest, budget, limit, 'time-zone': zone }: GoalOption
 
 const KEEP = /^\s*keep\s+(\d{1,3})(?:\.(\d{1,6}))?\s*%(?:\s+(?:of\s+|where\s+)?(.+))?$/is
 
-/** `keep 99% where .level equal 'error'`. Throws UsageError. */
+/** Parses text such as `keep 99% where .level equal 'error'`. Throws UsageError. */
 export function keepGoal(text: string): Goal {
   const [, whole, fraction = '', where] = KEEP.exec(text) ?? []
   const form = `--suggest must be like "keep 99% where .level equal 'error'"`
@@ -128,7 +127,7 @@ class KeepMeter implements Meter {
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
-/** Length of each period in milliseconds; of a month on average. */
+/** In milliseconds. The length of a month is an average. */
 const LENGTHS = {
   second: 1000,
   minute: 60_000,
@@ -141,7 +140,7 @@ type Period = keyof typeof LENGTHS
 
 const BUDGET = /^\s*(\d.*?)\s*(?:per|a|\/)\s*(second|minute|hour|day|week|month)\s*$/i
 
-/** `5GB per day`, and the time zone of the calendar; undefined: UTC. Throws UsageError. */
+/** Parses text such as `5GB per day`. `zone`: the time zone of the calendar; undefined: UTC. Throws UsageError. */
 function budgetGoal(text: string, zone: string | undefined): Goal {
   const [, amount, unit] = BUDGET.exec(text) ?? []
   const bytes = amount === undefined ? undefined : parseSize(amount)
@@ -169,7 +168,6 @@ function periodsOf(period: Period, zone: string): Periods {
   return isShort ? new AlignedPeriods(LENGTHS[period]) : new CalendarPeriods(period, zone)
 }
 
-/** Most periods for which bytes are counted. */
 const MOST_PERIODS = 100_000
 
 /**
@@ -220,7 +218,7 @@ class BudgetMeter implements Meter {
     this.#current = bytes
   }
 
-  /** How much time the input covers, in whole windows. */
+  /** Milliseconds that the input covers, rounded up to whole windows. */
   get #covered(): number {
     return (Math.floor((this.#to - this.#from) / this.#windowMs) + 1) * this.#windowMs
   }

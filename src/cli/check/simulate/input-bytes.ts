@@ -17,7 +17,7 @@ const READ_BYTES = 256 * 1024
 /** The first bytes of gzip data. */
 const GZIP = Buffer.from([0x1f, 0x8b])
 
-/** The size of all inputs together; undefined if it is not known. */
+/** The size of all inputs together, in bytes; undefined: not known. */
 export function totalSize(paths: readonly string[]): number | undefined {
   let total = 0
   for (const path of paths) {
@@ -55,7 +55,7 @@ export async function* bytesOf(path: string, reading: Reading): AsyncGenerator<B
       yield* read
     }
   } finally {
-    // The caller may want no more after the first piece.
+    // The caller may stop after the first piece.
     await read.return(undefined)
   }
 }

@@ -24,10 +24,10 @@ export interface Input {
   readonly source: ComponentConfig<'source'>
 }
 
-/** Bytes that are read to determine the format of the first line. */
+/** How many bytes are searched for the end of the first line, which shows the format. */
 const FIRST_LINE_BYTES = 64 * 1024
 
-/** The inputs, each given as PATH or SOURCE=PATH. */
+/** Each of `given` is PATH or SOURCE=PATH. If there are none, the input is standard input. */
 export function inputsOf(given: readonly string[], route: Route): Input[] {
   return (given.length > 0 ? given : ['-']).map(text => {
     const [, id, path] = /^([^=]+)=(.*)$/s.exec(text) ?? []
@@ -36,7 +36,10 @@ export function inputsOf(given: readonly string[], route: Route): Input[] {
   })
 }
 
-/** The source of an input that names none. All sources must decode alike and feed the same components. */
+/**
+ * The source of an input that does not name one. Throws UsageError unless all sources decode alike and feed the same
+ * components.
+ */
 function onlySource({ sources, readers, throttle }: Route): ComponentConfig<'source'> {
   const [first] = sources
   const kinds = new Set(
@@ -90,7 +93,10 @@ async function* replayedFrom(
   yield
 }
 
-/** For a codec with framing: whether the input has JSON lines that were made from records, instead of the records. */
+/**
+ * For a codec with framing: whether the input is JSON lines that were made from the records, not the records
+ * themselves.
+ */
 function isText(first: Buffer): boolean {
   // A scan needs a byte to stop at.
   const line = Buffer.concat([first, Buffer.from('\n')])
@@ -103,7 +109,7 @@ async function take(frame: Frame | undefined, frames: FrameReader): Promise<void
   frame.release?.()
 }
 
-/** The first chunks, with at least one complete line of usual length. */
+/** Reads until there is a complete line, or FIRST_LINE_BYTES. */
 async function firstLines(chunks: AsyncGenerator<Buffer, undefined>): Promise<Buffer> {
   let first: Buffer = Buffer.alloc(0)
   while (!first.includes('\n') && first.length < FIRST_LINE_BYTES) {
@@ -114,7 +120,7 @@ async function firstLines(chunks: AsyncGenerator<Buffer, undefined>): Promise<Bu
   return first
 }
 
-/** The lines that a source generates from its input, if they differ from the input. */
+/** The lines that the source makes of its input, if its type has `linesOf`; otherwise the input itself. */
 async function* madeLines(
   { definition, options }: ComponentConfig<'source'>,
   first: Buffer,
@@ -143,17 +149,16 @@ export class InputReader {
   readonly #io: Io
   readonly #signal: AbortSignal
   #inputs: readonly Input[]
-  /** The folder of the copy of standard input. */
+  /** The temporary folder with the copy of standard input. */
   #folder: string | undefined
 
-  /** The signal ends the input early. */
   constructor(inputs: readonly Input[], io: Io, signal: AbortSignal) {
     this.#inputs = inputs
     this.#io = io
     this.#signal = signal
   }
 
-  /** Copies standard input, if it is an input, to a file that only this user can read. `close` removes it. */
+  /** If standard input is an input, copies it to a file that only this user can read. `close` removes the file. */
   async copyStdin(): Promise<void> {
     if (!this.#inputs.some(({ path }) => path === '-')) return
     this.#folder = mkdtempSync(join(tmpdir(), 'sluice-simulate-'))

@@ -3,22 +3,25 @@ import { KeyTable } from '../../../components/throttle/buckets/key-table.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { resized } from '../../../lib/columns.js'
 
-/** Ids of the bucket without a key, and of all keys beyond the bound. The ids of the other keys follow. */
+/**
+ * The id of the bucket for events without a key, and the id that all keys beyond `most` share. Other keys have the ids
+ * from FIRST_KEY on.
+ */
 export const DEFAULT_BUCKET = 0
 export const OTHERS = 1
 const FIRST_KEY = 2
 
-/** Longer keys, and keys that are not valid UTF-8, are shown up to this length. */
+/** Very long keys, and keys that are not valid UTF-8, are cut to this many characters. */
 const SHOWN_LENGTH = 100
 
-/** Numbers the keys of events, up to `most` of them. */
+/** Assigns ids to the bucket keys of events, for at most `most` keys. */
 export class KeyIds {
   readonly #key: BucketKey
   readonly #most: number
   readonly #keys = new KeyTable()
-  /** Texts of keys whose bytes differ from their text. */
+  /** By id: the text of each key whose bytes in `#keys` are not its text. */
   readonly #texts = new Map<number, string>()
-  /** Whether there were more keys than fit. */
+  /** Whether there were more than `most` keys. */
   overflowed = false
 
   constructor(key: BucketKey, most: number) {
@@ -26,7 +29,6 @@ export class KeyIds {
     this.#most = most
   }
 
-  /** The id of the key of event `i`. */
   id(batch: EventBatch, i: number): number {
     const key = this.#key
     if (!key.load(batch, i)) return DEFAULT_BUCKET
@@ -46,12 +48,12 @@ export class KeyIds {
     return this.#keys.size
   }
 
-  /** Whether there is a key field, and no event has it. */
+  /** Whether there is a key field, but no event has it. */
   get hasNone(): boolean {
     return this.#key.hasFields && this.#keys.size === 0
   }
 
-  /** The key of an id, shortened if it is very long; null: the default bucket. */
+  /** The key with this id, shortened if it is very long; null: the default bucket. */
   text(id: number): string | null {
     return id === DEFAULT_BUCKET ? null : (this.#texts.get(id) ?? this.#keys.key(id - FIRST_KEY))
   }
@@ -61,7 +63,7 @@ function shortened(text: string): string {
   return text.length > SHOWN_LENGTH ? `${text.slice(0, SHOWN_LENGTH)}…` : text
 }
 
-/** Returns a longer copy of an array that is indexed by key id, with room for at least `least` keys. */
+/** Returns a longer copy of an array that is indexed by key id, with room for at least `least` numbers. */
 export function grown(numbers: Float64Array<ArrayBuffer>, least: number): Float64Array<ArrayBuffer> {
   return resized(numbers, Math.max(numbers.length * 2, least))
 }

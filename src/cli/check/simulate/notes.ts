@@ -9,9 +9,8 @@ import type { Route } from './subject.js'
 import type { Trials } from './trials.js'
 import { count, keyText, number, timeText } from './words.js'
 
-/** The replayed input, for the notes. */
 export interface Replayed {
-  /** The field with the time; undefined: events count when they were received. */
+  /** The field with the event time; undefined: the time of receipt counts. */
   readonly time: string | undefined
   readonly route: Route
   readonly replay: Replay<Trials>
@@ -67,17 +66,16 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
   return facts
 }
 
-/** For events tried as live events: how many would be discarded as backlog, and how many are discarded. */
+/** `backlog` and `live`: how many events are discarded if they arrive in that way. The simulated events are live. */
 function backlogText(backlog: number, live: number): string {
   return `sluice run reads existing lines all at once when it starts: if they count as live events, ${number(backlog)} are discarded; if they count in event time, ${number(live)} are discarded`
 }
 
-/** For events tried as backlog: how many are discarded, and how many would be discarded as live events. */
+/** Like `backlogText`, but the simulated events are backlog. */
 function liveText(backlog: number, live: number): string {
   return `as backlog, ${number(backlog)} events are discarded; as live events in event time, ${number(live)} would be discarded`
 }
 
-/** Advice if no event has a time. */
 export function noTime(time: string | undefined, { sources, processors }: Route): string {
   const areText = processors.length === 0 && sources.every(({ options }) => decodingOf(options)?.form === 'message')
   const help = areText
@@ -96,12 +94,12 @@ function undecodedText(undecoded: number, { sources }: Route): string {
   return `${count(undecoded, 'line')} not ${names.join(' or ')}`
 }
 
-/** How a source reads lines; undefined if it has no such option. */
+/** The codec that a source's options name; undefined: the source has no such option. */
 function decodingOf(options: unknown): Codec | undefined {
   return (options as { decode?: Codec }).decode
 }
 
-/** Why the numbers are meaningless for the throttle. */
+/** Reasons why the result is meaningless; empty: there are none. */
 export function problems({ replay, time, route }: Replayed): string[] {
   const { events, timeless, undecoded, fields } = replay
   if (events === 0) return []

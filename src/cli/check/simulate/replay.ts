@@ -21,45 +21,47 @@ const NO_SLOT = -1
 export interface Visitor {
   /** Called before the events of a batch. */
   enter(batch: EventBatch): void
-  /** `now`: the time of event `i`; `slot`: -1 if no event had a time yet; `n`: number of events read before. */
+  /**
+   * `now`: the time of event `i`. `slot`: its time slot; -1: no event had a time yet. `n`: number of events read before
+   * it.
+   */
   visit(batch: EventBatch, i: number, now: number, slot: number, n: number): void
 }
 
-/** Takes the lines of inputs. */
 export interface FrameReader {
-  /** Called before all else. */
+  /** Called before the other methods. */
   start(signal: AbortSignal): Promise<void>
   stop(): Promise<void>
-  /** Starts an origin, whose events have an order of their own. `receivedAt` gives the year if the lines have none. */
+  /** Sets the origin of the next frames. `receivedAt` gives the year if the lines have none. */
   enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void
-  /** The bytes of a frame are only valid until it has resolved. */
+  /** The bytes of the frame are only valid until this resolves. */
   replay(frame: Frame): Promise<void> | void
 }
 
 /** Replays events through the components before a throttle, each event at its own time. */
 export class Replay<V extends Visitor> implements FrameReader {
-  /** Number of events read. */
   read = 0
-  /** Events that reached the throttle. One that reaches it on several paths counts several times. */
+  /** Events that reached the throttle. An event counts once for each path on which it did. */
   events = 0
   bytes = 0
-  /** Lines that the decoding of their source could not read. */
+  /** Lines that the codec of their source could not decode. */
   undecoded = 0
   /** Events that reached the throttle without a time of their own. */
   timeless = 0
-  /** Events that are earlier than the previous one, and the largest difference. */
+  /** Number of events that are earlier than the previous event. `furthestBackMs`: the largest difference. */
   backwards = 0
   furthestBackMs = 0
   readonly slots = new TimeSlots()
   /** Field names of the first events. */
   readonly fields = new Set<string>()
-  /** Events that did not reach the throttle on any path: all, and by the last processor they reached. */
+  /**
+   * Events that did not reach the throttle on any path; `heldBy`: these events by the last processor that they reached.
+   */
   held = 0
   readonly heldBy = new Map<string, number>()
   /** The events of the last frame, as they were read. */
   batch: EventBatch | undefined
   readonly visitor: V
-  /** Whether at least one event had a time. */
   hasTime = false
   readonly #route: Route
   /** The processors before the throttle, if there are any. */
@@ -67,7 +69,7 @@ export class Replay<V extends Visitor> implements FrameReader {
   readonly #wanted = new WantedNames()
   readonly #timePath: FieldPath | 'auto' | undefined
   readonly #time: TimeReader | undefined
-  /** Slot of the timestamp, which events get from their origin if the line has none. */
+  /** Slot of the field `timestamp`. If a line does not have the field, its event gets the time of receipt. */
   readonly #timestamp: number
   readonly #ack = new Ack(() => {})
   #origin: Origin | undefined
@@ -76,7 +78,7 @@ export class Replay<V extends Visitor> implements FrameReader {
   #now = 0
 
   /**
-   * `time`: the field with the time; undefined: events count when they were received. `isBacklog`: for the processors
+   * `time`: the field with the event time; undefined: the time of receipt counts. `isBacklog`: for the processors
    * before the throttle, all events come at once.
    */
   constructor(
@@ -109,12 +111,11 @@ export class Replay<V extends Visitor> implements FrameReader {
     await this.#chain?.stop()
   }
 
-  /** By processor before the throttle: events that it could not process. */
+  /** How many events each processor before the throttle could not process. */
   get failed(): [id: string, events: number][] {
     return this.#chain?.failed ?? []
   }
 
-  /** Visits the events of a frame. */
   replay(frame: Frame): Promise<void> | void {
     const origin = this.#origin!
     const batch = new EventBatch(frame, origin, this.#receivedAt, this.#ack)
@@ -127,7 +128,7 @@ export class Replay<V extends Visitor> implements FrameReader {
     for (let i = 0; i < batch.length; i++, this.read++) this.#arrive(batch, i, arrivals)
   }
 
-  /** The bytes stay valid until this resolves, even if the events are settled earlier: the frame releases them. */
+  /** Settling the events does not release their bytes: the frame does that, after this resolves. */
   async #throughChain(batch: EventBatch, chain: Chain): Promise<void> {
     for (let i = 0; i < batch.length; i++) {
       let arrived = 0
@@ -166,7 +167,7 @@ export class Replay<V extends Visitor> implements FrameReader {
     this.bytes += arrivals * batch.size(i)
   }
 
-  /** The time of event `i`; NaN if it has none. A line without a time gets the time at which it was read. */
+  /** The time of event `i`; NaN: it has none. A `timestamp` that is only the time of receipt does not count. */
   #timeOf(batch: EventBatch, i: number): number {
     if (!this.#time) return batch.receivedAt
     const time = this.#time.of(batch, i)

@@ -12,31 +12,33 @@ import { describeThrottles, inputName, keyText } from './words.js'
  * the epoch. In every trial, events = passed + discarded + excluded.
  */
 export interface SimulationResult {
-  /** With `--suggest` and `--budget`: the limit that was found, of the first trial. */
+  /** With `--suggest` or `--budget`: the limit that was found for the first trial. */
   readonly limit?: number
-  /** The limit that was found, if the throttle only has a limit of bytes. */
+  /** The limit that was found, in bytes, if the throttle has only a limit of bytes. */
   readonly limit_bytes?: number
-  /** With `--suggest` and `--budget`: keys and windows without a limit that achieves the goal. Not in `results`. */
+  /**
+   * With `--suggest` or `--budget`: the combinations of key and window for which no limit achieves the goal. They are
+   * not in `results`.
+   */
   readonly unanswered?: readonly Unanswered[]
   /** The id of the throttle, and the path of its configuration; null without a configuration. */
   readonly component: string | null
   readonly config: string | null
   /** The options of the command line that change the throttle, as one would type them. */
   readonly changed: readonly string[]
-  /** The throttle and the input, as pairs of a name and a text. */
   readonly settings: readonly Fact[]
   /** `-` means standard input. */
   readonly inputs: readonly string[]
-  /** The field with the time of the events; null: events count when a daemon received them. */
+  /** The field with the event time; null: the time at which a daemon received the event counts. */
   readonly time: string | null
-  /** False if it was interrupted before the end of the input. */
+  /** False: the simulation was interrupted before the end of the input. */
   readonly complete: boolean
   /** Events that reached the throttle, and their size including line ends. */
   readonly events: number
   readonly bytes: number
   readonly excluded: number
   readonly excluded_bytes: number
-  /** Time of the first and of the last event; null if no event has a time. */
+  /** The earliest and the latest time of an event; null if no event has a time. */
   readonly from: number | null
   readonly to: number | null
   /** Slots of equal length that all `over_time` refer to; null if no event has a time. */
@@ -55,18 +57,16 @@ export interface Fact {
 }
 
 export interface Slots {
-  /** When the first slot begins. */
   readonly start: number
   readonly slot_ms: number
   /** At most 240. */
   readonly count: number
 }
 
-/** The decisions of one throttle. */
 export interface TrialResult {
   /** The field whose value names the bucket; null: all events share one bucket. */
   readonly key_field: string | null
-  /** The first limit, if there are several. */
+  /** The first limit of the throttle, if it has several. */
   readonly limit: number
   readonly unit: Limit['unit']
   readonly window_ms: number
@@ -94,7 +94,7 @@ export interface KeyResult extends Readonly<Omit<OtherKeys, 'keys'>> {
   readonly key: string | null
   /** Most events in one window, not counting excluded ones. With a limit this high, no event is discarded. */
   readonly busiest: number
-  /** When that window opened; null if there was none. */
+  /** When the window of `busiest` opened; null: there was no such window. */
   readonly busiest_at: number | null
 }
 
@@ -107,13 +107,13 @@ export interface OtherKeys {
   discarded_bytes: number
 }
 
-/** Events in each slot of `slots`. Events before the first one with a time are not included. */
+/** Number of events in each slot. Events that came before any event with a time are left out. */
 export interface TimeResult {
   readonly passed: readonly number[]
   readonly discarded: readonly number[]
   readonly excluded: readonly number[]
   /**
-   * Discarded events of the heaviest keys, most first; at most 12. A key that became heavy late has its earlier discards
+   * Discarded events of the heaviest keys, most first; at most 12. If a key became heavy late, its earlier discards are
    * in `others`. In each slot, `discarded` = the sum of `by_key` + `others`.
    */
   readonly by_key: readonly { readonly key: string | null; readonly discarded: readonly number[] }[]
@@ -124,19 +124,17 @@ export interface TimeResult {
 export interface Unanswered {
   readonly key_field: string | null
   readonly window_ms: number
-  /** In words. */
   readonly reason: string
 }
 
-/** A limit that achieves a goal. */
 export interface SearchResult {
-  /** In words, after `a limit that`. */
+  /** The goal in words that follow `a limit that`. */
   readonly goal: string
   /** Whether it is the lowest limit or the highest one that achieves the goal. */
   readonly kind: 'lowest' | 'highest'
   /** The effect of the limit on the goal, in words. */
   readonly does: string
-  /** For `--suggest` the `matching` and the `kept` events, for `--budget` the `bytes_per_period`. */
+  /** With `--suggest`: the numbers of `matching` and `kept` events. With `--budget`: `bytes_per_period`. */
   readonly figures: Readonly<Record<string, number>>
   /** False: the goal is achieved without a limit, so this limit is the lowest one that discards nothing. */
   readonly needed: boolean
@@ -144,7 +142,6 @@ export interface SearchResult {
   readonly next: { readonly limit: number; readonly does: string } | null
 }
 
-/** A simulation that has ended. */
 export interface Simulation extends Replayed {
   readonly subject: Subject
   /** The options of the command line that change the throttle, as one would type them. */
@@ -155,7 +152,6 @@ export interface Simulation extends Replayed {
   readonly notes?: readonly Fact[]
   /** How the limit of each trial was found, if it was searched for. */
   readonly searches: readonly SearchResult[]
-  /** The throttles without a result. */
   readonly unanswered?: readonly Unanswered[]
 }
 
@@ -192,12 +188,11 @@ export function resultOf(simulation: Simulation): SimulationResult {
   }
 }
 
-/** A comment for the YAML which says that it is the first of several throttles. */
+/** A YAML comment which says that the YAML describes the first of several throttles. */
 function choiceText(throttles: number): string {
   return throttles > 1 ? `# The first of the ${throttles} throttles above: change it to the one that you choose.\n` : ''
 }
 
-/** The limit that was found. */
 function limitOf({ limit, limit_bytes }: ThrottleOptions): Pick<SimulationResult, 'limit' | 'limit_bytes'> {
   return limit === undefined ? { limit_bytes: limit_bytes! } : { limit }
 }
@@ -223,7 +218,6 @@ function trialResult({ options, ids, tally }: Trial, search: SearchResult | unde
   }
 }
 
-/** The throttle and its input, in words. */
 function settingsOf({ subject, typed, variants, inputs, route, isBacklog = false }: Simulation): Fact[] {
   const { component, config } = subject
   const changes = typed.length > 0 ? `with ${typed.join(' ')}` : ''
@@ -276,7 +270,7 @@ function scalar(value: unknown): string {
   return typeof value === 'string' && !isPlain(value) ? JSON.stringify(value) : String(value)
 }
 
-/** Whether a text needs no quotes, and is not read as something else. */
+/** Whether YAML reads the text without quotes as the same string. */
 function isPlain(text: string): boolean {
   if (!/^[\w./][\w ./-]*$/.test(text) || text.endsWith(' ')) return false
   return Number.isNaN(Number(text)) && !/^(true|false|null|yes|no|on|off|\.inf|\.nan)$/i.test(text)

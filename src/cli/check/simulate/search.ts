@@ -9,9 +9,8 @@ import type { FieldContext } from './trials.js'
 import { type Variant, variantOf } from './variants.js'
 import { keyText, number, windowText } from './words.js'
 
-/** The highest values of the options that are searched for. */
+/** By option: the highest value that is tried. */
 const HIGHEST = { limit: 0xffffffff, limit_bytes: 1e15 } as const
-/** Limits that are tried in one pass. */
 const AT_ONCE = 9
 
 interface Tried {
@@ -20,15 +19,17 @@ interface Tried {
 }
 
 /**
- * Finds the lowest or highest limit of a variant that achieves a goal. Each pass over the input tries many limits
+ * Finds the lowest or highest limit with which a variant achieves a goal. Each pass over the input tries several limits
  * between two bounds, and moves the bounds together.
  */
 class LimitSearch {
   readonly variant: Variant
   readonly goal: Goal
-  /** The option that is searched for. */
   readonly option: keyof typeof HIGHEST
-  /** The nearest tried limits around the value where `achieves` changes; undefined until found. */
+  /**
+   * The highest limit tried below the value at which `achieves` changes, and the lowest limit tried above it; undefined
+   * until one was tried.
+   */
   #below: Tried | undefined
   #above: Tried | undefined
   isDone = false
@@ -67,7 +68,7 @@ class LimitSearch {
     return Array.from({ length: count }, (_, n) => low + Math.ceil(((high - low) * (n + 1)) / (count + 1)))
   }
 
-  /** Takes the results of a pass. Throws if nothing can achieve the goal. */
+  /** Moves the bounds after a pass. Throws if no limit can achieve the goal. */
   narrow(limits: readonly number[], meter: Meter): void {
     if (meter.hopeless !== undefined) throw new Error(meter.hopeless)
     for (const [k, limit] of limits.entries()) {
@@ -83,7 +84,6 @@ class LimitSearch {
   }
 }
 
-/** One search in one pass. */
 class Attempt {
   readonly search: LimitSearch
   readonly limits: readonly number[]
@@ -129,13 +129,11 @@ export class SearchPass implements Visitor {
     for (const attempt of this.#attempts) attempt.visit(batch, i, now)
   }
 
-  /** Called after the last event. */
   end(): void {
     for (const { search, limits, meter } of this.#attempts) search.narrow(limits, meter)
   }
 }
 
-/** The result for one variant. */
 export interface Found {
   readonly variant: Variant
   readonly search: SearchResult
@@ -144,13 +142,12 @@ export interface Found {
 /** Replays the whole input. */
 type Pass = (createVisitor: (context: FieldContext) => SearchPass) => Promise<Replay<SearchPass>>
 
-/** The results, and the variants without one. */
 export interface Search {
   readonly found: readonly Found[]
   readonly unanswered: readonly Unanswered[]
 }
 
-/** Finds the limit of each variant. Throws if none has one. */
+/** Finds the limit of each variant. Throws if no variant has one. */
 export async function findLimits(variants: readonly Variant[], goal: Goal, pass: Pass): Promise<Search> {
   const searches = await searchAll(variants, goal, pass)
   // If all limits are within the budget, reports the lowest limit that discards nothing.

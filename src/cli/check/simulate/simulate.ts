@@ -29,11 +29,11 @@ export interface SimulateOptions extends TapOptions, GoalOptions {
   readonly decisions: boolean
   readonly json: boolean
   readonly report: string | undefined
-  /** Path of another configuration. */
+  /** Path of another configuration, to compare with. */
   readonly compare: string | undefined
 }
 
-/** The throttles to compare with another configuration. */
+/** A throttle and its input, to compare with another configuration. */
 interface Compared {
   readonly throttle: ThrottleOptions
   readonly subject: Subject
@@ -50,7 +50,7 @@ const WRITE_LENGTH = 64 * 1024
  * is written.
  */
 const HELD_LENGTH = 64 * 1024 * 1024
-/** The exit code that a shell gives a program ended by SIGINT. */
+/** The exit code that a shell reports for a program that SIGINT ended. */
 const INTERRUPTED = 130
 
 /** Replays recorded events through throttles. Resolves with the exit code. */
@@ -180,7 +180,7 @@ async function show(simulation: Simulation, options: SimulateOptions, io: Io): P
   if (options.report !== undefined) await writeFile(options.report, reportPage(result, systemClock.wall()))
 }
 
-/** Takes the configuration from the operands if it is the first of them. Events are not in a YAML file or a folder. */
+/** If the first operand is a YAML file or a folder, it is the configuration: neither can hold events. */
 function withConfig<O extends SimulateOptions>(options: O, operands: readonly string[]): [O, readonly string[]] {
   const [first, ...files] = operands
   if (options.config !== undefined || first === undefined) return [options, operands]
@@ -189,13 +189,13 @@ function withConfig<O extends SimulateOptions>(options: O, operands: readonly st
   return [{ ...options, config: first }, files]
 }
 
-/** The options, with a placeholder for the limit that is to be found, if they have none. */
+/** Adds a placeholder if the options have no limit, which is yet to be found. */
 function anyLimit(given: Readonly<Record<string, unknown>>, options: ChangedOptions) {
   const hasBytes = given.limit_bytes !== undefined || options['limit-bytes'].length > 0
   return hasBytes ? given : { limit: 1, ...given }
 }
 
-/** The path of the field with the time; auto: the first usual field that has one. */
+/** The path of the field with the event time. `auto`: the first of the usual fields that has a time. */
 function timeOf({ time }: SimulateOptions, { time_field }: Readonly<Record<string, unknown>>): string {
   return time ?? (typeof time_field === 'string' ? time_field : 'auto')
 }
@@ -212,7 +212,7 @@ function checkWritable(path: string): void {
   accessSync(stat ? path : dirname(path), constants.W_OK)
 }
 
-/** Resolves when there is room for more. */
+/** Resolves when the stream has room for more. */
 async function write(stream: NodeJS.WritableStream, text: string): Promise<void> {
   if (!stream.write(text)) await new Promise(resolve => stream.once('drain', resolve))
 }

@@ -16,7 +16,7 @@ export interface Subject {
   readonly config: string | undefined
   /** The inputs of the throttle; undefined without a configuration. */
   readonly inputs: readonly string[] | undefined
-  /** The options of the throttle as plain data. */
+  /** The throttle's options as the configuration gives them, not parsed. */
   readonly given: Readonly<Record<string, unknown>>
   readonly route: Route
 }
@@ -24,7 +24,7 @@ export interface Subject {
 /** The id of a throttle without a configuration. */
 const NEW_ID = 'limit'
 
-/** Reads the throttle of a configuration. Throws UsageError, which names the flag, if there is no such throttle. */
+/** Reads the throttle from a configuration. If there is no such throttle, throws a UsageError that names the flag. */
 export async function subjectOf(
   path: string | undefined,
   component: string | undefined,
@@ -43,7 +43,6 @@ export async function subjectOf(
   }
 }
 
-/** A throttle whose input is lines with JSON objects. */
 function newThrottle(component = NEW_ID): Subject {
   const route = routeFrom('input', component)
   return { component, config: undefined, inputs: undefined, given: {}, route }
@@ -81,11 +80,10 @@ export interface Route {
   readonly throttle: string
   readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]
-  /** Ids of the components that read each output (`app_logs`, `wanted.discarded`). */
+  /** By output (`app_logs`, `wanted.discarded`): the ids of the components that read it. */
   readonly readers: ReadonlyMap<string, readonly string[]>
 }
 
-/** All paths from the sources to a throttle. */
 function routeTo(config: Config, throttleId: string): Route {
   const sources = new Map(config.sources.map(source => [source.id, source]))
   const processors = new Map(config.processors.map(processor => [processor.id, processor]))
@@ -115,7 +113,7 @@ export function isThrottle({ type }: ComponentConfig<'processor'>): boolean {
   return type === throttle.type
 }
 
-/** Throws UsageError if a processor of the route cannot be simulated: one that keeps events or uses timers. */
+/** Throws UsageError if a processor of the route keeps events or uses timers: such a processor cannot be simulated. */
 export function checkRoute({ processors, throttle: throttleId }: Route): void {
   const keeping = processors.find(
     processor => !isThrottle(processor) && (processor.plan?.keeps || processor.plan?.waits || processor.plan?.every),

@@ -3,12 +3,10 @@ import { formatDuration, formatSize } from '../../../lib/units.js'
 import type { Fact, KeyResult, OtherKeys, SimulationResult, TrialResult } from './result.js'
 import { count, keyName, limitText, number, percent, windowText } from './words.js'
 
-/** Formats the result of a simulation for a terminal. */
-
 const SHOWN_KEYS = 20
 const NAME_WIDTH = 11
 
-/** The summary including line ends. */
+/** The result of a simulation for a terminal. */
 export function summaryText(result: SimulationResult, style: SummaryStyle): string {
   const { results, settings, notes, events, excluded, yaml } = result
   const columns = style.columns || USUAL_COLUMNS
@@ -70,7 +68,6 @@ export function firstKeys({ by_key, others }: TrialResult, most: number): Pick<T
   return { by_key: by_key.slice(0, most), others: sum }
 }
 
-/** One line for each trial. */
 function trialTable({ results, events }: SimulationResult, style: SummaryStyle): string[] {
   const rows = results.map(trial => [
     trial.key_field ?? '(none)',
@@ -86,7 +83,7 @@ function trialTable({ results, events }: SimulationResult, style: SummaryStyle):
   return tableLines(titles, rows, style)
 }
 
-/** Wraps a text that follows a name at spaces. */
+/** Wraps a text at spaces. Its first line leaves room for the name in front of it. */
 function wrapped(text: string, columns: number): string {
   const indent = ' '.repeat(NAME_WIDTH)
   return wrap(indent + text, columns, indent)
@@ -95,7 +92,7 @@ function wrapped(text: string, columns: number): string {
 }
 
 const USUAL_COLUMNS = 80
-/** A key is never shortened below this, however narrow the terminal is. */
+/** A key is not shortened below this many columns, however narrow the terminal is. */
 const SHORTEST_KEY = 12
 
 export interface SummaryStyle {
@@ -124,7 +121,7 @@ export function keyTable({ by_key, others, more_keys }: KeyRows, style: SummaryS
   return tableLines(['key', 'events', 'passed', 'discarded', 'excluded', 'busiest window'], rows, style)
 }
 
-/** The first column is text, and is shortened if the terminal is too narrow; the others are numbers. */
+/** The first column is text, and is shortened if the terminal is too narrow. The other columns are numbers. */
 export function tableLines(titles: readonly string[], rows: readonly string[][], style: SummaryStyle): string[] {
   const columns = style.columns || USUAL_COLUMNS
   const bold = (text: string) => (style.colour ? `\x1b[1m${text}\x1b[22m` : text)

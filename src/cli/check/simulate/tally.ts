@@ -14,9 +14,12 @@ const BUSIEST = 8
 const BUSIEST_AT = 9
 export const TALLY_WIDTH = 10
 
-/** Number of keys whose discards over time are given. */
+/** Number of keys whose discards over time are reported. */
 const KEYS_OVER_TIME = 12
-/** Keys whose discards over time are counted: in all trials together, and at least and at most in one trial. */
+/**
+ * Maximum number of keys, in all trials together, whose discards over time are counted. The other two bound it per
+ * trial.
+ */
 const ALL_ROWS = 1536
 const FEWEST_ROWS = 16
 const MOST_ROWS = 128
@@ -26,7 +29,7 @@ interface TallyOptions {
   readonly slots: TimeSlots
   readonly windowMs: number
   readonly aligned: boolean
-  /** Trials that share the memory for keys over time. */
+  /** Number of trials that share the memory for keys over time. */
   readonly trials: number
 }
 
@@ -50,7 +53,7 @@ export class TrialTally {
     this.#heavy = new HeavyKeys(slots, Math.min(Math.max(Math.floor(ALL_ROWS / trials), FEWEST_ROWS), MOST_ROWS))
   }
 
-  /** Counts an event. `slot`: -1 if no event had a time yet. */
+  /** `slot`: -1 if no event had a time yet. */
   add(id: number, outcome: Outcome, bytes: number, time: number, slot: number): void {
     const at = id * TALLY_WIDTH
     if (at >= this.#columns.length) this.#columns = grown(this.#columns, at + TALLY_WIDTH)
@@ -73,7 +76,6 @@ export class TrialTally {
     columns[at + BUSIEST_AT] = columns[at + OPENED]!
   }
 
-  /** The sum of a column over all keys. */
   #sum(column: number): number {
     let sum = 0
     for (let at = column; at < this.#columns.length; at += TALLY_WIDTH) sum += this.#columns[at]!
@@ -137,7 +139,7 @@ function countsIn(value: (column: number) => number): Omit<OtherKeys, 'keys'> {
   }
 }
 
-/** A key takes the row of another one when it has this many times its discards. */
+/** To take the row of another key, a key needs this many times the discards of that key. */
 const CLEARLY_MORE = 1.5
 
 /**
@@ -154,13 +156,12 @@ export class HeavyKeys {
   /** A key needs more discards than this to take the row of another one. */
   #threshold = 0
 
-  /** `rows`: how many keys can have one. */
+  /** `rows`: maximum number of keys with a row. */
   constructor(slots: TimeSlots, rows: number) {
     this.#slots = slots
     this.#table = slots.table(rows)
   }
 
-  /** Counts an event that was discarded. */
   add(id: number, slot: number): void {
     if (id >= this.#totals.length) this.#totals = grown(this.#totals, id + 1)
     const total = ++this.#totals[id]!
@@ -186,7 +187,7 @@ export class HeavyKeys {
     return row
   }
 
-  /** The keys with the most discards, and their discards in each used slot. */
+  /** The `count` keys with the most discards, and their discards in each used slot. */
   most(count: number): { readonly id: number; readonly discarded: number[] }[] {
     return [...this.#rows]
       .map(([id, row]) => {

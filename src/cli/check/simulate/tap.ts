@@ -16,7 +16,7 @@ import { Trials } from './trials.js'
 import { type ChangedOptions, typedOptions, variantsOf } from './variants.js'
 import { number, percent } from './words.js'
 
-/** The id of the source that tapped events belong to. */
+/** The id of the source to which tapped events belong. */
 const TAP_SOURCE = 'tap'
 /** Maximum events per second to request from the daemon, for each output. */
 const TAPPED_PER_SECOND = 20_000
@@ -25,11 +25,9 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024
 const SKIPPED = /^# (\d+) /
 
 interface Tapping {
-  /** Path of the daemon's socket. */
   readonly socket: string
-  /** The outputs that the throttle reads. */
   readonly outputs: readonly string[]
-  /** Ends after `forMs` milliseconds, or at the signal. */
+  /** Tapping ends after `forMs` milliseconds, or when the signal aborts. */
   readonly forMs: number
   readonly signal: AbortSignal
   /** Called when all taps have begun. */
@@ -88,7 +86,9 @@ export interface TapOptions extends ChangedOptions {
 
 const LONGEST_MS = 2 ** 31 - 1
 
-/** Tries throttles on the input of a throttle in a running daemon, until the time is over or the signal aborts. */
+/**
+ * Tries throttles on the events that reach a throttle of a running daemon, until the time is over or the signal aborts.
+ */
 export async function simulateTap(options: TapOptions, signal: AbortSignal, io: Io): Promise<Simulation> {
   const forMs = durationOf(options.for)
   const socket = findSocket(options, io.env)
@@ -124,7 +124,6 @@ function durationOf(text: string | undefined): number {
   throw new UsageError('--tap needs --for DURATION, as in --for 5m; at most 24 days', 'simulate')
 }
 
-/** How many events the tap did not show. */
 function tapNotes(shown: number, skipped: number): Fact[] {
   if (skipped === 0) return [{ name: 'tap', text: 'no event was skipped' }]
   const part = `${number(skipped)} events (${percent(skipped, shown + skipped)})`

@@ -15,17 +15,16 @@ import type { FieldContext } from './trials.js'
 /** Deciders get the time from the events. */
 const STOPPED_CLOCK = { now: () => 0, wall: () => 0 }
 
-/** The decision about an event. */
 export type Outcome = typeof PASS | typeof DISCARD | typeof EXCLUDED
 
 /** Decides as the daemon does, on one event after the other, and counts unusual decisions. */
 export abstract class TrialDecider {
-  /** Events of keys beyond `max_keys`: passed uncounted, and discarded. */
+  /** Events of keys beyond `max_keys`. `failedOpen`: they passed uncounted; `refused`: they were discarded. */
   failedOpen = 0
   refused = 0
   /** Events that are later than allowed, with windows in event time. */
   late = 0
-  /** Events that passed after they had waited for room, and the longest wait. */
+  /** `events`: number of events that passed after a wait for room. */
   readonly waits = { events: 0, longestMs: 0 }
   /** Whether the last event was counted in the default bucket. */
   abstract readonly byDefault: boolean
@@ -34,7 +33,7 @@ export abstract class TrialDecider {
   abstract decide(batch: EventBatch, i: number, now: number): Outcome
 }
 
-/** The key of throttles that decide on the same events, one after the other. It is read once for each event. */
+/** A bucket key for several throttles that decide on the same events, one after the other. Reads each event once. */
 export class SharedKey extends BucketKey {
   #batch: EventBatch | undefined
   #event = -1
@@ -55,7 +54,7 @@ export class SharedKey extends BucketKey {
 
 /**
  * Creates the decider of a throttle with any options. `isBacklog`: all events are backlog and arrive with the first
- * one. `key`: shared with other throttles that have the same fields.
+ * one. `key`: a key to share with other throttles whose key fields are the same.
  */
 export function createTrialDecider(
   options: ThrottleOptions,
@@ -63,7 +62,7 @@ export function createTrialDecider(
   isBacklog = false,
   key?: SharedKey,
 ): TrialDecider {
-  // Rules store in a key object where they have found the key, so they do not share `key`.
+  // Rules store in a key object where they found the key, so a throttle with rules does not share `key`.
   const compiled = { ...deciderOptions(options, context), key: options.limits ? undefined : key }
   const { live, backlog } = longestWaits(options)
   const samples = new Samples(compiled, options)
@@ -74,7 +73,6 @@ export function createTrialDecider(
     : new UsualTrial(compiled, samples)
 }
 
-/** Passes backlog without a decision. */
 class PassingTrial extends TrialDecider {
   readonly byDefault = false
 
@@ -95,7 +93,7 @@ class Samples {
     if (typeof over === 'object' && 'pass_one_in' in over) this.#oneIn = new OneInN(over.pass_one_in, maxKeys, seed)
   }
 
-  /** The decision about event `i`, which is over the limit. */
+  /** Decides on event `i`, which is over the limit. */
   outcome(batch: EventBatch, i: number, now: number): Outcome {
     if (!this.#oneIn) return DISCARD
     this.#key.load(batch, i)
@@ -104,7 +102,7 @@ class Samples {
   }
 }
 
-/** The decider of the daemon, at the times of the events. */
+/** Decides as the daemon does, each event at its own time. */
 class UsualTrial extends TrialDecider {
   readonly #decider: Decider
   readonly #samples: Samples
@@ -150,7 +148,7 @@ class UsualTrial extends TrialDecider {
   }
 }
 
-/** By bucket: when the last event that waited found room. */
+/** By bucket: the time at which the last event that waited found room. */
 class RoomTimes extends BucketColumns {
   at(bucket: number): number {
     return this.times[bucket]!
@@ -162,15 +160,16 @@ class RoomTimes extends BucketColumns {
 }
 
 /**
- * Backlog that waits. The source is read all at once until a stage is full, and then as fast as events leave the stage.
+ * Backlog that waits for room. The source is read without delay until the stage is full, then as fast as events leave
+ * the stage.
  */
 class WaitingRoom {
-  /** When each waiting event leaves, and its size; the earliest first. */
+  /** The time at which each waiting event leaves, and its size; the earliest first. */
   readonly #leaving: { readonly at: number; readonly bytes: number }[] = []
   #bytes = 0
   #now = Number.NEGATIVE_INFINITY
 
-  /** When an event arrives that could be read at `time`: later, if the stage is full then. */
+  /** Returns when an event arrives that could be read at `time`. It arrives later if the stage is full then. */
   arrival(time: number): number {
     while (this.#leaving.length >= MOST_EVENTS || this.#bytes >= MOST_BYTES) {
       const { at, bytes } = this.#leaving.shift()!
@@ -193,8 +192,8 @@ const LATE_MS = 1
 
 /**
  * A throttle whose events over the limit wait for room. Events of a bucket find room in the order of their arrival, so
- * an event is decided at once, for the time at which it will have room. This assumes that waiting events do not block
- * others. In a daemon, they may pause their source; this is only simulated for backlog.
+ * each event is decided at once, for the time at which it will have room. This assumes that waiting events do not block
+ * others. In a daemon, they may pause their source; only backlog is simulated that way.
  */
 class WaitingTrial extends TrialDecider {
   readonly #waitMs: number
@@ -204,7 +203,7 @@ class WaitingTrial extends TrialDecider {
   readonly #decider: Decider
   readonly #key: EventKey
   readonly #others = new RoomTimes()
-  /** By the id of a rule, since each rule has buckets of its own. */
+  /** By id of a rule; each rule has buckets of its own. */
   readonly #buckets = new Map<string | undefined, KeyedBuckets<RoomTimes>>()
   readonly #options: DeciderOptions
 

@@ -27,18 +27,17 @@ export interface Trial {
 
 /** Tries several throttles on the same events, in one pass. */
 export class Trials implements Visitor {
-  /** In the order in which they were given. */
   readonly all: readonly Trial[]
-  /** The decisions of the first trial as JSON lines, if they are wanted. */
+  /** The decisions as JSON lines that were not taken yet, if they are wanted. */
   decisions = ''
   /** Events whose cost is negative or not a number. */
   costless = 0
   readonly #cost: FieldReader | undefined
-  /** The keys by which events are counted. Each is read once for all trials with it. */
+  /** By name of the key fields. Trials with the same key fields share a key, so each event's key is read once. */
   readonly #keys = new Map<string, { readonly ids: KeyIds; readonly key: SharedKey; readonly trials: Trial[] }>()
   readonly #wantsDecisions: boolean
   readonly #isBacklog: boolean
-  /** When backlog arrives. */
+  /** The time at which all backlog arrives; undefined: no event was seen yet. */
   #start: number | undefined
 
   constructor(
@@ -69,7 +68,7 @@ export class Trials implements Visitor {
     })
   }
 
-  /** Whether each trial with a key has found it in an event. */
+  /** Whether every trial that has key fields has found them in some event. */
   get foundKeys(): boolean {
     return this.all.every(({ ids }) => !ids.hasNone)
   }

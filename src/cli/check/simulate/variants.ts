@@ -6,7 +6,7 @@ import { flagOf, inputOf, quoted, type ThrottleFlags } from '../throttle-flags.j
 
 /** The options of the command line that change the throttle. */
 export interface ChangedOptions {
-  /** Each may be several values, separated by commas. */
+  /** Each string may hold several values, separated by commas. */
   readonly limit: readonly string[]
   readonly 'limit-bytes': readonly string[]
   readonly window: readonly string[]
@@ -16,7 +16,7 @@ export interface ChangedOptions {
   readonly 'window-mode': string | undefined
 }
 
-/** One combination: its options as in a file, and parsed. */
+/** The options of one combination, as in a configuration file and parsed. */
 export interface Variant {
   readonly given: Readonly<Record<string, unknown>>
   readonly options: ThrottleOptions
@@ -44,7 +44,7 @@ export function variantsOf(base: Readonly<Record<string, unknown>>, changes: Cha
   )
 }
 
-/** Parses the options of a throttle. Errors name the flag if one has set the option. */
+/** Parses the options of a throttle. If a flag has set the wrong option, the error names the flag. */
 export function variantOf(given: Readonly<Record<string, unknown>>, flags: ThrottleFlags): Variant {
   const parsed = parseOptions(throttleOptions, given)
   if ('value' in parsed) return { given, options: withFileRules(parsed.value) }
@@ -54,14 +54,13 @@ export function variantOf(given: Readonly<Record<string, unknown>>, flags: Throt
   throw new UsageError(`${name}: ${message}`, 'simulate')
 }
 
-/** The distinct values; undefined alone if there is none. */
+/** The distinct values; one undefined if there are no values. */
 function listOf(values: readonly string[], divide = true): (string | undefined)[] {
   if (values.length === 0) return [undefined]
   const all = values.flatMap(value => (divide ? value.split(',').map(part => part.trim()) : [value]))
   return [...new Set(all)]
 }
 
-/** The options as one would type them. */
 export function typedOptions(changes: ChangedOptions): string[] {
   const { limit, 'limit-bytes': bytes, window, key, exclude, 'window-mode': mode } = changes
   return [

@@ -10,8 +10,6 @@ import type { FieldPath } from '../../../core/event/field-path.js'
 import { formatDuration, formatSize } from '../../../lib/units.js'
 import type { Fact, TrialResult } from './result.js'
 
-/** Numbers, names and throttles in words. */
-
 const DEFAULT_BUCKET_NAME = '(default bucket)'
 
 export const number = (value: number) => value.toLocaleString('en-US')
@@ -36,18 +34,17 @@ export function inputName(input: string): string {
   return input === '-' ? 'standard input' : input
 }
 
-/** The exact limit. */
 export function limitText({ limit, unit }: TrialResult): string {
   return unit === 'bytes' ? `${number(limit)} B` : number(limit)
 }
 
-/** The paths of the key as in a configuration; undefined if there is none. */
+/** The paths of the key as in a configuration; undefined if there is no key. */
 export function keyText(paths: readonly FieldPath[]): string | undefined {
   const texts = paths.map(({ text }) => text)
   return texts.length > 1 ? `[${texts.join(', ')}]` : texts[0]
 }
 
-/** Describes throttles that differ only in limit, window or key. `isBacklog`: they are tried on backlog. */
+/** Describes throttles that differ only in limit, window or key. `isBacklog`: the simulated events are backlog. */
 export function describeThrottles(all: readonly ThrottleOptions[], isBacklog: boolean): Fact[] {
   const [first] = all as [ThrottleOptions]
   const { exclude, max_keys, on_max_keys } = first
@@ -63,7 +60,7 @@ export function describeThrottles(all: readonly ThrottleOptions[], isBacklog: bo
   ]
 }
 
-/** Options with which the daemon does more than pass and discard events, or differs from the simulation. */
+/** Describes options with which the daemon does more than pass and discard, or differs from the simulation. */
 function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
   const { mode, over_limit, on_backlog, limits, scope } = options
   const facts: Fact[] = []

@@ -1,26 +1,28 @@
 import { type Clock, sleep } from '../../../lib/time.js'
 
-/** Time that an answer works before a pause, in milliseconds. */
+/** How long an answer works before a pause, in milliseconds. */
 const SLICE_MS = 5
 /** Duration of a pause, as a multiple of the time worked. */
 const OTHERS = 3
 /** Maximum pause for one slice, in milliseconds. */
 const LONGEST_MS = 250
 
-/** Called between portions of an answer. Resolves when the next one may begin; returns undefined to begin at once. */
+/**
+ * Call this between portions of an answer. The next portion may begin when the promise resolves, or at once if it is
+ * undefined.
+ */
 export type Turn = () => Promise<void> | undefined
 
 /** Limits all answers together to a quarter of the time of the process. */
 export class Budget {
   readonly #clock: Clock
-  /** When the pauses for all work so far end. */
+  /** The time at which the pauses for all work so far end. */
   #paidAt = Number.NEGATIVE_INFINITY
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  /** Returns the `Turn` of one answer. */
   answer(): Turn {
     let since = this.#clock.now()
     return () => {

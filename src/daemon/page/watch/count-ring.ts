@@ -4,7 +4,7 @@ export const ROW_BYTES = 4 + 3 * 2
 /** The largest number that a row holds. */
 export const MOST_AT_ONCE = 0xffff
 const FIRST_ROWS = 256
-/** Rows that are read at once. This takes less than a millisecond. */
+/** Number of rows that are read at once, which takes less than a millisecond. */
 const ROWS_AT_ONCE = 10_000
 
 /** Receives a row. `at`: wall clock in milliseconds. */
@@ -12,7 +12,6 @@ export type SeeRow = (at: number, key: number, offered: number, passed: number) 
 
 /** Counts by time and key, oldest first, in columns that grow to a maximum number of rows. */
 export class CountRing {
-  /** Maximum number of rows. */
   #most: number
   #times: Uint32Array
   #keys: Uint16Array
@@ -20,11 +19,11 @@ export class CountRing {
   #passed: Uint16Array
   #first = 0
   #length = 0
-  /** Times of rows are relative to this. */
+  /** The times of rows are relative to this time. */
   #base = 0
-  /** Rows before this time were dropped to make room; wall clock in milliseconds. */
+  /** Rows before this time were dropped to make room. Wall-clock time in milliseconds. */
   droppedUntil = Number.NEGATIVE_INFINITY
-  /** Increases when rows change or move, except by `add` and by dropping the first rows. */
+  /** Increases when rows change or move. `add`, and dropping the first rows, do not increase it. */
   version = 0
   dropped = 0
 
@@ -41,7 +40,6 @@ export class CountRing {
     return this.#length
   }
 
-  /** Memory in use, in bytes. */
   get used(): number {
     return this.#times.length * ROW_BYTES
   }
@@ -94,7 +92,6 @@ export class CountRing {
     this.#first = 0
   }
 
-  /** Drops the oldest rows to make room. */
   dropFirst(rows: number): void {
     if (rows <= 0) return
     const count = Math.min(rows, this.#length)
@@ -102,7 +99,6 @@ export class CountRing {
     this.#drop(count)
   }
 
-  /** Drops rows older than `at`. */
   dropBefore(at: number): void {
     let count = 0
     while (count < this.#length && this.#base + this.#times[this.#row(count)]! < at) count++
@@ -121,7 +117,7 @@ export class CountRing {
     this.version++
   }
 
-  /** Replaces each key with its entry in `to`. */
+  /** Replaces each key number with its entry in `to`. */
   rename(to: Uint16Array): void {
     for (let n = 0; n < this.#length; n++) {
       const row = this.#row(n)
@@ -154,7 +150,7 @@ export class CountRing {
       const row = this.#row(n)
       const time = this.#times[row]! + shift
       const start = time - (time % stepMs)
-      // This does not overwrite unread rows: it writes at most as many as were read.
+      // Unread rows are not overwritten: as many rows are written as were read, or fewer.
       if (start !== at) write()
       at = start
       const key = this.#keys[row]!
@@ -174,7 +170,7 @@ export class CountRing {
     this.#passed[row] = passed
   }
 
-  /** Calls `see` with all rows, and `turn` between portions. Resolves with false if rows have changed meanwhile. */
+  /** Calls `see` with all rows, and `turn` between portions. Resolves with false if the rows have changed meanwhile. */
   async readInTurns(see: SeeRow, turn: Turn): Promise<boolean> {
     const { version, dropped } = this
     const last = dropped + this.#length
@@ -189,7 +185,6 @@ export class CountRing {
     return true
   }
 
-  /** Calls `see` with rows [from, to). */
   read(see: SeeRow, from = 0, to = this.#length): void {
     const [times, keys, offered, passed, base] = [this.#times, this.#keys, this.#offered, this.#passed, this.#base]
     for (let n = from; n < to; n++) {

@@ -9,10 +9,9 @@ const LONGEST_SAMPLE = 4096
 const MOST_REASONS = 100
 const LF = 0x0a
 
-/** Rejected events with the same reason. */
 export interface LetterReason {
   readonly reason: string
-  /** The receiver's message about the newest one. */
+  /** The receiver's message about the newest event. */
   readonly words: string
   count: number
   readonly newest_at: string
@@ -20,9 +19,8 @@ export interface LetterReason {
   readonly sample: unknown
 }
 
-/** The newest events of a dead-letter queue. */
 export interface Letters {
-  /** Number of events inspected. `reasons` does not count older events. */
+  /** Number of events inspected. `reasons` does not include older events. */
   readonly looked_at: number
   readonly all: boolean
   readonly reasons: readonly LetterReason[]
@@ -50,7 +48,6 @@ export async function newestLetters(path: string, hasTexts: boolean): Promise<Le
   return { looked_at, all, reasons: [...reasons.values()] }
 }
 
-/** The records in these lines, newest first. */
 function* recordsOf(bytes: Buffer): Generator<LetterRecord> {
   for (let end = bytes.lastIndexOf(LF); end > 0; ) {
     const start = bytes.lastIndexOf(LF, end - 1)

@@ -13,9 +13,8 @@ import { totalsOf } from '../history.js'
 import { type Fate, type KeptEvent, KeptEvents, LONGEST_TEXT } from './kept-events.js'
 import { PlaceSample } from './place-sample.js'
 
-/** Maximum events kept per second, for each component and fate. */
+/** Maximum events to keep per second, for each component and fate. */
 const KEPT_PER_SECOND = 100
-/** Shares of the memory. */
 const DISCARDED_SHARE = 1 / 2
 const REJECTED_SHARE = 1 / 8
 const PASSED_SHARE = 3 / 8
@@ -33,7 +32,7 @@ export class Evidence {
   readonly passed: KeptEvents
   readonly #clock: Clock
 
-  /** `bytes`: maximum memory of all three. */
+  /** `bytes`: maximum memory of the three kinds together. */
   constructor(bytes: number, clock: Clock) {
     this.#clock = clock
     this.discarded = new KeptEvents(bytes * DISCARDED_SHARE)
@@ -41,14 +40,12 @@ export class Evidence {
     this.passed = new KeptEvents(bytes * PASSED_SHARE)
   }
 
-  /** Changes the maximum memory of all three. */
   limit(bytes: number): void {
     this.discarded.limit(bytes * DISCARDED_SHARE)
     this.rejected.limit(bytes * REJECTED_SHARE)
     this.passed.limit(bytes * PASSED_SHARE)
   }
 
-  /** Memory in use, in bytes. */
   get used(): number {
     return this.discarded.used + this.rejected.used + this.passed.used
   }
@@ -83,7 +80,7 @@ export class ComponentEvidence implements FateObserver {
   readonly #rejects = new PlaceSample(KEPT_PER_SECOND)
   readonly #arrivals = new PlaceSample(KEPT_PER_SECOND)
   readonly #deliveries = new PlaceSample(KEPT_PER_SECOND)
-  /** The totals of the component at the last second. */
+  /** The component's totals when the current second began. */
   #totals: readonly number[] | undefined
   /** Events rejected since `#totals` was set. */
   #rejected = 0
@@ -94,12 +91,12 @@ export class ComponentEvidence implements FateObserver {
     this.#about = about
   }
 
-  /** Continues with the component of the same id after a reload. */
+  /** Continues, after a reload, with the new component of the same id. */
   follow(about: Omit<About, 'component'>): void {
     this.#about = { ...this.#about, ...about }
   }
 
-  /** Begins a second. Counters are cheaper than counting each batch here. */
+  /** Begins a second. Takes the numbers from the counters, which is cheaper than counting each batch here. */
   second(counters: ComponentCounters): void {
     const totals = totalsOf(counters)
     const before = this.#totals ?? totals

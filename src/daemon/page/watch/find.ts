@@ -16,13 +16,11 @@ import {
 import { QuestionError } from './question-error.js'
 
 const MOST_FOUND = 100
-/** Maximum steps of one event. */
 const MOST_STEPS = 50
-/** Events inspected between two checks of the clock. */
+/** Number of events inspected between two checks of the clock. */
 const BETWEEN = 64
 const LF = Buffer.from('\n')
 const NO_PLACE = Buffer.alloc(PLACE_BYTES)
-/** An event id as text. */
 const ID = /^[\w-]{24}$/
 
 /** The fate of an event in a component. `at`: ISO 8601. */
@@ -37,15 +35,14 @@ export interface Step {
 }
 
 export interface FoundEvent {
-  /** Missing if the place where the event was read is unknown. */
+  /** Missing if it is unknown where the event was read. */
   readonly id?: string
-  /** Undefined if its text was cut. */
+  /** Undefined if the event's text was cut. */
   readonly event?: unknown
   readonly text: string
   readonly steps: readonly Step[]
 }
 
-/** The kept events of one kind. */
 export interface LookedAt {
   readonly kind: 'discarded' | 'rejected' | 'passed'
   readonly from: string | null
@@ -68,7 +65,7 @@ const KINDS = ['discarded', 'rejected', 'passed'] as const
 
 const kindOf = (what: Fate) => (what === 'discarded' || what === 'rejected' ? what : 'passed')
 
-/** How far back events of each kind are kept, and how many. */
+/** Reports, for each kind, how far back events are kept, and how many. */
 function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number): LookedAt[] {
   return KINDS.map(kind => {
     const { from, oneIn, bytes } = evidence[kind].about()
@@ -78,8 +75,8 @@ function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number):
 }
 
 /**
- * Finds events, newest first, with the fate of each. `query`: a text, a condition, an id, or some fields of the event
- * as a JSON object. Throws QuestionError.
+ * Finds events, newest first, with the steps of each. `query` is a text, a condition, an id, or a JSON object with some
+ * fields of the event. Throws QuestionError.
  */
 export async function find(evidence: Evidence, query: string, budget: Budget, most = MOST_FOUND): Promise<Finding> {
   const [as, test] = testOf(query)
@@ -126,7 +123,7 @@ function hasFields({ text, isCut }: Cursor, given: object): boolean {
   return Object.entries(given).every(([name, value]) => isDeepStrictEqual(fields?.[name], value))
 }
 
-/** Finds the text itself, or its form inside a JSON string. */
+/** Tests whether an event contains the text, as it is or as it is written inside a JSON string. */
 function textTest(text: string): Test {
   const needles = new Set([text, JSON.stringify(text).slice(1, -1)])
   const all = [...needles].map(needle => Buffer.from(needle))
@@ -145,10 +142,9 @@ async function* newest(evidence: Evidence, turn: Turn): AsyncGenerator<Cursor, u
   }
 }
 
-/** Counts distinct events by their ids. */
 class Distinct {
   readonly #places = new Set<string>()
-  /** Checksums of the events at these places. */
+  /** Checksums of the events in `#places`. */
   readonly #sums = new Set<string>()
   /** Checksums of events whose places are not known. */
   readonly #placeless = new Set<string>()
@@ -174,7 +170,6 @@ interface Found {
   readonly steps: KeptEvent[]
 }
 
-/** The events that were found, with their steps. */
 class Events {
   readonly #all: Found[] = []
   readonly #byPlace = new Map<string, Found>()
@@ -195,7 +190,6 @@ class Events {
     if (!this.#bySum.has(sum)) this.#bySum.set(sum, found)
   }
 
-  /** Adds a step, if its event was found. */
   addStep(cursor: Cursor): void {
     const place = placeOf(cursor.id)
     const found = (place === undefined ? undefined : this.#byPlace.get(place)) ?? this.#sameText(cursor)
@@ -209,8 +203,8 @@ class Events {
   }
 
   /**
-   * Finds an event by its checksum: after a disk buffer, it can have another place or no place. Equal lines count once
-   * per component.
+   * Finds an event by its checksum, since a disk buffer may change or remove its place. Equal lines count once per
+   * component.
    */
   #sameText({ id, component }: Cursor): Found | undefined {
     const found = this.#bySum.get(sumOf(id))
@@ -235,7 +229,7 @@ class Events {
 
 const NOTHING = Buffer.alloc(0)
 
-/** By time, and within a millisecond in the order of FATES. */
+/** Sorts by time, and within a millisecond in the order of FATES. */
 const inOrder = (a: KeptEvent, b: KeptEvent) => a.at - b.at || FATES.indexOf(a.what) - FATES.indexOf(b.what)
 
 function placeOf(id: Buffer): string | undefined {

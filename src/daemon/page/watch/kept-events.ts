@@ -1,50 +1,47 @@
 import { PLACE, READING, SUM } from '../../../core/event/event-id.js'
 
-/** In the order in which they occur on the path of an event. */
+/** In the order in which they occur to an event on its path. */
 export const FATES = ['read', 'passed', 'discarded', 'rejected', 'delivered'] as const
 export type Fate = (typeof FATES)[number]
 
-/** The ends of the parts of an id (core/event/event-id.ts), in bytes. */
+/** Where the parts of an event id (core/event/event-id.ts) end, in bytes. */
 export const READING_BYTES = READING
 export const PLACE_BYTES = READING + PLACE
 export const ID_BYTES = READING + PLACE + SUM
 
-/** An event, as a component saw it. */
 export interface KeptEvent {
   /** Wall clock, in milliseconds. */
   readonly at: number
   readonly component: string
   readonly what: Fate
-  /** Its id, as in core/event/event-id.ts. Without a known place, all bytes before the checksum are 0. */
+  /** The event's id, as in core/event/event-id.ts. If the place is unknown, all bytes before the checksum are 0. */
   readonly id: Buffer
   readonly reason: string
   readonly words: string
   readonly rule: string
-  /** Undefined: without a bucket; null: the default bucket. */
+  /** Undefined: the event has no bucket; null: the default bucket. */
   readonly bucket: string | null | undefined
-  /** Its JSON, cut to LONGEST_TEXT; empty if another step has the same text. */
+  /** The event's JSON, cut to LONGEST_TEXT; empty if another step has the same text. */
   readonly text: Buffer
   readonly isCut: boolean
 }
 
-/** Events of a component, oldest first. */
 interface Segment {
   readonly bytes: Buffer
   end: number
   readonly firstAt: number
-  /** Candidates seen before the first event of the segment. */
+  /** How many candidates were seen before the first event of the segment. */
   readonly before: number
-  /** Events with a text. */
   count: number
 }
 
 interface Kept {
   segments: Segment[]
-  /** Candidates seen so far. */
+  /** Number of candidates seen so far. */
   seen: number
 }
 
-/** Offsets of an event's parts: time, fate, flags, id, strings with their lengths, and the total length. */
+/** Offsets of the parts of a stored event: time, fate, flags, id, strings with their lengths, and the total length. */
 const AT = 0
 const WHAT = 8
 const FLAGS = 9
@@ -62,7 +59,6 @@ export const LONGEST_TEXT = 4096
 /** Longest other string, in bytes. */
 const LONGEST_WORDS = 1024
 
-/** Facts about the kept events of a component. */
 export interface KeptOf {
   /** When the oldest event was seen, wall clock in milliseconds; undefined without events. */
   readonly from: number | undefined
@@ -72,26 +68,23 @@ export interface KeptOf {
 }
 
 /**
- * Keeps events in bounded memory. If it is full, drops the oldest events of the component that has the most events.
- * Quiet components keep theirs.
+ * Keeps events in bounded memory. If the memory is full, drops the oldest events of the component with the most events.
+ * Other components keep their events.
  */
 export class KeptEvents {
   #most: number
   readonly #all = new Map<string, Kept>()
   #segments = 0
 
-  /** `bytes`: maximum memory. */
   constructor(bytes: number) {
     this.#most = segmentsIn(bytes)
   }
 
-  /** Changes the maximum memory. */
   limit(bytes: number): void {
     this.#most = segmentsIn(bytes)
     while (this.#segments > this.#most) this.#dropOne()
   }
 
-  /** Memory in use, in bytes. */
   get used(): number {
     return this.#segments * SEGMENT_BYTES
   }
@@ -102,7 +95,7 @@ export class KeptEvents {
     return kept
   }
 
-  /** Counts candidates. Some of them are then added. */
+  /** Counts candidates, of which only some are then added. */
   seen(component: string, events: number): void {
     this.#of(component).seen += events
   }
@@ -126,7 +119,7 @@ export class KeptEvents {
     end = bytes.writeUInt16LE(text.length, end)
     end += text.copy(bytes, end)
     segment.end = bytes.writeUInt32LE(end + TAIL - start, end)
-    // Events without a text repeat one that has it.
+    // An event without a text has the text of another step.
     if (text.length > 0) segment.count++
   }
 
@@ -175,19 +168,19 @@ export class KeptEvents {
     return { from, kept, oneIn: kept === 0 ? 1 : Math.max(1, Math.round(seen / kept)), bytes }
   }
 
-  /** A cursor after the newest event of each component, or of one component. */
+  /** Returns cursors after the newest event of each component, or of the given component. */
   cursors(component?: string): Cursor[] {
     const all = component === undefined ? [...this.#all.keys()] : [component]
     return all.map(id => new Cursor(id, [...(this.#all.get(id)?.segments ?? [])]))
   }
 
-  /** The events of a component, or of all, newest first. */
+  /** The events of one component, or of all components, newest first. */
   newest(component?: string): Generator<Cursor, undefined> {
     return newestOf(this.cursors(component))
   }
 }
 
-/** Moves these cursors through all of their events, the newest first. */
+/** Moves the cursors through all of their events, the newest first. */
 export function* newestOf(all: readonly Cursor[]): Generator<Cursor, undefined> {
   const cursors = all.filter(cursor => cursor.back())
   while (cursors.length > 0) {
@@ -199,7 +192,7 @@ export function* newestOf(all: readonly Cursor[]): Generator<Cursor, undefined> 
   }
 }
 
-/** A position in the events of a component. Events that are dropped meanwhile stay readable. */
+/** A position in the events of a component. Events that are dropped later stay readable through it. */
 export class Cursor {
   readonly component: string
   readonly #segments: Segment[]

@@ -13,22 +13,26 @@ import type { Clock } from '../../../lib/time.js'
 import { CountRing, MOST_AT_ONCE, ROW_BYTES } from './count-ring.js'
 
 export const KEPT_MS = 600_000
-/** Maximum number of keys with counts of their own. If there are more keys, these are the busiest. */
+/** Maximum number of keys with counts of their own. If there are more keys, the busiest keys get them. */
 const MOST_KEYS = 1000
 /** Assumed bytes of a key and its entries in all tables. Most keys are much shorter. */
 const KEY_BYTES = 420
-/** Places for buckets per key. With fewer, more buckets would share a place, and their keys would be read again. */
+/**
+ * Places for buckets per key. If there were fewer, more buckets would share a place, and their keys would be read
+ * again.
+ */
 const PLACES_PER_KEY = 4
 /** Keys use at most 1/KEYS_PART of the memory. */
 const KEYS_PART = 4
-/** In a busy second, at most LOOKED events of a batch are counted, and at most READS keys are read. */
+/**
+ * In a busy second: LOOKED is the maximum number of events counted per batch, READS the maximum number of keys read.
+ */
 const LOOKED = 200
 const READS = 80
 /** How often to choose the keys with counts of their own, in milliseconds. */
 const CHOICE_MS = 60_000
 /** Lengths of the steps of time, in milliseconds. */
 const STEPS = [1, 100, 200, 1000] as const
-/** The minimum step in busy seconds. */
 const BUSY_STEP = 1
 
 /** Numbers in place of a key: REST for keys without counts of their own, DEFAULT for events without a key. */
@@ -37,11 +41,10 @@ export const DEFAULT = 1
 const FIRST = 2
 
 export interface KeyCountsOptions {
-  /** Maximum memory, in bytes. */
   readonly bytes: number
-  /** With more events per second, only some are counted, in longer steps. */
+  /** If more events come per second, only some are counted, in longer steps. */
   readonly busy: number
-  /** Number of events that the throttle had decided about before the batch that `see` gets. */
+  /** Returns how many events the throttle had decided on before the batch that `see` gets. */
   readonly decided: () => number
   readonly clock: Clock
   /** Counts by these fields instead of the throttle's fields. */
@@ -50,7 +53,6 @@ export interface KeyCountsOptions {
   readonly exclude?: EventTest
 }
 
-/** The state of the counts. */
 export interface Counted {
   /** Wall clock, in milliseconds. */
   readonly from: number
@@ -63,7 +65,7 @@ export interface Counted {
   readonly mostKeys: number
 }
 
-/** When a number was last above 1, and its maximum of the last ten minutes. */
+/** When a number was last above 1, and the maximum of that number in the last ten minutes. */
 interface Recent {
   until: number
   readonly most: number
@@ -86,41 +88,46 @@ export class KeyCounts {
   #fields: readonly FieldReader[] | undefined
   #key: BucketKey
   #table = new KeyTable()
-  /** Names of keys whose bytes are not their text. */
+  /** By key number: the names of keys whose bytes are not their text. */
   readonly #names = new Map<number, string>()
-  /** By key: the number of events, with less weight for older ones, and the time of the last events. */
+  /** By key: the number of events, in which older events weigh less, and the time of the last events. */
   #weights = new Float64Array(0)
   #lastAt = new Float64Array(0)
-  /** A cache by place: the last bucket that used the place, and its key. Valid until `#owner` changes. */
+  /** A cache by place: the last bucket that used the place, and the number of its key. Valid until `#owner` changes. */
   #buckets = new Int32Array(0)
   #ids = new Uint16Array(0)
-  /** Number of bits of a hash that are not part of a place. */
+  /** How many bits of a hash are not part of the place. */
   #shift = 0
   #owner = 0
-  /** By hash: keys without counts of their own, and their numbers of events. */
+  /**
+   * By the low bits of the hash: the hash of a key without counts of its own, and the key's approximate number of
+   * events.
+   */
   #candidates = { hashes: new Int32Array(0), counts: new Float64Array(0) }
   /** Hashes of candidates that get counts of their own when they occur again. */
   readonly #wanted = new Set<number>()
   #choiceAt = Number.NEGATIVE_INFINITY
-  /** For each key, how many events passed, and how many did not, in the step that began at `#at` (`#stepMs` long). */
+  /**
+   * For the step that began at `#at` and is `#stepMs` long: how many events of each key passed, and how many did not.
+   */
   #counts = new Uint32Array(0)
   #at = 0
   #stepMs = 1
-  /** Numbers of events: looked at in this step, and decided before this step and before this second. */
+  /** Numbers of events: those inspected in this step, and those decided before this step and before this second. */
   #looked = 0
   #beforeStep: number
   #beforeSecond: number
   #secondAt: number
-  /** Whether it suffices to see some of the batches. */
+  /** Whether the caller may skip some batches. */
   isBusy = false
   /** When counting began; wall clock in milliseconds. */
   #from: number
   #step = 0
-  /** When long steps, samples and keys without counts of their own were last in use. */
+  /** When long steps, samples, and keys without counts of their own were last in use. */
   #coarse: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #sampled: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #restUntil = Number.NEGATIVE_INFINITY
-  /** Maximum number of rows that steps of 1 ms would have needed, by minute, newest first. */
+  /** By minute, newest first: the maximum number of rows that steps of 1 ms would have needed. */
   readonly #fineRows: number[] = [0]
 
   constructor(options: KeyCountsOptions) {
@@ -157,7 +164,6 @@ export class KeyCounts {
     this.#buckets = new Int32Array(places).fill(-1)
   }
 
-  /** Changes the maximum memory, in bytes. */
   set bytes(bytes: number) {
     if (bytes === this.#bytes) return
     this.flush()
@@ -168,7 +174,6 @@ export class KeyCounts {
     this.#ring.most = this.#rows
   }
 
-  /** Memory in use, in bytes. */
   get used(): number {
     const table = this.#table.keyBytes + this.#table.capacity * 24
     return (
@@ -180,7 +185,7 @@ export class KeyCounts {
     )
   }
 
-  /** Counts the decisions about a batch. Call for each batch, unless `isBusy`. */
+  /** Counts the decisions about a batch. Must be called for each batch, unless `isBusy`. */
   readonly see: SeeDecisions = (batch, decisions, key, buckets) => {
     const { clock, decided } = this.#options
     const fields = this.#options.key ?? key
@@ -215,7 +220,7 @@ export class KeyCounts {
     this.#count(batch, decisions, known?.ids, from, to, this.isBusy ? READS : length)
   }
 
-  /** `before`: number of events decided before; `more`: in the batch. */
+  /** `before`: number of events decided before the batch; `more`: number of events in the batch. */
   #isBusyAt(now: number, before: number, more: number): boolean {
     const { busy } = this.#options
     const since = now - this.#secondAt
@@ -227,8 +232,8 @@ export class KeyCounts {
   }
 
   /**
-   * Counts the events [from, to), but at most until `reads` keys have been read. `bucketOf`: the bucket of each event;
-   * negative or undefined: unknown.
+   * Counts the events [from, to), but stops when `reads` keys have been read. `bucketOf` returns the bucket of an
+   * event; negative or undefined: unknown.
    */
   #count(
     batch: EventBatch,
@@ -318,7 +323,7 @@ export class KeyCounts {
     if (dropped.size > 0) this.#drop(dropped)
   }
 
-  /** The keys with counts of their own, the lightest first. */
+  /** The numbers of the keys that have counts of their own, the lightest first. */
   #byWeight(): number[] {
     const order = Array.from({ length: this.#table.size }, (_, id) => id + FIRST)
     return order.sort((a, b) => this.#weights[a]! - this.#weights[b]!)
@@ -345,7 +350,7 @@ export class KeyCounts {
     this.#restUntil = this.#at
   }
 
-  /** Moves the counts to the ring. The events looked at represent all others. */
+  /** Moves the counts to the ring. The inspected events represent all events. */
   flush(): void {
     this.#ring.dropBefore(this.#at - KEPT_MS)
     if (this.#looked === 0) return
@@ -385,7 +390,6 @@ export class KeyCounts {
     if (this.#ring.isFull) this.#ring.dropFirst(Math.max(1, this.#rows >> 6))
   }
 
-  /** Discards all counts and keys. */
   #restart(): void {
     const { clock } = this.#options
     this.#ring.clear()
@@ -402,19 +406,21 @@ export class KeyCounts {
     this.#restUntil = this.#coarse.until = this.#sampled.until = Number.NEGATIVE_INFINITY
   }
 
-  /** The rows, with all counts so far. */
+  /** The rows, including the counts of the current step. */
   get ring(): CountRing {
     this.flush()
     this.#ring.dropBefore(this.#options.clock.wall() - KEPT_MS)
     return this.#ring
   }
 
-  /** One more than the largest number of a key. */
+  /** One more than the largest key number. */
   get size(): number {
     return this.#table.size + FIRST
   }
 
-  /** The key with a number; undefined for REST. `key`: null without a key. `isName`: `key` is from `#names`. */
+  /**
+   * The key with this number; undefined for REST. `key`: null: events without a key. `isName`: `key` is from `#names`.
+   */
   keyOf(id: number): { readonly key: string | null; readonly isName: boolean } | undefined {
     if (id === REST) return undefined
     if (id === DEFAULT) return { key: null, isName: false }

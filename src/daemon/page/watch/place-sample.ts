@@ -1,8 +1,11 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 
-/** If more events come than `most`, about `most` / SAMPLE_PART are chosen: a sample takes less work. */
+/** If more than `most` events come, about `most` / SAMPLE_PART are chosen, since a sample takes less work. */
 const SAMPLE_PART = 4
-/** If more than MANY times `most` come, about `most` / SAMPLE_PART_OF_MANY: finding one of them is luck anyway. */
+/**
+ * If more than MANY times `most` events come, about `most` / SAMPLE_PART_OF_MANY are chosen: finding a given event is
+ * then luck anyway.
+ */
 const [MANY, SAMPLE_PART_OF_MANY] = [100, 32]
 
 /**
@@ -20,7 +23,7 @@ export class PlaceSample {
     this.#most = most
   }
 
-  /** Begins a second. `events`, `size`: the number of candidates in the last one, and their average size in bytes. */
+  /** Begins a second. `events`: number of candidates in the last second; `size`: their average size in bytes. */
   second(events: number, size: number): void {
     const most = this.#most
     const part = events > MANY * most ? SAMPLE_PART_OF_MANY : SAMPLE_PART
@@ -31,13 +34,16 @@ export class PlaceSample {
   /** Whether some events of the batch may be chosen. Most batches of a busy component have none. */
   wants(batch: EventBatch): boolean {
     if (this.#kept >= this.#most) return false
-    // Places that come from names are not in order.
+    // Places that are derived from names are not in order.
     if (this.#step === 1 || batch.places !== undefined) return true
     const last = batch.length - 1
     return this.#multiple(batch, 0) < batch.place(last) + Math.max(1, batch.size(last))
   }
 
-  /** Calls `keep` with the chosen events. With `to`, only events whose entry in `to` is `value` are candidates. */
+  /**
+   * Calls `keep` with the index of each chosen event. With `to`, only events whose entry in `to` is `value` are
+   * candidates.
+   */
   choose(batch: EventBatch, keep: (i: number) => void, to?: Uint8Array, value = 0): void {
     const { length } = batch
     // Some batches do not have places.
@@ -62,7 +68,7 @@ export class PlaceSample {
     return Math.ceil(batch.place(i) / this.#step) * this.#step
   }
 
-  /** The first event after event `i` that ends after the next multiple. */
+  /** The first event after event `i` that ends behind the next multiple. */
   #after(batch: EventBatch, i: number): number {
     const multiple = this.#multiple(batch, i)
     let [low, high] = [i + 1, batch.length]

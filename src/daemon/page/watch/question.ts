@@ -8,7 +8,7 @@ import { editYaml } from '../../../engine/config/yaml/plain-yaml.js'
 import type { Counted } from './key-counts.js'
 import { QuestionError } from './question-error.js'
 
-/** Other options of a throttle, as the user typed them. */
+/** Options to try instead of the throttle's, as the user typed them. */
 export interface Asked {
   readonly limit?: string | undefined
   readonly window?: string | undefined
@@ -22,7 +22,7 @@ export interface Question {
   /** Other fields of the key; undefined: the throttle's fields. */
   readonly key: readonly FieldPath[] | undefined
   readonly exclude: Condition | undefined
-  /** The options that differ, as YAML. */
+  /** The options that differ from the throttle's, as YAML. */
   readonly yaml: string
 }
 
@@ -36,7 +36,6 @@ const PERIODS: readonly (readonly [ms: number, per: string])[] = [
 /** The limit that a question changes: the first limit on events. */
 const ownLimit = (options: ThrottleOptions): Limit | undefined => limitsOf(options).find(({ unit }) => unit !== 'bytes')
 
-/** Reads a question. Throws QuestionError. */
 export function questionOf(options: ThrottleOptions, asked: Asked): Question {
   const own = ownLimit(options)
   if (!own && asked.limit === undefined)
@@ -79,7 +78,7 @@ function parse(given: object): ThrottleOptions {
   throw new QuestionError(`${path === 'window_mode' ? 'mode' : path}: ${message}`)
 }
 
-/** The options for a quota instead of a limit and a window. */
+/** The options if the throttle has a quota instead of a limit and a window. */
 function quotaOf({ quota }: ThrottleOptions, limit: number, window: string) {
   const { window: windowMs } = parse({ limit, window })
   const [, per] = PERIODS.find(([ms]) => ms === windowMs) ?? []
@@ -103,7 +102,7 @@ const listed = (text: string): string | string[] =>
 
 const pathsText = (paths: readonly FieldPath[]) => JSON.stringify(paths.map(({ text }) => text))
 
-/** Why the answer is an estimate; empty: it is exact. */
+/** Returns why the answer is an estimate; empty: the answer is exact. */
 export function inexactness(
   options: ThrottleOptions,
   { limits }: Question,

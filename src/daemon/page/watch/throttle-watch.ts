@@ -14,28 +14,28 @@ import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 
 /** While a throttle is busy, it counts one batch per interval of this length, in milliseconds. */
 const LOOK_MS = 50
-/** `busy` of KeyCountsOptions, for counts by the throttle's key and by another key. */
+/** `busy` of KeyCountsOptions: for counts by the throttle's key, and for counts by another key. */
 const BUSY = 20_000
 const BUSY_TRIAL = 2000
 /** Counting by another key ends after this time without a question, in milliseconds. */
 const TRIAL_MS = 60_000
 const MOST_TRIALS = 4
-/** All trials together use 1/TRIALS_PART of the memory of a throttle. */
+/** All trials of a throttle together use 1/TRIALS_PART of the throttle's memory. */
 const TRIALS_PART = 8
 /** After this time without discarded events, a bucket is within its limit again, in milliseconds. */
 const CALM_MS = 60_000
-/** Length and number of the steps in the history of a bucket. */
+/** The history of a bucket has HISTORY steps, each HISTORY_MS long. */
 const HISTORY_MS = 10_000
 const HISTORY = 60
 
-/** The counts by the throttle's key. Times are ISO 8601. */
+/** How events are counted by the throttle's key. Times are ISO 8601. */
 export interface CountedBy {
   readonly from: string
   readonly step_ms: number
   readonly exact: boolean
   readonly keys: number
   readonly most_keys: number
-  /** How events are counted, as text. */
+  /** How events are counted, in words: all events or a sample, and in which steps. */
   readonly of: string
 }
 
@@ -44,7 +44,6 @@ export interface KeyEvents {
   readonly discarded: number
 }
 
-/** Selects at most `most` buckets. */
 export interface WantedKeys {
   readonly most: number
   /** Only buckets whose names contain all of these words. */
@@ -55,7 +54,7 @@ export interface WantedKeys {
 
 export interface ThrottleKey {
   readonly key: string | null
-  /** Per second, over the last minute. */
+  /** Events per second, averaged over the last minute. */
   readonly passed: number
   readonly discarded: number
   /** Numbers of events, which are estimates unless `counted.exact`. */
@@ -67,7 +66,7 @@ export interface ThrottleKey {
   readonly rule?: string
   /** 1: the events reach the limit; above 1: the throttle discards some of them. */
   readonly pressure: number
-  /** When it began to discard events, if it still does. */
+  /** When the bucket began to discard events; null: it does not discard now. */
   readonly since: string | null
   readonly history: { readonly passed: number[]; readonly discarded: number[] }
 }
@@ -80,7 +79,7 @@ export interface ThrottleView {
   /** The interval of summary events, if they go to the main output. */
   readonly summary_ms?: number
   readonly keys: ThrottleKey[]
-  /** How many buckets of the last ten minutes were searched, and how many of them match. */
+  /** `searched`: number of buckets of the last ten minutes; `found`: how many of them match. */
   readonly searched: number
   readonly found: number
   readonly counted: CountedBy
@@ -170,7 +169,7 @@ export class ThrottleWatch {
     this.#stop = this.#processor.watchDecisions?.(this.#see)
   }
 
-  /** Continues with the throttle of the same id after a reload. */
+  /** Continues, after a reload, with the new throttle of the same id. */
   follow(options: ThrottleOptions, processor: Processor, bytes: number): void {
     const isOther = whatIsCounted(options) !== whatIsCounted(this.#options)
     this.#options = options
@@ -189,7 +188,6 @@ export class ThrottleWatch {
     this.#trials.clear()
   }
 
-  /** Memory in use, in bytes. */
   get used(): number {
     return [...this.#trials.values()].reduce((sum, { counts }) => sum + counts.used, this.#counts.used)
   }
@@ -199,7 +197,7 @@ export class ThrottleWatch {
     for (const [name, { askedAt }] of this.#trials) if (now - askedAt > TRIAL_MS) this.#trials.delete(name)
   }
 
-  /** The wanted buckets, those with the most pressure first. */
+  /** The wanted buckets, by pressure, highest first. */
   async view(wanted: WantedKeys): Promise<ThrottleView> {
     const { limitsOf } = await import('../../../components/processors/throttle/options.js')
     const { key_field, max_keys, limits: rules = [], summary } = this.#options
@@ -288,7 +286,7 @@ export class ThrottleWatch {
   }
 
   async #answer(asked: Asked): Promise<WhatIf> {
-    // Loaded on demand, because this takes long.
+    // Loaded on demand, because loading takes long.
     const { inexactness, questionOf } = await import('./question.js')
     const question = questionOf(this.#options, asked)
     const trial = question.key && this.#trial(question)
@@ -312,7 +310,7 @@ export class ThrottleWatch {
     }
   }
 
-  /** The counts by another key, which begin with the first question. */
+  /** Returns the counts by another key. Counting begins with the first question about this key. */
   #trial({ key = [], exclude }: Question): Trial {
     this.#endTrials()
     const name = JSON.stringify([key.map(({ text }) => text), exclude && conditionText(exclude)])

@@ -16,20 +16,16 @@ import type { Asked } from './question.js'
 import { QuestionError } from './question-error.js'
 import { type ThrottleView, ThrottleWatch, type WantedKeys, type WhatIf } from './throttle-watch.js'
 
-/** Shares of the memory of the page. */
 const COUNTS_SHARE = 1 / 2
 const EVENTS_SHARE = 1 / 4
-/** Maximum events in an answer about a component. */
 const MOST_EVENTS = 200
-/** Maximum events inspected for an answer. */
 const MOST_LOOKS = 20_000
 
-/** The watched pipeline; a reload replaces its engine. */
+/** The watched pipeline. A reload replaces the pipeline's engine. */
 export interface Followed {
   follow(follower: Follower): () => void
 }
 
-/** An event that a component has discarded or rejected. */
 export interface EvidenceEvent {
   readonly at: string
   readonly reason?: string
@@ -102,7 +98,6 @@ export class PageWatch {
     this.#followThrottles()
   }
 
-  /** Changes the maximum memory of the whole page. */
   limit(memory: number): void {
     if (memory === this.#memory) return
     this.#memory = memory
@@ -146,7 +141,7 @@ export class PageWatch {
     }
   }
 
-  /** Must be called once per second, with the counters of all components. */
+  /** Call it once per second, with the counters of all components. */
   second(all: Iterable<ComponentCounters>): void {
     for (const counters of all) this.#components.get(counters.id)?.second(counters)
   }
@@ -157,7 +152,6 @@ export class PageWatch {
     for (const throttle of this.#throttles.values()) throttle.stop()
   }
 
-  /** Memory in use, in bytes. */
   get used(): number {
     return [...this.#throttles.values()].reduce((sum, { used }) => sum + used, this.#evidence.used)
   }
@@ -215,7 +209,7 @@ export class PageWatch {
     }
   }
 
-  /** The newest rejected events of a component. Throws QuestionError. */
+  /** Throws QuestionError. */
   letters(component: string, hasTexts: boolean): Promise<Letters> {
     this.#known(component)
     return newestLetters(pathOf(this.#config!.dataDir, 'dead_letters', component), hasTexts)

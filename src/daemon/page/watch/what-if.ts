@@ -8,7 +8,7 @@ import { DEFAULT, type KeyCounts, REST } from './key-counts.js'
 
 /** The length of the steps of the curve, in milliseconds. */
 const CURVE_MS = 5000
-/** Number of keys shown with the largest changes, and of other keys with the most events. */
+/** How many keys with the largest changes are shown, and how many other keys with the most events. */
 const SHOWN_KEYS = 10
 
 /** Numbers of events. `key`: null for events without a key. */
@@ -38,11 +38,11 @@ export interface Outcome {
   readonly keysCount: number
 }
 
-/** Replays counts with other limits. It uses the windows that throttles use, with the times of the events. */
+/** Replays counts with other limits. Uses the same windows as throttles, with the times of the events. */
 export async function replay(counts: KeyCounts, limits: readonly Limit[], to: number, turn: Turn): Promise<Outcome> {
   for (;;) {
     const replay = new Replay(counts, limits, to)
-    // Starts again if steps have become longer or keys have changed meanwhile.
+    // Starts again if steps have become longer, or keys have changed, during the replay.
     if (await replay.run(turn)) return replay.outcome()
   }
 }
@@ -54,7 +54,6 @@ class Replay {
   readonly #oneByOne: boolean
   readonly #from: number
   readonly #to: number
-  /** By key. */
   readonly #offered: Float64Array
   readonly #was: Float64Array
   readonly #would: Float64Array

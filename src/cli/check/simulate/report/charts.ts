@@ -6,7 +6,8 @@ import { cut, KEY_LENGTH, LABEL_LENGTH } from './html.js'
 
 /**
  * The charts: bars over time, and curves of loss against limit. Pictures have a fixed height in pixels and the width of
- * the page, so horizontal positions are in percent. Each has a legend, and a text for readers who cannot see it.
+ * the page, so horizontal positions are in percent. Each picture has a legend, and a text for readers who cannot see
+ * it.
  */
 const HEIGHT = 240
 /** Three decimals are enough for a position in a picture. */
@@ -17,16 +18,15 @@ interface Chart {
   readonly title: string
   /** Describes the picture for readers who cannot see it. */
   readonly alternative: string
-  /** Markup. */
+  /** One string of HTML for each item. */
   readonly legend: readonly string[]
-  /** The vertical axis: its labelled values, their texts, and the position of a value. */
+  /** The vertical axis: the labelled values, the text of a value, and its distance from the top in pixels. */
   readonly values: readonly number[]
   readonly valueText: (value: number) => string
   readonly y: (value: number) => number
   readonly ticks: readonly Tick[]
   readonly shapes: readonly string[]
   readonly note: string
-  /** Markup below the picture. */
   readonly data?: string
 }
 
@@ -69,7 +69,7 @@ export function valueTicks(most: number, least: number): number[] {
   return Array.from({ length: count + 1 }, (_, i) => i * step)
 }
 
-/** Lines and labels across the picture. */
+/** Horizontal lines across the picture, with a label each. */
 function valueAxis(values: readonly number[], y: (value: number) => number, text: (value: number) => string): string[] {
   return values.map(
     value =>
@@ -94,12 +94,12 @@ const TIME_TICKS = 6
 const LAST_DATE = 8.64e15
 
 interface Tick {
-  /** From 0 to 1. */
+  /** Position, from 0 at the left to 1 at the right. */
   readonly at: number
   readonly label: string
 }
 
-/** Full seconds, minutes, hours or days (UTC) from `startMs` on. */
+/** Ticks at round times in UTC, such as full minutes. */
 export function timeTicks(startMs: number, lengthMs: number): Tick[] {
   const step = TIME_STEPS.find(step => lengthMs / step <= TIME_TICKS) ?? lengthMs
   const ticks: Tick[] = []
@@ -118,10 +118,10 @@ export function startText({ start, slot_ms }: Slots, slot: number): string {
   return timeText(Math.max(start + slot * slot_ms, -LAST_DATE))
 }
 
-/** The least distance of labels, as a part of the width: on a screen, and on a phone. */
+/** Minimum distance between labels, as a part of the width: on a wide screen, and on a phone. */
 const APART = 0.1
 const APART_ON_PHONE = 0.24
-/** Closer to an end of the axis than this, a label would extend beyond the picture. */
+/** A centred label that is closer to an end of the axis than this would extend beyond the picture. */
 const NEAR_END = 0.08
 
 /** Marks and labels below the picture; labels that would touch are left out. */
@@ -148,12 +148,11 @@ const BAR = 0.86
 /** More slots would make the pictures larger without visible detail. */
 const MOST_BARS = 120
 const MOST_IN_TOOLTIP = 3
-/** Keys with their own colour; one more series has the discards of all others. */
+/** Number of keys with a colour of their own. One more series is the sum of all other keys. */
 const KEY_SERIES = 7
 
 interface Series {
   readonly name: string
-  /** The CSS class that sets the colour. */
   readonly style: string
   readonly counts: readonly number[]
 }
@@ -165,7 +164,6 @@ interface Bars {
   readonly series: readonly Series[]
 }
 
-/** A chart of all events by outcome. */
 export function outcomesOverTime(id: string, slots: Slots, times: TimeResult): string {
   const outcomes = ['passed', 'discarded', 'excluded'] as const
   const series = outcomes
@@ -174,7 +172,6 @@ export function outcomesOverTime(id: string, slots: Slots, times: TimeResult): s
   return barChart(coarser({ id, title: 'All events over time', slots, series }))
 }
 
-/** A chart of the discarded events by key. */
 export function discardsOverTime(id: string, slots: Slots, { discarded, by_key }: TimeResult): string {
   const title = 'Discards over time, by key'
   if (discarded.every(value => value === 0)) return `<h3>${title}</h3><p>Nothing is discarded.</p>`
@@ -189,7 +186,7 @@ export function discardsOverTime(id: string, slots: Slots, { discarded, by_key }
   return barChart(coarser({ id, title, slots, series }))
 }
 
-/** Joins neighbouring slots until there are at most as many as a picture has. */
+/** Joins neighbouring slots until at most MOST_BARS are left. */
 function coarser({ slots: { start, slot_ms, count }, series, ...rest }: Bars): Bars {
   const join = Math.ceil(count / MOST_BARS)
   const slots = { start, slot_ms: slot_ms * join, count: Math.ceil(count / join) }
@@ -268,7 +265,10 @@ function barTable({ id, title, slots, series }: Bars, sums: readonly number[]): 
 
 /** Smallest step of the axis, in percent. */
 const LEAST_STEP = 0.001
-/** Centred on the origin; the marks alone distinguish the curves. Curves beyond these are in the table only. */
+/**
+ * The SVG paths of marks, centred on the origin. Each curve has a mark of its own. Further curves are only in the
+ * table.
+ */
 export const MARKS = [
   'M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0',
   'M-4-4h8v8h-8z',
@@ -285,13 +285,13 @@ export interface Curve {
   readonly knee: Trial | undefined
 }
 
-/** A result and its loss: the share of all events that it discards, from 0 to 1. */
+/** `loss`: the share of all events that is discarded, from 0 to 1. */
 interface Trial {
   readonly result: TrialResult
   readonly loss: number
 }
 
-/** The results by window and key. */
+/** Returns one curve for each combination of window and key. */
 export function curvesOf({ events, results }: SimulationResult): Curve[] {
   const groups = new Map<string, Trial[]>()
   const hasKeys = new Set(results.map(({ key_field }) => key_field)).size > 1
@@ -368,16 +368,20 @@ interface LossPoint {
   readonly loss: number
 }
 
-/** How far below the chord a knee has to be, as a part of the height of the curve. A smaller bend is not visible. */
+/**
+ * Minimum distance of a knee below the line between the ends of the curve, as a part of the curve's height. A smaller
+ * bend is not visible.
+ */
 const LEAST_BEND = 0.05
 
 /**
- * The knee of a curve of loss against limit: the limit beyond which a higher one saves little more.
+ * Finds the knee of a curve of loss against limit: beyond the knee, a higher limit saves little more. Returns its
+ * index; undefined if there are fewer than three limits, if the loss does not fall, or if the curve does not bend
+ * towards the origin.
  *
  * Uses the curve as drawn: over the logarithm of the limit, and scaled to lead from (0, 1) at the lowest limit to (1,
- * 0) at the highest. The knee is the point farthest below the straight line between these two. That point lies on the
- * lower convex hull, so points that noise lifts above their neighbours do not matter. Returns its index; undefined if
- * there are fewer than three limits, if the loss does not fall, or if the curve does not bend towards the origin.
+ * 0) at the highest. The knee is the point farthest below the straight line between these two points. It lies on the
+ * lower convex hull, so points that noise lifts above their neighbours do not matter.
  *
  * `points` are in the order of their limits, and no two limits are equal.
  */

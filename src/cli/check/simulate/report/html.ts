@@ -2,12 +2,12 @@ import { cutAt } from '../../../../daemon/process/wrap.js'
 import { escaped } from '../../../../lib/formats/html-text.js'
 import type { Fact } from '../result.js'
 
-/** Parts of the page. Text from events is untrusted: it gets into elements and quoted attributes only by `escaped`. */
+/** Text from events is untrusted. Only `escaped` may put it into elements and quoted attributes. */
 
-/** The longest text of a key that the page shows, and the longest in a legend or a tooltip. */
+/** Maximum characters of a key on the page, and of a key in a legend or a tooltip. */
 export const KEY_LENGTH = 200
 export const LABEL_LENGTH = 40
-/** The longest text about inputs and settings. */
+/** Maximum characters of a text about inputs and settings. */
 const LONGEST_TEXT = 2000
 
 /** Cuts a longer text to `most` characters, including an ellipsis at the end. */
@@ -35,7 +35,7 @@ interface SortableTable {
   readonly name: 'keys' | 'grid'
   readonly caption: string
   readonly columns: readonly Column[]
-  /** The column whose order the rows have. */
+  /** The column by which the rows are sorted. */
   readonly sorted?: { readonly title: string; readonly order: 'ascending' | 'descending' } | undefined
   readonly rows: readonly (readonly Cell[])[]
   /** Rows that stay below the others. */
@@ -48,7 +48,6 @@ export function sortableTable({ name, caption, columns, sorted, rows, foot = [] 
     const order = title === sorted?.title ? ` aria-sort="${sorted.order}"` : ''
     return `<th scope="col" class="${kind}"${order}>${title}</th>`
   })
-  /** The first cell names the row. */
   const row = (cells: readonly Cell[]) => `<tr>${cells.map((cell, i) => tableCell(cell, i, columns[i]!)).join('')}</tr>`
   const below = foot.length > 0 ? `\n<tfoot>\n${foot.map(row).join('\n')}\n</tfoot>` : ''
   return `<div class="scroll"><table class="sorts ${name}">

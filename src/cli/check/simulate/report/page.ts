@@ -9,23 +9,21 @@ import { type Curve, curvesOf, discardsOverTime, lossCurves, outcomesOverTime } 
 import { type Cell, type Column, cut, factsSection, KEY_LENGTH, sortableTable } from './html.js'
 
 /**
- * Renders the result of a simulation as one self-contained page. Its security policy allows only its own script and
- * style, and no loading, whatever text gets into it.
+ * Renders the result of a simulation as one self-contained page. Even if untrusted text gets into the page, its
+ * security policy allows only the page's own script and style, and no loading.
  */
 
-/** Results with pictures and a table of keys; a grid may have more. */
+/** Maximum results with charts and a table of keys. */
 const MOST_DETAILED = 12
-/** Keys that are shown by name: of all results together, and of one. */
+/** Maximum keys that are shown by name: in all results together, and in one result. */
 const MOST_KEYS = 2000
 const MOST_KEYS_OF_ONE = 1000
-/** Inputs that are named below the title. */
 const MOST_INPUTS = 3
 
-/** A file beside this one. */
 const read = (file: URL) => readFileSync(file, 'utf8')
 const hashOf = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`
 
-/** The page; `madeAt` is the current time in milliseconds since the epoch. */
+/** `madeAt`: the current time, in milliseconds since the epoch. */
 export function reportPage(simulation: SimulationResult, madeAt: number): string {
   const style = read(new URL('./report.css', import.meta.url))
   const script = read(new URL('./report.js', import.meta.url))
@@ -83,7 +81,7 @@ ${factsSection('settings', 'What was simulated', [...settings, ...notes, { name:
 `
 }
 
-/** The results to show in detail, in their order. Results at a knee are chosen first; `first` is shown first. */
+/** Chooses the results to show in detail; results at a knee have priority. `first`: the result to begin with. */
 function detailedTrials(results: readonly TrialResult[], curves: readonly Curve[]) {
   const knees = curves.flatMap(({ knee }) => (knee ? [knee.result] : []))
   const chosen = new Set([...new Set([...knees, ...results])].slice(0, MOST_DETAILED))
@@ -164,15 +162,13 @@ function resultTable(
 }
 
 interface Shown {
-  /** Of the HTML element. */
   readonly id: string
-  /** Whether it is the one to begin with, where only one is shown at a time. */
+  /** Whether the page begins with this result, if the script shows one result at a time. */
   readonly isFirst: boolean
   /** Number of keys to show by name. */
   readonly keys: number
 }
 
-/** The page's section about one result: totals, course over time and keys. */
 function trialSection(simulation: SimulationResult, trial: TrialResult, shown: Shown): string {
   const { slots } = simulation
   const { id } = shown
