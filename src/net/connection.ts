@@ -38,12 +38,13 @@ export class Connection {
   }
 
   /**
-   * Runs `work` with the connection. An abort closes the connection, and so does an error of `work`, unless it is a
-   * DeliveryError, which concerns only the events. If the connection ends, `use` does not wait for `work`.
+   * Connects if necessary, then calls `work` with the socket. Closes the connection if `signal` aborts or `work` fails.
+   * A DeliveryError concerns only the events, and keeps it open. Rejects without waiting for `work` if the connection
+   * ends.
    */
   async use<T>(signal: AbortSignal, work: (socket: Socket) => Promise<T>): Promise<T> {
     await this.#dialer.renew(true)
-    // In this turn, an idle connection that has ended is noticed. A new one is then made.
+    // Lets Node.js report that an idle connection has ended. A new connection is then made.
     await nextTurn()
     signal.throwIfAborted()
     let socket = this.#socket

@@ -14,7 +14,9 @@ const POLL_MS = 1000
 /** Polling interval for replaced files while idle. */
 const IDLE_POLL_MS = 60_000
 
-/** Connects a destination to its receiver: with current certificates, through a proxy, within its limits. */
+/**
+ * Connects a destination to its receiver with current certificates, through a proxy, to addresses that `reach` allows.
+ */
 export class Dialer {
   readonly #options: DialOptions
   readonly #context: ComponentContext
@@ -54,7 +56,7 @@ export class Dialer {
     if (this.#hasTlsFiles) this.#stopPolling = every(IDLE_POLL_MS, () => void this.renew())
   }
 
-  /** Applies replaced certificates. For a request, checks at most once a second, and otherwise returns undefined. */
+  /** Applies replaced certificates. `isRequest`: checks for them at most once a second; otherwise returns undefined. */
   renew(isRequest = false): Promise<void> | undefined {
     const now = this.#context.clock.now()
     if (isRequest && (!this.#hasTlsFiles || now - this.#polledAt < POLL_MS)) return undefined
@@ -76,23 +78,25 @@ export class Dialer {
     return await receiver.connect(target, await this.#tunnel(via, target, proxy))
   }
 
-  /** The proxy to which a request for an http URL is sent. */
+  /** The proxy to which a request for an http URL is sent; undefined for other URLs and without a proxy. */
   viaFor(target: URL): Promise<Via | undefined> | undefined {
     return target.protocol === 'http:' ? this.#proxy?.viaFor(target) : undefined
   }
 
-  /** The proxy that may respond instead of the receiver; undefined if there is none or it only opens a tunnel. */
+  /**
+   * Origin of the proxy that may respond instead of the receiver; undefined: no proxy, or the proxy only opens a
+   * tunnel.
+   */
   answeringProxy(target: URL): string | undefined {
     return target.protocol === 'http:' ? this.#proxy?.urlFor(target)?.origin : undefined
   }
 
-  /** Converts a connection error to a DeliveryError. `unanswered`: the receiver has never responded. */
+  /** Converts a connection error to a DeliveryError. `unanswered`: as in `Way`. */
   explain(error: unknown, place: string, url: string, unanswered = false): DeliveryError {
     const proxy = this.#proxy?.urlFor(new URL(url))?.origin
     return networkError(error, place, { url, tls: this.#options.tls, unanswered, proxy })
   }
 
-  /** Texts to redact from messages. */
   get secrets(): readonly string[] {
     return this.#proxy?.secrets ?? []
   }
@@ -104,7 +108,6 @@ export class Dialer {
     return replaced || password
   }
 
-  /** Closes pending connections. Resolves when they are closed. */
   async close(): Promise<void> {
     this.release()
     await closeAll(this.#connecting)

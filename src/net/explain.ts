@@ -34,17 +34,17 @@ export class UnexpectedUpgrade extends Error {
   }
 }
 
-/** What is known about a connection, for explaining its error. */
+/** Facts about a connection that help to explain its error. */
 export interface Way {
   readonly url: string
   readonly tls: DialOptions['tls']
-  /** Whether the receiver closed a connection before it ever sent a response. */
+  /** Whether the receiver closed a connection without a response and has not responded since. */
   readonly unanswered: boolean
   /** The proxy that requests go through. */
   readonly proxy: string | undefined
 }
 
-/** The error of an attempt without a response. */
+/** Converts the error of an attempt that got no response. */
 export function networkError(error: unknown, place: string, way: Way): DeliveryError {
   if (error instanceof DeliveryError) return error
   if (error instanceof DeniedAddress) return denied(error, place)

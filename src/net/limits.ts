@@ -18,7 +18,7 @@ export interface ConnectionBounds {
   readonly maxInProcess?: number
   /** Limit of concurrent connections per address (IPv6: per /64 network). */
   readonly maxPerAddress?: number | undefined
-  /** Addresses without `maxPerAddress`, since many clients share them. */
+  /** Whether many clients share an address. `maxPerAddress` does not apply to it. */
   readonly isShared?: ((address: string) => boolean) | undefined
   /** Time limit of the TLS handshake. */
   readonly handshakeMs?: number | undefined
@@ -96,7 +96,7 @@ export class ConnectionLimits {
   readonly #all = new Pool()
   readonly #networks = new Map<string, Pool>()
   readonly #bySocket = new Map<Socket, Connection>()
-  /** Connections in the TLS handshake, by endpoints: the two sockets of one do not refer to each other. */
+  /** Connections in the TLS handshake, by endpoints: their TCP socket and TLS socket do not refer to each other. */
   readonly #handshaking = new Map<string, Connection>()
   readonly #maxInProcess: number
   #stopSweeping: (() => void) | undefined
@@ -124,7 +124,7 @@ export class ConnectionLimits {
     server.once('close', () => this.#stopSweeping?.())
   }
 
-  /** Reports a request whose headers are complete. */
+  /** Call it when the headers of a request are complete. */
   request(request: IncomingMessage, response: ServerResponse): void {
     const connection = this.#bySocket.get(request.socket)
     if (!connection) return
@@ -141,13 +141,13 @@ export class ConnectionLimits {
     })
   }
 
-  /** Reports that too many requests of a connection wait. */
+  /** Closes a connection on which too many requests wait. */
   pipelined(socket: Socket): void {
     const connection = this.#bySocket.get(socket)
     if (connection) this.#end(connection, 'pipelined')
   }
 
-  /** Reports a complete message on a connection without requests. */
+  /** Call it for a complete message on a connection without requests. */
   received(socket: Socket): void {
     const connection = this.#bySocket.get(socket)
     if (!connection || connection.used) return
@@ -333,7 +333,7 @@ function leave({ busy, stream, socket }: Connection): void {
 
 /** Whether the client causes the delay, and not the code that reads the request. */
 function sendsSlowly({ busy, last, lastAt, lastFrom }: Connection, now: number): boolean {
-  // Of several requests, the earlier ones are complete.
+  // If several requests are pending, the earlier ones are complete.
   if (!last || busy > 1 || last.request.complete || last.request.readableFlowing !== true) return false
   const ms = now - lastAt
   return ms > FIRST_REQUEST_MS && (last.request.socket.bytesRead - lastFrom) * 1000 < SLOW_RATE * ms

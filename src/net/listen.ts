@@ -64,7 +64,7 @@ export class Listener {
     return this.#address
   }
 
-  /** Counts errors of a connection, or of a TLS connection on it. */
+  /** Counts errors of a TCP socket, or of the TLS socket on it. */
   watch(socket: Socket): void {
     if (this.#watched.has(socket)) return
     this.#watched.add(socket)
@@ -139,7 +139,7 @@ export function addressTest(ranges: readonly string[]): (address: string) => boo
 /** How long a client may keep its side of a connection open after the last response. */
 const CLOSE_MS = 2000
 
-/** Limits the connections of a server. Omit `http` for a protocol without requests: it may need idle connections. */
+/** Limits the connections of a server. Omit `http` for a protocol without requests: its clients may stay idle. */
 export function boundConnections(
   options: ConnectionOptions,
   events: ConnectionEvents,
@@ -162,7 +162,7 @@ export const perAddress = (max: number, given: number | undefined): number => gi
 const NEVER_MS = 2 ** 31 - 1
 const RENEW_MS = 60_000
 
-/** The certificate of a server, read again when it is replaced; and a report of failed handshakes. */
+/** Reads a server's certificate, again when it is replaced, and reports failed handshakes. */
 export class ServerTls {
   readonly files: TlsFiles
   readonly refusals: TlsRefusals

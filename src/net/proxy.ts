@@ -73,10 +73,9 @@ export const proxy = z.union([
 
 export type ProxyOptions = z.output<typeof proxy>
 
-/** The proxy of a request. */
 export interface Via {
   readonly url: URL
-  /** Undefined if it needs no authorization. */
+  /** The value of Proxy-Authorization; undefined if the proxy does not need it. */
   readonly authorization: string | undefined
 }
 

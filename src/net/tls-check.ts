@@ -35,7 +35,9 @@ export interface TlsExpiry {
   readonly option: TlsOption
   readonly file: string
   readonly subject: string
-  /** When the first certificate of a chain expires, or the last of several authorities; wall clock in milliseconds. */
+  /**
+   * Wall clock in milliseconds: when the first certificate of a chain expires, or the last one of several authorities.
+   */
   readonly expiresAt: number
   /** When the validity begins; wall clock in milliseconds. */
   readonly validFrom: number

@@ -16,7 +16,9 @@ import {
 } from './tls-check.js'
 
 const DAY_MS = 86_400_000
-/** Automatic renewal happens well before this. If it fails, the warning still leaves a person time to act. */
+/**
+ * A certificate that expires sooner causes a warning. Automatic renewal happens before; if it fails, a person can act.
+ */
 const WARN_BEFORE_MS = 14 * DAY_MS
 /** The same for short-lived certificates, as a share of their lifetime. */
 const WARN_BEFORE_SHARE = 0.2
@@ -39,7 +41,7 @@ export interface TlsFilesContext {
   readonly log: Logger
   readonly clock: Clock
   readonly reach?: Reach | undefined
-  /** Counts a renewal that is unusable. */
+  /** Called when replaced files are unusable. */
   readonly failed: () => void
 }
 
@@ -57,7 +59,6 @@ export class TlsFiles {
     this.#context = context
   }
 
-  /** The expiry times of the certificates in use. */
   get expiries(): readonly TlsExpiry[] {
     return this.#expiries
   }

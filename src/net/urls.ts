@@ -6,7 +6,7 @@ export function withoutQuery(url: string): string {
     .replace(/;[^/]*/g, '')
 }
 
-/** A part of a text. */
+/** A range of character offsets in a text, without `to`. */
 export interface Span {
   readonly from: number
   readonly to: number

@@ -26,7 +26,9 @@ const LONGEST_TEXT = 500
 const WRITE = 1 << 4
 const UNKNOWN_RIGHTS = -(2 ** 31)
 
-/** The leader of each partition of a topic; -1 if it has no leader now. */
+/**
+ * `leaders`: the broker id of each partition's leader; -1: none now. `at`: time of the lookup, by the monotonic clock.
+ */
 export interface Topic {
   readonly leaders: readonly number[]
   readonly at: number
@@ -83,7 +85,9 @@ export class KafkaCluster {
     this.#retireAll(connection => connection.destroy(new Error('closing')))
   }
 
-  /** The partitions of a topic. `failure`: of errors of this topic alone. `mayCreate`: brokers may create it. */
+  /**
+   * Looks up partitions. `failure`: for errors of this topic only. `mayCreate`: whether brokers may create the topic.
+   */
   async topic(
     name: string,
     signal: AbortSignal,
@@ -163,7 +167,6 @@ export class KafkaCluster {
     return new DeliveryError(message, { failure: 'hold', reason: error.reason })
   }
 
-  /** Converts the error of a request to a broker to a DeliveryError. */
   explainBroker(error: unknown, id: number): DeliveryError {
     return this.#explain(error, this.#brokers.get(id) ?? this.#options.brokers[0]!)
   }
@@ -196,7 +199,7 @@ export class KafkaCluster {
   async #metadata(topics: string[], mayCreate: boolean, signal: AbortSignal, rights = false): Promise<Metadata> {
     const [place, connection] = await this.#any(signal)
     const args: [string[], boolean, boolean] = [topics, mayCreate, rights]
-    // The client throws if one topic or partition has an error.
+    // If one topic or partition has an error, the client throws an error that holds the response.
     const asked = connection.ask(this.client.metadataV9.api, args, signal)
     const metadata = await asked.catch((error): Metadata => {
       const { response } = error as { response?: Metadata }
@@ -338,7 +341,7 @@ export class KafkaCluster {
         )
     }
     const { authBytes, sessionLifetimeMs } = await connection.run(work, signal)
-    // A broker rejects a token with a text, and then waits for a response.
+    // To reject a token, a broker sends a text and then waits for a response.
     if (type === 'oauthbearer' && authBytes.length > 0)
       throw this.refusal(CODES.REFUSED, name, authBytes.toString('utf8', 0, LONGEST_TEXT))
     if (sessionLifetimeMs > 0n)
@@ -374,7 +377,6 @@ function codeOf(error: unknown): number | undefined {
   return undefined
 }
 
-/** The broker's message about the error. */
 function messageOf(error: unknown): string {
   const {
     serverErrorMessage,

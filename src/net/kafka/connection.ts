@@ -6,9 +6,9 @@ import { writeAll } from '../connection.js'
 import { coded } from '../dial.js'
 import type { Api, Callback, KafkaClient, Parse, Payload, Sender } from './client.js'
 
-/** Maximum size of a response: a topic's brokers and partitions, or a result. Parsed, it takes 20 times the memory. */
+/** Maximum bytes of a response, such as the metadata of a topic. A parsed response takes 20 times the memory. */
 const MOST_ANSWER_BYTES = 4 * 1024 * 1024
-/** Maximum size while a connection is opened. The client's time for a SCRAM text is quadratic in its length. */
+/** The same while a connection is opened. The client's parsing time for SCRAM is quadratic in the length. */
 const MOST_FIRST_BYTES = 8 * 1024
 /** A larger size means that the bytes belong to another protocol. */
 const MOST_SIZE = 256 * 1024 * 1024

@@ -26,7 +26,7 @@ export async function connectInTime(
   }
 }
 
-/** Rejects with a RedisTimeout after `ms` milliseconds, and then ignores the result. */
+/** Settles like `result`, but after `ms` milliseconds rejects with a RedisTimeout. */
 export async function inTime<T>(result: Promise<T>, ms: number, clock: TimerClock): Promise<T> {
   let cancel = () => {}
   const late = new Promise<never>((_, reject) => {

@@ -13,7 +13,6 @@ export interface RedisProblem {
   readonly text: string
 }
 
-/** No reply within the time limit. */
 export class RedisTimeout extends Error {
   constructor(ms: number) {
     super(`no reply within ${ms} ms; check the server's load and the network, or raise "timeout"`)

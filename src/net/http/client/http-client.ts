@@ -27,11 +27,11 @@ export interface Answer {
   readonly statusCode: number
   readonly headers: IncomingHttpHeaders
   readonly body: Readable
-  /** Resolves when the request was sent or sending has ended. */
+  /** Resolves when the whole request was sent, or its connection has closed. */
   readonly sent: Promise<void>
 }
 
-/** Makes requests. Keeps as many connections open as there are concurrent requests. */
+/** Makes requests over a pool of connections. */
 export class HttpClient {
   #content: TlsContent | undefined
   #pool = this.#newPool()
@@ -45,7 +45,7 @@ export class HttpClient {
 
   /** Resolves with the response. Rejects with the reason of the signal as soon as it aborts. */
   async request({ target, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
-    // In this turn, an idle connection that has ended is noticed. A new one is then made.
+    // Lets Node.js report that an idle connection has ended. A new connection is then made.
     await nextTurn()
     signal.throwIfAborted()
     const pool = this.#pool
@@ -178,7 +178,6 @@ export class Pool extends Agent {
     )
   }
 
-  /** Whether an idle connection is kept. */
   override keepSocketAlive(socket: Duplex): boolean {
     const idleMs = this.#idleMs.get(socket) ?? IDLE_MS
     if (this.#isRetired || idleMs <= 0) return false

@@ -22,7 +22,6 @@ const INSPECT_MS = 5000
 
 const USER_AGENT = `sluice/${packageVersion()}`
 
-/** A destination that sends over HTTP in the given request format. */
 export class HttpDestination implements Destination {
   readonly #options: ClientOptions
   readonly #format: RequestFormat
@@ -151,7 +150,7 @@ export class HttpDestination implements Destination {
       this.#count(String(answer.statusCode), requestId)
       if (!this.#takes(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
       const refused = await this.#answers.refusedOf(answer, asked)
-      // A receiver may accept a request before it has read all. Until then, another request would only take memory.
+      // A receiver may respond before it has read the whole request. Another request would then only take memory.
       await answer.sent
       this.#bodies.delivered(request)
       if (refused) throw refused

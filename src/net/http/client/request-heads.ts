@@ -30,7 +30,6 @@ export interface Head {
   readonly headers: Headers
   /** Headers from the options. They override all others. */
   readonly ownHeaders: Headers
-  /** Texts for the body. */
   readonly texts: Readonly<Record<string, string>>
 }
 
@@ -38,7 +37,7 @@ export interface Head {
 export class RequestHeads {
   readonly #format: RequestFormat
   readonly #texts: RequestTexts
-  /** Where each text after the URL belongs. */
+  /** Where the text of each template after the URL's belongs. */
   readonly #names: { readonly place: 'headers' | 'ownHeaders' | 'texts'; readonly name: string }[] = []
   readonly #kept = new BoundedMap<string | undefined, Head>(MOST_KEPT)
   #lastName = { part: '', rest: '', name: '\n' }
@@ -107,7 +106,7 @@ export class RequestHeads {
     return this.of(this.partitionOf && this.#texts.partitionOfDefaults())
   }
 
-  /** Encodes the body of a request. All its events have the same texts, so the texts of the first one are used. */
+  /** Encodes the body of a request. Uses the texts of the first event, since all events have the same texts. */
   encode(request: readonly EventBatch[]): Encoded {
     return this.#format.encode(request, this.of(this.partitionOf?.(request[0]!, 0)).texts)
   }
@@ -129,7 +128,7 @@ function urlText(url: string): RequestText {
   return { option: 'url', template: parseTemplate(url), encode: encodeURIComponent, problem }
 }
 
-/** Encodes characters that are not printable ASCII, and spaces at the ends of the value, as in a URL. */
+/** Percent-encodes percent signs, characters that are not printable ASCII, and spaces at the ends of the value. */
 function headerText(value: string): string {
   return value.replace(/[^\x20-\x7e]|%|^ | $/gu, encodeURIComponent)
 }

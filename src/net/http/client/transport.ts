@@ -71,17 +71,14 @@ export class Transport {
     return this.#dialer.explain(error, place, url, this.#client?.unanswered)
   }
 
-  /** The proxy that may respond instead of the receiver; undefined if there is none or it only opens a tunnel. */
   answeringProxy(url: string): string | undefined {
     return this.#dialer.answeringProxy(new URL(url))
   }
 
-  /** Texts to redact from messages. */
   get secrets(): readonly string[] {
     return this.#dialer.secrets
   }
 
-  /** Resolves with true if certificates or the proxy's password were replaced since they were read. */
   changed(): Promise<boolean> {
     return this.#dialer.changed()
   }

@@ -21,7 +21,7 @@ const METHODS = 'POST, PUT, HEAD'
 
 const mediaType = (header = '') => header.split(';')[0]!.trim().toLowerCase()
 
-/** Checks what is known before the body arrives; throws a Refusal. Text lines may have the media type of `decode`. */
+/** Checks the request line and headers; throws a Refusal. Lines of text may also have the media type of `decode`. */
 export function checkRequest(
   request: IncomingMessage,
   path: string,

@@ -4,7 +4,7 @@ import { Refusal } from '../server/refusal.js'
 import type { Content } from './checks.js'
 import { linesOfJson } from './json-body.js'
 
-/** Bytes of a body per frame. An unsettled event holds only its frame's chunk, not the body. */
+/** Bytes of a body per frame. An unsettled event keeps only its frame's chunk in memory, not the whole body. */
 export const PORTION_BYTES = 256 * 1024
 const LF = 0x0a
 

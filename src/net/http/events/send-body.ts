@@ -19,7 +19,6 @@ export interface BodyBytes {
 export interface Body extends BodyBytes {
   readonly size: number
   readonly content: Content
-  /** The address of the sender. */
   readonly peer: string | undefined
 }
 

@@ -12,7 +12,10 @@ const MOST_KEPT_BYTES = 8 * 1024 * 1024
 const kept = new Map<number, Buffer[]>()
 let keptBytes = 0
 
-/** The size of a buffer for at least `bytes` bytes. It is at most a quarter larger, and one of few sizes, for reuse. */
+/**
+ * Returns the size of a buffer for `bytes` bytes: at most a quarter more. There are few sizes, so buffers can be
+ * reused.
+ */
 export function bodyRoom(bytes: number): number {
   if (bytes < LEAST_BYTES) return bytes
   const step = 2 ** Math.floor(Math.log2(bytes)) / 4

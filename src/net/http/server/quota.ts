@@ -7,7 +7,7 @@ export interface Asking {
   refuse(refusal: Refusal): void
 }
 
-/** Memory of a request in addition to its body. */
+/** Bytes that a request takes in addition to its body. */
 const REQUEST_BYTES = 4096
 /** A sender with several requests may hold at most this many times the memory that remains for others. */
 const TIMES_WHAT_IS_LEFT = 3
@@ -16,7 +16,7 @@ interface Held {
   readonly sender: Sender
   readonly refuse: Asking['refuse'] | undefined
   bytes: number
-  /** Whether its body is still arriving. Only then can it be refused. */
+  /** Whether the body is still arriving. Only then can the request be refused. */
   receiving: boolean
 }
 

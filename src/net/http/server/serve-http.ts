@@ -8,7 +8,6 @@ import { inOrder } from './in-order.js'
 const CHECK_MS = 1000
 
 export interface HttpTimeouts {
-  /** Time limit for the headers of a request. */
   readonly headersMs: number
   /** Time limit for a whole request with its body. */
   readonly requestMs: number
@@ -16,7 +15,6 @@ export interface HttpTimeouts {
   readonly keepAliveMs?: number
 }
 
-/** The options of Node.js for a server with these timeouts. */
 export function timeoutOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeouts) {
   return {
     headersTimeout: headersMs,

@@ -27,7 +27,6 @@ export interface Asked {
   readonly request?: readonly EventBatch[]
 }
 
-/** The client whose responses are read. */
 interface AnswersOf {
   readonly options: ClientOptions
   readonly format: RequestFormat
@@ -118,7 +117,7 @@ export class Answers {
     return this.#error(this.#shown(answer, asked, said), failure, answer)
   }
 
-  /** The error for a success response that does not mention the events. Delivery pauses. */
+  /** The error for a success response that does not come from a receiver of events. Delivery pauses. */
   #ofSomebodyElse(answer: Answer, asked: Asked, text: string, why: string): DeliveryError {
     const shown = `${this.#shown(answer, asked, text)}; the answer ${why}: is that the right address?`
     return this.#error(shown, 'hold', answer, { reason: 'no_answer' })
@@ -142,7 +141,7 @@ export class Answers {
     })
   }
 
-  /** The error of a request that must succeed before events are sent. Delivery pauses, whatever the status. */
+  /** The error of the `validate` request. Delivery pauses, unless the status asks to retry. */
   async heldBy(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const error = await this.refusal(answer, asked)
     if (error.failure === 'retry' || error.failure === 'hold') return error
@@ -153,7 +152,10 @@ export class Answers {
     return this.#of.format.countable?.(request) ?? eventsIn(request)
   }
 
-  /** Asks for smaller requests, which have shorter responses. A single event whose response is too long is rejected. */
+  /**
+   * The error for a response that is too long. The client then sends smaller requests, which have shorter responses. A
+   * single event whose response is too long is rejected.
+   */
   #unreadable({ statusCode: status, headers }: Answer, { place }: Asked): DeliveryError {
     const message = `${status} from ${place}: the answer is too long to be read. It is unknown which events were refused, so the events are sent again in smaller requests`
     const requestId = text(headers['x-request-id'])
