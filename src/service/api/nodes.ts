@@ -17,9 +17,10 @@ export interface Nodes {
   /** Number of running nodes, including this one. */
   readonly live: number
   readonly gone: readonly Node[]
-  /** Whether this node does the job. Other nodes cannot take it for `ms`. Rejects with StoreError. */
+  /**
+   * Whether this node may do the job. No node can then take it again for `ms` milliseconds. Rejects with StoreError.
+   */
   takes(job: string, ms: number): Promise<boolean>
-  /** Removes nodes that have been gone for a long time. Rejects with StoreError. */
   forgetOld(): Promise<void>
 }
 

@@ -70,7 +70,7 @@ export interface ServiceOptions {
   readonly background?: boolean
 }
 
-/** Maximum length of all texts on a page. A client that does not read its responses keeps them in memory. */
+/** Maximum total length of the texts on a page. Responses stay in memory until clients read them. */
 const PAGE_BYTES = 1024 * 1024
 
 const ENDS = /\.(?:remove|revoke)$/
@@ -89,12 +89,11 @@ export interface Rows<R> {
   readonly text: string
   /** Values from `$3` on. */
   readonly values: readonly Value[]
-  /** The cursor of the first page. */
+  /** The cursor before the first row. */
   readonly first: string
   readonly cursorOf: (row: R) => string
 }
 
-/** Shared by all parts of the domain. */
 export class Context {
   readonly store: Store
   readonly clock: Clock
@@ -123,7 +122,7 @@ export class Context {
   /** The current time plus `laterMs`, in ISO 8601. */
   time(laterMs = 0): string {
     const ms = Math.floor(this.clock.wall()) + laterMs
-    // Cached, since every request asks for it, many in the same millisecond.
+    // Cached: every request needs the time, often many in the same millisecond.
     if (ms !== this.#timeMs) {
       this.#timeMs = ms
       this.#time = new Date(ms).toISOString()
@@ -131,7 +130,7 @@ export class Context {
     return this.#time
   }
 
-  /** A change by `principal`, with its audit entry; see Store.change. */
+  /** Makes a change by `principal`; see Store.change. `audit` adds the audit entry within the change. */
   change<T>(principal: Principal, work: (sql: Sql, audit: AddAudit) => Promise<T>): Promise<T> {
     const { type, subject, keyId, enterpriseId, account, address, requestId } = principal
     return this.store.change(accountOf(principal), sql =>
@@ -176,7 +175,7 @@ export class Context {
     return { items, next: rows.length > items.length ? cursorOf(rows[items.length - 1]!) : null, limit }
   }
 
-  /** Throws 409 if there are `most` rows already; `from` names their table and conditions. */
+  /** Throws 409 if there are `most` rows already. `from`: the table, and the conditions of the rows. */
   async room(sql: Sql, most: number, what: string, from: string, ...values: readonly Value[]): Promise<void> {
     const found = await sql.get<{ count: number }>(`SELECT count(*) AS count FROM ${from}`, ...values)
     if (Number(found!.count) >= most) throw tooMany(most, what)

@@ -116,7 +116,7 @@ export const pipelineDocument = z
   .meta({ id: 'Pipeline' })
 export type PipelineDocument = z.output<typeof pipelineDocument>
 
-/** A pipeline with the revision that was just published. */
+/** The response to publishing: the pipeline, and the limits that apply if the service runs it. */
 export const publishedPipelineDocument = pipelineDocument
   .extend({
     service_bounds: z
@@ -161,7 +161,6 @@ export const secretDocument = z
   .meta({ id: 'Secret' })
 export type SecretDocument = z.output<typeof secretDocument>
 
-/** The revision for a daemon to run. */
 export const publishedDocument = z
   .object({ id, account_id: id, title: z.string(), revision: z.int(), config, published_at: time })
   .meta({ id: 'PublishedPipeline' })

@@ -18,7 +18,7 @@ const EMAIL = new RegExp(String.raw`^[^\s@<>"(),:;\\[\]${UNSHOWABLE}]{1,64}@[^\s
 
 const text = (most: number) => showable(z.string().trim().min(1).max(most))
 
-/** PostgreSQL cannot store or compare a character U+0000. */
+/** Rejects control characters and lone surrogates. PostgreSQL cannot store or compare U+0000. */
 function showable(schema: z.ZodString) {
   const message = 'must not have control characters'
   return schema.regex(SHOWABLE, message).refine(value => !SHOWABLE.test(value) || value.isWellFormed(), message)

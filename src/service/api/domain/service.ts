@@ -21,7 +21,7 @@ import { Secrets } from './secrets/secrets.js'
 const TICK_MS = 10_000
 const USES_EVERY = 6
 const SWEEP_EVERY = 360
-/** How long a node's turn lasts: less than the time between its sweeps. */
+/** For this time, no other node sweeps. It is shorter than the time between two sweeps of a node. */
 const SWEEP_MS = 0.9 * SWEEP_EVERY * TICK_MS
 
 export interface ServiceCounts {
@@ -96,7 +96,6 @@ export class Service {
     return initialize(this.#context, this, options)
   }
 
-  /** Whether `init` was done. */
   initialized(): Promise<boolean> {
     return isInitialized(this.#context.store)
   }

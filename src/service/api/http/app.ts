@@ -38,7 +38,6 @@ export interface AppOptions extends Required<HttpTimeouts> {
 /** A longer path parameter cannot be an id. */
 const LONGEST_PARAM = 100
 
-/** Builds the app, ready to listen. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { log, service, counts = new RequestCounts() } = options
   const sender = new Sender(log, counts, options.requestLog)

@@ -106,7 +106,7 @@ function requireWhole(reader: Connection, path: string): void {
   if (quick_check !== 'ok') throw damaged(path, quick_check)
 }
 
-/** Changes with each commit of another process; undefined if it cannot be read. */
+/** Returns a number that changes with each commit of another process; undefined if it cannot be read. */
 async function dataVersion(writer: Writer): Promise<number | undefined> {
   try {
     return ((await writer.execute('get', 'PRAGMA data_version', [])) as { data_version: number }).data_version

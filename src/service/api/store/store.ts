@@ -16,9 +16,9 @@ export interface Sql {
 /** Outside of `change`, statements see committed data, and each `run` is its own change. */
 export interface Store extends Sql {
   /**
-   * Commits all of `work` or nothing; resolves when it is durable. Changes of one owner (an account or an enterprise)
-   * run one after the other. `work` may only await `sql`. Rejects with the error of `work`, or with StoreError. After a
-   * StoreError, it is not known whether the change was saved.
+   * Commits all of `work` or nothing; resolves when the change is durable. Changes of one owner (an account or an
+   * enterprise) run one after the other. `work` may only await `sql`. Rejects with the error of `work`, or with
+   * StoreError. After a StoreError, it is not known whether the change was saved.
    */
   change<T>(owner: string, work: (sql: Sql) => Promise<T>): Promise<T>
   /**
@@ -52,7 +52,7 @@ export interface StoreHealth {
 export type StoreErrorCode =
   | 'SLUICE_STORE_IN_USE'
   | 'SLUICE_STORE_DAMAGED'
-  /** It cannot be opened, read or written. */
+  /** The store cannot be opened, read or written. */
   | 'SLUICE_STORE_UNUSABLE'
 
 export class StoreError extends Error {

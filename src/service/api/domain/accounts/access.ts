@@ -4,7 +4,7 @@ import type { Principal } from '../keys/principal.js'
 import type { Scope } from './scopes.js'
 
 /**
- * Access checks that precede every operation. Routes run the checks with one argument before they parse the request.
+ * Access checks that precede every operation. Routes call those that take only a principal before parsing the request.
  */
 
 export function requireScope(principal: Principal, scope: Scope): void {
@@ -60,7 +60,7 @@ export function requireUserManagement(principal: Principal) {
   return account
 }
 
-/** For service accounts of the current account, or of the enterprise. */
+/** Throws 403 unless the caller may manage the service accounts of the current account, or of the enterprise. */
 export function requireServiceAccountManagement(principal: Principal): void {
   if (principal.account) requireScope(principal, 'account:manage')
   else requireEnterprise(principal)
@@ -85,7 +85,7 @@ export function requireUserKeys(principal: Principal) {
   return requireAccount(principal)
 }
 
-/** For the audit log of the current account, or of the enterprise. */
+/** Throws 403 unless the caller may read the audit log of the current account, or of the enterprise. */
 export function requireAuditRead(principal: Principal): void {
   requireScope(principal, principal.account ? 'account:manage' : 'enterprise:manage')
 }

@@ -127,7 +127,7 @@ export class Users {
     })
   }
 
-  /** The first key may end before the keys that the user creates with it. Those may last until `givesUntil`. */
+  /** The first key may end before the keys that the user creates with it. Those keys may last until `givesUntil`. */
   async #addFirstKey(sql: Sql, user: Row, expiresIn: number | null | undefined, givesUntil: string | null) {
     const { key, document } = await this.#keys.add(sql, {
       type: 'personal',

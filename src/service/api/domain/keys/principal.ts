@@ -19,9 +19,9 @@ export interface Principal {
   /** For users only. */
   readonly role: Role | undefined
   readonly keyId: string
-  /** Version of the grants that it was made from; see Grants. */
+  /** Version of the grants when the principal was made; see Grants. */
   readonly version: number
-  /** ISO 8601; null if it does not expire. */
+  /** When the key expires, in ISO 8601; null: never. */
   readonly expiresAt: string | null
   /** The latest end of keys created with this one; null if they need not expire. */
   readonly givesUntil: string | null

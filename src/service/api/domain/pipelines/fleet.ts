@@ -31,11 +31,11 @@ const ROW = 'SELECT id, pipeline_id, enterprise_id, account_id, registered_at, r
 /** Rows are sorted by this key. */
 const keyOf = ({ pipeline_id, id }: Pick<Daemon, 'pipeline_id' | 'id'>): string => `${pipeline_id}/${id}`
 
-/** An entry that is not in the store yet. */
+/** A change of a daemon that is not in the store yet. */
 interface Unwritten {
   readonly enterprise_id: string
   readonly account_id: string
-  /** Undefined to remove it. */
+  /** Undefined: the daemon is to be removed. */
   readonly daemon: Daemon | undefined
 }
 

@@ -27,7 +27,7 @@ export class KnownDaemons {
     return this.#daemons.has(key)
   }
 
-  /** Returns when the daemon first reported, in milliseconds. */
+  /** Records a report. Returns when the daemon first reported, in milliseconds since 1970. */
   reported(key: string, nowMs: number): number {
     const known = this.#daemons.get(key)
     if (known) known.reportedMs = nowMs

@@ -44,16 +44,16 @@ const COLUMNS =
   'p.id, p.account_id, p.title, p.revision, p.published_revision, p.published_at, p.version, p.created_at, p.updated_at'
 const ROW = `SELECT ${COLUMNS} FROM pipeline p WHERE p.id = $1 AND p.removed_at IS NULL`
 
-/** Pipelines per read when all of them are processed. */
+/** Pipelines per statement when all pipelines are read. */
 const PORTION = 20
-/** Pipelines per read of their states. */
+/** Pipelines per statement when their states are read. */
 const STATES = 500
 const LATER_SECONDS = '10'
 /** How long a removed pipeline is remembered for nodes that are down and still have its files. */
 const FORGOTTEN_MS = 30 * 86_400_000
-/** Pipelines in each of the two generations of the cache. */
+/** Maximum pipelines in each generation of the cache. */
 const MOST_REMEMBERED = 10_000
-/** Pages of lists in each generation. A page has at most 1 MiB. */
+/** Maximum pages of lists in each generation of the cache. A page has at most 1 MiB. */
 const MOST_PAGES = 32
 
 /**
@@ -82,7 +82,6 @@ export class Pipelines {
     this.#revisions = new Revisions(context, components)
   }
 
-  /** Disk usage of the saved revisions. */
   get sizes() {
     return this.#revisions.sizes
   }
@@ -141,7 +140,7 @@ export class Pipelines {
     return this.#tagged(await this.#read(principal, id))
   }
 
-  /** `ifMatch` is the raw header. Throws 412 if the pipeline has another ETag, and 400 with paths below `config`. */
+  /** `ifMatch` is the raw header. Throws 412 if the pipeline has another ETag, and 400 if `config` is not valid. */
   async update(
     principal: Principal,
     id: string,
@@ -320,7 +319,6 @@ export class Pipelines {
     await this.#context.store.run('DELETE FROM pipeline WHERE removed_at <= $1', this.#context.time(-FORGOTTEN_MS))
   }
 
-  /** Undefined if it does not exist. */
   find(id: string): Promise<PipelineRow | undefined> {
     const { store } = this.#context
     return this.#rows.read(id, () => store.get<PipelineRow>(ROW, id))

@@ -13,7 +13,7 @@ type Config = Readonly<Record<string, unknown>>
 
 export interface Revision {
   readonly config: Config
-  /** `config` without literal keys: a plugin may declare an option as a key after the revision was saved. */
+  /** `config` without literal keys. A plugin may declare an option as a key after the revision was saved. */
   readonly shown: Config
 }
 
@@ -25,7 +25,7 @@ interface Row {
 }
 
 const ROW = 'SELECT revision, config, created_at, created_by FROM revision WHERE pipeline_id = $3'
-/** Total length of the cached texts in each of the two generations. */
+/** Maximum length of the texts in each generation of the cache. */
 const REMEMBERED_BYTES = 32 * 1024 * 1024
 const LARGEST = 2_147_483_647
 
@@ -41,7 +41,6 @@ export class Revisions {
     this.#components = components
   }
 
-  /** Undefined if it does not exist. */
   async find(sql: Sql, pipeline: string, revision: number): Promise<Revision | undefined> {
     const found = this.#known.get(nameOf(pipeline, revision))
     if (found) return found.value
@@ -59,7 +58,7 @@ export class Revisions {
     return found
   }
 
-  /** The cached revision, or else the parsed text. */
+  /** Returns the cached revision. If there is none, parses and caches `text`. */
   parsed(pipeline: string, revision: number, text: string): Revision {
     const name = nameOf(pipeline, revision)
     const found = this.#known.get(name)
@@ -149,13 +148,13 @@ export class Revisions {
     return bytesOf(sql, pipeline.account_id)
   }
 
-  /** Resolves with the bytes of the account's other revisions. */
+  /** Removes all revisions of a pipeline. Resolves with the bytes of the account's other revisions. */
   async removeAll(sql: Sql, { id, account_id }: PipelineRow): Promise<number> {
     await sql.run('DELETE FROM revision WHERE pipeline_id = $1', id)
     return bytesOf(sql, account_id)
   }
 
-  /** The published revision always stays. Resolves with the removed bytes. */
+  /** Removes revisions beyond the limit, except the published one. Resolves with the removed bytes. */
   async #removeOld(sql: Sql, { id, revision, published_revision }: PipelineRow): Promise<number> {
     const rows = await sql.all<{ bytes: number }>(
       'DELETE FROM revision WHERE pipeline_id = $1 AND revision <= $2 AND revision <> $3 RETURNING bytes',
@@ -175,7 +174,7 @@ async function bytesOf(sql: Sql, account: string): Promise<number> {
 /** Whether an account may store this many more bytes. */
 export type HasRoom = (account: string, bytes: number) => boolean
 
-/** Disk usage of the saved revisions of each account, as of its last change. */
+/** Bytes of the saved revisions of each account, as of the account's last change. */
 export class RevisionSizes {
   readonly #accounts = new Map<string, number>()
   /** By default only the number of revisions is limited. */
@@ -187,7 +186,6 @@ export class RevisionSizes {
       this.set(row.account_id, Number(row.bytes))
   }
 
-  /** Bytes of all accounts. */
   get all(): number {
     let bytes = 0
     for (const own of this.#accounts.values()) bytes += own

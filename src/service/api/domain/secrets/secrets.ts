@@ -31,7 +31,7 @@ interface Row extends Pick<SecretDocument, 'name' | 'created_at' | 'updated_at'>
 }
 
 const ROW = 'SELECT name, id, sealed, created_at, updated_at, updated_by FROM secret'
-/** Secrets in each of the two generations of the cache. */
+/** Maximum secrets in each generation of the cache. */
 const MOST_REMEMBERED = 5000
 
 const NONE: ConfigSecrets = { version: '', names: [], values: () => ({}) }
@@ -102,7 +102,7 @@ export class Secrets {
     return shown
   }
 
-  /** Pipelines that refer to it stop running. */
+  /** Removes a secret. Pipelines that refer to the secret stop running. */
   async remove(principal: Principal, name: string): Promise<void> {
     const account = requirePipelineWrite(principal)
     if (!SECRET_NAME.test(name)) throw notFound('secret')
@@ -124,7 +124,6 @@ export class Secrets {
     return (await this.#read(accountId, name)) !== undefined
   }
 
-  /** The names that the account does not have. */
   async missing(accountId: string, names: readonly string[]): Promise<string[]> {
     const rows = await Promise.all(names.map(name => this.#read(accountId, name)))
     return names.filter((_, i) => !rows[i])

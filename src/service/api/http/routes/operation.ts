@@ -9,7 +9,6 @@ import { type Route, route } from '../route.js'
 
 const TAKEN = ['application/x-ndjson', 'application/json', 'text/plain'] as const
 
-/** Routes of daemons and the audit log. */
 export const operationRoutes: readonly Route[] = [
   route({
     method: 'GET',
