@@ -17,7 +17,7 @@ import type { Link, PublishedRevision, Report } from './service-link.js'
 /** Upper limit of the growing wait between requests while the service is unreachable. */
 const LONGEST_WAIT_MS = 60_000
 const FIRST_WAIT_MS = 1000
-/** Intervals vary randomly by up to this share, so daemons that started together do not ask together. */
+/** Intervals vary randomly by up to this share. Daemons that started together then send their requests apart. */
 const JITTER = 0.2
 const LONGEST_ERROR = 1000
 
@@ -37,7 +37,7 @@ export interface ManagedPipelineOptions {
   readonly cache: Pick<RevisionCache, 'read' | 'write'>
   /** Dry run: rejects if the configuration cannot be built. */
   readonly dryRun: (config: Config) => Promise<void>
-  /** Why a start with `next` would lose track of data that `before` left in data_dir; undefined if it would not. */
+  /** Why starting with `next` would lose data that `before` left in data_dir; undefined: it would not. */
   readonly objectionTo: (next: Config, before: Config) => Promise<Error | undefined>
   readonly clock: Clock
   readonly random: Random
@@ -48,24 +48,24 @@ export interface ManagedPipelineOptions {
 }
 
 /**
- * A pipeline that a service publishes, running on this machine. Invariants: a revision only replaces the running one
- * after it was built successfully; a revision that cannot run changes nothing and is reported until another one is
- * published; the cached revision on disk is the one that runs.
+ * A pipeline that a service publishes and this machine runs. Invariants: a revision replaces the running one only after
+ * it was built successfully. If a revision cannot run, the running one stays, and the problem is reported until another
+ * revision is published. The cached revision on disk is the running one.
  */
 export class ManagedPipeline {
   readonly #options: ManagedPipelineOptions
   readonly #sleep: typeof sleep
   #local: ManagedConfig
   #running: PublishedRevision | undefined
-  /** The revision that each configuration was made from. */
+  /** The revision of each configuration. */
   readonly #revisions = new WeakMap<Config, PublishedRevision>()
-  /** ETag of the last response, even if its revision cannot run. */
+  /** ETag of the last response, even if the revision in it cannot run. */
   #etag: string | undefined
-  /** The newest revision, if it cannot run. */
+  /** The newest revision and the reason, if it cannot run. */
   #refused: Refused | undefined
   /** Why the cached revision cannot be read. */
   #unreadable: string | undefined
-  /** Why the service cannot be reached, as it was logged; empty while it responds. */
+  /** Why the service cannot be reached, as logged; empty while the service responds. */
   #unreachable = ''
   /** When the service last responded; wall clock in milliseconds. */
   #contactAt: number | undefined
@@ -73,7 +73,7 @@ export class ManagedPipeline {
   #awaySince: number | undefined
   /** The newest revision that was received. */
   #newest: PublishedRevision | undefined
-  /** Refusals that were already logged; cleared when another revision runs or the local part is read again. */
+  /** Refusals that were logged. Cleared when another revision runs or the local part is read again. */
   readonly #logged = new Set<string>()
   /** The running pipeline; set by `follow`. */
   #pipeline: Replaceable | undefined
@@ -102,12 +102,11 @@ export class ManagedPipeline {
     this.#reporter = new Reporter({ link, clock, log, daemon, sleep: this.#sleep, interval, present, error, totals })
   }
 
-  /** The revision that runs. */
   get revision(): number | undefined {
     return this.#running?.revision
   }
 
-  /** Why a revision to start with is missing. */
+  /** Why there is no revision to start with; undefined: no reason is known. */
   get waitsFor(): string | undefined {
     return this.#refusal ?? ([this.#unreachable, this.#unreadable].filter(Boolean).join('; ') || undefined)
   }
@@ -133,7 +132,7 @@ export class ManagedPipeline {
   }
 
   /**
-   * Resolves with the configuration to start with. While nothing can run, calls `waiting` once, reports the reason to
+   * Resolves with the configuration to start with. If no revision can run, calls `waiting` once, reports the reason to
    * the service, and retries. Resolves with undefined if the signal aborts.
    */
   async first(signal: AbortSignal, waiting: () => Promise<void> = async () => {}): Promise<Config | undefined> {
@@ -179,8 +178,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Whether `config` would repeat events that the cached revision has read, or leave events of that revision behind. If
-   * so, the cached revision runs.
+   * Whether `config` would repeat events that the cached revision has read, or abandon events that it has left on disk.
+   * If so, the cached revision runs instead.
    */
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
@@ -197,7 +196,7 @@ export class ManagedPipeline {
     }
   }
 
-  /** Looks again for a revision to start with, immediately and with a new local part. */
+  /** Uses a new local part, and looks for a revision to start with immediately. */
   retry(local: ManagedConfig): void {
     this.#local = local
     this.#retry.abort()
@@ -220,12 +219,14 @@ export class ManagedPipeline {
     }
   }
 
-  /** Waits for replacements in progress, and prevents others during `work`. */
+  /** Calls `work` after replacements in progress. Others wait until `work` ends. */
   inTurn(work: () => Promise<void>): Promise<void> {
     return this.#turns.take('replace', work)
   }
 
-  /** The running revision with another local part, for a reload; call it within `inTurn`. Throws ConfigError. */
+  /**
+   * Returns the running revision with another local part, for a reload. Call it within `inTurn`. Throws ConfigError.
+   */
   reread(local: ManagedConfig): Config {
     const config = this.#configOf(this.#running!, local)
     this.#local = local
@@ -242,8 +243,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Applies each revision that is published from now on, and sends reports, which include the problems that the
-   * daemon finds. Returns `leave`.
+   * Applies each revision that is published from now on, and sends reports. They include `problems`, which the daemon
+   * finds. Returns `leave`.
    */
   follow(
     pipeline: Replaceable,
@@ -266,7 +267,7 @@ export class ManagedPipeline {
     await Promise.all([this.#polling, this.#reporting])
   }
 
-  /** Called when `failed` has replaced `back` but cannot start: `back` runs again. */
+  /** Called after `back` was replaced by `failed`, which cannot start. `back` runs again. */
   wentBack(error: Error, failed: Config, back: Config): void {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
     // If both have the same revision, the local part is the reason, not the revision.

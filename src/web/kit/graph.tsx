@@ -139,7 +139,7 @@ function shapesOf(
     })
   }
 
-  /** Heights at which edges leave and enter nodes, stacked in the order of their other ends. */
+  /** Heights where edges leave and enter nodes. The edges of a node are stacked in the order of their other ends. */
   const begins = stacked(
     edges,
     ({ from, output }) => (output ? undefined : from),

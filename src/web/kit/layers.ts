@@ -66,7 +66,10 @@ function depths(nodes: readonly string[], edges: readonly Edge[]): Map<string, n
   return depth
 }
 
-/** Orders each layer by the mean height of its neighbours, alternately in the previous and in the next layer. */
+/**
+ * Orders the slots of each layer by the mean height of their neighbours, alternately in the previous and the next
+ * layer.
+ */
 function ordered(layers: Slot[][], links: readonly Link[]): Slot[][] {
   const height = new Map<string, number>()
   const note = (layer: Slot[]) => {

@@ -121,7 +121,7 @@ interface FieldProps {
   readonly enter: (text: string) => void
   readonly placeholder?: string
   readonly size?: number
-  /** Whether the key `/` moves the focus to it. */
+  /** Whether the key `/` moves the focus to this field. */
   readonly isSearch?: boolean
   readonly isInvalid?: boolean
   /** Whether the label is visible. */

@@ -37,8 +37,8 @@ function colourOf(element: HTMLElement, name: string): string {
 const ENOUGH = 60
 
 /**
- * The end of the axis, and the largest value if that is beyond it. The axis cuts off a short burst. Otherwise, all
- * other values would look like zero.
+ * Returns the end of the axis. `beyond`: the largest value, if it is beyond that end. The axis cuts off a short burst.
+ * Otherwise, all other values would look like zero.
  */
 function topOf(curves: readonly Curve[]): { readonly top: number; readonly beyond?: number } {
   const all = curves.flatMap(({ values }) => values.filter(value => value !== null)).sort((a, b) => b - a)

@@ -4,7 +4,7 @@ import { duration, grouped, rate } from '../kit/words.js'
 import { countsOf, flow, isFresh, now, second, status } from './live.js'
 import type { Books as BooksOf } from './types.js'
 
-/** The number whose parts are shown. */
+/** Name of the number whose parts are shown; undefined: none. */
 const open = signal<string | undefined>(undefined)
 
 export const sumOf = (counts: Readonly<Record<string, number>> = {}) =>

@@ -9,7 +9,7 @@ export interface Health {
   readonly words: string
   /** `words` without the parts that change every second. */
   readonly brief?: string
-  /** Whether it is also one of the daemon's problems. */
+  /** Whether this is also one of the daemon's problems. */
   readonly isProblem?: boolean
 }
 

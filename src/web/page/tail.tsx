@@ -80,7 +80,6 @@ export function Tail() {
       clearInterval(timer)
     }
   }, [id, where, isStopped, attempt])
-  // Scrolls to the newest event.
   useLayoutEffect(() => {
     if (!isHeld) box.current?.scrollTo(0, box.current.scrollHeight)
   })
