@@ -92,7 +92,6 @@ class EventReader extends FieldReader {
   }
 }
 
-/** A throttle that decides on one event at a time. */
 class EventThrottle extends Transform implements Throttle {
   readonly #decider: Decider
   readonly #origin: Origin

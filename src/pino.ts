@@ -60,7 +60,7 @@ export interface PinoTransportOptions extends Omit<z.input<typeof schema>, 'thro
   http: z.input<typeof http.options> & Partial<z.input<typeof deliveryOptions>>
 }
 
-/** Options that pino adds to the options of its targets. */
+/** Options that pino adds to those of its targets. */
 const PINO_OWN = ['$context', 'pinoWillSendConfig']
 
 /**

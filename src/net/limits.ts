@@ -230,7 +230,7 @@ export class ConnectionLimits {
     if (this.#bySocket.has(connection.socket)) this.#bySocket.set(socket, connection)
   }
 
-  /** The address or network whose limit applies to this connection; undefined if it is exempt. */
+  /** The address or network whose limit applies to a connection from `peer`; undefined if no such limit applies. */
   #boundedNetwork(peer: string | undefined): string | undefined {
     const { maxPerAddress, isShared } = this.#limits
     if (maxPerAddress === undefined || peer === undefined || isShared?.(peer)) return undefined
@@ -339,7 +339,7 @@ function sendsSlowly({ busy, last, lastAt, lastFrom }: Connection, now: number):
   return ms > FIRST_REQUEST_MS && (last.request.socket.bytesRead - lastFrom) * 1000 < SLOW_RATE * ms
 }
 
-/** Undefined for a Unix socket or a closed one. */
+/** Identifies a connection by its two addresses; undefined for a Unix socket or a closed socket. */
 function endpointsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string | undefined {
   if (remoteAddress === undefined || remotePort === undefined) return undefined
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`
@@ -372,7 +372,7 @@ interface Log {
 interface Count {
   value: number
 }
-/** Creates a counter of a component, or a plain one. */
+/** Creates a counter, with or without the labels of a component. */
 type MakeCount = (name: string, help: string, labels: { reason: string }) => Count
 
 /** Counts refused and closed connections by reason, and logs them at a limited rate. */

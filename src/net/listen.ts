@@ -136,7 +136,7 @@ export function addressTest(ranges: readonly string[]): (address: string) => boo
   return address => list.has(address)
 }
 
-/** How long a client may keep its side of a connection open after the last response. */
+/** After the last response, how long a client may keep its side of a connection open. */
 const CLOSE_MS = 2000
 
 /** Limits the connections of a server. Omit `http` for a protocol without requests: its clients may stay idle. */

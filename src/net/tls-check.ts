@@ -317,7 +317,7 @@ export function tlsAlertOf(code: string): string | undefined {
   return /^ERR_SSL_.*ALERT_([A-Z_]+)$/.exec(code)?.[1]
 }
 
-/** OpenSSL's reason, without the place in its source. */
+/** The reason in an OpenSSL error, without the location in OpenSSL's source. */
 export function opensslText(error: unknown): string {
   const { reason } = error as { readonly reason?: unknown }
   return typeof reason === 'string' && reason !== '' ? reason : errorText(error)

@@ -17,13 +17,14 @@ import {
 
 const DAY_MS = 86_400_000
 /**
- * A certificate that expires sooner causes a warning. Automatic renewal happens before; if it fails, a person can act.
+ * A certificate that expires within this time causes a warning. Automatic renewals happen earlier. If one fails, a
+ * person still has time to act.
  */
 const WARN_BEFORE_MS = 14 * DAY_MS
 /** The same for short-lived certificates, as a share of their lifetime. */
 const WARN_BEFORE_SHARE = 0.2
 
-/** The problems in files of TLS options, each with its file name. */
+/** Thrown if files of TLS options are unusable. */
 export class TlsFilesError extends Error {
   readonly code = 'SLUICE_TLS_FILES'
   /** Whether a file is outside the limits of its component. */

@@ -12,7 +12,7 @@ export interface Span {
   readonly to: number
 }
 
-/** A parameter of a URL, and the place of its value. */
+/** A parameter of a URL. The span is its value. */
 export interface Parameter extends Span {
   /** Empty if only a value is given. */
   readonly name: string

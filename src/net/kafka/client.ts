@@ -129,7 +129,7 @@ async function loadModules(): Promise<KafkaClient> {
   return Object.assign(apis, { saslPlain, saslScramSha, saslOAuthBearer }, ...rest)
 }
 
-/** Only configurations with Kafka load it. */
+/** Loaded only for configurations with Kafka. */
 export const kafkaClient = new OptionalPackage<KafkaClient>(PACKAGE, '1.35', () =>
   // If a version has other names, its main module has the same exports.
   loadModules().catch(() => import('@platformatic/kafka')),

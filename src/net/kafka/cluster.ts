@@ -114,7 +114,7 @@ export class KafkaCluster {
     throw this.refusal(errorCode, `topic ${name}`, '', isNew ? 'retry' : meaningOf(errorCode).isOfTopic && failure)
   }
 
-  /** Makes the next use of a topic look up its partitions again. */
+  /** Forgets the partitions of a topic. The next use of the topic looks them up again. */
   forget(topic: string): void {
     this.#topics.delete(topic)
   }
@@ -133,7 +133,7 @@ export class KafkaCluster {
     return { id: producerId, epoch: producerEpoch }
   }
 
-  /** A connection to a broker, at the address that it advertises. */
+  /** Connects to a broker, at the address that the broker advertises. */
   async broker(id: number, signal: AbortSignal): Promise<KafkaConnection> {
     const place = this.#brokers.get(id)
     if (place === undefined) {
@@ -188,7 +188,7 @@ export class KafkaCluster {
     return new DeliveryError(this.#shown(message + (reason === 'reset' ? onClose : '')), { failure, reason })
   }
 
-  /** Advice about what a broker expects, if it closes new connections. */
+  /** Advice for a broker that closes new connections: what the broker may expect. */
   #wanted(connection: KafkaConnection | undefined): string {
     const { tls } = this.#options
     if (!connection) return tls ? '; it may not speak TLS there: see "tls"' : ''

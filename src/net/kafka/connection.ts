@@ -18,7 +18,7 @@ const CLIENT_ID = Buffer.from('sluice')
 /** The produce request as of Kafka 2.8, whose responses name the rejected records. */
 export const PRODUCE = { key: 0, version: 9 } as const
 
-/** The other side does not speak the Kafka protocol, or not this version of it. */
+/** The server does not speak the Kafka protocol, or not the required version. */
 export class ProtocolProblem extends Error {}
 
 interface Asked {
@@ -35,7 +35,7 @@ export class KafkaConnection implements Sender {
   /** The received part of the next response. A list of one-byte chunks would take many times the memory. */
   readonly #received = new GrowingBytes()
   #isRetired = false
-  /** Whether it is fully opened, including authentication. */
+  /** Whether the connection is ready for requests, including authentication. */
   isReady = false
   answers = 0
   /** When to replace the connection, by the monotonic clock. The broker closes it soon after. */

@@ -19,7 +19,7 @@ export class RedisTimeout extends Error {
   }
 }
 
-/** Replies that only an operator can fix, with advice. */
+/** Texts of replies to problems that only an operator can fix, with advice. */
 const DENIED: readonly [RegExp, string][] = [
   [/^WRONGPASS|invalid password/, 'the user name or the password is wrong; correct "username" and the password'],
   [
@@ -59,7 +59,7 @@ export function redisProblem(error: unknown, password?: string, permissions = ''
   return { kind: 'connection', text }
 }
 
-/** The error's text on one line, shortened, since a server may send any text. */
+/** The error's text on one line. It is shortened, since a server may send any text. */
 function textOf(error: unknown, password = ''): string {
   // An error for several addresses has no message of its own.
   const isSeveral = error instanceof AggregateError && error.message === ''

@@ -1,7 +1,7 @@
 import { request } from 'node:https'
 import { AnswerBytes } from './answer-bytes.js'
 
-/** Statuses that never have a body; the constructor of Response rejects one. */
+/** Statuses that never have a body. With such a status, the constructor of Response rejects a body. */
 const WITHOUT_BODY = [204, 205, 304]
 
 type Trusted = Buffer | string

@@ -44,7 +44,7 @@ export interface Answered {
 export class ServiceError extends Error {
   override readonly name = 'ServiceError'
   readonly status: number
-  /** Stable and in snake case; programs may depend on it. */
+  /** A code in snake case that does not change; programs may depend on it. */
   readonly code: string
   /** Every problem with the request, with its place. */
   readonly errors: readonly { readonly path: string; readonly message: string }[]

@@ -61,7 +61,7 @@ export class ManagedPipeline {
   readonly #revisions = new WeakMap<Config, PublishedRevision>()
   /** ETag of the last response, even if the revision in it cannot run. */
   #etag: string | undefined
-  /** The newest revision and the reason, if it cannot run. */
+  /** The newest revision, if it cannot run, and the reason. */
   #refused: Refused | undefined
   /** Why the cached revision cannot be read. */
   #unreadable: string | undefined
@@ -342,7 +342,6 @@ export class ManagedPipeline {
     }
   }
 
-  /** Saves revisions one after the other. */
   #keep(revision: PublishedRevision): Promise<void> {
     return this.#turns.take('cache', () => this.#options.cache.write(revision))
   }

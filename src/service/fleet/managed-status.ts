@@ -1,4 +1,3 @@
-/** The state of a managed daemon, and of its connection to the service. */
 export interface ManagedStatus {
   /** Undefined while nothing runs. */
   readonly revision: number | undefined

@@ -21,7 +21,7 @@ export interface Report {
   readonly started_at: string
 }
 
-/** The service, as a managed daemon uses it. */
+/** The requests of a managed daemon to its service. */
 export interface Link {
   /** Resolves with undefined if the ETag of the published revision is still `etag`. */
   published(etag: string | undefined): Promise<PublishedRevision | undefined>

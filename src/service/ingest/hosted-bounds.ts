@@ -24,7 +24,7 @@ export interface Bound {
   /** Path of the option; empty for the whole pipeline. */
   readonly path: string
   readonly message: string
-  /** Set if the service cannot accept events for the pipeline because of it. */
+  /** Set if this difference prevents the service from accepting events for the pipeline. */
   readonly obstacle?: true
 }
 

@@ -4,7 +4,7 @@ import type { PublishedData } from './process/messages.js'
 export interface HostedRevision extends Omit<PublishedData, 'secrets'> {
   /** The secrets of the account to which the configuration refers. */
   readonly secrets?: {
-    /** Changes with the values. */
+    /** Changes when a value changes. */
     readonly version: string
     readonly names: readonly string[]
     /** Values by name. Throws if a secret is missing. */

@@ -12,7 +12,7 @@ import { makeFolder } from '../../lib/files/make-folder.js'
 
 /** Name of the folder in the data_dir of the service, and in a backup. */
 export const INGEST_FOLDER = 'ingest'
-/** Files that only the process that made them can use. */
+/** Files that are useful only to the process that created them. */
 const OF_A_PROCESS = /^lock[.-]|\.sock$/
 const FIRST = 'ledger'
 /** Maximum attempts to copy a folder whose files are renamed or removed meanwhile. */

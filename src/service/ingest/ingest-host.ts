@@ -36,7 +36,7 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
   /** Ports of the service. */
   readonly ownPorts: () => readonly number[]
   readonly maxBody: number
-  /** Maximum bytes that unanswered requests to one pipeline may hold. */
+  /** Maximum bytes that the unanswered requests to one pipeline may hold. */
   readonly maxUnsettled: number
   /** Maximum bytes that all unanswered requests may hold together. */
   readonly maxUnsettledOfAll: number

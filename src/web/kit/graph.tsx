@@ -24,7 +24,7 @@ interface Props {
 
 const WIDEST = 16
 const NARROWEST = 1.5
-/** Pixels from the top of a node to its edges. */
+/** Pixels from the top of a node to the height where its edges begin and end. */
 const PORT = 21
 
 interface Shape {

@@ -96,7 +96,7 @@ function ordered(layers: Slot[][], links: readonly Link[]): Slot[][] {
   return layers
 }
 
-/** A node with all nodes upstream and downstream of it. */
+/** Returns `node` and all nodes upstream and downstream of it. */
 export function pathOf(node: string, edges: readonly Edge[]): Set<string> {
   const follow = (next: (edge: Edge) => readonly [string, string]) => {
     const found = new Set([node])

@@ -24,7 +24,7 @@ export interface Component {
   readonly in_flight: number
   readonly utilization?: number
   readonly per_second?: { readonly received: number; readonly received_bytes: number; readonly sent: number }
-  /** Ids, or `id.output`. */
+  /** Ids of components, or `id.output`. */
   readonly inputs?: readonly string[]
   /** Events by side output. */
   readonly side_outputs?: Readonly<Record<string, number>>
@@ -191,7 +191,7 @@ export interface Throttle {
   readonly max_keys?: number
   readonly summary_ms?: number
   readonly keys: readonly Bucket[]
-  /** Buckets that were searched, and those that match. */
+  /** Numbers of buckets that were searched, and of buckets that match. */
   readonly searched: number
   readonly found: number
   readonly counted?: {
@@ -232,7 +232,7 @@ export interface WhatIf {
 export interface Found {
   readonly looked_at: readonly {
     readonly kind: string
-    /** Null without kept events. */
+    /** null while no events are kept. */
     readonly from: string | null
     readonly kept: number
     readonly one_in?: number
@@ -268,7 +268,7 @@ export interface DeadLetters {
   readonly total: number
   /** Number of the newest events, which `reasons` counts. */
   readonly looked_at: number
-  /** Whether these are all events of the queue. */
+  /** Whether `looked_at` counts all events of the queue. */
   readonly all: boolean
   readonly reasons: readonly {
     readonly reason: string

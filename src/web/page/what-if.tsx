@@ -255,7 +255,7 @@ function Result({ id, data }: { id: string; data: Answer }) {
   )
 }
 
-/** The options at their place in the configuration. */
+/** Shows options at their place in the configuration. */
 const inConfiguration = (id: string, yaml: string) =>
   `processors:\n  ${id}:\n${yaml.trimEnd().replace(/^/gm, '    ')}\n`
 

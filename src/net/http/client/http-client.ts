@@ -43,7 +43,7 @@ export class HttpClient {
   /** Connects to a URL that is only an origin. */
   dial!: (target: URL) => Promise<Socket>
 
-  /** Resolves with the response. Rejects with the reason of the signal as soon as it aborts. */
+  /** Resolves with the response. Rejects with the signal's reason as soon as the signal aborts. */
   async request({ target, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
     // Lets Node.js report that an idle connection has ended. A new connection is then made.
     await nextTurn()

@@ -120,7 +120,7 @@ export class HttpDestination implements Destination {
     throw await this.#answers.refusal(read, { place: head.place, request: [] })
   }
 
-  /** The head of a request without events, or the error if it cannot be made. */
+  /** The head of a request without events; an error if a template has a field without a default. */
   #defaultHead(): Head | DeliveryError {
     try {
       return this.#heads.ofDefaults()
@@ -150,7 +150,7 @@ export class HttpDestination implements Destination {
       this.#count(String(answer.statusCode), requestId)
       if (!this.#takes(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
       const refused = await this.#answers.refusedOf(answer, asked)
-      // A receiver may respond before it has read the whole request. Another request would then only take memory.
+      // Waits until the request is sent, since a receiver may respond earlier. Another request would only take memory.
       await answer.sent
       this.#bodies.delivered(request)
       if (refused) throw refused

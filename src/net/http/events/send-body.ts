@@ -67,7 +67,7 @@ export async function sendBody(
 
 const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
 
-/** The status of a request: the worst of its parts. Known when all are settled. */
+/** Determines the worst status of a request's parts. The status is known when all parts are settled. */
 class Outcome {
   #open = 1
   #worst: AckStatus = 'delivered'

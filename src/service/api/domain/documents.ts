@@ -203,7 +203,7 @@ export const auditDocument = z
   .meta({ id: 'AuditEntry' })
 export type AuditDocument = z.output<typeof auditDocument>
 
-/** A page of a list; `next` is the `after` of the following page, null on the last one. */
+/** A page of a list. `next`: the value of `after` for the following page; null on the last page. */
 export interface Page<T> {
   readonly items: readonly T[]
   readonly next: string | null

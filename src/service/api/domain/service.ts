@@ -21,7 +21,7 @@ import { Secrets } from './secrets/secrets.js'
 const TICK_MS = 10_000
 const USES_EVERY = 6
 const SWEEP_EVERY = 360
-/** For this time, no other node sweeps. It is shorter than the time between two sweeps of a node. */
+/** After a node has begun a sweep, no node begins one for this time: less than the time between sweeps. */
 const SWEEP_MS = 0.9 * SWEEP_EVERY * TICK_MS
 
 export interface ServiceCounts {
@@ -29,7 +29,7 @@ export interface ServiceCounts {
   readonly refusedKeys: Readonly<Record<string, number>>
   readonly authenticated: number
   readonly rateLimited: number
-  /** Daemons that were removed to make room for new ones, and new ones that were refused. */
+  /** Daemons that were removed to make room for new daemons, and new daemons that were refused. */
   readonly daemonsEvicted: number
   readonly daemonsRefused: number
   /** As of the last hourly check. */

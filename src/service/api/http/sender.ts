@@ -52,7 +52,7 @@ export class Sender {
     request.began = systemClock.now()
   }
 
-  /** `usual` is the status unless the handler sets one. */
+  /** `usual`: the status if the handler does not set one. */
   answer(request: FastifyRequest, reply: FastifyReply, route: Route, result: Reply, usual: number): void {
     const { status = usual, headers, one, page, raw } = result
     const { answers } = route
@@ -83,7 +83,7 @@ export class Sender {
     return text
   }
 
-  /** A reply that cannot be written, for example because of an invalid character in a header, becomes a status 500. */
+  /** Sends a response. If it cannot be written, for example because of an invalid header, sends status 500 instead. */
   #send(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -144,7 +144,7 @@ function idOf({ params }: FastifyRequest): string | undefined {
   return id !== undefined && ID.test(id) ? id : undefined
 }
 
-/** Sets headers for the identity of the caller and its remaining requests. */
+/** Sets headers with the identity of the caller, and with the number of requests that the caller has left. */
 function setIdentity(reply: FastifyReply, { subject, account, enterpriseId, rate }: Principal): void {
   reply.header('x-auth-subject-id', subject.id).header('x-auth-subject-email', headerText(subject.email))
   reply.header('x-auth-enterprise-id', enterpriseId).header('x-auth-access-type', 'access')

@@ -132,7 +132,7 @@ async function openSecret(dataDir: string, store: Store, random: (bytes: number)
   const path = join(dataDir, 'secret')
   let check = await checkIn(store)
   check ??= await store.change('', async sql => {
-    // Another process may have opened it first.
+    // Another process may have created the check value in the meantime.
     const made = await checkIn(sql)
     if (made !== undefined) return made
     const secret = (await readSecret(path)) ?? random(SECRET_BYTES)

@@ -38,7 +38,7 @@ interface DiskOptions {
   readonly clock: Clock
 }
 
-/** The disk allowance of an account, in its process. */
+/** Counts the files of an account in its process, and decides whether there is room for more. */
 export class AccountDisk implements DiskAllowance {
   readonly max: number
   readonly #options: DiskOptions
@@ -117,7 +117,7 @@ export class AccountDisk implements DiskAllowance {
 interface DiskUse {
   /** Pipelines that may have files. */
   readonly pipelines: Set<string>
-  /** Bytes of their files: the last sum that the process reported, and files that were measured later. */
+  /** Bytes of these files: the last sum that the process reported, plus files that were measured later. */
   files: number
 }
 

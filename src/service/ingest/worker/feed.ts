@@ -8,7 +8,7 @@ import { stopping } from '../../../net/http/server/refusal.js'
 
 const MAX_LINE_BYTES = 1024 * 1024
 
-/** The source that every published pipeline has. It emits the events that are sent to the service. */
+/** Id of the source that every published pipeline has. The source emits the events that are sent to the service. */
 export const INGEST = 'ingest'
 
 /** The component `ingest` with this definition, for `parseDocument`. */

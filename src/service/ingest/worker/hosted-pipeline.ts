@@ -28,7 +28,7 @@ export interface HostedOptions {
   readonly counters: ComponentSet
   readonly components: readonly AnyDefinition[]
   readonly permitted: Permissions
-  /** Called after each change of its state. */
+  /** Called after each change of the pipeline's state. */
   readonly changed: (state: PipelineState) => void
 }
 
@@ -50,7 +50,7 @@ export class HostedPipeline {
   #before: Version
   /** Name of the newest version that could not run. */
   #refused = ''
-  /** When that version is tried again, on the monotonic clock. */
+  /** When the refused version is tried again, on the monotonic clock. */
   #refusedUntil = 0
   #updating: Promise<void> = Promise.resolve()
   #hasEnded = false

@@ -250,7 +250,7 @@ function mayBeJson(headers: Answer['headers']): boolean {
   return type === undefined || /^(application\/([\w.-]+\+)?|text\/)json\b/i.test(type)
 }
 
-/** The values of a header as one string. */
+/** Joins the values of a header to one string. */
 export function text(header: string | string[] | undefined): string | undefined {
   return Array.isArray(header) ? header.join(', ') : header
 }

@@ -21,7 +21,7 @@ type Given =
 
 export interface Grant extends Pick<Principal, Given> {
   readonly hash: Buffer
-  /** Whether the key, its subject or its account is gone. */
+  /** Whether the key, its subject or its account was revoked or removed. */
   readonly revoked: boolean
 }
 

@@ -38,7 +38,7 @@ export interface NewKey {
   readonly title?: string
   /** JSON; null for all scopes of the subject. */
   readonly scopes?: string | null
-  /** The key of the same user that created this one. Revoking it also revokes this one. */
+  /** The key with which the same user created this key. Revoking the parent also revokes this key. */
   readonly parent_id?: string
   /**
    * For the first key of a user: the latest end of keys created with it, or NEVER. Other keys can create keys that last
@@ -78,7 +78,7 @@ export class Keys {
     return createHmac('sha256', this.#secret).update(key).digest()
   }
 
-  /** Adds a key. The returned `key` can only be shown now. */
+  /** Adds a key. The returned `key` is not stored, so it can only be shown now. */
   async add(sql: Sql, of: NewKey): Promise<{ key: string; document: KeyDocument }> {
     const { random, ids } = this.#context
     const key = PREFIXES[of.type] + random(RANDOM_BYTES).toString('hex')

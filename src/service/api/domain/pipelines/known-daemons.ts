@@ -10,7 +10,7 @@ interface Known {
   reportedMs: number
 }
 
-/** The daemons of one account, in memory: a report does not have to read the store. */
+/** The daemons of one account, kept in memory, so a report does not have to read the store. */
 export class KnownDaemons {
   readonly #daemons = new Map<string, Known>()
 

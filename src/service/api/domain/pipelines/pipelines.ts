@@ -32,7 +32,7 @@ export type PublishListener = (pipelineId: string, published: PublishedDocument 
 
 type Config = Readonly<Record<string, unknown>>
 
-/** A pipeline. Its draft is its latest revision. */
+/** A pipeline. The draft of a pipeline is its latest revision. */
 export interface PipelineRow extends Omit<PipelineDocument, 'config' | 'missing_secrets' | 'published_revision'> {
   readonly published_revision: number | null
   readonly published_at: string | null
@@ -299,7 +299,7 @@ export class Pipelines {
     return publishedOf(row, (await this.#revisions.read(this.#context.store, id, row.published_revision)).config)
   }
 
-  /** The configuration of any revision, for the engine in the service; undefined if it is gone. */
+  /** The configuration of any revision, for the engine in the service; undefined if the revision was removed. */
   async configOf(id: string, revision: number): Promise<Config | undefined> {
     return (await this.#revisions.find(this.#context.store, id, revision))?.config
   }

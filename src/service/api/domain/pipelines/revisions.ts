@@ -47,7 +47,7 @@ export class Revisions {
     if (!Number.isInteger(revision) || revision < 1 || revision > LARGEST) return undefined
     const text = await this.textOf(sql, { id: pipeline, revision })
     if (text === undefined) return undefined
-    // Within a change, the revision may not be committed, so it is not cached.
+    // Within a change, the revision may not be committed yet. It is not cached.
     return sql === this.#context.store ? this.parsed(pipeline, revision, text) : this.#parse(text)
   }
 

@@ -14,7 +14,7 @@ export interface ConfigSecrets {
   /** Changes with the values. */
   readonly version: string
   readonly names: readonly string[]
-  /** Values by name. Throws if one is missing or cannot be decrypted. */
+  /** Values by name. Throws if a secret is missing or cannot be decrypted. */
   values(): Readonly<Record<string, string>>
 }
 
@@ -165,7 +165,7 @@ export class Secrets {
 }
 
 const target = (name: string) => ({ type: 'secret', id: name })
-/** The place that a value is bound to: the value cannot be decrypted elsewhere. */
+/** The place to which a value is bound. The value cannot be decrypted at another place. */
 const placeOf = (accountId: string, name: string) => `secret/${accountId}/${name}`
 
 async function readRow(sql: Sql, accountId: string, name: string): Promise<Row | undefined> {

@@ -55,7 +55,7 @@ export const operationRoutes: readonly Route[] = [
   }),
 ]
 
-/** The route that accepts events. Without `ingest`, it answers 503. */
+/** The route that accepts events. It responds with 503 if `ingest` is undefined. */
 export function ingestRoute(ingest: Ingest | undefined): Route {
   return route({
     method: 'POST',
