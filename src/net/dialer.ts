@@ -27,7 +27,7 @@ export class Dialer {
   #connectors: { readonly receiver: Connector; readonly proxy: Connector } | undefined
   #polledAt = Number.NEGATIVE_INFINITY
   #stopPolling: (() => void) | undefined
-  /** Called with the certificates to use, at the start and after they were replaced. */
+  /** Called with the certificates at the start and after each replacement. */
   #renewed: (content: TlsContent) => void = () => {}
 
   constructor(options: DialOptions, context: ComponentContext) {

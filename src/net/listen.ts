@@ -21,7 +21,6 @@ export interface ListenerOptions extends ConnectionOptions {
 /** TCP keep-alive, which detects peers that disappeared silently. */
 const KEEP_ALIVE_MS = 60_000
 
-/** A listening server with its limits and metrics. */
 export class Listener {
   readonly #options: ListenerOptions
   readonly #context: SourceContext

@@ -116,7 +116,7 @@ export class ProxySettings {
     return this.#options === 'environment' ? proxyFrom(this.#env, target) : new URL(this.#options.url)
   }
 
-  /** Undefined if `target` is reached directly. */
+  /** Returns the proxy for `target` with its authorization; undefined if `target` is reached directly. */
   async viaFor(target: URL): Promise<Via | undefined> {
     const url = this.urlFor(target)
     if (!url) return undefined

@@ -159,7 +159,7 @@ export function exposeExpiries(metrics: ComponentMetrics, expiries: () => readon
   metrics.gauges(EXPIRY, EXPIRY_HELP, () => expirySeries(expiries()))
 }
 
-/** The same gauge for users that are not components. */
+/** The same gauge, for code outside of components. */
 export const EXPIRY_SERIES = { name: EXPIRY, help: EXPIRY_HELP } as const
 
 export function expirySeries(expiries: readonly TlsExpiry[]): { labels: Record<string, string>; value: number }[] {

@@ -178,7 +178,7 @@ export class KafkaConnection implements Sender {
   }
 }
 
-/** Why a response of this size cannot be read. */
+/** Explains why a response that begins with these bytes cannot be read. */
 function notKafka(bytes: Buffer): string {
   const size = bytes.readInt32BE()
   if (size > 0 && size < MOST_SIZE) return `its answer of ${size} bytes is too long: a lower batch.max_events may help`

@@ -64,7 +64,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** The service did not respond completely. The message has the URL and the reason; `cause` is the error of fetch. */
+/** The service did not respond, or its response is incomplete. `cause` is the error of fetch. */
 export class UnreachableError extends Error {
   override readonly name = 'UnreachableError'
 
@@ -92,7 +92,9 @@ export class Transport {
     return new Transport({ ...this.#options, delegateAccountId })
   }
 
-  /** Resolves with a response of status 2xx or 304. Throws ServiceError, or UnreachableError without a response. */
+  /**
+   * Resolves with a response of status 2xx or 304. Throws ServiceError, or UnreachableError if there is no response.
+   */
   async request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     const { retries = 2 } = this.#options
     const repeatable = options.repeatable ?? (method === 'GET' || method === 'HEAD')

@@ -57,7 +57,7 @@ export class ManagedPipeline {
   readonly #sleep: typeof sleep
   #local: ManagedConfig
   #running: PublishedRevision | undefined
-  /** The revision of each configuration. */
+  /** The revision from which each configuration was made. */
   readonly #revisions = new WeakMap<Config, PublishedRevision>()
   /** ETag of the last response, even if the revision in it cannot run. */
   #etag: string | undefined
@@ -219,7 +219,7 @@ export class ManagedPipeline {
     }
   }
 
-  /** Calls `work` after replacements in progress. Others wait until `work` ends. */
+  /** Calls `work` after replacements in progress. Further replacements wait until `work` ends. */
   inTurn(work: () => Promise<void>): Promise<void> {
     return this.#turns.take('replace', work)
   }

@@ -17,7 +17,6 @@ export interface PreviewOptions {
   readonly maxDiskPerAccount: number
 }
 
-/** Shows how the service would run published documents. */
 export class HostedPreview {
   readonly #options: PreviewOptions
 

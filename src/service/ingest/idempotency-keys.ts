@@ -81,7 +81,7 @@ export class IdempotencyKeys {
   readonly #options: Options
   readonly #limit: LogLimit
   readonly #attempts = new Map<string, Attempt>()
-  /** Keys by account. */
+  /** Number of keys by account. */
   readonly #counts = new Map<string, number>()
   readonly #stopSweeping: () => void
   /** Keys that were removed before they expired. */
@@ -254,7 +254,7 @@ function nameOf(key: string): string {
   return createHash('sha256').update(key, 'latin1').digest('base64url').slice(0, 24)
 }
 
-/** A client that knows the key of another client must not be able to forge a body with the same digest. */
+/** Returns a hash of the body and its key. Clients that know another client's key must not be able to forge it. */
 function digestOf({ bytes, size, content }: KeyedRequest['body'], ...of: readonly string[]): string {
   const head = JSON.stringify([...of, content])
   return createHash('sha256').update(`${head}\n`).update(bytes.subarray(0, size)).digest('base64url')

@@ -343,7 +343,10 @@ export class IngestHost {
     }
   }
 
-  /** Waits until pipelines have started or ended, which may make room. Resolves with false if there are none. */
+  /**
+   * Waits until pipelines have started or ended, which may make room. Resolves with false if none is starting or
+   * ending.
+   */
   async #someStarted(): Promise<boolean> {
     const starting = this.#slots.pipelines.flatMap(id =>
       this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)],

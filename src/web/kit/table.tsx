@@ -11,9 +11,9 @@ export interface Column<Row> {
   readonly value: (row: Row) => number | string | undefined
   readonly cell: (row: Row) => ComponentChildren
   readonly isText?: boolean
-  /** Hidden on a phone. */
+  /** Whether the column is hidden on a phone. */
   readonly isWide?: boolean
-  /** Takes the remaining width, and wraps. */
+  /** Whether the column takes the remaining width and wraps its text. */
   readonly grows?: boolean
 }
 

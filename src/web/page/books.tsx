@@ -100,7 +100,7 @@ interface Row {
   readonly href: string
 }
 
-/** The parts of a number, by component. */
+/** Splits a number by component. */
 function rowsOf(name: string, books: BooksOf): Row[] {
   const components = status.value?.components ?? []
   const of = (kind: string, value: (id: string) => number) =>

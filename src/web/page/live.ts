@@ -136,7 +136,7 @@ async function keepHistories(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** How many of the steps that begin at these times have ended. An unfinished step would look like a fall. */
+/** Returns how many of the steps that begin at these times have ended. An unfinished step would look like a fall. */
 export function endedOf(at: readonly number[], step_ms: number): number {
   const last = second.value ? timeOf(second.value) : Number.POSITIVE_INFINITY
   return at.findLastIndex(begin => begin + step_ms <= last) + 1

@@ -36,7 +36,7 @@ function timesOf({ at, step_ms, offered }: Answer['curve']): number[] {
   return offered.map((_, i) => from + i * step_ms)
 }
 
-/** The curve without an unfinished step, which would look like a fall. */
+/** Returns the curve without an unfinished step. Such a step would look like a fall. */
 function whole({ curve, to }: Answer): Answer['curve'] {
   const at = timesOf(curve)
   const isOpen = (at.at(-1) ?? 0) + curve.step_ms > Date.parse(to)

@@ -104,13 +104,13 @@ export class HttpClient {
 
   #made(socket: Socket): Socket {
     this.#connected.add(socket)
-    // Registered before the HTTP client's listeners, since it must run before the failed request is reported.
+    // These listeners precede those of the HTTP client, since they must run before the failed request is reported.
     const ended = () => {
       if (!this.#answered.has(socket)) this.unanswered = true
     }
     socket.once('end', ended).once('error', () => {
       ended()
-      // Without this, `end` would follow and replace the error, which may be a TLS alert with the reason.
+      // Without this, `end` would follow and replace the error. The error may be a TLS alert with the reason.
       socket.destroy()
     })
     // Either the connection was idle for long enough, or a response stalls.

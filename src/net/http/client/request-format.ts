@@ -74,7 +74,7 @@ export interface PartlyRefused {
 export interface Inspection {
   /** Name and version, as in `OpenSearch 2.19.3`. */
   readonly server?: string
-  /** A hint for the operator before events arrive. */
+  /** A hint for the operator, shown before events arrive. */
   readonly note?: string
   /** Why the configuration does not suit the receiver. */
   readonly problem?: string

@@ -37,7 +37,7 @@ export interface Head {
 export class RequestHeads {
   readonly #format: RequestFormat
   readonly #texts: RequestTexts
-  /** Where the text of each template after the URL's belongs. */
+  /** For each template after the URL's: where its text belongs. */
   readonly #names: { readonly place: 'headers' | 'ownHeaders' | 'texts'; readonly name: string }[] = []
   readonly #kept = new BoundedMap<string | undefined, Head>(MOST_KEPT)
   #lastName = { part: '', rest: '', name: '\n' }
@@ -46,7 +46,7 @@ export class RequestHeads {
   /** Like `partitionOf` of Destination; undefined if all events share one head. */
   readonly partitionOf: ((batch: EventBatch, i: number) => string) | undefined
 
-  /** `headers`: from the options. `field`: from the context. */
+  /** `headers`: the headers in the options. `field`: as in the context. */
   constructor(
     format: RequestFormat,
     headers: Readonly<Record<string, string>>,

@@ -14,7 +14,7 @@ export class Transport {
   readonly #options: TransportOptions
   readonly #dialer: Dialer
   #client: HttpClient | undefined
-  /** The connections of the predecessor with the same options. */
+  /** The connections that a predecessor with the same options left. */
   #inherited: HttpClient | undefined
 
   constructor(options: TransportOptions, context: ComponentContext) {

@@ -12,7 +12,7 @@ import { type Rate, RateLimiter, rateHeaders } from './keys/rate-limiter.js'
 
 export interface ServiceLimits {
   readonly requestsPerKey: Rate
-  /** Attempts with unknown keys from one address. Requests with a valid key do not count. */
+  /** Attempts with unknown keys from one address. Requests with a valid key do not count as attempts. */
   readonly failedTries: Rate
   readonly accounts: number
   /** This limit and the next four are per account. */
@@ -27,7 +27,7 @@ export interface ServiceLimits {
   readonly changes: Rate
   readonly changesOfAccount: Rate
   readonly keysPerUser: number
-  /** Retained revisions per pipeline; the published one is always retained. */
+  /** Revisions that are kept per pipeline. The published revision is always kept. */
   readonly revisions: number
   readonly configBytes: number
   /** Sources, processors and destinations of one pipeline. */
@@ -83,7 +83,6 @@ type Details = AuditDocument['details']
  */
 export type AddAudit = (action: string, target: { type: string; id: string }, details?: Details) => Promise<void>
 
-/** The query for a list. */
 export interface Rows<R> {
   /** The statement without its LIMIT. `$1` is the cursor, and `$2` the limit. */
   readonly text: string

@@ -32,7 +32,7 @@ export interface ServiceCounts {
   /** Daemons that were removed to make room for new daemons, and new daemons that were refused. */
   readonly daemonsEvicted: number
   readonly daemonsRefused: number
-  /** As of the last hourly check. */
+  /** Numbers of keys as of the last hourly check. */
   readonly keysExpiringSoon: number
   readonly keysExpired: number
 }

@@ -123,12 +123,14 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
   return app
 }
 
-/** The address of the client. Other text does not count: a trusted proxy may forward any text that the client sent. */
+/**
+ * The address of the client. Text that is not an address is ignored: a trusted proxy may forward any text of a client.
+ */
 function addressOf({ ip, raw }: FastifyRequest): string {
   return isIP(ip) === 0 ? (raw.socket.remoteAddress ?? '') : ip
 }
 
-/** Answers input that is not a request the app could handle. */
+/** Answers input that the app cannot handle as a request. */
 function refuseBare(
   socket: Socket,
   status: number,

@@ -35,7 +35,7 @@ export interface Reply {
 /** A success response; without `one`, `list` and `raw`, it does not have a body. */
 export interface Answer {
   readonly description: string
-  /** `meta.type` and the schema of `data`. */
+  /** The type in `meta`, and the schema of `data`. */
   readonly one?: readonly [type: string, schema: z.ZodType]
   readonly list?: readonly [type: string, schema: z.ZodType]
   /** A body without an envelope. */

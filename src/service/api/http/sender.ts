@@ -158,7 +158,7 @@ const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: stri
   FST_ERR_MAX_PARAM_LENGTH: [404, 'not_found', 'the path does not exist'],
 }
 
-/** The response for an error. Unexpected errors are logged and answered with 500. */
+/** Returns the response for an error. Unexpected errors are logged and get status 500. */
 function refusalFor(error: unknown, log: Logger, requestId: string): ApiError {
   if (error instanceof ApiError) return error
   if (error instanceof Gone) return new ApiError(400, 'incomplete', 'the body is incomplete')

@@ -152,7 +152,7 @@ export class ChangeFeed {
     return (await client.query<Row>(`${ROW} ORDER BY id DESC LIMIT 1`)).rows[0]
   }
 
-  /** When the last change before `at` was made that is still in the table, in milliseconds since 1970. */
+  /** When the last change before `at` was made that the table still has, in milliseconds since 1970. */
   async #lastBefore(client: Client, { at }: ChangePlace): Promise<number> {
     const text = `${ROW} WHERE extract(epoch FROM at) < $1 ORDER BY id DESC LIMIT 1`
     const last = (await client.query<Row>(text, [at])).rows[0]

@@ -31,7 +31,7 @@ import {
 /** Time limit to get a connection, new or from the pool. */
 const CONNECT_MS = 5000
 const STATEMENT_MS = 5000
-/** For a server that does not enforce STATEMENT_MS, for example behind a broken network. */
+/** Used if a server does not enforce STATEMENT_MS, for example behind a broken network. */
 const ANSWER_MS = STATEMENT_MS + 1000
 /** How long a change waits for earlier changes of its owner. */
 const TURN_MS = 5000
@@ -89,7 +89,7 @@ function configOf(pg: Pg, { url, password_file }: PostgresOptions, ssl: object |
     port: Number(port || 5432),
     user: decodeURIComponent(username),
     database: decodeURIComponent(pathname.slice(1)),
-    // pg takes options that are not set here from its environment.
+    // pg takes options that are missing here from environment variables.
     password: async () => {
       if (!key) throw new Error('the server asks for a password; set password_file')
       return await key.current()

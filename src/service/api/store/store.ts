@@ -26,7 +26,7 @@ export interface Store extends Sql {
    * noticed within a second.
    */
   watch(tables: readonly Table[], forget: () => void): void
-  /** `work` reads a consistent snapshot, while others change the store. */
+  /** Calls `work` with a consistent snapshot, while others may change the store. */
   snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T>
   /** Copies a consistent snapshot into a new folder. */
   backup(folder: string): Promise<void>

@@ -38,7 +38,7 @@ interface DiskOptions {
   readonly clock: Clock
 }
 
-/** Counts the files of an account in its process, and decides whether there is room for more. */
+/** Counts the files of an account, in its process. Decides whether there is room for more. */
 export class AccountDisk implements DiskAllowance {
   readonly max: number
   readonly #options: DiskOptions

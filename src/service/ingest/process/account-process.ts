@@ -203,7 +203,7 @@ export class AccountProcess {
     const id = ++this.#calls
     return new Promise<WorkerCalls[N]['gets']>((resolve, reject) => {
       this.#waiting.set(id, { name, resolve: resolve as (value: never) => void, reject })
-      // Not sent with each request: the list of pipelines may be long.
+      // Instructions are not sent with each request, since the list of pipelines may be long.
       const instructions = name === 'take' ? undefined : this.#options.instructions()
       this.#link.send({ id, name, of, instructions } satisfies Call<N>, body)
     })

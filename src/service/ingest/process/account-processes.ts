@@ -47,7 +47,7 @@ export class AccountProcesses {
     return [...this.#running.values()]
   }
 
-  /** Components that are counted together as `__other__`. */
+  /** Number of components that are counted together as `__other__`. */
   get folded(): number {
     return this.#counters.folded
   }

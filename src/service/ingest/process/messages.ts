@@ -76,7 +76,7 @@ export function refusalOf({ status, code, message, headers, close }: RefusalData
   return new Refusal(status, code, message, headers, close)
 }
 
-/** Arguments (`of`) and replies (`gets`) of the calls of the service. */
+/** The calls of the service, with their arguments (`of`) and replies (`gets`). */
 export interface WorkerCalls {
   start: { of: PublishedData; gets: Snapshot }
   update: { of: PublishedData; gets: Snapshot }

@@ -22,7 +22,7 @@ export interface HostedOptions {
   readonly folder: string
   readonly log: Logger
   readonly runtime: Omit<Runtime, 'metrics' | 'log'>
-  /** Shared by the account, as are the next two. */
+  /** All pipelines of the account share this field and the next two. */
   readonly disk: DiskAllowance
   readonly requests: RequestPool
   readonly counters: ComponentSet
@@ -55,7 +55,7 @@ export class HostedPipeline {
   #updating: Promise<void> = Promise.resolve()
   #hasEnded = false
 
-  /** Throws NotHosted, or the error that prevents the build. */
+  /** Throws NotHosted, or the error why the pipeline cannot be built. */
   static async start(published: PublishedData, options: HostedOptions): Promise<HostedPipeline> {
     const feed = new Feed()
     const counters = new ScopedCounters(options.counters, published.id)

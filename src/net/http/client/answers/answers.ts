@@ -90,7 +90,9 @@ export class Answers {
     return this.#error(shown, 'reject', answer, { reason: 'partial_success', ...(which && { refused }) })
   }
 
-  /** The error, with advice, for an error response or a success status that does not accept events. */
+  /**
+   * The error, with advice, for a response with an error status, or with a success status that does not accept events.
+   */
   async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const { statusCode: status, headers, body } = answer
     const { request } = asked

@@ -11,7 +11,7 @@ const ERROR_BYTES = 64 * 1024
 const TEXT_CHARACTERS = 300
 /** Limit of a response that lists events. After a longer response, the events are sent again in smaller requests. */
 const LIST_BYTES = 16 * 1024 * 1024
-/** Limit of a response that only counts events or describes the receiver. */
+/** Maximum bytes of a response that only counts events or describes the receiver. */
 const SHORT_BYTES = 128 * 1024
 /** Maximum entries in a response's list, per event of the request. Reading millions of entries takes minutes. */
 const MOST_ENTRIES = 16

@@ -21,7 +21,7 @@ export function requireAccount(principal: Principal): { readonly id: string; rea
   )
 }
 
-/** Requires an enterprise token, and that the token acts for its enterprise and not within an account. */
+/** Requires an enterprise token that does not act within an account. */
 export function requireEnterprise(principal: Principal): void {
   if (principal.type !== 'enterprise_service_account') {
     throw forbidden('enterprise_token_required', 'only the key of an enterprise service account may do this')

@@ -112,7 +112,9 @@ export class ServiceAccounts {
     })
   }
 
-  /** Makes a key end after `graceMs` at the latest. Resolves with its end, or null without a grace period. */
+  /**
+   * Makes a key end after `graceMs` at the latest. Resolves with the end of the key; null: the key has no grace period.
+   */
   async #grace(sql: Sql, key: string | null, graceMs: number): Promise<string | null> {
     if (key === null || graceMs === 0) return null
     const [now, then] = [this.#context.time(), this.#context.time(graceMs)]

@@ -17,7 +17,6 @@ interface Row extends UserDocument {
 
 const ROW = 'SELECT id, email, title, role, account_id, enterprise_id, created_at FROM person'
 
-/** Users of the current account. */
 export class Users {
   readonly #context: Context
   readonly #keys: Keys
@@ -42,7 +41,7 @@ export class Users {
     return show(await this.#read(this.#context.store, principal, id))
   }
 
-  /** Creates a user with a first key, which can create other keys. */
+  /** Creates a user with a first key. The user can create other keys with it. */
   async create(principal: Principal, input: UserInput): Promise<InvitedUserDocument> {
     const account = requireUserManagement(principal)
     requireGrant(principal, ROLE_SCOPES[input.role])

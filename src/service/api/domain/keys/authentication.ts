@@ -62,7 +62,7 @@ export class Authentication {
     this.#failures = new RateLimiter(context.limits.failedTries, context.clock, context.nodes)
   }
 
-  /** Synchronous if the grant of the key is cached and nothing else has to be read. */
+  /** Identifies the caller. Synchronous if the grant of the key is cached and nothing else has to be read. */
   authenticate(request: AuthenticateRequest): Principal | Promise<Principal> {
     const hash = this.#hashOf(request)
     const known = this.#grants.known(hash)

@@ -8,7 +8,7 @@ export interface Principal {
   readonly type: TokenType
   readonly subject: {
     readonly id: string
-    /** Address of the user, or `ID@service-account.invalid` for a service account. */
+    /** E-mail address of the user, or `ID@service-account.invalid` for a service account. */
     readonly email: string
     readonly title: string
   }
@@ -28,7 +28,7 @@ export interface Principal {
   readonly delegated: boolean
   /** Remaining requests of this key, for the RateLimit headers. */
   readonly rate: RateState
-  /** The origin and the id of the request, for the audit log. */
+  /** Address of the client and id of the request, for the audit log. */
   readonly address: string
   readonly requestId: string | undefined
 }

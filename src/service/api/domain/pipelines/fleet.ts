@@ -50,7 +50,7 @@ export class Fleet {
   /** Daemons by account; filled when an account is first used. */
   readonly #known = new Map<string, KnownDaemons>()
   readonly #registrations: RateLimiter
-  /** Daemons that were removed to make room for new ones. */
+  /** Number of daemons that were removed to make room for new daemons. */
   evicted = 0
   /** Refused reports of new daemons: too many at a time, or too many in the account. */
   refused = 0
@@ -83,7 +83,7 @@ export class Fleet {
     return { items, next: found.length > limit ? keyOf(shown.at(-1)!) : null, limit }
   }
 
-  /** Requires `pipeline:read`; viewers are not allowed. The report stays in memory until the next flush. */
+  /** Records a report until the next flush. Requires `pipeline:read`; viewers are not allowed. */
   async report(principal: Principal, input: ReportInput): Promise<DaemonDocument> {
     const { id: account_id } = requireReporter(principal)
     const { daemon_id: id, pipeline_id, error = null, totals = {}, started_at = null, ...given } = input
@@ -150,7 +150,7 @@ export class Fleet {
     )
   }
 
-  /** Makes the next use read the daemons again, since other nodes may have added some. */
+  /** Clears the daemons in memory, since other nodes may have added some. The next use reads them again. */
   async refresh(): Promise<void> {
     await this.flush()
     this.#known.clear()

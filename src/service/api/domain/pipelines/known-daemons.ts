@@ -1,7 +1,7 @@
 /** A daemon without a report for this long counts as silent. */
 export const SILENT_MS = 5 * 60_000
 /**
- * A daemon counts as real when it has reported for this long. Whoever invents ids has to keep reporting for each id.
+ * A daemon that has reported for this long counts as real. A client that invents ids has to keep reporting for each id.
  */
 const CONFIRMED_MS = 30_000
 

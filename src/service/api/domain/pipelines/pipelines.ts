@@ -49,7 +49,7 @@ const PORTION = 20
 /** Pipelines per statement when their states are read. */
 const STATES = 500
 const LATER_SECONDS = '10'
-/** How long a removed pipeline is remembered for nodes that are down and still have its files. */
+/** How long a removed pipeline is remembered. A node that is down may still have its files. */
 const FORGOTTEN_MS = 30 * 86_400_000
 /** Maximum pipelines in each generation of the cache. */
 const MOST_REMEMBERED = 10_000
@@ -86,7 +86,7 @@ export class Pipelines {
     return this.#revisions.sizes
   }
 
-  /** Includes all accounts at enterprise scope. Returns the same object while nothing changes. */
+  /** Lists pipelines; at enterprise scope, of all accounts. Returns the same object while nothing changes. */
   async list(principal: Principal, page: PageQuery): Promise<Page<PipelineDocument>> {
     requireScope(principal, 'pipeline:read')
     const { account, enterpriseId } = principal
@@ -140,7 +140,9 @@ export class Pipelines {
     return this.#tagged(await this.#read(principal, id))
   }
 
-  /** `ifMatch` is the raw header. Throws 412 if the pipeline has another ETag, and 400 if `config` is not valid. */
+  /**
+   * Changes a pipeline. `ifMatch`: the raw header. Throws 412 if the ETag differs, and 400 if `config` is not valid.
+   */
   async update(
     principal: Principal,
     id: string,
@@ -292,7 +294,7 @@ export class Pipelines {
     return states
   }
 
-  /** For the engine in the service; undefined without a published revision. */
+  /** The published revision, for the engine in the service; undefined if no revision is published. */
   async publishedNow(id: string): Promise<PublishedDocument | undefined> {
     const row = await this.find(id)
     if (!row?.published_revision) return undefined

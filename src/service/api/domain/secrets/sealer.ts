@@ -4,7 +4,7 @@ import { createCipheriv, createDecipheriv, createHmac, createSecretKey, hkdfSync
 export interface Sealed {
   /** Identifies the encryption key without revealing anything about it. */
   readonly key_id: string
-  /** 12 random bytes, never used twice; base64, as is `data`. */
+  /** 12 random bytes that are never used twice, in base64. `data` is in base64, too. */
   readonly nonce: string
   /** The encrypted text followed by its authentication tag of 16 bytes. */
   readonly data: string

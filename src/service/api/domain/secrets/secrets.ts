@@ -11,7 +11,7 @@ import type { Sealed, Sealer } from './sealer.js'
 
 /** The secrets that a configuration refers to, for the runner of the pipeline. */
 export interface ConfigSecrets {
-  /** Changes with the values. */
+  /** Changes when a value changes. */
   readonly version: string
   readonly names: readonly string[]
   /** Values by name. Throws if a secret is missing or cannot be decrypted. */
