@@ -254,7 +254,7 @@ function nameOf(key: string): string {
   return createHash('sha256').update(key, 'latin1').digest('base64url').slice(0, 24)
 }
 
-/** Returns a hash of the body and its key. Clients that know another client's key must not be able to forge it. */
+/** A SHA-256 digest, since a client that knows another client's key must not find a body with the same digest. */
 function digestOf({ bytes, size, content }: KeyedRequest['body'], ...of: readonly string[]): string {
   const head = JSON.stringify([...of, content])
   return createHash('sha256').update(`${head}\n`).update(bytes.subarray(0, size)).digest('base64url')
