@@ -219,7 +219,6 @@ class Shipper extends Writable {
     return chunk.subarray(from)
   }
 
-  /** Discards the chunk from `from` to its end. */
   #drop(chunk: Buffer, from: number): void {
     if (from === chunk.length) return
     if (this.#unreported === 0)

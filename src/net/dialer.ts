@@ -14,9 +14,7 @@ const POLL_MS = 1000
 /** Polling interval for replaced files while idle. */
 const IDLE_POLL_MS = 60_000
 
-/**
- * Connects a destination to its receiver with current certificates, through a proxy, to addresses that `reach` allows.
- */
+/** Connects a destination to its receiver with current certificates, through a proxy, within the limits of `reach`. */
 export class Dialer {
   readonly #options: DialOptions
   readonly #context: ComponentContext
@@ -84,8 +82,7 @@ export class Dialer {
   }
 
   /**
-   * Origin of the proxy that may respond instead of the receiver; undefined: no proxy, or the proxy only opens a
-   * tunnel.
+   * Origin of the proxy that may respond instead of the receiver; undefined if there is none or it is only a tunnel.
    */
   answeringProxy(target: URL): string | undefined {
     return target.protocol === 'http:' ? this.#proxy?.urlFor(target)?.origin : undefined

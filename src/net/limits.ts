@@ -20,7 +20,6 @@ export interface ConnectionBounds {
   readonly maxPerAddress?: number | undefined
   /** Whether many clients share an address. `maxPerAddress` does not apply to it. */
   readonly isShared?: ((address: string) => boolean) | undefined
-  /** Time limit of the TLS handshake. */
   readonly handshakeMs?: number | undefined
   /** Time limit for a client to read a response, or PROGRESS_BYTES of it. */
   readonly sendMs?: number | undefined
@@ -75,7 +74,6 @@ interface Connection {
   stream: Socket | undefined
   busy: number
   used: boolean
-  /** The last request and its response. */
   last: Exchange | undefined
   /** When the headers of the last request were complete, and how many bytes had been received until then. */
   lastAt: number

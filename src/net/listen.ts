@@ -129,7 +129,6 @@ export function peerOf(socket: Socket): string | undefined {
   return remoteAddress === undefined ? undefined : plainAddress(remoteAddress)
 }
 
-/** Returns a function that tests whether an address is in one of the ranges. */
 export function addressTest(ranges: readonly string[]): (address: string) => boolean {
   const list = new AddressList(ranges)
   return address => list.has(address)

@@ -11,7 +11,6 @@ export interface TlsPaths {
   readonly ca_file?: string | undefined
   readonly cert_file?: string | undefined
   readonly key_file?: string | undefined
-  /** Authorities of client certificates. */
   readonly client_ca_file?: string | undefined
 }
 
@@ -35,9 +34,7 @@ export interface TlsExpiry {
   readonly option: TlsOption
   readonly file: string
   readonly subject: string
-  /**
-   * Wall clock in milliseconds: when the first certificate of a chain expires, or the last one of several authorities.
-   */
+  /** In milliseconds since 1970: when the first certificate of a chain expires, or the last of several authorities. */
   readonly expiresAt: number
   /** When the validity begins; wall clock in milliseconds. */
   readonly validFrom: number
@@ -119,7 +116,6 @@ function judge(paths: TlsPaths, found: Found, wall: number): TlsInspection {
   return { problems, content: inspection.usable ? { ca: ca ?? clientCa, cert, key, expiries } : undefined }
 }
 
-/** The problem as a complete sentence. */
 export function tlsProblemText({ option, file, message }: TlsProblem): string {
   return `tls.${option}: ${file} ${message}`
 }

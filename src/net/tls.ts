@@ -17,8 +17,7 @@ import {
 
 const DAY_MS = 86_400_000
 /**
- * A certificate that expires within this time causes a warning. Automatic renewals happen earlier. If one fails, a
- * person still has time to act.
+ * How long before the expiry a warning is logged. Automatic renewals happen earlier; if one fails, a person can act.
  */
 const WARN_BEFORE_MS = 14 * DAY_MS
 /** The same for short-lived certificates, as a share of their lifetime. */

@@ -20,7 +20,6 @@ interface Found extends Credentials {
 }
 
 interface Place {
-  /** The name in messages. */
   readonly name: string
   /** Whether the credentials are read before each request. If not, they are cached until they expire. */
   readonly isNear: boolean
@@ -242,9 +241,7 @@ export class AwsCredentials {
     return expiring(answered(await this.#ask('GET', roles + encodeURIComponent(role), token, signal)))
   }
 
-  /**
-   * Makes a request. Returns the start of a success response; otherwise throws. `isRemote`: the proxy may be needed.
-   */
+  /** Makes a request. Returns the start of a success response; otherwise throws. `isRemote`: it may need the proxy. */
   async #ask(
     method: 'GET' | 'PUT' | 'POST',
     url: string,

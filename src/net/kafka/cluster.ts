@@ -26,9 +26,7 @@ const LONGEST_TEXT = 500
 const WRITE = 1 << 4
 const UNKNOWN_RIGHTS = -(2 ** 31)
 
-/**
- * `leaders`: the broker id of each partition's leader; -1: none now. `at`: time of the lookup, by the monotonic clock.
- */
+/** `leaders`: broker id of the leader by partition; -1: none now. `at`: time of the lookup, by the monotonic clock. */
 export interface Topic {
   readonly leaders: readonly number[]
   readonly at: number
@@ -41,7 +39,6 @@ export class KafkaCluster {
   readonly #context: ComponentContext
   readonly #dialer: Dialer
   readonly #key: AccessKey | undefined
-  /** Connections by URL of the broker. */
   readonly #connections = new Map<string, Promise<KafkaConnection>>()
   readonly #topics = new BoundedMap<string, Topic>(MOST_TOPICS)
   readonly #unknownSince = new BoundedMap<string, number>(MOST_TOPICS)
@@ -85,9 +82,7 @@ export class KafkaCluster {
     this.#retireAll(connection => connection.destroy(new Error('closing')))
   }
 
-  /**
-   * Looks up partitions. `failure`: for errors of this topic only. `mayCreate`: whether brokers may create the topic.
-   */
+  /** Looks up partitions. `failure`: for errors of only this topic. `mayCreate`: brokers may create the topic. */
   async topic(
     name: string,
     signal: AbortSignal,
@@ -272,7 +267,6 @@ export class KafkaCluster {
     this.#topics.clear()
   }
 
-  /** Connects and authenticates. */
   async #open(place: string): Promise<KafkaConnection> {
     const { reach, clock } = this.#context
     const shown = shownPlace(place)

@@ -17,9 +17,7 @@ export interface Nodes {
   /** Number of running nodes, including this one. */
   readonly live: number
   readonly gone: readonly Node[]
-  /**
-   * Whether this node may do the job. No node can then take it again for `ms` milliseconds. Rejects with StoreError.
-   */
+  /** Whether this node may do the job. No node can then take it again for `ms` milliseconds. Throws StoreError. */
   takes(job: string, ms: number): Promise<boolean>
   forgetOld(): Promise<void>
 }

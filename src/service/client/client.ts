@@ -172,7 +172,6 @@ class Accounts extends Calls {
   all = (page: PageOptions = {}) => this.list<AccountDocument>('/v3/enterprise/account', page)
   create = (input: z.input<typeof accountInput>) =>
     this.send<CreatedAccountDocument>('POST', '/v3/enterprise/account', input)
-  /** The account in which the client acts. */
   current = () => this.get<AccountDocument>('/v3/account')
   setFeature = (feature: string, enabled: boolean) =>
     this.send<AccountDocument>('PUT', `/v3/account/feature/${part(feature)}`, { enabled })

@@ -92,9 +92,7 @@ export class Transport {
     return new Transport({ ...this.#options, delegateAccountId })
   }
 
-  /**
-   * Resolves with a response of status 2xx or 304. Throws ServiceError, or UnreachableError if there is no response.
-   */
+  /** Resolves with a response of status 2xx or 304. Throws ServiceError, or UnreachableError without a response. */
   async request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     const { retries = 2 } = this.#options
     const repeatable = options.repeatable ?? (method === 'GET' || method === 'HEAD')

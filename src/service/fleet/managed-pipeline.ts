@@ -111,7 +111,6 @@ export class ManagedPipeline {
     return this.#refusal ?? ([this.#unreachable, this.#unreadable].filter(Boolean).join('; ') || undefined)
   }
 
-  /** The status for operators on this machine. */
   get status(): ManagedStatus {
     const { clock } = this.#options
     const away = this.#awaySince === undefined ? undefined : (clock.now() - this.#awaySince) / 1000
@@ -224,9 +223,7 @@ export class ManagedPipeline {
     return this.#turns.take('replace', work)
   }
 
-  /**
-   * Returns the running revision with another local part, for a reload. Call it within `inTurn`. Throws ConfigError.
-   */
+  /** Returns the running revision with another local part, for a reload. Call it in `inTurn`. Throws ConfigError. */
   reread(local: ManagedConfig): Config {
     const config = this.#configOf(this.#running!, local)
     this.#local = local
@@ -243,8 +240,7 @@ export class ManagedPipeline {
   }
 
   /**
-   * Applies each revision that is published from now on, and sends reports. They include `problems`, which the daemon
-   * finds. Returns `leave`.
+   * Applies each revision that is published from now on. Sends reports with the daemon's `problems`. Returns `leave`.
    */
   follow(
     pipeline: Replaceable,
@@ -371,7 +367,6 @@ export class ManagedPipeline {
     this.#options.log.error({ code: 'SLUICE_REVISION_REFUSED', revision, error: why }, text)
   }
 
-  /** Throws ConfigError. */
   #configOf(revision: PublishedRevision, local = this.#local): Config {
     const config = local.with(revision.config, `${this.#options.name}, revision ${revision.revision}`)
     this.#revisions.set(config, revision)

@@ -33,7 +33,6 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
   /** Maximum lines of a scrape: per account, and for all accounts. */
   readonly maxSeries: { readonly group: number; readonly all: number }
   readonly startProcess: StartLink
-  /** Ports of the service. */
   readonly ownPorts: () => readonly number[]
   readonly maxBody: number
   /** Maximum bytes that the unanswered requests to one pipeline may hold. */
@@ -169,9 +168,7 @@ export class IngestHost {
     }
   }
 
-  /**
-   * Applies a published revision to the running pipeline. Otherwise starts the pipeline if it has events to deliver.
-   */
+  /** Applies a published revision to a running pipeline. Starts the pipeline if it has events to deliver. */
   async publish(published: HostedRevision): Promise<void> {
     const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
     if (running && !running.hasEnded) return this.#update(running, published)
@@ -343,10 +340,7 @@ export class IngestHost {
     }
   }
 
-  /**
-   * Waits until pipelines have started or ended, which may make room. Resolves with false if none is starting or
-   * ending.
-   */
+  /** Waits until pipelines have started or ended, which may make room. Resolves with false if it need not wait. */
   async #someStarted(): Promise<boolean> {
     const starting = this.#slots.pipelines.flatMap(id =>
       this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)],

@@ -13,12 +13,10 @@ import type { RunningPipeline } from './running-pipeline.js'
 const NAME = 'revision.json'
 
 interface Options {
-  /** Contains a folder for each pipeline. */
   readonly folder: string
   readonly log: Logger
   /** Returns the configuration to run for a published revision. Throws if the revision cannot run. */
   readonly read: (published: HostedRevision) => Config
-  /** Another revision of a published pipeline; undefined if it was removed. */
   readonly revision: (published: HostedRevision, revision: number) => Promise<HostedRevision | undefined>
 }
 

@@ -240,10 +240,7 @@ function keyOf({ headers }: IncomingMessage): string | undefined {
   throw new Refusal(400, 'invalid_idempotency_key', 'idempotency-key must be 1 to 255 visible characters')
 }
 
-/**
- * Resolves with the answer. After PATIENCE_MS, asks the client to repeat the request, which then awaits the same
- * answer.
- */
+/** Resolves with the answer. After PATIENCE_MS, asks the client to repeat the request, which then awaits the answer. */
 async function patiently(answer: Promise<IngestAnswer>): Promise<IngestAnswer> {
   const given = await within(PATIENCE_MS, answer)
   if (given) return given

@@ -66,10 +66,7 @@ function depths(nodes: readonly string[], edges: readonly Edge[]): Map<string, n
   return depth
 }
 
-/**
- * Orders the slots of each layer by the mean height of their neighbours, alternately in the previous and the next
- * layer.
- */
+/** Orders the slots of each layer by the mean height of their neighbours: of the previous layer, then of the next. */
 function ordered(layers: Slot[][], links: readonly Link[]): Slot[][] {
   const height = new Map<string, number>()
   const note = (layer: Slot[]) => {

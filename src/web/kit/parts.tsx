@@ -128,9 +128,7 @@ interface FieldProps {
   readonly isNamed?: boolean
 }
 
-/**
- * A text field. Its value takes effect when the user enters it. Until then, redrawing does not change the typed text.
- */
+/** A text field. Its value takes effect when the user enters it. Until then, redrawing keeps the typed text. */
 export function Field(props: FieldProps) {
   const {
     label,

@@ -38,7 +38,6 @@ class One extends Component<{ text: string }> {
   }
 }
 
-/** Shows the events of a component as they arrive. */
 export function Tail() {
   const components = status.value?.components ?? []
   const id = route.value.id ?? components[0]?.id

@@ -5,7 +5,6 @@ export interface Problem {
   readonly detail?: string
   readonly todo: string
   readonly commands?: readonly string[]
-  /** The component that the problem is about. */
   readonly component?: string
 }
 
@@ -26,7 +25,6 @@ export interface Component {
   readonly per_second?: { readonly received: number; readonly received_bytes: number; readonly sent: number }
   /** Ids of components, or `id.output`. */
   readonly inputs?: readonly string[]
-  /** Events by side output. */
   readonly side_outputs?: Readonly<Record<string, number>>
   readonly errors?: number
   readonly last_error?: string
@@ -155,7 +153,6 @@ export interface Detail {
   readonly series: readonly (Sample & { readonly name: string; readonly help?: string })[]
 }
 
-/** Numbers of events. */
 export interface KeyEvents {
   readonly passed: number
   readonly discarded: number

@@ -46,7 +46,6 @@ function whole({ curve, to }: Answer): Answer['curve'] {
   return { at: cut(at), step_ms, offered: cut(offered), was: cut(was), would: cut(would) }
 }
 
-/** Converts values per step to values per second. */
 const perSecond = (values: Values, step_ms: number): Values =>
   values.map(value => (value === null ? null : (value * 1000) / step_ms))
 

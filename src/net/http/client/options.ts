@@ -88,9 +88,7 @@ type Options = z.output<z.ZodObject<typeof clientOptions>>
 /** `snappy` is only for receivers that support it. */
 export type ClientOptions = Options | (Omit<Options, 'compression'> & { compression: 'snappy' })
 
-/**
- * Rejects options that set the same header twice. `others`: options that set further headers, by name in lower case.
- */
+/** Rejects options that set the same header twice. `others`: options for further headers, by name in lower case. */
 export function checkHeaders(
   { headers, auth }: Pick<ClientOptions, 'headers' | 'auth'>,
   context: z.RefinementCtx,

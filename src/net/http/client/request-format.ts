@@ -21,9 +21,7 @@ export interface RequestFormat {
   readonly gzipLevel?: number
   /** Additional headers of every request. All events of a request have the same values in their fields. */
   readonly headers?: Readonly<Record<string, string | Template>>
-  /**
-   * Texts that the body contains once, such as labels. All events of a request have the same values in their fields.
-   */
+  /** Texts that the body contains once, such as labels. All events of a request have the same values in them. */
   readonly texts?: Readonly<Record<string, Template>>
   /** Returns a name for event `i`, without line ends. All events of a request have the same name. */
   partOf?(batch: EventBatch, i: number): string

@@ -35,9 +35,7 @@ export class Transport {
     this.#inherited = undefined
   }
 
-  /**
-   * Makes one attempt at a request for `url`. Throws the signal's reason, or a DeliveryError if no response arrived.
-   */
+  /** Makes one attempt at a request. Throws the signal's reason, or a DeliveryError if there is no response. */
   async request(request: Sent, url: string, signal: AbortSignal): Promise<Answer> {
     // A needless await would let sources read before the request is sent.
     const renewing = this.#dialer.renew(true)
@@ -66,7 +64,6 @@ export class Transport {
     }
   }
 
-  /** Converts a network error to a DeliveryError. */
   broken(error: unknown, place: string, url: string): DeliveryError {
     return this.#dialer.explain(error, place, url, this.#client?.unanswered)
   }

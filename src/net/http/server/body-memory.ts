@@ -12,10 +12,7 @@ const MOST_KEPT_BYTES = 8 * 1024 * 1024
 const kept = new Map<number, Buffer[]>()
 let keptBytes = 0
 
-/**
- * Returns the size of a buffer for `bytes` bytes: at most a quarter more. There are few sizes, so buffers can be
- * reused.
- */
+/** Returns a buffer size for `bytes` bytes, at most a quarter more. Sizes are few, so buffers can be reused. */
 export function bodyRoom(bytes: number): number {
   if (bytes < LEAST_BYTES) return bytes
   const step = 2 ** Math.floor(Math.log2(bytes)) / 4

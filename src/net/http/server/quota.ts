@@ -2,7 +2,6 @@ import { overloaded, type Refusal } from './refusal.js'
 
 /** The sender of a request, and how to refuse the request while its body arrives. */
 export interface Asking {
-  /** Identifies the sender. */
   readonly sender: unknown
   refuse(refusal: Refusal): void
 }

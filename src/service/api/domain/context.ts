@@ -61,7 +61,6 @@ export interface ServiceOptions {
   readonly clock: Clock
   readonly random: (bytes: number) => Buffer
   readonly log: Logger
-  /** The component types that pipelines may use. */
   readonly components: readonly AnyDefinition[]
   readonly limits?: Partial<ServiceLimits>
   /** Default: this is the only node. */

@@ -91,7 +91,6 @@ export class Service {
     return this.#authentication.confirm(principal, again)
   }
 
-  /** Creates the first enterprise, account, manager and keys; throws ApiError 409 already_initialized. */
   init(options: InitOptions = {}): Promise<InitResult> {
     return initialize(this.#context, this, options)
   }

@@ -123,9 +123,7 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
   return app
 }
 
-/**
- * The address of the client. Text that is not an address is ignored: a trusted proxy may forward any text of a client.
- */
+/** The address of the client. Ignores text that is not an address: a trusted proxy may forward any text of a client. */
 function addressOf({ ip, raw }: FastifyRequest): string {
   return isIP(ip) === 0 ? (raw.socket.remoteAddress ?? '') : ip
 }

@@ -85,14 +85,12 @@ const pageMeta = z.object({
   next: z.string().nullable().describe('Value of `after` for the next page; null on the last page.'),
 })
 
-/** The schema of a response body, if it has one. */
 export function bodyOf({ one, list, raw }: Answer): z.ZodType | undefined {
   if (one) return z.object({ meta: z.object({ type: z.literal(one[0]) }), data: one[1] })
   if (list) return z.object({ meta: z.object({ type: z.literal(list[0]), page: pageMeta }), data: z.array(list[1]) })
   return raw
 }
 
-/** The envelope of all error responses. */
 export const errorDocument = z
   .object({
     code: z.string().describe('Stable identifier of the error, in snake case, for use by programs.'),

@@ -33,7 +33,6 @@ interface Waiting {
 interface Purpose {
   readonly migrations: readonly string[]
   readonly durability: string
-  /** Whether changes run in a thread. */
   readonly isThreaded?: true
 }
 
@@ -122,7 +121,6 @@ export class SqliteStore implements Store {
   readonly #monitor: StoreMonitor
   readonly #reader: Connection
   readonly #openReader: () => Connection
-  /** Identifies the open file. */
   readonly #file: string | undefined
   readonly #stopPolling: () => void
   #waiting: Waiting[] = []

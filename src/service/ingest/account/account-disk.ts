@@ -22,9 +22,7 @@ const FULL = 0.9
 const LOG_EVERY_MS = 60_000
 /** Folders of a pipeline that grow with its events. */
 const GROWING = ['state/buffer', 'state/dead-letter', 'state/throttle']
-/**
- * Share of the disk space that only revisions may use. If events fill the disk, the pipeline can still be corrected.
- */
+/** Share of the disk space that only revisions may use. If events fill the rest, the pipeline can be corrected. */
 const RESERVED = 1 / 16
 const MOST_RESERVED = 16 * 1024 * 1024
 
@@ -184,9 +182,7 @@ export class AccountDisks {
     use.files += bytes
   }
 
-  /**
-   * Call it before the folder of the pipeline is removed. Resolves with the pipeline's account, if it may have files.
-   */
+  /** Call it before the pipeline's folder is removed. Resolves with the pipeline's account, if it may have files. */
   async forget(pipeline: string): Promise<string | undefined> {
     const bytes = await this.#bytesOf(pipeline)
     const [account, use] = [...this.#accounts].find(([, { pipelines }]) => pipelines.delete(pipeline)) ?? []

@@ -53,9 +53,7 @@ const VARIABLES = ['TZ', 'NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
 const MOST_HEAD = 8 * 1024 * 1024
 const MOST_VALUES = 256 * 1024
 
-/**
- * The first message to a process. Secrets are sent later with the pipelines, never as arguments or in the environment.
- */
+/** The first message to a process. Secrets follow with the pipelines, never as arguments or in the environment. */
 export interface ProcessSetup {
   readonly account: string
   readonly folder: string
@@ -71,7 +69,6 @@ export interface ProcessSetup {
 
 interface ForkOptions {
   readonly setup: Omit<ProcessSetup, 'account'>
-  /** Maximum bytes of resident memory. */
   readonly maxMemory: number
   readonly env: NodeJS.ProcessEnv
   /** The program: daemon/serve/pipeline-process.js. */
@@ -109,10 +106,7 @@ export function forkProcesses({ setup, maxMemory, env, entry }: ForkOptions): St
 }
 
 const INSPECT_MS = 2000
-/**
- * How often memory is measured, from outside the process, since it may be busy. Between measurements, the kernel limits
- * its memory.
- */
+/** How often memory is measured, without asking the process. Between measurements, the kernel limits its memory. */
 const MEASURE_MS = 200
 /** Checks per deadline. Each adds only its interval to the wait, so a pause of the whole service does not count. */
 const CHECKS = 10
@@ -147,9 +141,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/**
- * The process that runs the pipelines of one account. This class calls and monitors it, and kills it if it is stuck.
- */
+/** The process that runs the pipelines of one account. Calls and monitors the process, and kills it if it is stuck. */
 export class AccountProcess {
   /** When the process was started, on the monotonic clock. */
   readonly startedAt: number

@@ -1,9 +1,7 @@
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { CallName, FromProcess } from './messages.js'
 
-/**
- * Checks messages from the process of an account. Plugins in the process, and events of clients, may influence them.
- */
+/** Checks messages from the process of an account. Plugins in it, and events of clients, may influence the messages. */
 
 type Check = (value: unknown) => boolean
 
@@ -102,7 +100,6 @@ function demand(holds: boolean, what: string): asserts holds {
   if (!holds) throw new TypeError(`it sent ${what}`)
 }
 
-/** Throws if `message` is not valid. */
 export function checkedMessage(message: unknown): FromProcess {
   const type = (message as { readonly type?: unknown } | null | undefined)?.type
   const check = typeof type === 'string' && Object.hasOwn(MESSAGES, type) && MESSAGES[type as FromProcess['type']]

@@ -48,7 +48,6 @@ export interface PipelineState {
   readonly hasEnded: boolean
 }
 
-/** The state of the process at one moment. */
 export interface Snapshot {
   /** Events that are not delivered, by pipeline. */
   readonly undelivered: readonly (readonly [pipeline: string, events: number])[]

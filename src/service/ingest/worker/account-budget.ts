@@ -34,7 +34,6 @@ export class AccountRequests implements RequestPool {
     this.#full = full
   }
 
-  /** Number of waiting destinations. */
   get waiting(): number {
     return this.#waiting.size
   }

@@ -82,7 +82,6 @@ export class HostedPipeline {
     this.#changed()
   }
 
-  /** Accepted events that are not delivered. */
   get undelivered(): number {
     return this.#supervisor.undelivered()
   }

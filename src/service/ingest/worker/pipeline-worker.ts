@@ -83,7 +83,6 @@ export class PipelineWorker {
     this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, inStore: () => this.#inStore })
   }
 
-  /** Ports of the service. */
   get ownPorts(): readonly number[] {
     return this.#ownPorts
   }

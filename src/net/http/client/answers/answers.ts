@@ -19,7 +19,6 @@ const SECRET_LENGTH = 8
 /** The scheme before a key, as in `Bearer KEY`. */
 const SCHEME = /^\w+ +(?=\S+$)/
 
-/** The request that a response belongs to. */
 export interface Asked {
   /** Method and URL. */
   readonly place: string
@@ -90,9 +89,7 @@ export class Answers {
     return this.#error(shown, 'reject', answer, { reason: 'partial_success', ...(which && { refused }) })
   }
 
-  /**
-   * The error, with advice, for a response with an error status, or with a success status that does not accept events.
-   */
+  /** The error, with advice, for a response with an error status or with a success status that accepts no events. */
   async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const { statusCode: status, headers, body } = answer
     const { request } = asked

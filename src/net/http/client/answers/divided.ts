@@ -1,9 +1,7 @@
 import type { Failure } from '../../../../core/errors.js'
 import { failureOf } from './statuses.js'
 
-/**
- * Interprets responses that list events. A listed event is rejected, unless its own status asks to retry or to wait.
- */
+/** Interprets responses that list events. A listed event is rejected unless its status asks to retry or to wait. */
 
 /** The results for the events of a request. Events that are neither in `rejected` nor in `again` were accepted. */
 export interface Divided {

@@ -3,9 +3,7 @@ import { ID } from '../ids.js'
 import type { Principal } from '../keys/principal.js'
 import type { Scope } from './scopes.js'
 
-/**
- * Access checks that precede every operation. Routes call those that take only a principal before parsing the request.
- */
+/** Access checks before every operation. Routes call those that need only a principal before they parse the request. */
 
 export function requireScope(principal: Principal, scope: Scope): void {
   if (principal.scopes.has(scope)) return

@@ -104,7 +104,6 @@ function grantOf(row: Row, hash: Buffer): Omit<Grant, 'version'> {
   }
 }
 
-/** The address shown for a service account. */
 export function serviceAccountEmail(id: string): string {
   return `${id}@service-account.invalid`
 }

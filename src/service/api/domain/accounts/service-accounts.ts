@@ -113,7 +113,7 @@ export class ServiceAccounts {
   }
 
   /**
-   * Makes a key end after `graceMs` at the latest. Resolves with the end of the key; null: the key has no grace period.
+   * Makes a key end after `graceMs` at the latest. Resolves with the end of the key; null if it has no grace period.
    */
   async #grace(sql: Sql, key: string | null, graceMs: number): Promise<string | null> {
     if (key === null || graceMs === 0) return null

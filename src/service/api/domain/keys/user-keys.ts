@@ -18,7 +18,6 @@ const ROWS = `
   SELECT k.id, k.title, k.scopes, k.parent_id, k.created_at, k.expires_at, u.at AS last_used_at
   FROM access_key k LEFT JOIN key_use u ON u.key_id = k.id WHERE k.revoked_at IS NULL`
 
-/** Personal keys of the calling user. */
 export class UserKeys {
   readonly #context: Context
   readonly #keys: Keys

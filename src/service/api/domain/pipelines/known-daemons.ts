@@ -1,8 +1,6 @@
 /** A daemon without a report for this long counts as silent. */
 export const SILENT_MS = 5 * 60_000
-/**
- * A daemon that has reported for this long counts as real. A client that invents ids has to keep reporting for each id.
- */
+/** A daemon that has reported for this long counts as real. A client with invented ids has to keep reporting each. */
 const CONFIRMED_MS = 30_000
 
 interface Known {

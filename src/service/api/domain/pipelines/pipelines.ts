@@ -140,9 +140,7 @@ export class Pipelines {
     return this.#tagged(await this.#read(principal, id))
   }
 
-  /**
-   * Changes a pipeline. `ifMatch`: the raw header. Throws 412 if the ETag differs, and 400 if `config` is not valid.
-   */
+  /** Changes a pipeline. `ifMatch`: the raw header. Throws 412 if the ETag differs, and 400 if `config` is invalid. */
   async update(
     principal: Principal,
     id: string,
