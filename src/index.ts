@@ -39,12 +39,12 @@ export interface ThrottleSurroundings {
 export interface ThrottleStats {
   readonly received: number
   readonly passed: number
-  /** Passed because of `exclude`. */
+  /** Events that passed because of `exclude`. */
   readonly excluded: number
   readonly discarded: number
-  /** Passed without being counted: `max_keys` other buckets were in use. */
+  /** Events that passed without being counted: `max_keys` other buckets were in use. */
   readonly fail_open: number
-  /** Passed without being counted: they were later than `allowed_lateness`. */
+  /** Events that passed without being counted: they were later than `allowed_lateness`. */
   readonly late: number
   /** Number of buckets in memory, without the default bucket. */
   readonly buckets: number

@@ -14,7 +14,7 @@ export class Connection {
   readonly #url: string
   readonly #dialer: Dialer
   readonly #made: (socket: Socket) => unknown
-  /** Sockets that are not closed yet. New work uses `#socket`. */
+  /** All sockets that are not closed yet. `#socket` is the one that new work uses. */
   readonly #sockets = new Set<Socket>()
   #socket: Socket | undefined
   #dialing: Promise<Socket> | undefined
@@ -39,8 +39,8 @@ export class Connection {
 
   /**
    * Connects if necessary, then calls `work` with the socket. Closes the connection if `signal` aborts or `work` fails.
-   * A DeliveryError concerns only the events, and keeps it open. Rejects without waiting for `work` if the connection
-   * ends.
+   * A DeliveryError concerns only the events: the connection stays open. If the connection ends, rejects without waiting
+   * for `work`.
    */
   async use<T>(signal: AbortSignal, work: (socket: Socket) => Promise<T>): Promise<T> {
     await this.#dialer.renew(true)

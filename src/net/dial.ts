@@ -30,7 +30,7 @@ export class Connector {
   /** The last TLS session with each receiver. It shortens the next handshake. */
   readonly #sessions = new BoundedMap<string, Buffer>(MOST_SESSIONS)
 
-  /** `connecting` contains sockets while they connect. */
+  /** `connecting` contains each socket while it connects. */
   constructor(options: ConnectorOptions, connecting: Set<Socket>) {
     this.#options = options
     this.#connecting = connecting

@@ -9,9 +9,9 @@ import { ProxySettings, type Via, variableFor } from './proxy.js'
 import { exposeExpiries, TlsFiles, TlsFilesError } from './tls.js'
 import type { TlsContent } from './tls-check.js'
 
-/** Polling interval for replaced files while requests are sent. */
+/** How often files are checked for replacement while requests are sent. */
 const POLL_MS = 1000
-/** Polling interval for replaced files while idle. */
+/** How often files are checked for replacement while idle. */
 const IDLE_POLL_MS = 60_000
 
 /** Connects a destination to its receiver with current certificates, through a proxy, within the limits of `reach`. */

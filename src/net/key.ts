@@ -113,7 +113,7 @@ const PLAIN_KEY =
 
 export type AuthOptions = z.output<typeof auth>
 
-/** The word before the credentials; may be empty. */
+/** The word before the credentials; empty: no word. */
 export const schemeOf = ({ type, scheme }: AuthOptions): string => scheme ?? TYPES[type].word
 
 /** The credentials that follow the word of `schemeOf`. */
@@ -230,7 +230,7 @@ export class AccessKey {
     return new AccessKey({ key: password, key_file: password_file, credential, exec }, log, reach, 'password')
   }
 
-  /** The last key that was returned, for redacting it from texts. */
+  /** The last key that was returned. It is redacted from texts. */
   get last(): string | undefined {
     return this.#key
   }

@@ -14,22 +14,22 @@ import { every, systemClock } from '../lib/time.js'
 export interface ConnectionBounds {
   /** Limit of concurrent connections. */
   readonly max: number
-  /** Limit of concurrent connections of all servers in this process. Default: a share of its file descriptors. */
+  /** Limit of concurrent connections of all servers in this process. Default: a share of the file descriptor limit. */
   readonly maxInProcess?: number
   /** Limit of concurrent connections per address (IPv6: per /64 network). */
   readonly maxPerAddress?: number | undefined
   /** Whether many clients share an address. `maxPerAddress` does not apply to it. */
   readonly isShared?: ((address: string) => boolean) | undefined
   readonly handshakeMs?: number | undefined
-  /** Time limit for a client to read a response, or PROGRESS_BYTES of it. */
+  /** How long a client may take to read a response, or PROGRESS_BYTES of it. */
   readonly sendMs?: number | undefined
-  /** Time limit from the end of the last response to the end of the connection. */
+  /** How long a client may keep a connection open after the end of the last response. */
   readonly closeMs?: number | undefined
   /** Whether idle connections that were used make room for new ones. If not, only unused ones do. */
   readonly closesUsed: boolean
 }
 
-/** Why the server closed a connection. With `unused`, `idle` and `slow_sender` it made room for a new one. */
+/** Why the server closed a connection. `unused`, `idle` and `slow_sender`: it made room for a new connection. */
 export type CloseReason = 'unused' | 'idle' | 'slow_sender' | 'handshake' | 'slow_reader' | 'left_open' | 'pipelined'
 export type RefuseReason = 'total' | 'address' | 'descriptors'
 
@@ -41,7 +41,7 @@ export interface ConnectionEvents {
 /** A client makes progress if it reads this much of a response. */
 const PROGRESS_BYTES = 64 * 1024
 const LONGEST_SWEEP_MS = 1000
-/** From this age on, a connection without a request is closed before used ones. */
+/** A connection without a request that is older than this is closed before used connections. */
 const FIRST_REQUEST_MS = 1000
 
 /** A request slower than this, in bytes per second, may be closed to make room. */

@@ -18,7 +18,7 @@ export interface ListenerOptions extends ConnectionOptions {
   readonly tls?: TlsFileOptions | undefined
 }
 
-/** TCP keep-alive, which detects peers that disappeared silently. */
+/** TCP keep-alive probes start after this idle time. They detect peers that disappeared silently. */
 const KEEP_ALIVE_MS = 60_000
 
 export class Listener {
@@ -93,7 +93,7 @@ export class Listener {
     this.#context.log.warn({ code: errorCode(error), error: errorText(error) }, 'cannot accept a connection')
   }
 
-  /** Stops accepting connections; open ones stay. */
+  /** Stops accepting connections. Open connections stay. */
   stopAccepting(): void {
     this.#stopRenewing?.()
     this.#server?.close()
@@ -153,10 +153,10 @@ export function boundConnections(
   )
 }
 
-/** The default of `max_connections_per_address`. */
+/** Returns the limit per address: `given`, or else the default. */
 export const perAddress = (max: number, given: number | undefined): number => given ?? Math.max(1, Math.ceil(max / 2))
 
-/** The longest timer of Node.js: `ConnectionLimits` applies `handshake_timeout` instead. */
+/** The longest timer of Node.js. `ConnectionLimits` applies `handshake_timeout` instead of Node.js. */
 const NEVER_MS = 2 ** 31 - 1
 const RENEW_MS = 60_000
 
@@ -219,7 +219,7 @@ export const REFUSED_AGE = {
   help: 'Time since a connection was last refused in the TLS handshake, by reason.',
 } as const
 
-/** Counts failed TLS handshakes by reason, and logs them at a limited rate. */
+/** Counts failed TLS handshakes by reason. Logs them at a limited rate. */
 export class TlsRefusals {
   readonly #log: Logger
   readonly #clock: Clock

@@ -157,7 +157,7 @@ export function variableFor(target: URL, env: Environment = process.env): string
   return directHostsOf(env).has(target) ? undefined : variablesFor(target).find(name => env[name])
 }
 
-/** The proxy that the environment names for a URL. Only for a URL that is not reached directly. */
+/** Returns the proxy that the environment names for a URL. The URL must not be one that is reached directly. */
 function proxyFrom(env: Environment, target: URL): URL | undefined {
   const name = variablesFor(target).find(name => env[name])
   const text = name && env[name]

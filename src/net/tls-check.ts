@@ -29,7 +29,7 @@ export interface TlsProblem {
   readonly kind: 'absent' | 'denied' | 'broken' | 'warning'
 }
 
-/** How long the certificates of a file are valid. */
+/** When the certificates of a file are valid. */
 export interface TlsExpiry {
   readonly option: TlsOption
   readonly file: string
@@ -79,7 +79,7 @@ export function inspectTls(paths: TlsPaths, wall: number): TlsInspection {
   return judge(paths, found, wall)
 }
 
-/** Like `inspectTls`, but asynchronous and within the limits of a component. */
+/** Like `inspectTls`, but asynchronous, and within `reach`. */
 export async function readTls(paths: TlsPaths, wall: number, reach: Reach | undefined): Promise<TlsInspection> {
   const found: Found = {}
   for (const option of TLS_OPTIONS) {

@@ -26,7 +26,7 @@ const WARN_BEFORE_SHARE = 0.2
 /** Thrown if files of TLS options are unusable. */
 export class TlsFilesError extends Error {
   readonly code = 'SLUICE_TLS_FILES'
-  /** Whether a file is outside the limits of its component. */
+  /** Whether the component must not read one of the files. */
   readonly denied: boolean
   readonly problems: readonly TlsProblem[]
 

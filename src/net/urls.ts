@@ -1,4 +1,4 @@
-/** The URL without the parts that may be secret: user, password, path parameters, query and fragment. */
+/** Returns the URL without parts that may be secret: user, password, path parameters, query and fragment. */
 export function withoutQuery(url: string): string {
   return url
     .replace(/[?#].*$/s, '')
@@ -21,7 +21,7 @@ export interface Parameter extends Span {
 /** The start of a URL up to its host. Like URL parsers, ignores line breaks, tabs and repeated slashes. */
 const AUTHORITY = /^\s*[a-z][a-z\d+.\t\n\r-]*:[/\\\t\n\r]*([^/\\?#]*)/dis
 
-/** The parameters with a value: in the query, after a #, and in the path, as in `/logs;token=VALUE`. */
+/** Returns the parameters that have a value: in the query, after a #, and in the path, as in `/logs;token=VALUE`. */
 export function parametersOf(url: string): Parameter[] {
   const pathAt = AUTHORITY.exec(url)?.[0].length ?? 0
   const found: Parameter[] = []
@@ -96,5 +96,5 @@ export function placeOf({ protocol, hostname, port }: URL): Place {
   return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || usual), isTls }
 }
 
-/** Whether it is certain that a host is this machine, unlike 127.0.0.1.example.com. */
+/** Whether it is certain that a host is this machine. Not true for names such as 127.0.0.1.example.com. */
 export const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){1,3}|::1|\[::1\])$/.test(host)

@@ -21,7 +21,7 @@ interface Found extends Credentials {
 
 interface Place {
   readonly name: string
-  /** Whether the credentials are read before each request. If not, they are cached until they expire. */
+  /** Whether the credentials are read before each request. Otherwise, they are cached until they expire. */
   readonly isNear: boolean
   readonly advice?: string
   read(signal: AbortSignal): Promise<Found>
@@ -55,7 +55,7 @@ export class AwsCredentials {
   #found: Found | undefined
   #triedAt = Number.NEGATIVE_INFINITY
   #transport: Transport | undefined
-  /** Whether a failed refresh was logged. */
+  /** Whether the current failure to refresh was logged. */
   #isLogged = false
 
   constructor(
@@ -273,7 +273,7 @@ export class AwsCredentials {
   }
 }
 
-/** Credentials as AWS names them in responses. */
+/** Credentials in a response, with the names that AWS uses. */
 interface Given {
   readonly AccessKeyId?: string | undefined
   readonly SecretAccessKey?: string | undefined

@@ -12,7 +12,7 @@ import { KafkaConnection, NOT_AUTHENTICATED, PRODUCE, ProtocolProblem, software 
 import { type ClusterOptions, isSentPlainly, MECHANISMS } from './options.js'
 import { CODES, meaningOf, refusal } from './refusals.js'
 
-/** A topic's partitions are looked up again after this time, since their number may have grown. */
+/** The partitions of a topic are looked up again after this time, since their number may have grown. */
 const MAX_AGE_MS = 5 * 60_000
 /** How long a topic may be unknown after its first use, since brokers may still be creating it. */
 const CREATION_MS = 5000
@@ -32,7 +32,7 @@ export interface Topic {
   readonly at: number
 }
 
-/** The brokers of a cluster: connections to them, the leaders of partitions, and ids of producers. */
+/** The brokers of a cluster. Provides connections to brokers, the leaders of partitions, and ids of producers. */
 export class KafkaCluster {
   readonly client: KafkaClient
   readonly #options: ClusterOptions
@@ -166,7 +166,7 @@ export class KafkaCluster {
     return this.#explain(error, this.#brokers.get(id) ?? this.#options.brokers[0]!)
   }
 
-  /** `onClose`: advice if the connection was closed. */
+  /** `onClose`: advice to add if the connection was closed. */
   #explain(error: unknown, place: string, onClose = ''): DeliveryError {
     if (error instanceof DeliveryError) return error
     const shown = shownPlace(place)

@@ -8,7 +8,7 @@ import type { Api, Callback, KafkaClient, Parse, Payload, Sender } from './clien
 
 /** Maximum bytes of a response, such as the metadata of a topic. A parsed response takes 20 times the memory. */
 const MOST_ANSWER_BYTES = 4 * 1024 * 1024
-/** The same while a connection is opened. The client's parsing time for SCRAM is quadratic in the length. */
+/** Maximum bytes while a connection is opened. The client's parsing time for SCRAM is quadratic in the length. */
 const MOST_FIRST_BYTES = 8 * 1024
 /** A larger size means that the bytes belong to another protocol. */
 const MOST_SIZE = 256 * 1024 * 1024
@@ -26,7 +26,7 @@ interface Asked {
   readonly callback: Callback<unknown>
 }
 
-/** A connection to a broker. Connection and protocol errors close it. It never reconnects: the caller makes another. */
+/** A connection to a broker. Connection and protocol errors close the connection. The caller then makes another. */
 export class KafkaConnection implements Sender {
   readonly #client: KafkaClient
   readonly #socket: Socket
@@ -64,7 +64,7 @@ export class KafkaConnection implements Sender {
     return this.run(callback => api(this, ...args, callback), signal)
   }
 
-  /** Like `ask`, for several requests. The callback is also called if the connection ends. */
+  /** Like `ask`, for several requests. `work` receives the callback, which is also called if the connection ends. */
   run<T>(work: (callback: Callback<T>) => void, signal: AbortSignal): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason)

@@ -30,7 +30,7 @@ export async function connectServer(
   return { isCluster: false, command: (_key, args, asBytes) => server.sendCommand(args, asBytes ? BYTES : {}), destroy }
 }
 
-/** Connects to a cluster. Any of the places may answer. */
+/** Connects to a cluster through any of the places. */
 export async function connectCluster(
   places: readonly Place[],
   { client, socketTo }: ServerOptions,

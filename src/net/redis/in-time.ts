@@ -9,7 +9,7 @@ export type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Pro
 const CONNECT_MS = 5000
 const MIB = 1024 * 1024
 
-/** Connects within five seconds. Closes a connection that is made later. */
+/** Connects within five seconds. A connection that is made later is closed. */
 export async function connectInTime(
   connect: Connect,
   lost: (error: Error) => void,

@@ -7,7 +7,7 @@ import { RedisRefusal } from './connector.js'
 const LONGEST_TEXT = 500
 
 export interface RedisProblem {
-  /** The metric label. */
+  /** The value of the metric label. */
   readonly kind: 'timeout' | 'connection' | 'denied' | 'refused'
   /** What is wrong and what to do. */
   readonly text: string
@@ -41,7 +41,7 @@ const REFUSED: readonly [RegExp, string][] = [
   [/^OOM/, 'the server has no memory left; raise its maxmemory'],
 ]
 
-/** The arguments of an unknown command. They may contain a password. */
+/** The end of a message about an unknown command: its arguments, which may contain a password. */
 const ARGUMENTS = /,? with args beginning with:.*/s
 
 /**

@@ -59,7 +59,7 @@ export class HttpClient {
         sent.destroy()
       }
       signal.addEventListener('abort', abort, { once: true })
-      // Of these events, only `error` can occur twice.
+      // Only `error` can occur twice. The other events occur once.
       sent.on('error', reject)
       sent.on('close', () => signal.removeEventListener('abort', abort))
       const isSent = new Promise<void>(resolve => sent.on('finish', resolve).on('close', resolve))
@@ -113,7 +113,7 @@ export class HttpClient {
       // Without this, `end` would follow and replace the error. The error may be a TLS alert with the reason.
       socket.destroy()
     })
-    // Either the connection was idle for long enough, or a response stalls.
+    // Either the connection was idle for long enough, or a response has stalled.
     socket.on('timeout', () => socket.destroy(new Error('the answer stalled')))
     socket.once('close', () => this.#connected.delete(socket))
     return socket

@@ -89,7 +89,7 @@ export class HttpDestination implements Destination {
     return inspection ?? {}
   }
 
-  /** Like `check` of a definition. Call it after `start`. */
+  /** Like `check` of a definition. Call `start` first. */
   async check(signal: AbortSignal): Promise<string> {
     const { validate, auth } = this.#options
     const { url, contentType, emptyRequest, answerList, success } = this.#format
@@ -218,7 +218,7 @@ export class HttpDestination implements Destination {
     return await this.#transport.request({ target, path, method, headers: all, body }, url, signal)
   }
 
-  /** Rejects with the signal's reason as soon as it aborts, since a program that prints the key may take longer. */
+  /** Rejects with the signal's reason as soon as the signal aborts, even if a program is still printing the key. */
   async #currentKey(signal: AbortSignal): Promise<string | undefined> {
     if (!this.#key) return undefined
     const key = await Promise.race([this.#key.current(), aborted(signal)])

@@ -18,7 +18,7 @@ export interface Address {
   readonly path: string
 }
 
-/** Names in lower case. */
+/** Values by name in lower case. */
 type Headers = Readonly<Record<string, string>>
 
 /** A request without its body: its address, its headers, and the texts for the body. */
@@ -80,7 +80,7 @@ export class RequestHeads {
     this.partitionOf = partOf ? (batch, i) => this.#joined(partOf(batch, i), named?.(batch, i) ?? '') : named
   }
 
-  /** Cached, since consecutive events mostly have the same name, and one string is compared faster than two. */
+  /** Cached: consecutive events mostly have the same name, and comparing one string is faster than comparing two. */
   #joined(part: string, rest: string): string {
     const last = this.#lastName
     if (part !== last.part || rest !== last.rest) this.#lastName = { part, rest, name: `${part}\n${rest}` }

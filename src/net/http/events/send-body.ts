@@ -26,7 +26,7 @@ export interface Sending {
   readonly context: SourceContext
   readonly out: Output
   readonly maxLineBytes: number
-  /** Decodes lines of text. */
+  /** Decodes lines of text. Default: PLAIN_TEXT. */
   readonly codec?: Codec | undefined
   /** Resolves when the next part of the body, of at most `bytes` bytes, may be processed. */
   readonly turn?: (bytes: number) => Promise<void>

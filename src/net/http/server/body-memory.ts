@@ -5,7 +5,7 @@
 
 /** Smaller buffers are not kept. */
 const LEAST_BYTES = 16 * 1024
-/** Maximum bytes of unused buffers. */
+/** Maximum total bytes of unused buffers. */
 const MOST_KEPT_BYTES = 8 * 1024 * 1024
 
 /** Free buffers by size. */

@@ -28,7 +28,7 @@ class Collected {
   add(part: Buffer): void {
     const size = this.size + part.length
     if (size > this.#maxBytes) throw tooLarge(this.#maxBytes)
-    // One byte more, since a line end may have to follow the body.
+    // The buffer has one byte more, since a line end may have to follow the body.
     if (size >= this.bytes.length) {
       const wanted = Math.max(size + 1, this.bytes.length * 2, this.#firstBytes)
       const room = Math.min(bodyRoom(wanted), this.#maxBytes + 1)
@@ -98,7 +98,7 @@ export function readBody(request: IncomingMessage, options: BodyOptions): Promis
   })
 }
 
-/** Decompresses a body. Returns a function that cancels this. */
+/** Decompresses a body. Returns a function that cancels the decompression. */
 function inflate(
   body: Collected,
   { maxBytes, lease }: Pick<BodyOptions, 'maxBytes' | 'lease'>,

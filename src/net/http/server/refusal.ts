@@ -4,7 +4,7 @@ export class Refusal extends Error {
   /** A stable name, for programs. */
   readonly code: string
   readonly headers: Readonly<Record<string, string>>
-  /** Whether the connection must be closed, since it cannot be read further. */
+  /** Whether the connection must be closed, since no further request can be read from it. */
   readonly close: boolean
 
   constructor(

@@ -40,8 +40,8 @@ export interface Serving {
 }
 
 /**
- * Serves the requests of a server within the limits of its connections. Invalid requests are refused, but a complete
- * request before them still gets its response.
+ * Serves the requests of a server within `connections`. Refuses invalid requests, but still answers a complete request
+ * that arrived before an invalid one.
  */
 export function serveHttp(server: Server, events: readonly string[], serving: Serving): void {
   const { connections, atOnce } = serving
@@ -70,7 +70,7 @@ function notUnderstood(error: Error, socket: Socket, { connections, refuse, unfi
   }
   const last = connections.lastOf(socket)
   if (last?.request.complete && !last.response.writableFinished) {
-    // The complete request before it still gets its response, as the last on the connection.
+    // The complete request before the invalid one still gets its response, as the last on the connection.
     last.response.shouldKeepAlive = false
     last.response.once('close', () => socket.destroySoon())
     return

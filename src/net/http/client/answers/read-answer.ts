@@ -18,7 +18,7 @@ const MOST_ENTRIES = 16
 /** Maximum bytes read only to reuse a connection. */
 const DRAIN_BYTES = 128 * 1024
 
-/** Discards the rest of a response whose status suffices. Its connection can then be reused. */
+/** Discards the rest of a response whose status is enough. The connection can then be reused. */
 export async function drain(body: Readable): Promise<void> {
   let bytes = 0
   await readBody(body, part => {
@@ -87,7 +87,7 @@ function parsed(text: string): unknown {
 
 const beginning = (bytes: Buffer) => oneLine(bytes.toString('utf8', 0, TEXT_BYTES))
 
-/** Untrusted text as one line. */
+/** Converts untrusted text to one line. */
 export const oneLine = (text: string): string => text.replace(/[\s\p{C}]+/gu, ' ').trim()
 
 export function cutText(text: string): string {
