@@ -49,7 +49,7 @@ const GONE_READINGS = 10
 const DAY_MS = 86_400_000
 /** Nodes that have been gone for this many days are removed: without events in disk buffers, and with events. */
 const FORGOTTEN_DAYS = [1, 30] as const
-/** A larger difference from this node's clock is logged: claims of idempotency keys expire by the clocks of nodes. */
+/** A clock that differs more from this node's is logged: claims of idempotency keys expire by the clocks of nodes. */
 const CLOCKS_MS = 20_000
 const FILE = 'node-id'
 
@@ -188,7 +188,7 @@ export class SharedNodes implements Nodes {
   }
 }
 
-/** The node's id. It is stored beside the disk buffers, because they belong to this node. */
+/** Returns the node's id. The id is stored beside the disk buffers, because they belong to this node. */
 async function idIn({ dataDir, random }: Options): Promise<string> {
   const path = join(dataDir, FILE)
   try {

@@ -23,7 +23,7 @@ export interface ServiceLimits {
   readonly daemons: number
   /** New daemons that one user or service account may register. */
   readonly newDaemons: Rate
-  /** Changes by one user or service account, and by a whole account. */
+  /** Maximum rates of changes: by one user or service account, and in a whole account. */
   readonly changes: Rate
   readonly changesOfAccount: Rate
   readonly keysPerUser: number
@@ -117,7 +117,7 @@ export class Context {
     this.ids = new Ids(clock, random)
   }
 
-  /** The current time plus `laterMs`, in ISO 8601. */
+  /** The current time plus `laterMs` milliseconds, in ISO 8601. */
   time(laterMs = 0): string {
     const ms = Math.floor(this.clock.wall()) + laterMs
     // Cached: every request needs the time, often many in the same millisecond.

@@ -29,7 +29,7 @@ export const userDocument = z
   .meta({ id: 'User' })
 export type UserDocument = z.output<typeof userDocument>
 
-/** A user with a first key, to be passed to that person. */
+/** A user with a first key. The caller passes the key to that person. */
 export const invitedUserDocument = userDocument
   .extend({ key: freshKey, key_id: id, expires_at: time.nullable() })
   .meta({ id: 'InvitedUser' })

@@ -24,7 +24,7 @@ export class Ids {
     return idAt(this.#last) + this.#random(6).toString('hex')
   }
 
-  /** 9 letters and digits. The caller must check that the id is unique. */
+  /** Returns 9 letters and digits. The caller must check that the id is unique. */
   short(): string {
     let text = ''
     while (text.length < SHORT_LENGTH) {

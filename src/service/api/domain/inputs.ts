@@ -33,7 +33,7 @@ const email = z
   .refine(value => value.isWellFormed(), 'must not have control characters')
   .transform(value => value.toLowerCase())
 
-/** A duration or a number of seconds, as milliseconds. The limits are in milliseconds, too. */
+/** Parses a duration or a number of seconds to milliseconds. `least` and `most` are in milliseconds, too. */
 function period(least: number, most: number) {
   return z
     .union(

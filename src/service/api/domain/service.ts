@@ -81,7 +81,9 @@ export class Service {
     return service
   }
 
-  /** Synchronous if possible. Throws or rejects with ApiError 401 (token_PROBLEM), 403 or 429. */
+  /**
+   * Identifies the caller, synchronously if possible. Throws or rejects with ApiError 401 (token_PROBLEM), 403 or 429.
+   */
   authenticate(request: AuthenticateRequest): Principal | Promise<Principal> {
     return this.#authentication.authenticate(request)
   }

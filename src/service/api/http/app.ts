@@ -164,7 +164,6 @@ function recognize(
   return found instanceof Promise ? found.then(admit) : admit(found)
 }
 
-/** Reads the credentials and the origin of a request. */
 function callerOf(request: FastifyRequest): AuthenticateRequest {
   const { headers } = request
   const delegate = headers['x-delegate-account-id']

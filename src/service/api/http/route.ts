@@ -6,7 +6,7 @@ import type { Principal } from '../domain/keys/principal.js'
 import type { Service } from '../domain/service.js'
 import type { Confirm } from './ingest.js'
 
-/** Declares routes: both the app and the OpenAPI document are made from the same table. */
+/** Declares routes in a table. The app and the OpenAPI document are both made from this table. */
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
@@ -21,7 +21,7 @@ export interface Call<Q = unknown, B = unknown> {
   readonly confirm: Confirm
 }
 
-/** The result of a handler; the app adds the envelope. */
+/** The result of a handler, without the envelope. */
 export interface Reply {
   /** Default: the lowest status that the route declares. */
   readonly status?: number

@@ -43,7 +43,9 @@ export class Sender {
     this.#counts = counts
   }
 
-  /** From now on, each response ends its connection: idle connections would prevent the server from stopping. */
+  /**
+   * From now on, each response closes its connection, since idle connections would prevent the server from stopping.
+   */
   close(): void {
     this.#closing = true
   }
@@ -224,7 +226,7 @@ export class UnsentAnswers {
     this.#most = most
   }
 
-  /** Throws ApiError 503 if a response with this text does not have room. */
+  /** Throws ApiError 503 if there is no room for a response with this text. */
   check(account: string, text: string): void {
     const bytes = Buffer.byteLength(text)
     if (bytes <= SHORT) return

@@ -113,7 +113,7 @@ function configOf(pg: Pg, { url, password_file }: PostgresOptions, ssl: object |
   }
 }
 
-/** Creates a socket, to be destroyed at the end: with TLS, Node.js 20 may leave the socket of an ended client open. */
+/** Creates a socket that is destroyed at the end: Node.js 20 may leave a TLS socket of an ended client open. */
 function socketIn(sockets: Set<Socket>): Socket {
   const socket = new Socket()
   sockets.add(socket)
@@ -125,7 +125,7 @@ function passwordIn(file: string, log: Logger): AccessKey {
   return new AccessKey(source, log, undefined, 'password')
 }
 
-/** The TLS options of connections. They change when a file is replaced. */
+/** Returns TLS options for connections. The options change when a file is replaced. */
 async function verifiedTls(
   { server_name, ...paths }: NonNullable<PostgresOptions['tls']>,
   ends: (() => unknown)[],
@@ -191,7 +191,7 @@ export class PostgresStore implements Store {
   readonly #ends: readonly (() => unknown)[]
   #pool: Pool
   #reads: Sql
-  /** The last change of each owner. The owner's next change waits for it before it takes a connection. */
+  /** The last change of each owner. The owner's next change waits for it before taking a connection. */
   readonly #last = new Map<string, Promise<unknown>>()
   /** The name of this node in the table of changes. */
   node = newName()
@@ -299,7 +299,7 @@ export class PostgresStore implements Store {
     client.off('notice', note)
     // After a failed statement, PostgreSQL answers COMMIT with ROLLBACK.
     if (results.at(-1)?.command !== 'COMMIT') throw unusable(this.#url, new Error('the change was rolled back'))
-    // The warning: a synchronous standby has not confirmed the change in time.
+    // The warning says that a synchronous standby has not confirmed the change in time.
     if (warnings.length > 0) throw unusable(this.#url, new Error(warnings.join('; ')))
     if (tables.length > 0) this.confirmed(results[1]!.rows[0])
   }

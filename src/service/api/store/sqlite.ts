@@ -37,7 +37,7 @@ interface Purpose {
 }
 
 export const STORE: Purpose = { migrations: MIGRATIONS, durability: 'PRAGMA synchronous = FULL' }
-/** Changes run in a thread: the event loop does not wait for the disk. */
+/** A running service uses these settings: its event loop does not wait for the disk. */
 export const SERVED_STORE: Purpose = { ...STORE, isThreaded: true }
 /** Idempotency keys: each request changes them twice. A power failure may undo the last changes. */
 export const KEYS: Purpose = {

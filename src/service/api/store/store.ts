@@ -7,13 +7,13 @@ export type Value = string | number | null
 
 export interface Sql {
   all<R>(text: string, ...values: readonly Value[]): Promise<R[]>
-  /** The first row, if any. */
+  /** Resolves with the first row; undefined: there is none. */
   get<R>(text: string, ...values: readonly Value[]): Promise<R | undefined>
   /** Resolves with the number of changed rows. */
   run(text: string, ...values: readonly Value[]): Promise<number>
 }
 
-/** Outside of `change`, statements see committed data, and each `run` is its own change. */
+/** Outside of `change`, statements see committed data, and each `run` is a change of its own. */
 export interface Store extends Sql {
   /**
    * Commits all of `work` or nothing; resolves when the change is durable. Changes of one owner (an account or an

@@ -74,7 +74,7 @@ export function requireFeatureManagement(principal: Principal) {
   return account
 }
 
-/** Returns the account of the calling user, who may manage their own keys. */
+/** Returns the account of the calling user. Users may manage their own keys. */
 export function requireUserKeys(principal: Principal) {
   if (principal.type !== 'personal') {
     throw forbidden('user_required', 'only users have personal keys; this is the key of a service account')

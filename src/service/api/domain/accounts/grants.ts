@@ -75,7 +75,7 @@ export class Grants {
     return found && timingSafeEqual(found.hash, hash) ? found : undefined
   }
 
-  /** Includes ended keys. Undefined if the key is unknown. */
+  /** Reads a grant, even of a key that has ended. Undefined if the key is unknown. */
   async read(hash: Buffer): Promise<Grant | undefined> {
     const { version } = this
     return await this.#known.read(hash.toString('latin1'), async () => {

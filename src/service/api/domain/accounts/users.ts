@@ -84,7 +84,7 @@ export class Users {
     return { ...show(row), ...(await this.#addFirstKey(sql, row, input.expires_in, givesUntil)) }
   }
 
-  /** Takes effect on the keys of the user immediately. */
+  /** Changes the role or the title. A new role applies to the keys of the user immediately. */
   async update(principal: Principal, id: string, input: UserUpdate): Promise<UserDocument> {
     requireUserManagement(principal)
     return this.#context.change(principal, async (sql, audit) => {
@@ -112,7 +112,6 @@ export class Users {
     })
   }
 
-  /** Removes the user and all their keys. */
   async remove(principal: Principal, id: string): Promise<void> {
     requireUserManagement(principal)
     await this.#context.change(principal, async (sql, audit) => {

@@ -15,7 +15,7 @@ const PREFIXES: Readonly<Record<TokenType, string>> = {
 }
 const KEY = /^(sts|ste|sta)_[0-9a-f]{40}$/
 const DAY_MS = 86_400_000
-/** How long ended keys are kept, to explain why they do not work. */
+/** How long ended keys are kept. Until then, an error can explain why a key does not work. */
 const REMEMBERED_MS = 30 * DAY_MS
 /** Warns when the remaining time of a key is below both this time and this share of the key's validity. */
 const WARNED_MS = 7 * DAY_MS
@@ -132,7 +132,6 @@ export class Keys {
     return { id, created_at, expires_at, last_used_at: this.#uses.get(id) ?? last_used_at }
   }
 
-  /** Writes the last uses to the store. */
   async flush(): Promise<void> {
     if (this.#uses.size === 0) return
     const uses = this.#uses
@@ -198,8 +197,8 @@ export class Keys {
 }
 
 /**
- * The end of a new key: `wantedMs` from now, or `usualMs` by default. `givesUntil` is the latest end that the creating
- * key may give. A later default is shortened to it; a later `wantedMs` throws 403.
+ * Returns the end of a new key: `wantedMs` from now, or `usualMs` by default. `givesUntil` is the latest end that the
+ * creating key may give. A later default is shortened to `givesUntil`; a later `wantedMs` throws 403.
  */
 export function endOfNew(
   context: Pick<Context, 'time'>,

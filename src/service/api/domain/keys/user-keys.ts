@@ -104,7 +104,7 @@ export class UserKeys {
 
 const target = (id: string) => ({ type: 'user_key', id })
 
-/** null for all scopes of the role. By default, a new key gets the scopes of the caller's key. */
+/** The scopes of a new key; null: all scopes of the role. Default: the scopes of the caller's key. */
 function grantedScopes(principal: Principal, wanted: readonly Scope[] | undefined): readonly Scope[] | null {
   if (wanted) {
     requireGrant(principal, wanted)

@@ -40,8 +40,9 @@ interface Unwritten {
 }
 
 /**
- * The reports of daemons. Each report replaces the previous one, so they are kept in memory and written together every
- * few seconds. If the process is killed, unwritten reports are missing until the daemons report again.
+ * The reports of daemons. A report replaces the previous one of its daemon. Reports are therefore kept in memory and
+ * written together every few seconds. If the process is killed, unwritten reports are missing until the daemons report
+ * again.
  */
 export class Fleet {
   readonly #context: Context
@@ -52,7 +53,7 @@ export class Fleet {
   readonly #registrations: RateLimiter
   /** Number of daemons that were removed to make room for new daemons. */
   evicted = 0
-  /** Refused reports of new daemons: too many at a time, or too many in the account. */
+  /** Number of refused reports of new daemons: too many at a time, or too many in the account. */
   refused = 0
 
   constructor(context: Context, pipelines: Pick<Pipelines, 'find'>) {
@@ -61,7 +62,7 @@ export class Fleet {
     this.#registrations = new RateLimiter(context.limits.newDaemons, context.clock, context.nodes)
   }
 
-  /** Daemons of the account's pipelines, or of all accounts at enterprise scope. */
+  /** Lists the daemons of the account's pipelines, or of all accounts at enterprise scope. */
   async list(principal: Principal, { limit, after = '' }: PageQuery): Promise<Page<DaemonDocument>> {
     requireScope(principal, 'pipeline:read')
     const [scope, of] = principal.account
@@ -104,7 +105,7 @@ export class Fleet {
     return this.#show(daemon)
   }
 
-  /** Throws if a new daemon cannot be added. In a full account, a new one replaces an unconfirmed or silent one. */
+  /** Throws if a new daemon cannot be added. In a full account, it replaces a daemon that is unconfirmed or silent. */
   #admit({ subject, enterpriseId: enterprise_id }: Principal, account_id: string, known: KnownDaemons): void {
     const { clock, limits, log } = this.#context
     const rate = this.#registrations.take(subject.id)

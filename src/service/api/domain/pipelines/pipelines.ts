@@ -201,7 +201,7 @@ export class Pipelines {
     await this.#requireMatch(store, ifMatch, draft)
     const number = input.revision ?? draft.revision
     const { config } = await this.#revisions.read(store, id, number)
-    // A saved revision may have become invalid: the schema may have changed since.
+    // The schema may have changed since the revision was saved, so the revision may have become invalid.
     const { processors } = await this.#check(account.id, config)
     const types = processors.map(({ type }) => type)
     await requireFeatures(store, account.id, types)
@@ -230,7 +230,7 @@ export class Pipelines {
     return { document: { ...document, service_bounds }, etag }
   }
 
-  /** Newest first. */
+  /** Lists the saved revisions, newest first. */
   async revisions(principal: Principal, id: string, page: PageQuery): Promise<Page<RevisionDocument>> {
     requireScope(principal, 'pipeline:read')
     return this.#revisions.list(await this.#read(principal, id), page)
@@ -241,7 +241,7 @@ export class Pipelines {
     return this.#revisions.document(await this.#read(principal, id), revision)
   }
 
-  /** The revision for daemons; throws 409 not_published. Literal keys are hidden from people. */
+  /** Returns the revision for daemons. Hides literal keys from people. Throws 409 not_published. */
   async published(principal: Principal, id: string): Promise<Tagged<PublishedDocument>> {
     requireScope(principal, 'pipeline:read')
     const row = await this.#read(principal, id)
@@ -250,7 +250,7 @@ export class Pipelines {
     return { document: publishedOf(row, principal.type === 'personal' ? shown : config), etag: publishedTag(row) }
   }
 
-  /** The revision that the service itself runs, for a request with `ingest:write`; throws 503 not_published. */
+  /** Returns the revision that the service runs, for a request with `ingest:write`. Throws 503 not_published. */
   async forIngest(principal: Principal, id: string): Promise<PublishedDocument> {
     requireScope(principal, 'ingest:write')
     const row = await this.#read(principal, id)
@@ -260,7 +260,7 @@ export class Pipelines {
     return publishedOf(row, config)
   }
 
-  /** All published pipelines, optionally of one account, for the engine in the service. */
+  /** Iterates over all published pipelines, optionally of one account, for the engine in the service. */
   async *allPublished(account?: string): AsyncGenerator<PublishedDocument, void, undefined> {
     const text = `SELECT ${COLUMNS}, r.config FROM pipeline p
                   JOIN revision r ON r.pipeline_id = p.id AND r.revision = p.published_revision
@@ -276,7 +276,9 @@ export class Pipelines {
     }
   }
 
-  /** The published revision of each pipeline in `ids`: null if it has none, undefined if the pipeline was removed. */
+  /**
+   * The published revision of each pipeline in `ids`: null if none is published, undefined if the pipeline was removed.
+   */
   async states(ids: readonly string[]): Promise<Map<string, number | null | undefined>> {
     const states = new Map<string, number | null | undefined>()
     for (let from = 0; from < ids.length; from += STATES) {
@@ -388,7 +390,7 @@ export class Pipelines {
 
 const target = (id: string) => ({ type: 'pipeline', id })
 
-/** For use within a change. Throws 404. */
+/** Reads a row within a change. Throws 404. */
 async function readRow(sql: Sql, account: { readonly id: string }, id: string): Promise<PipelineRow> {
   requireId(id, 'pipeline')
   return requireOf(account, await sql.get<PipelineRow>(ROW, id))

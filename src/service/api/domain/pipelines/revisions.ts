@@ -51,7 +51,6 @@ export class Revisions {
     return sql === this.#context.store ? this.parsed(pipeline, revision, text) : this.#parse(text)
   }
 
-  /** Throws 404 if it does not exist. */
   async read(sql: Sql, pipeline: string, revision: number): Promise<Revision> {
     const found = await this.find(sql, pipeline, revision)
     if (!found) throw notFound('revision')
@@ -78,7 +77,7 @@ export class Revisions {
     return (await sql.get<{ config: string }>(text, id, revision))?.config
   }
 
-  /** Newest first. */
+  /** Lists the revisions of a pipeline, newest first. */
   async list(pipeline: PipelineRow, page: PageQuery): Promise<Page<RevisionDocument>> {
     const rows = {
       text: `${ROW} AND revision < CAST($1 AS integer) ORDER BY revision DESC`,
@@ -112,7 +111,7 @@ export class Revisions {
     }
   }
 
-  /** Throws 404 if it was removed. */
+  /** Throws 404 if the revision was removed. */
   async requireKept(sql: Sql, pipeline: string, revision: number): Promise<void> {
     if ((await this.textOf(sql, { id: pipeline, revision })) === undefined) throw notFound('revision')
   }

@@ -28,7 +28,7 @@ export class Sealer {
     this.#random = random
   }
 
-  /** `place` binds the text to its record: it cannot be decrypted at another place. */
+  /** Encrypts a text and binds it to `place`. The text cannot be decrypted at another place. */
   seal(text: string, place: string): Sealed {
     const nonce = this.#random(NONCE_BYTES)
     const cipher = createCipheriv(CIPHER, this.#key, nonce, { authTagLength: TAG_BYTES })
