@@ -73,7 +73,7 @@ const withEtag = <T>(answer: Answered): WithEtag<T> => ({
 })
 const part = (text: string): string => encodeURIComponent(text)
 
-/** Base class of the method groups. It has the requests that they share. */
+/** Base class of the method groups, with shared requests. */
 class Calls {
   readonly transport: Transport
 
@@ -202,7 +202,7 @@ export class Client {
     return new Client(this.#calls.transport.within(accountId))
   }
 
-  /** Calls any path, `/v3/…`; for API calls without a method here. */
+  /** Calls any path, `/v3/…`. For API calls that have no method here. */
   request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     return this.#calls.transport.request(method, path, options)
   }

@@ -71,7 +71,6 @@ export class ManagedPipeline {
   #contactAt: number | undefined
   /** When the service stopped responding, on the monotonic clock. */
   #awaySince: number | undefined
-  /** The newest revision that was received. */
   #newest: PublishedRevision | undefined
   /** Refusals that were logged. Cleared when another revision runs or the local part is read again. */
   readonly #logged = new Set<string>()
@@ -79,7 +78,7 @@ export class ManagedPipeline {
   #pipeline: Replaceable | undefined
   #totals: () => Record<string, number> = () => ({})
   #problems: () => Promise<readonly string[]> = async () => []
-  /** Why the revision cannot start yet. */
+  /** Why the first revision cannot start yet. */
   #held: string | undefined
   readonly #leaving = new AbortController()
   readonly #reporter: Reporter
@@ -87,7 +86,7 @@ export class ManagedPipeline {
   #polling: Promise<void> = Promise.resolve()
   /** Ends the wait between two attempts to start. */
   #retry = new AbortController()
-  /** Serializes replacements of the configuration, and separately writes to the cache. */
+  /** Serializes replacements of the configuration. Serializes writes to the cache, too. */
   readonly #turns = new Turns()
 
   constructor(local: ManagedConfig, options: ManagedPipelineOptions) {
@@ -281,7 +280,6 @@ export class ManagedPipeline {
     let waitMs = 0
     for (;;) {
       const { poll_interval } = this.#local.local.managed
-      // Polls less often while the service is unreachable.
       waitMs = this.#unreachable ? Math.min(Math.max(LONGEST_WAIT_MS, poll_interval), waitMs * 2) : poll_interval
       await this.#sleep(waitMs * this.#jitter(), signal)
       if (signal.aborted) return
@@ -373,7 +371,6 @@ export class ManagedPipeline {
     return config
   }
 
-  /** The text of all problems, if any. */
   async #error(): Promise<Report['error']> {
     const problems = await this.#problems()
     return problems.length === 0 ? this.#present().error : cut([this.#refusal, ...problems].filter(Boolean).join('; '))

@@ -84,7 +84,7 @@ export class IdempotencyKeys {
   /** Number of keys by account. */
   readonly #counts = new Map<string, number>()
   readonly #stopSweeping: () => void
-  /** Keys that were removed before they expired. */
+  /** Number of keys that were removed before they expired. */
   forgotten = 0
 
   static async open(store: Store, options: Options): Promise<IdempotencyKeys> {

@@ -30,14 +30,14 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly keys: IdempotencyKeys
-  /** Maximum lines of a scrape: per account, and for all accounts. */
+  /** Maximum lines of a scrape: per account (`group`), and for all accounts. */
   readonly maxSeries: { readonly group: number; readonly all: number }
   readonly startProcess: StartLink
   readonly ownPorts: () => readonly number[]
   readonly maxBody: number
-  /** Maximum bytes that the unanswered requests to one pipeline may hold. */
+  /** Maximum bytes of the unanswered requests to one pipeline. */
   readonly maxUnsettled: number
-  /** Maximum bytes that all unanswered requests may hold together. */
+  /** Maximum bytes of all unanswered requests together. */
   readonly maxUnsettledOfAll: number
   /** Bytes of the saved revisions of an account. They count towards `maxDiskPerAccount`. */
   readonly revisionBytes: (account: string) => number
@@ -82,7 +82,7 @@ export class IngestHost {
   #resuming: Promise<void> | undefined
   /** Revisions that wait for a process to serve a request or a publish. */
   readonly #asking = new Set<HostedRevision>()
-  /** Events in the disk buffers of pipelines that have stopped since the service started. */
+  /** Number of events in the disk buffers of each pipeline that has stopped since the service started. */
   readonly #left = new Map<string, number>()
   /** Pipelines that are stopping. The next start of a pipeline awaits the promise. */
   readonly #ending = new Map<string, Promise<void>>()
@@ -224,7 +224,6 @@ export class IngestHost {
     await Promise.all(users.map(hosted => this.#end(hosted, AbortSignal.abort())))
   }
 
-  /** See HostedPreview.boundsOf. */
   boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
     return this.#preview.boundsOf(id, document)
   }

@@ -23,13 +23,12 @@ interface Order {
 }
 
 interface Props<Row> {
-  /** The order is stored under this name. */
+  /** The name under which the order is stored. */
   readonly name: string
   readonly label: string
   readonly columns: readonly Column<Row>[]
   readonly rows: readonly Row[]
   readonly keyOf: (row: Row) => string
-  /** The initial order. */
   readonly order: Order
   readonly href?: (row: Row) => string
   /** Content below a row on a phone. */

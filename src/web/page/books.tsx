@@ -37,14 +37,14 @@ function partsOf(books: BooksOf): Part[] {
   ]
 }
 
-/** The difference between both sides of the sum; 0 without a sum. */
+/** The difference between both sides of the sum; 0 if the numbers are not a sum. */
 function missingIn(books: BooksOf): number {
   if (books.passed === undefined) return 0
   const { received, passed, emitted, consumed } = books
   return received + sumOf(emitted) - passed - discardedIn(books) - sumOf(consumed) - inFlight(books)
 }
 
-/** The line at the top of every view. */
+/** Shows the line at the top of every view. */
 export function Books() {
   const books = second.value?.books ?? status.value?.books
   if (!books) return <p class="books dim">waiting for the first numbers</p>

@@ -55,7 +55,7 @@ export const rates = computed(() => {
   return found
 })
 
-/** Events per second that the daemon reads, and that pass the whole pipeline. */
+/** Events per second: those that the daemon reads, and those that pass the whole pipeline. */
 export const flow = computed(() => {
   if (!between.value) return {}
   const [first, last] = between.value
@@ -164,7 +164,6 @@ export function connect(): void {
   })
 }
 
-/** Whether a message is overdue. */
 export const isSilent = computed(() => !paused.value && heardAt.value > 0 && now.value - heardAt.value > SILENCE_MS)
 
 /** Whether the numbers on the page are current. */

@@ -113,7 +113,6 @@ export class AccountDisk implements DiskAllowance {
 }
 
 interface DiskUse {
-  /** Pipelines that may have files. */
   readonly pipelines: Set<string>
   /** Bytes of these files: the last sum that the process reported, plus files that were measured later. */
   files: number
@@ -122,7 +121,7 @@ interface DiskUse {
 interface DisksOptions {
   /** Contains a folder for each pipeline. */
   readonly folder: string
-  /** Maximum bytes of each account. */
+  /** Maximum bytes per account. */
   readonly max: number
   readonly metrics: Metrics
   readonly inStore: (account: string) => BytesInStore

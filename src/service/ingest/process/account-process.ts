@@ -31,7 +31,6 @@ export interface LinkEvents {
   ended(how: { readonly outOfMemory: boolean; readonly text: string }): void
 }
 
-/** A process that was started for an account. */
 export interface Link {
   readonly pid: number | undefined
   /** Bytes of resident memory, measured from outside the process; undefined if not known. */
@@ -112,7 +111,7 @@ const MEASURE_MS = 200
 const CHECKS = 10
 /** Minimum deadline for the first message, since a process needs time to start. */
 const START_MS = 30_000
-/** A process that was asked to end is killed after this time. */
+/** A process that does not end within this time is killed. */
 const END_MS = 3000
 const GIVES_SNAPSHOT: ReadonlySet<CallName> = new Set(['start', 'update', 'stop', 'forget', 'inspect'])
 

@@ -52,7 +52,7 @@ export class AccountProcesses {
     return this.#counters.folded
   }
 
-  /** The process of an account. Starts it if necessary. Throws Refusal while the restart is delayed. */
+  /** Returns the process of an account; starts it if necessary. Throws Refusal while the restart is delayed. */
   async of(account: string): Promise<AccountProcess> {
     if (this.#running.get(account)?.isEnding) await this.end(account)
     const running = this.#running.get(account)

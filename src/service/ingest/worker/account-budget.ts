@@ -23,7 +23,7 @@ interface RequestBounds {
 export class AccountRequests implements RequestPool {
   readonly #most: RequestBounds
   readonly #full: () => void
-  /** Waiting destinations, the longest waiting first. */
+  /** Functions that wake waiting destinations, the longest waiting first. */
   readonly #waiting = new Set<() => void>()
   #requests = 0
   bytes = 0

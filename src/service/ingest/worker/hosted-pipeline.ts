@@ -15,7 +15,7 @@ import { versionName } from '../hosted-revision.js'
 import type { PipelineState, PublishedData } from '../process/messages.js'
 import { Feed } from './feed.js'
 
-/** Retry interval of a revision that waits for events of the previous revision. */
+/** How often a revision is tried again that waits for events of the previous revision. */
 const RETRY_MS = 10_000
 
 export interface HostedOptions {
