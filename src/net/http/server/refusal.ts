@@ -44,7 +44,6 @@ export const tinyParts = (leastBytes: number) =>
     true,
   )
 
-/** The refusal for a body that is too slow or is not valid HTTP. */
 export const notReadable = (status: number) =>
   status === 408
     ? new Refusal(408, 'too_slow', 'the body did not arrive in time', {}, true)

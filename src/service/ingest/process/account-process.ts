@@ -160,7 +160,7 @@ export class AccountProcess {
   #calls = 0
   #death: Death | undefined
   #hasSpoken = false
-  /** How long an answer has been due. */
+  /** How long an answer has been due, in milliseconds. */
   #dueMs = 0
   #sinceInspected = 0
   #inspecting: Promise<Snapshot> | undefined
