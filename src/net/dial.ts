@@ -145,7 +145,6 @@ export class ProxyError extends Error {
   }
 }
 
-/** Connects to the proxy itself. Throws ProxyError. */
 export async function connectProxy({ url }: Via, connector: Connector): Promise<Socket> {
   try {
     return await connector.connect(url)

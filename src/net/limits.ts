@@ -12,7 +12,6 @@ import { every, systemClock } from '../lib/time.js'
  */
 
 export interface ConnectionBounds {
-  /** Limit of concurrent connections. */
   readonly max: number
   /** Limit of concurrent connections of all servers in this process. Default: a share of the file descriptor limit. */
   readonly maxInProcess?: number

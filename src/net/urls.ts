@@ -59,7 +59,6 @@ export function userOf(url: string): { readonly user: Span; readonly password: S
 const SECRET_PARAMETER =
   /(?:token|secret|passw(?:or)?d|pwd|pass|key|auth|authorization|credentials?|sig|signature|sas|jwt|session|sessionid)s?$|^(?:code|p)$/
 
-/** Whether the value of a parameter with this name is a key or a password. */
 export const isSecretParameter = (name: string): boolean =>
   SECRET_PARAMETER.test(name.replace(/[^A-Za-z]/g, '').toLowerCase())
 

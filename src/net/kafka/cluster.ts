@@ -46,7 +46,6 @@ export class KafkaCluster {
   #brokers = new Map<number, string>()
   /** The cluster id. Another cluster may appear at the same addresses. */
   id: string | null | undefined
-  /** The broker that answered last. */
   #last: string | undefined
   #isClosed = false
 
@@ -360,7 +359,6 @@ export class KafkaCluster {
 const shownPlace = (place: string) => place.replace('kafka://', '')
 const urlOf = (host: string, port: number) => `kafka://${host.includes(':') ? `[${host}]` : host}:${port}`
 
-/** The first error code that a broker reported. */
 function codeOf(error: unknown): number | undefined {
   const { apiCode, errors = [], cause } = error as { apiCode?: number; errors?: unknown[]; cause?: unknown }
   if (typeof apiCode === 'number') return apiCode

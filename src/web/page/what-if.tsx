@@ -22,7 +22,6 @@ function wholeOf(text: string | undefined): number | undefined {
   return Number.isFinite(value) ? value : undefined
 }
 
-/** Formats a duration as in a configuration. */
 const written = (ms: number) => (ms % 60_000 === 0 ? `${ms / 60_000}m` : ms % 1000 === 0 ? `${ms / 1000}s` : `${ms}ms`)
 
 const MODES = ['fixed', 'aligned', 'sliding', 'gcra', 'quota']

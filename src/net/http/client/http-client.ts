@@ -135,7 +135,6 @@ const IDLE_MS = 15_000
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 
-/** The options of a request. `target`: as in `Sent`. */
 export interface PooledRequest extends ClientRequestArgs {
   readonly target: URL
 }

@@ -9,7 +9,6 @@ import type { Answer, HttpClient, Sent } from './http-client.js'
 /** How to connect. `url`: the first URL to connect to. */
 export type TransportOptions = DialOptions & { readonly url: string }
 
-/** The HTTP connections of a destination. */
 export class Transport {
   readonly #options: TransportOptions
   readonly #dialer: Dialer

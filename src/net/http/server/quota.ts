@@ -19,7 +19,6 @@ interface Held {
   receiving: boolean
 }
 
-/** Memory held by the requests of one sender. */
 class Sender {
   bytes = 0
   readonly held = new Set<Held>()

@@ -148,7 +148,6 @@ export class AccountProcesses {
     )
   }
 
-  /** The error for clients of an account whose process has died. */
   refusal(account: string): Refusal {
     const waitMs = this.#restarts.waitOf(account)
     const retry = String(Math.max(1, Math.ceil(waitMs / 1000)))

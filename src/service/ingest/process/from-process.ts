@@ -127,7 +127,6 @@ export function pipelineOf(component: string): string {
   return component.split('/', 1)[0]!
 }
 
-/** Shortens an error to the length that may be sent. */
 export function shortError(error: string): string {
   return error.slice(0, LONGEST_TEXT)
 }

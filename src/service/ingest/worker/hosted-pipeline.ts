@@ -144,7 +144,6 @@ export class HostedPipeline {
     return { received }
   }
 
-  /** Stops accepting events. Accepted events are delivered until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#supervisor.stop(deadline)
     await this.#run

@@ -352,7 +352,6 @@ export class Pipelines {
     return this.#checks.do(account, () => checkPipelineConfig(config, this.#components, limits))
   }
 
-  /** The missing secrets that the draft or the published revision refers to. */
   async #missing(sql: Sql, row: PipelineRow, draft: Revision): Promise<string[]> {
     const { id, account_id, revision, published_revision } = row
     const revisions = [draft]

@@ -18,7 +18,6 @@ export interface ConfigSecrets {
   values(): Readonly<Record<string, string>>
 }
 
-/** Called when a secret was saved or removed. */
 export type SecretListener = (accountId: string, name: string) => void
 
 interface Row extends Pick<SecretDocument, 'name' | 'created_at' | 'updated_at'> {
