@@ -16,7 +16,7 @@ import { WantedNames } from './lib/formats/json-scan.js'
 import { type Clock, systemClock } from './lib/time.js'
 import { packageVersion } from './lib/version.js'
 
-/** Sluice as a library: its throttle in streams of your own. */
+/** Sluice as a library: the throttle as a stream for other programs. */
 
 export type { Fault } from './core/errors.js'
 export { OptionsError } from './engine/config/parse-options.js'
@@ -29,41 +29,41 @@ export const version: string = packageVersion()
 export type ThrottleOptions = z.input<typeof streamThrottleOptions>
 
 export interface ThrottleSurroundings {
-  /** Stands in for the clocks of the system: monotonic, and since the epoch. */
+  /** Replaces the system clocks: the monotonic clock and the wall clock. */
   readonly clock?: Clock
-  /** Events that may wait at each side of the stream; Node's default when it is not given. */
+  /** Maximum events that wait at each side of the stream. Default: the default of Node.js. */
   readonly highWaterMark?: number
 }
 
-/** Counts of the events so far: received = passed + excluded + discarded + fail_open + late. */
+/** Event counts so far. received = passed + excluded + discarded + fail_open + late. */
 export interface ThrottleStats {
   readonly received: number
   readonly passed: number
-  /** Passed because of `exclude`. */
+  /** Events that passed because of `exclude`. */
   readonly excluded: number
   readonly discarded: number
-  /** Passed without being counted, since `max_keys` others were in use. */
+  /** Events that passed without being counted: `max_keys` other buckets were in use. */
   readonly fail_open: number
-  /** Passed without being counted, since they were later than `allowed_lateness`. */
+  /** Events that passed without being counted: they were later than `allowed_lateness`. */
   readonly late: number
-  /** Buckets in memory, without the default one. */
+  /** Number of buckets in memory, without the default bucket. */
   readonly buckets: number
 }
 
 /** An object-mode stream that passes at most `limit` events of each bucket in each window. */
 export interface Throttle extends Transform {
   /**
-   * The events that do not pass, in order. From the first look at it on they are kept for its reader, and a reader that
-   * is slow slows the throttle down; until then they are dropped, and counted.
+   * The events that do not pass, in order. Until this property is first read, they are dropped and only counted. After
+   * that, they are kept for the reader, and a slow reader slows the throttle down.
    */
   readonly discarded: Readable
   readonly stats: ThrottleStats
 }
 
 /**
- * A throttle as a stream. An event is an object, or a line: a string or Buffer, whose fields are read when it holds a
- * JSON object, and which has the field `message` otherwise. Passed chunks are the chunks that were written, not copies.
- * Throws OptionsError.
+ * Creates a throttle as a stream. An event is an object or a line, which is a string or a Buffer. If a line is a JSON
+ * object, its fields can be used; otherwise its only field is `message`. The stream passes on the written chunks
+ * themselves, not copies. Throws OptionsError.
  */
 export function createThrottle(options: ThrottleOptions, surroundings: ThrottleSurroundings = {}): Throttle {
   const parsed = parseOptions(streamThrottleOptions, options)
@@ -74,12 +74,12 @@ export function createThrottle(options: ThrottleOptions, surroundings: ThrottleS
 const NO_LINE = Buffer.alloc(0)
 const isLine = (event: unknown) => typeof event === 'string' || event instanceof Uint8Array
 
-/** Reads a field of an event that is an object, and of its line otherwise. */
+/** Reads a field of an object, or of a line. */
 class EventReader extends FieldReader {
   readonly #segments: FieldPath['segments']
   readonly #event: () => unknown
 
-  /** `event`: the one that is being decided. */
+  /** `event` returns the event that is being decided. */
   constructor(path: FieldPath, wanted: WantedNames, event: () => unknown) {
     super(path, wanted)
     this.#segments = path.segments
@@ -92,15 +92,14 @@ class EventReader extends FieldReader {
   }
 }
 
-/** A throttle that decides on one event at a time. */
 class EventThrottle extends Transform implements Throttle {
   readonly #decider: Decider
   readonly #origin: Origin
-  /** A batch of one event, in the place of an object. */
+  /** The batch for every event that is an object. EventReader reads the object instead. */
   readonly #one: EventBatch
   #event: unknown
   #received = 0
-  /** Events by decision. */
+  /** Number of events by decision. */
   readonly #counts = new Float64Array(TOO_LATE + 1)
   readonly #discarded: PassThrough
   #isDiscardedRead = false
@@ -172,7 +171,7 @@ class EventThrottle extends Transform implements Throttle {
     return new EventBatch(frame, this.#origin, 0, new Ack(() => {}))
   }
 
-  /** Takes the next event when the reader of discarded events has room, or has left. */
+  /** Calls `done` when the reader of discarded events has room or has closed the stream. */
   #discard(event: unknown, done: TransformCallback): void {
     const output = this.#discarded
     if (!this.#isDiscardedRead || output.destroyed || output.write(event)) {

@@ -18,13 +18,14 @@ import { after, systemClock } from './lib/time.js'
 import { formatDuration } from './lib/units.js'
 
 /**
- * A target for pino: its lines are throttled by key and shipped over HTTP, by the same engine as the daemon's.
+ * A target for pino. The engine of the daemon throttles the lines by key and ships them over HTTP.
  *
- * Invariants: a line is delivered, discarded by the throttle, refused by the receiver, or reported as lost: on stderr,
- * with how many. Lines that wait for the receiver take some 10 MB, never above 40, and `on_full` says what comes then.
+ * Invariants: a line is delivered, discarded by the throttle, rejected by the receiver, or counted as lost in a message
+ * on standard error. Lines that wait for the receiver take about 10 MB, at most 40 MB. `on_full` decides about further
+ * lines.
  */
 
-/** Lines on their way from the app to the source. */
+/** Bytes of lines that may wait between the app and the source. */
 const QUEUED_BYTES = 256 * 1024
 /** Pino waits ten seconds for its transports when the app ends. */
 const LONGEST_SHUTDOWN_MS = 9000
@@ -59,13 +60,13 @@ export interface PinoTransportOptions extends Omit<z.input<typeof schema>, 'thro
   http: z.input<typeof http.options> & Partial<z.input<typeof deliveryOptions>>
 }
 
-/** Options that pino adds to the options of its targets. */
+/** Options that pino adds to those of its targets. */
 const PINO_OWN = ['$context', 'pinoWillSendConfig']
 
 /**
- * The stream that pino writes to: `transport: { target: '@sluice-logs/sluice/pino', options }`. Its end waits for the
- * deliveries.
- * Throws OptionsError. `log` stands in for the one on stderr. A default export, since that is what pino takes.
+ * Creates the stream to which pino writes: `transport: { target: '@sluice-logs/sluice/pino', options }`. The stream
+ * ends after the deliveries. Throws OptionsError. `log` replaces the log on standard error. Pino requires a default
+ * export.
  */
 export default async function transport(given: PinoTransportOptions, log: Logger = stderrLog()): Promise<Writable> {
   const options = read(given)
@@ -111,7 +112,7 @@ function read(given: PinoTransportOptions): Options {
   return parsed.value
 }
 
-/** The configuration for these options. It is parsed as a document, which checks all rules. */
+/** Builds the configuration for these options as a document. Parsing the document checks all rules. */
 function configOf({ throttle, http, data_dir }: Options): Config {
   const document = {
     data_dir: data_dir ?? '.',
@@ -127,7 +128,7 @@ function configOf({ throttle, http, data_dir }: Options): Config {
       },
     },
   }
-  // Nothing in it stands for a variable of the environment: a program has its own ways.
+  // Options must not refer to environment variables: a program can read these itself.
   const literal = (_key: string, value: unknown) =>
     typeof value === 'string' ? value.replaceAll('${', () => '$${') : value
   try {
@@ -145,7 +146,7 @@ function configOf({ throttle, http, data_dir }: Options): Config {
 interface Parts {
   readonly engine: Engine
   readonly metrics: Metrics
-  /** Where the engine's source reads. */
+  /** The stream that the engine's source reads. */
   readonly lines: PassThrough
   readonly log: Logger
   readonly lock: DataDirLock | undefined
@@ -159,9 +160,9 @@ class Shipper extends Writable {
   /** Whether the bytes so far end in the middle of a line, and whether that line is being discarded. */
   #inLine = false
   #discarding = false
-  /** Lines that were not discarded here. */
+  /** Number of lines that were not discarded here. */
   #accepted = 0
-  /** Lines that were lost and are not reported yet. */
+  /** Number of discarded lines that are not reported yet. */
   #unreported = 0
 
   constructor(parts: Parts) {
@@ -199,7 +200,7 @@ class Shipper extends Writable {
     let from = 0
     if (this.#inLine) {
       const end = chunk.indexOf(LF) + 1
-      // The rest of a line follows its beginning.
+      // The rest of a line is kept or discarded like its beginning.
       if (end === 0) return this.#discarding ? chunk.subarray(0, 0) : chunk
       this.#inLine = false
       if (this.#discarding) from = end
@@ -218,7 +219,6 @@ class Shipper extends Writable {
     return chunk.subarray(from)
   }
 
-  /** Discards what begins at `from`, to the end of the chunk. */
   #drop(chunk: Buffer, from: number): void {
     if (from === chunk.length) return
     if (this.#unreported === 0)
@@ -253,7 +253,7 @@ class Shipper extends Writable {
     }, done)
   }
 
-  /** Lines of which nobody can say that they were delivered, or discarded on purpose. */
+  /** Number of lines that were neither delivered nor discarded on purpose, as far as is known. */
   #unsettled(): number {
     let left = this.#accepted
     for (const { kind, passed, discards } of this.#parts.metrics.components.values()) {

@@ -1,4 +1,4 @@
-// What require() loads in a Node.js that cannot load ES modules with it, which is before 20.19 and 22.12.
+// Loaded by require() in Node.js before 20.19 and 22.12, where require() cannot load ES modules.
 throw Object.assign(
   new Error(
     `Sluice consists of ES modules, which Node.js ${process.versions.node} cannot load with require(). ` +

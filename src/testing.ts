@@ -1,6 +1,6 @@
 /**
- * Holds components to the contract that the engine relies on, in any test runner: each function resolves with the
- * violations, as sentences; the list is empty for a component that conforms. docs/plugins.md shows how.
+ * Checks in any test runner whether components keep the contract that the engine relies on. Each check resolves with a
+ * list of violations, as sentences; the list is empty if the component keeps the contract. docs/plugins.md shows how.
  */
 
 import { fileURLToPath } from 'node:url'

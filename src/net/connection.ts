@@ -14,7 +14,7 @@ export class Connection {
   readonly #url: string
   readonly #dialer: Dialer
   readonly #made: (socket: Socket) => unknown
-  /** Sockets that are not closed yet. New work uses `#socket`. */
+  /** All sockets that are not closed yet. `#socket` is the one that new work uses. */
   readonly #sockets = new Set<Socket>()
   #socket: Socket | undefined
   #dialing: Promise<Socket> | undefined
@@ -38,12 +38,13 @@ export class Connection {
   }
 
   /**
-   * Runs `work` with the connection. An abort closes the connection, and so does an error of `work`, unless it is a
-   * DeliveryError, which concerns only the events. If the connection ends, `use` does not wait for `work`.
+   * Connects if necessary, then calls `work` with the socket. Closes the connection if `signal` aborts or `work` fails.
+   * A DeliveryError concerns only the events: the connection stays open. If the connection ends, rejects without
+   * waiting for `work`.
    */
   async use<T>(signal: AbortSignal, work: (socket: Socket) => Promise<T>): Promise<T> {
     await this.#dialer.renew(true)
-    // In this turn, an idle connection that has ended is noticed. A new one is then made.
+    // Lets Node.js report that an idle connection has ended. A new connection is then made.
     await nextTurn()
     signal.throwIfAborted()
     let socket = this.#socket

@@ -30,7 +30,7 @@ export class Connector {
   /** The last TLS session with each receiver. It shortens the next handshake. */
   readonly #sessions = new BoundedMap<string, Buffer>(MOST_SESSIONS)
 
-  /** `connecting` contains sockets while they connect. */
+  /** `connecting` contains each socket while it connects. */
   constructor(options: ConnectorOptions, connecting: Set<Socket>) {
     this.#options = options
     this.#connecting = connecting
@@ -56,7 +56,7 @@ export class Connector {
     return this.#connected(socket, 'secureConnect', timeoutMs)
   }
 
-  /** The error if the host is an address that must not be connected to. A name is checked when it is looked up. */
+  /** Returns an error if the host is an IP address that must not be connected to. Names are checked when looked up. */
   denied(target: URL): DeniedAddress | undefined {
     return deniedPlace(placeOf(target), this.#options.reach)
   }
@@ -78,12 +78,12 @@ export class Connector {
   }
 }
 
-/** Socket options for a place. Check it with `deniedPlace` first. */
+/** Socket options for connecting to a place. Check the place with `deniedPlace` first. */
 export function socketTo({ host, port }: Pick<Place, 'host' | 'port'>, reach: Reach | undefined) {
   return { host, port, ...(reach && { lookup: permittedLookup(reach, port) }) }
 }
 
-/** Further options of a socket with TLS. */
+/** Additional socket options for TLS. */
 export function tlsTo(
   { host }: Pick<Place, 'host'>,
   { ca, cert, key, serverName }: Pick<ConnectorOptions, 'ca' | 'cert' | 'key' | 'serverName'>,
@@ -111,8 +111,8 @@ export function coded(code: string, message: string): Error {
 }
 
 /**
- * Looks up only addresses that `reach` allows. The connection itself uses this lookup, so a name server cannot give
- * another answer between the check and the connection.
+ * Returns a lookup that finds only addresses that `reach` allows. The connection itself uses this lookup, so a name
+ * server cannot give another answer between the check and the connection.
  */
 function permittedLookup(reach: Reach, port: number): LookupFunction {
   return (name, options, callback) => {
@@ -128,7 +128,6 @@ function permittedLookup(reach: Reach, port: number): LookupFunction {
   }
 }
 
-/** The address must not be connected to. */
 export class DeniedAddress extends Error {
   constructor(name: string, address: string, kind: string) {
     const leads = name === address ? name : `${name} resolves to ${address}, which`
@@ -146,7 +145,6 @@ export class ProxyError extends Error {
   }
 }
 
-/** Connects to the proxy itself. Throws ProxyError. */
 export async function connectProxy({ url }: Via, connector: Connector): Promise<Socket> {
   try {
     return await connector.connect(url)
@@ -155,7 +153,7 @@ export async function connectProxy({ url }: Via, connector: Connector): Promise<
   }
 }
 
-/** Turns a connection to a proxy into one to a URL's host and port, with CONNECT. Throws ProxyError. */
+/** Sends CONNECT to a proxy. The socket then leads to the host and port of `url`. Throws ProxyError. */
 export function openTunnel(socket: Socket, { authorization }: Via, url: URL, timeoutMs: number): Promise<Socket> {
   const target = `${url.hostname}:${placeOf(url).port}`
   return new Promise((resolve, reject) => {

@@ -9,12 +9,12 @@ import { ProxySettings, type Via, variableFor } from './proxy.js'
 import { exposeExpiries, TlsFiles, TlsFilesError } from './tls.js'
 import type { TlsContent } from './tls-check.js'
 
-/** Polling interval for replaced files while requests are sent. */
+/** How often files are checked for replacement while requests are sent. */
 const POLL_MS = 1000
-/** Polling interval for replaced files while idle. */
+/** How often files are checked for replacement while idle. */
 const IDLE_POLL_MS = 60_000
 
-/** Connects a destination to its receiver: with current certificates, through a proxy, within its limits. */
+/** Connects a destination to its receiver with current certificates, through a proxy, within the limits of `reach`. */
 export class Dialer {
   readonly #options: DialOptions
   readonly #context: ComponentContext
@@ -25,7 +25,7 @@ export class Dialer {
   #connectors: { readonly receiver: Connector; readonly proxy: Connector } | undefined
   #polledAt = Number.NEGATIVE_INFINITY
   #stopPolling: (() => void) | undefined
-  /** Called with the certificates to use, at the start and after they were replaced. */
+  /** Called with the certificates at the start and after each replacement. */
   #renewed: (content: TlsContent) => void = () => {}
 
   constructor(options: DialOptions, context: ComponentContext) {
@@ -54,7 +54,7 @@ export class Dialer {
     if (this.#hasTlsFiles) this.#stopPolling = every(IDLE_POLL_MS, () => void this.renew())
   }
 
-  /** Applies replaced certificates. For a request, checks at most once a second, and otherwise returns undefined. */
+  /** Applies replaced certificates. `isRequest`: checks for them at most once a second; otherwise returns undefined. */
   renew(isRequest = false): Promise<void> | undefined {
     const now = this.#context.clock.now()
     if (isRequest && (!this.#hasTlsFiles || now - this.#polledAt < POLL_MS)) return undefined
@@ -76,23 +76,24 @@ export class Dialer {
     return await receiver.connect(target, await this.#tunnel(via, target, proxy))
   }
 
-  /** The proxy to which a request for an http URL is sent. */
+  /** The proxy to which a request for an http URL is sent; undefined for other URLs and without a proxy. */
   viaFor(target: URL): Promise<Via | undefined> | undefined {
     return target.protocol === 'http:' ? this.#proxy?.viaFor(target) : undefined
   }
 
-  /** The proxy that may respond instead of the receiver; undefined if there is none or it only opens a tunnel. */
+  /**
+   * Origin of the proxy that may respond instead of the receiver; undefined if there is none or it is only a tunnel.
+   */
   answeringProxy(target: URL): string | undefined {
     return target.protocol === 'http:' ? this.#proxy?.urlFor(target)?.origin : undefined
   }
 
-  /** Converts a connection error to a DeliveryError. `unanswered`: the receiver has never responded. */
+  /** Converts a connection error to a DeliveryError. `unanswered`: as in `Way`. */
   explain(error: unknown, place: string, url: string, unanswered = false): DeliveryError {
     const proxy = this.#proxy?.urlFor(new URL(url))?.origin
     return networkError(error, place, { url, tls: this.#options.tls, unanswered, proxy })
   }
 
-  /** Texts to redact from messages. */
   get secrets(): readonly string[] {
     return this.#proxy?.secrets ?? []
   }
@@ -104,7 +105,6 @@ export class Dialer {
     return replaced || password
   }
 
-  /** Closes pending connections. Resolves when they are closed. */
   async close(): Promise<void> {
     this.release()
     await closeAll(this.#connecting)

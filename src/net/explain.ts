@@ -34,17 +34,17 @@ export class UnexpectedUpgrade extends Error {
   }
 }
 
-/** What is known about a connection, for explaining its error. */
+/** Facts about a connection that help to explain its error. */
 export interface Way {
   readonly url: string
   readonly tls: DialOptions['tls']
-  /** Whether the receiver closed a connection before it ever sent a response. */
+  /** Whether the receiver closed a connection without a response and has not responded since. */
   readonly unanswered: boolean
   /** The proxy that requests go through. */
   readonly proxy: string | undefined
 }
 
-/** The error of an attempt without a response. */
+/** Converts the error of an attempt that got no response. */
 export function networkError(error: unknown, place: string, way: Way): DeliveryError {
   if (error instanceof DeliveryError) return error
   if (error instanceof DeniedAddress) return denied(error, place)
@@ -80,7 +80,7 @@ function proxyError({ status, message, cause }: ProxyError, place: string, { pro
   return new DeliveryError(text, { failure: 'retry', reason: `proxy_${reason ?? 'network'}`, cause })
 }
 
-/** Statuses of a proxy for which delivery waits for an operator. */
+/** Statuses of a proxy after which delivery pauses until an operator acts. */
 const HELD_BY_PROXY = new Set([401, 403, 405, 407])
 
 export function proxyWords(status: number): string {
@@ -109,7 +109,7 @@ function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way)
   return `; it may refuse the client certificate in tls.cert_file (${tls.cert_file})`
 }
 
-/** Undefined if the error does not concern TLS. */
+/** Explains a TLS error; undefined if the error does not concern TLS. */
 function tlsWords(error: unknown, code: string, { tls, url }: Way): string | undefined {
   const alert = tlsAlertOf(code)
   if (alert !== undefined) return alertWords(alert, tls)

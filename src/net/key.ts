@@ -113,10 +113,10 @@ const PLAIN_KEY =
 
 export type AuthOptions = z.output<typeof auth>
 
-/** The word before the credentials; may be empty. */
+/** The word before the credentials; empty: no word. */
 export const schemeOf = ({ type, scheme }: AuthOptions): string => scheme ?? TYPES[type].word
 
-/** The text after `schemeOf`. */
+/** The credentials that follow the word of `schemeOf`. */
 export const credentialsOf = ({ username }: AuthOptions, key: string): string =>
   username === undefined ? key : basicCredentials(username, key)
 
@@ -128,7 +128,7 @@ export function headerValue(auth: AuthOptions, key: string): string {
 export const basicCredentials = (user: string, password: string): string =>
   Buffer.from(`${user}:${password}`).toString('base64')
 
-/** Warnings of `sluice validate` about a file that an option in `path` names: it does not exist or is not readable. */
+/** Warnings of `sluice validate` if a key file does not exist or is not readable. `path`: where its option is. */
 export function keyFileWarnings(
   { key_file, password_file }: Pick<AuthOptions, 'key_file' | 'password_file'>,
   path: readonly string[] = ['auth'],
@@ -197,8 +197,8 @@ type What = 'access key' | 'password' | 'token'
 type KeySource = Pick<AuthOptions, (typeof KEYS)[number]>
 
 /**
- * The key that requests carry. A changed file is read again, and `changed` runs the program again. If that fails, the
- * last key stays in use; without one, delivery pauses. Messages and log lines do not contain keys.
+ * The key that requests carry. A changed file is read again, and `changed` runs the program again. If this fails, the
+ * last key stays in use. If there is no last key, delivery pauses. Messages and log lines do not contain keys.
  */
 export class AccessKey {
   readonly #source: KeySource
@@ -230,7 +230,7 @@ export class AccessKey {
     return new AccessKey({ key: password, key_file: password_file, credential, exec }, log, reach, 'password')
   }
 
-  /** The last key that was returned, for redacting it from texts. */
+  /** The last key that was returned. It is redacted from texts. */
   get last(): string | undefined {
     return this.#key
   }
@@ -291,7 +291,6 @@ export class AccessKey {
     return this.#key !== before
   }
 
-  /** The key's name in the log. */
   get #name(): string {
     return this.#what === 'token' ? 'token' : 'access key'
   }

@@ -12,25 +12,23 @@ import { every, systemClock } from '../lib/time.js'
  */
 
 export interface ConnectionBounds {
-  /** Limit of concurrent connections. */
   readonly max: number
-  /** Limit of concurrent connections of all servers in this process. Default: a share of its file descriptors. */
+  /** Limit of concurrent connections of all servers in this process. Default: a share of the file descriptor limit. */
   readonly maxInProcess?: number
   /** Limit of concurrent connections per address (IPv6: per /64 network). */
   readonly maxPerAddress?: number | undefined
-  /** Addresses without `maxPerAddress`, since many clients share them. */
+  /** Whether many clients share an address. `maxPerAddress` does not apply to it. */
   readonly isShared?: ((address: string) => boolean) | undefined
-  /** Time limit of the TLS handshake. */
   readonly handshakeMs?: number | undefined
-  /** Time limit for a client to read a response, or PROGRESS_BYTES of it. */
+  /** How long a client may take to read a response, or PROGRESS_BYTES of it. */
   readonly sendMs?: number | undefined
-  /** Time limit from the end of the last response to the end of the connection. */
+  /** How long a client may keep a connection open after the end of the last response. */
   readonly closeMs?: number | undefined
   /** Whether idle connections that were used make room for new ones. If not, only unused ones do. */
   readonly closesUsed: boolean
 }
 
-/** Why the server closed a connection. With `unused`, `idle` and `slow_sender` it made room for a new one. */
+/** Why the server closed a connection. `unused`, `idle` and `slow_sender`: it made room for a new connection. */
 export type CloseReason = 'unused' | 'idle' | 'slow_sender' | 'handshake' | 'slow_reader' | 'left_open' | 'pipelined'
 export type RefuseReason = 'total' | 'address' | 'descriptors'
 
@@ -42,7 +40,7 @@ export interface ConnectionEvents {
 /** A client makes progress if it reads this much of a response. */
 const PROGRESS_BYTES = 64 * 1024
 const LONGEST_SWEEP_MS = 1000
-/** From this age on, a connection without a request is closed before used ones. */
+/** A connection without a request that is older than this is closed before used connections. */
 const FIRST_REQUEST_MS = 1000
 
 /** A request slower than this, in bytes per second, may be closed to make room. */
@@ -75,7 +73,6 @@ interface Connection {
   stream: Socket | undefined
   busy: number
   used: boolean
-  /** The last request and its response. */
   last: Exchange | undefined
   /** When the headers of the last request were complete, and how many bytes had been received until then. */
   lastAt: number
@@ -96,7 +93,7 @@ export class ConnectionLimits {
   readonly #all = new Pool()
   readonly #networks = new Map<string, Pool>()
   readonly #bySocket = new Map<Socket, Connection>()
-  /** Connections in the TLS handshake, by endpoints: the two sockets of one do not refer to each other. */
+  /** Connections in the TLS handshake, by endpoints: their TCP socket and TLS socket do not refer to each other. */
   readonly #handshaking = new Map<string, Connection>()
   readonly #maxInProcess: number
   #stopSweeping: (() => void) | undefined
@@ -124,7 +121,7 @@ export class ConnectionLimits {
     server.once('close', () => this.#stopSweeping?.())
   }
 
-  /** Reports a request whose headers are complete. */
+  /** Call it when the headers of a request are complete. */
   request(request: IncomingMessage, response: ServerResponse): void {
     const connection = this.#bySocket.get(request.socket)
     if (!connection) return
@@ -141,13 +138,13 @@ export class ConnectionLimits {
     })
   }
 
-  /** Reports that too many requests of a connection wait. */
+  /** Closes a connection on which too many requests wait. */
   pipelined(socket: Socket): void {
     const connection = this.#bySocket.get(socket)
     if (connection) this.#end(connection, 'pipelined')
   }
 
-  /** Reports a complete message on a connection without requests. */
+  /** Call it for a complete message on a connection without requests. */
   received(socket: Socket): void {
     const connection = this.#bySocket.get(socket)
     if (!connection || connection.used) return
@@ -230,7 +227,7 @@ export class ConnectionLimits {
     if (this.#bySocket.has(connection.socket)) this.#bySocket.set(socket, connection)
   }
 
-  /** The address or network whose limit applies to this connection; undefined if it is exempt. */
+  /** The address or network whose limit applies to a connection from `peer`; undefined if no such limit applies. */
   #boundedNetwork(peer: string | undefined): string | undefined {
     const { maxPerAddress, isShared } = this.#limits
     if (maxPerAddress === undefined || peer === undefined || isShared?.(peer)) return undefined
@@ -333,13 +330,13 @@ function leave({ busy, stream, socket }: Connection): void {
 
 /** Whether the client causes the delay, and not the code that reads the request. */
 function sendsSlowly({ busy, last, lastAt, lastFrom }: Connection, now: number): boolean {
-  // Of several requests, the earlier ones are complete.
+  // If several requests are pending, the earlier ones are complete.
   if (!last || busy > 1 || last.request.complete || last.request.readableFlowing !== true) return false
   const ms = now - lastAt
   return ms > FIRST_REQUEST_MS && (last.request.socket.bytesRead - lastFrom) * 1000 < SLOW_RATE * ms
 }
 
-/** Undefined for a Unix socket or a closed one. */
+/** Identifies a connection by its two addresses; undefined for a Unix socket or a closed socket. */
 function endpointsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string | undefined {
   if (remoteAddress === undefined || remotePort === undefined) return undefined
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`
@@ -372,7 +369,7 @@ interface Log {
 interface Count {
   value: number
 }
-/** Creates a counter of a component, or a plain one. */
+/** Creates a counter, with or without the labels of a component. */
 type MakeCount = (name: string, help: string, labels: { reason: string }) => Count
 
 /** Counts refused and closed connections by reason, and logs them at a limited rate. */

@@ -49,7 +49,6 @@ export interface ConnectionOptions {
   readonly handshake_timeout: number
 }
 
-/** Options of a server that uses TLS. */
 export const tlsOptions = z.strictObject({
   cert_file: filePath().describe('Certificate (PEM), followed by the intermediate certificates.'),
   key_file: filePath().describe('Private key (PEM) of the certificate.'),

@@ -18,10 +18,9 @@ export interface ListenerOptions extends ConnectionOptions {
   readonly tls?: TlsFileOptions | undefined
 }
 
-/** TCP keep-alive, which detects peers that disappeared silently. */
+/** TCP keep-alive probes start after this idle time. They detect peers that disappeared silently. */
 const KEEP_ALIVE_MS = 60_000
 
-/** A listening server with its limits and metrics. */
 export class Listener {
   readonly #options: ListenerOptions
   readonly #context: SourceContext
@@ -64,7 +63,7 @@ export class Listener {
     return this.#address
   }
 
-  /** Counts errors of a connection, or of a TLS connection on it. */
+  /** Counts errors of a TCP socket, or of the TLS socket on it. */
   watch(socket: Socket): void {
     if (this.#watched.has(socket)) return
     this.#watched.add(socket)
@@ -94,7 +93,7 @@ export class Listener {
     this.#context.log.warn({ code: errorCode(error), error: errorText(error) }, 'cannot accept a connection')
   }
 
-  /** Stops accepting connections; open ones stay. */
+  /** Stops accepting connections. Open connections stay. */
   stopAccepting(): void {
     this.#stopRenewing?.()
     this.#server?.close()
@@ -130,16 +129,15 @@ export function peerOf(socket: Socket): string | undefined {
   return remoteAddress === undefined ? undefined : plainAddress(remoteAddress)
 }
 
-/** Returns a function that tests whether an address is in one of the ranges. */
 export function addressTest(ranges: readonly string[]): (address: string) => boolean {
   const list = new AddressList(ranges)
   return address => list.has(address)
 }
 
-/** How long a client may keep its side of a connection open after the last response. */
+/** After the last response, how long a client may keep its side of a connection open. */
 const CLOSE_MS = 2000
 
-/** Limits the connections of a server. Omit `http` for a protocol without requests: it may need idle connections. */
+/** Limits the connections of a server. Omit `http` for a protocol without requests: its clients may stay idle. */
 export function boundConnections(
   options: ConnectionOptions,
   events: ConnectionEvents,
@@ -155,14 +153,14 @@ export function boundConnections(
   )
 }
 
-/** The default of `max_connections_per_address`. */
+/** Returns the limit per address: `given`, or else the default. */
 export const perAddress = (max: number, given: number | undefined): number => given ?? Math.max(1, Math.ceil(max / 2))
 
-/** The longest timer of Node.js: `ConnectionLimits` applies `handshake_timeout` instead. */
+/** The longest timer of Node.js. `ConnectionLimits` applies `handshake_timeout` instead of Node.js. */
 const NEVER_MS = 2 ** 31 - 1
 const RENEW_MS = 60_000
 
-/** The certificate of a server, read again when it is replaced; and a report of failed handshakes. */
+/** Reads a server's certificate, again when it is replaced, and reports failed handshakes. */
 export class ServerTls {
   readonly files: TlsFiles
   readonly refusals: TlsRefusals
@@ -221,7 +219,7 @@ export const REFUSED_AGE = {
   help: 'Time since a connection was last refused in the TLS handshake, by reason.',
 } as const
 
-/** Counts failed TLS handshakes by reason, and logs them at a limited rate. */
+/** Counts failed TLS handshakes by reason. Logs them at a limited rate. */
 export class TlsRefusals {
   readonly #log: Logger
   readonly #clock: Clock

@@ -73,10 +73,9 @@ export const proxy = z.union([
 
 export type ProxyOptions = z.output<typeof proxy>
 
-/** The proxy of a request. */
 export interface Via {
   readonly url: URL
-  /** Undefined if it needs no authorization. */
+  /** The value of Proxy-Authorization; undefined if the proxy does not need it. */
   readonly authorization: string | undefined
 }
 
@@ -117,7 +116,7 @@ export class ProxySettings {
     return this.#options === 'environment' ? proxyFrom(this.#env, target) : new URL(this.#options.url)
   }
 
-  /** Undefined if `target` is reached directly. */
+  /** Returns the proxy for `target` with its authorization; undefined if `target` is reached directly. */
   async viaFor(target: URL): Promise<Via | undefined> {
     const url = this.urlFor(target)
     if (!url) return undefined
@@ -158,7 +157,7 @@ export function variableFor(target: URL, env: Environment = process.env): string
   return directHostsOf(env).has(target) ? undefined : variablesFor(target).find(name => env[name])
 }
 
-/** The proxy that the environment names for a URL. Only for a URL that is not reached directly. */
+/** Returns the proxy that the environment names for a URL. The URL must not be one that is reached directly. */
 function proxyFrom(env: Environment, target: URL): URL | undefined {
   const name = variablesFor(target).find(name => env[name])
   const text = name && env[name]

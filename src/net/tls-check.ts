@@ -11,7 +11,6 @@ export interface TlsPaths {
   readonly ca_file?: string | undefined
   readonly cert_file?: string | undefined
   readonly key_file?: string | undefined
-  /** Authorities of client certificates. */
   readonly client_ca_file?: string | undefined
 }
 
@@ -30,12 +29,12 @@ export interface TlsProblem {
   readonly kind: 'absent' | 'denied' | 'broken' | 'warning'
 }
 
-/** How long the certificates of a file are valid. */
+/** When the certificates of a file are valid. */
 export interface TlsExpiry {
   readonly option: TlsOption
   readonly file: string
   readonly subject: string
-  /** When the first certificate of a chain expires, or the last of several authorities; wall clock in milliseconds. */
+  /** In milliseconds since 1970: when the first certificate of a chain expires, or the last of several authorities. */
   readonly expiresAt: number
   /** When the validity begins; wall clock in milliseconds. */
   readonly validFrom: number
@@ -80,7 +79,7 @@ export function inspectTls(paths: TlsPaths, wall: number): TlsInspection {
   return judge(paths, found, wall)
 }
 
-/** Like `inspectTls`, but asynchronous and within the limits of a component. */
+/** Like `inspectTls`, but asynchronous, and within `reach`. */
 export async function readTls(paths: TlsPaths, wall: number, reach: Reach | undefined): Promise<TlsInspection> {
   const found: Found = {}
   for (const option of TLS_OPTIONS) {
@@ -117,7 +116,6 @@ function judge(paths: TlsPaths, found: Found, wall: number): TlsInspection {
   return { problems, content: inspection.usable ? { ca: ca ?? clientCa, cert, key, expiries } : undefined }
 }
 
-/** The problem as a complete sentence. */
 export function tlsProblemText({ option, file, message }: TlsProblem): string {
   return `tls.${option}: ${file} ${message}`
 }
@@ -315,7 +313,7 @@ export function tlsAlertOf(code: string): string | undefined {
   return /^ERR_SSL_.*ALERT_([A-Z_]+)$/.exec(code)?.[1]
 }
 
-/** OpenSSL's reason, without the place in its source. */
+/** The reason in an OpenSSL error, without the location in OpenSSL's source. */
 export function opensslText(error: unknown): string {
   const { reason } = error as { readonly reason?: unknown }
   return typeof reason === 'string' && reason !== '' ? reason : errorText(error)

@@ -16,15 +16,17 @@ import {
 } from './tls-check.js'
 
 const DAY_MS = 86_400_000
-/** Automatic renewal happens well before this. If it fails, the warning still leaves a person time to act. */
+/**
+ * How long before the expiry a warning is logged. Automatic renewals happen earlier; if one fails, a person can act.
+ */
 const WARN_BEFORE_MS = 14 * DAY_MS
 /** The same for short-lived certificates, as a share of their lifetime. */
 const WARN_BEFORE_SHARE = 0.2
 
-/** The problems in files of TLS options, each with its file name. */
+/** Thrown if files of TLS options are unusable. */
 export class TlsFilesError extends Error {
   readonly code = 'SLUICE_TLS_FILES'
-  /** Whether a file is outside the limits of its component. */
+  /** Whether the component must not read one of the files. */
   readonly denied: boolean
   readonly problems: readonly TlsProblem[]
 
@@ -39,7 +41,7 @@ export interface TlsFilesContext {
   readonly log: Logger
   readonly clock: Clock
   readonly reach?: Reach | undefined
-  /** Counts a renewal that is unusable. */
+  /** Called when replaced files are unusable. */
   readonly failed: () => void
 }
 
@@ -57,7 +59,6 @@ export class TlsFiles {
     this.#context = context
   }
 
-  /** The expiry times of the certificates in use. */
   get expiries(): readonly TlsExpiry[] {
     return this.#expiries
   }
@@ -157,7 +158,7 @@ export function exposeExpiries(metrics: ComponentMetrics, expiries: () => readon
   metrics.gauges(EXPIRY, EXPIRY_HELP, () => expirySeries(expiries()))
 }
 
-/** The same gauge for users that are not components. */
+/** The same gauge, for code outside of components. */
 export const EXPIRY_SERIES = { name: EXPIRY, help: EXPIRY_HELP } as const
 
 export function expirySeries(expiries: readonly TlsExpiry[]): { labels: Record<string, string>; value: number }[] {

@@ -1,4 +1,4 @@
-/** The URL without the parts that may be secret: user, password, path parameters, query and fragment. */
+/** Returns the URL without parts that may be secret: user, password, path parameters, query and fragment. */
 export function withoutQuery(url: string): string {
   return url
     .replace(/[?#].*$/s, '')
@@ -6,13 +6,13 @@ export function withoutQuery(url: string): string {
     .replace(/;[^/]*/g, '')
 }
 
-/** A part of a text. */
+/** A range of character offsets in a text, without `to`. */
 export interface Span {
   readonly from: number
   readonly to: number
 }
 
-/** A parameter of a URL, and the place of its value. */
+/** A parameter of a URL. The span is its value. */
 export interface Parameter extends Span {
   /** Empty if only a value is given. */
   readonly name: string
@@ -21,7 +21,7 @@ export interface Parameter extends Span {
 /** The start of a URL up to its host. Like URL parsers, ignores line breaks, tabs and repeated slashes. */
 const AUTHORITY = /^\s*[a-z][a-z\d+.\t\n\r-]*:[/\\\t\n\r]*([^/\\?#]*)/dis
 
-/** The parameters with a value: in the query, after a #, and in the path, as in `/logs;token=VALUE`. */
+/** Returns the parameters that have a value: in the query, after a #, and in the path, as in `/logs;token=VALUE`. */
 export function parametersOf(url: string): Parameter[] {
   const pathAt = AUTHORITY.exec(url)?.[0].length ?? 0
   const found: Parameter[] = []
@@ -59,7 +59,6 @@ export function userOf(url: string): { readonly user: Span; readonly password: S
 const SECRET_PARAMETER =
   /(?:token|secret|passw(?:or)?d|pwd|pass|key|auth|authorization|credentials?|sig|signature|sas|jwt|session|sessionid)s?$|^(?:code|p)$/
 
-/** Whether the value of a parameter with this name is a key or a password. */
 export const isSecretParameter = (name: string): boolean =>
   SECRET_PARAMETER.test(name.replace(/[^A-Za-z]/g, '').toLowerCase())
 
@@ -96,5 +95,5 @@ export function placeOf({ protocol, hostname, port }: URL): Place {
   return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || usual), isTls }
 }
 
-/** Whether it is certain that a host is this machine, unlike 127.0.0.1.example.com. */
+/** Whether it is certain that a host is this machine. Not true for names such as 127.0.0.1.example.com. */
 export const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){1,3}|::1|\[::1\])$/.test(host)

@@ -14,15 +14,14 @@ import { isLoopback } from '../urls.js'
 import type { AwsAuth } from './auth-options.js'
 import type { Credentials } from './sign.js'
 
-/** Credentials. `expiresAt` is wall clock in milliseconds. */
+/** Credentials that were read. `expiresAt`: wall clock in milliseconds; infinity if they do not expire. */
 interface Found extends Credentials {
   readonly expiresAt: number
 }
 
 interface Place {
-  /** The name in messages. */
   readonly name: string
-  /** Whether the credentials are read before each request. If not, they are cached until they expire. */
+  /** Whether the credentials are read before each request. Otherwise, they are cached until they expire. */
   readonly isNear: boolean
   readonly advice?: string
   read(signal: AbortSignal): Promise<Found>
@@ -42,9 +41,9 @@ const CONTAINER_HOST = /^(169\.254\.170\.(2|23)|\[fd00:ec2::23\])$/
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * The credentials of requests, from the first of these that has them: the options, the environment, a web identity, the
- * shared credentials file, a container's endpoint, the metadata service of EC2 (version 2). They are read again when
- * they change or expire. A published pipeline uses only its options, since the other sources belong to the host.
+ * Finds credentials in the first of these places that has them: the options, the environment, a web identity, the
+ * shared credentials file, a container's endpoint, the metadata service of EC2 (version 2). Reads them again when they
+ * change or expire. A published pipeline uses only its options, since the other places belong to the host.
  */
 export class AwsCredentials {
   readonly #auth: AwsAuth
@@ -56,7 +55,7 @@ export class AwsCredentials {
   #found: Found | undefined
   #triedAt = Number.NEGATIVE_INFINITY
   #transport: Transport | undefined
-  /** Whether a failed refresh was logged. */
+  /** Whether the current failure to refresh was logged. */
   #isLogged = false
 
   constructor(
@@ -178,7 +177,6 @@ export class AwsCredentials {
     return bytes.toString()
   }
 
-  /** Whether the default credentials file has a default profile. */
   async #hasDefault(path: string): Promise<boolean> {
     const text = await this.#textOf(path).catch(() => '')
     return profileOf(text, 'default') !== undefined
@@ -243,7 +241,7 @@ export class AwsCredentials {
     return expiring(answered(await this.#ask('GET', roles + encodeURIComponent(role), token, signal)))
   }
 
-  /** Returns the start of a response. `isRemote`: the URL is not on this machine and may need the proxy. */
+  /** Makes a request. Returns the start of a success response; otherwise throws. `isRemote`: it may need the proxy. */
   async #ask(
     method: 'GET' | 'PUT' | 'POST',
     url: string,
@@ -275,7 +273,7 @@ export class AwsCredentials {
   }
 }
 
-/** Credentials as AWS names them in responses. */
+/** Credentials in a response, with the names that AWS uses. */
 interface Given {
   readonly AccessKeyId?: string | undefined
   readonly SecretAccessKey?: string | undefined
@@ -289,7 +287,7 @@ const far = (name: string, read: Place['read']): Place => ({ name, isNear: false
 function lasting(given: Given): Found {
   const { AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Token: sessionToken } = given
   if (!accessKeyId || !secretAccessKey) throw new Error('it has no access key ID with a secret access key')
-  // Both are sent in headers.
+  // Requests carry the ID and the token in headers.
   const problem = keyProblem(accessKeyId) ?? (sessionToken ? keyProblem(sessionToken, 'session token') : undefined)
   if (problem) throw new Error(problem.replace('the key', 'the access key ID'))
   return { accessKeyId, secretAccessKey, sessionToken: sessionToken || undefined, expiresAt: Number.POSITIVE_INFINITY }
@@ -308,7 +306,7 @@ const answer = z.object({
   Expiration: z.string().nullish(),
 })
 
-/** Replaces messages of JSON.parse and zod, since these could quote credentials. */
+/** Parses a response. Replaces the messages of JSON.parse and zod, since they could quote credentials. */
 function answered(text: string): Given {
   try {
     return answer.parse(JSON.parse(text))
@@ -317,7 +315,7 @@ function answered(text: string): Given {
   }
 }
 
-/** A section of an INI file. */
+/** Returns the section `name` of an INI file; undefined if the file does not have it. */
 function profileOf(text: string, name: string): Record<string, string> | undefined {
   let found: Record<string, string> | undefined
   let isIn = false

@@ -11,7 +11,7 @@ export interface Credentials {
 export interface Signable {
   readonly method: string
   readonly host: string
-  /** The path as sent. */
+  /** The path exactly as it is sent. */
   readonly path: string
   readonly query: Readonly<Record<string, string>>
   /** Headers by lower-case name. All are signed. */
@@ -34,7 +34,7 @@ const hmac = (key: Buffer | string, text: string) => createHmac('sha256', key).u
 export const encodeUri = (text: string) =>
   encodeURIComponent(text).replace(/[!'()*]/g, character => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
 
-/** The query in the order in which it is signed and sent. */
+/** Returns the query in the order in which it is signed and sent. */
 export function queryText(query: Signable['query']): string {
   const pairs = Object.entries(query).map(([name, value]) => `${encodeUri(name)}=${encodeUri(value)}`)
   return pairs.sort().join('&')

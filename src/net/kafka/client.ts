@@ -100,8 +100,8 @@ export interface KafkaClient {
 const PACKAGE = '@platformatic/kafka'
 
 /**
- * Loads the modules of the package that are used here. The whole package takes four times the CPU time and 23 MB more,
- * since it compiles schemas of options. The modules have the same names in versions 1.35 and 2.12.
+ * Loads only the needed modules of the package. The whole package takes four times the CPU time and 23 MB more, since
+ * it compiles schemas of options. The modules have the same names in versions 1.35 and 2.12.
  */
 async function loadModules(): Promise<KafkaClient> {
   const index = import.meta.resolve(PACKAGE)
@@ -129,8 +129,8 @@ async function loadModules(): Promise<KafkaClient> {
   return Object.assign(apis, { saslPlain, saslScramSha, saslOAuthBearer }, ...rest)
 }
 
-/** Only configurations with Kafka load it. */
+/** Loaded only for configurations with Kafka. */
 export const kafkaClient = new OptionalPackage<KafkaClient>(PACKAGE, '1.35', () =>
-  // If a version has other names, its main module has the same exports.
+  // If the modules of a version have other names, its main module still has the same exports.
   loadModules().catch(() => import('@platformatic/kafka')),
 )

@@ -12,7 +12,7 @@ import { KafkaConnection, NOT_AUTHENTICATED, PRODUCE, ProtocolProblem, software 
 import { type ClusterOptions, isSentPlainly, MECHANISMS } from './options.js'
 import { CODES, meaningOf, refusal } from './refusals.js'
 
-/** A topic's partitions are looked up again after this time, since their number may have grown. */
+/** The partitions of a topic are looked up again after this time, since their number may have grown. */
 const MAX_AGE_MS = 5 * 60_000
 /** How long a topic may be unknown after its first use, since brokers may still be creating it. */
 const CREATION_MS = 5000
@@ -26,20 +26,19 @@ const LONGEST_TEXT = 500
 const WRITE = 1 << 4
 const UNKNOWN_RIGHTS = -(2 ** 31)
 
-/** The leader of each partition of a topic; -1 if it has no leader now. */
+/** `leaders`: broker id of the leader by partition; -1: none now. `at`: time of the lookup, by the monotonic clock. */
 export interface Topic {
   readonly leaders: readonly number[]
   readonly at: number
 }
 
-/** The brokers of a cluster: connections to them, the leaders of partitions, and ids of producers. */
+/** The brokers of a cluster. Provides connections to brokers, the leaders of partitions, and ids of producers. */
 export class KafkaCluster {
   readonly client: KafkaClient
   readonly #options: ClusterOptions
   readonly #context: ComponentContext
   readonly #dialer: Dialer
   readonly #key: AccessKey | undefined
-  /** Connections by URL of the broker. */
   readonly #connections = new Map<string, Promise<KafkaConnection>>()
   readonly #topics = new BoundedMap<string, Topic>(MOST_TOPICS)
   readonly #unknownSince = new BoundedMap<string, number>(MOST_TOPICS)
@@ -47,7 +46,6 @@ export class KafkaCluster {
   #brokers = new Map<number, string>()
   /** The cluster id. Another cluster may appear at the same addresses. */
   id: string | null | undefined
-  /** The broker that answered last. */
   #last: string | undefined
   #isClosed = false
 
@@ -83,7 +81,7 @@ export class KafkaCluster {
     this.#retireAll(connection => connection.destroy(new Error('closing')))
   }
 
-  /** The partitions of a topic. `failure`: of errors of this topic alone. `mayCreate`: brokers may create it. */
+  /** Looks up partitions. `failure`: for errors of only this topic. `mayCreate`: brokers may create the topic. */
   async topic(
     name: string,
     signal: AbortSignal,
@@ -110,7 +108,7 @@ export class KafkaCluster {
     throw this.refusal(errorCode, `topic ${name}`, '', isNew ? 'retry' : meaningOf(errorCode).isOfTopic && failure)
   }
 
-  /** Makes the next use of a topic look up its partitions again. */
+  /** Forgets the partitions of a topic. The next use of the topic looks them up again. */
   forget(topic: string): void {
     this.#topics.delete(topic)
   }
@@ -129,7 +127,7 @@ export class KafkaCluster {
     return { id: producerId, epoch: producerEpoch }
   }
 
-  /** A connection to a broker, at the address that it advertises. */
+  /** Connects to a broker, at the address that the broker advertises. */
   async broker(id: number, signal: AbortSignal): Promise<KafkaConnection> {
     const place = this.#brokers.get(id)
     if (place === undefined) {
@@ -163,12 +161,11 @@ export class KafkaCluster {
     return new DeliveryError(message, { failure: 'hold', reason: error.reason })
   }
 
-  /** Converts the error of a request to a broker to a DeliveryError. */
   explainBroker(error: unknown, id: number): DeliveryError {
     return this.#explain(error, this.#brokers.get(id) ?? this.#options.brokers[0]!)
   }
 
-  /** `onClose`: advice if the connection was closed. */
+  /** `onClose`: advice to add if the connection was closed. */
   #explain(error: unknown, place: string, onClose = ''): DeliveryError {
     if (error instanceof DeliveryError) return error
     const shown = shownPlace(place)
@@ -185,7 +182,7 @@ export class KafkaCluster {
     return new DeliveryError(this.#shown(message + (reason === 'reset' ? onClose : '')), { failure, reason })
   }
 
-  /** Advice about what a broker expects, if it closes new connections. */
+  /** Advice for a broker that closes new connections: what the broker may expect. */
   #wanted(connection: KafkaConnection | undefined): string {
     const { tls } = this.#options
     if (!connection) return tls ? '; it may not speak TLS there: see "tls"' : ''
@@ -196,7 +193,7 @@ export class KafkaCluster {
   async #metadata(topics: string[], mayCreate: boolean, signal: AbortSignal, rights = false): Promise<Metadata> {
     const [place, connection] = await this.#any(signal)
     const args: [string[], boolean, boolean] = [topics, mayCreate, rights]
-    // The client throws if one topic or partition has an error.
+    // If one topic or partition has an error, the client throws an error that holds the response.
     const asked = connection.ask(this.client.metadataV9.api, args, signal)
     const metadata = await asked.catch((error): Metadata => {
       const { response } = error as { response?: Metadata }
@@ -269,7 +266,6 @@ export class KafkaCluster {
     this.#topics.clear()
   }
 
-  /** Connects and authenticates. */
   async #open(place: string): Promise<KafkaConnection> {
     const { reach, clock } = this.#context
     const shown = shownPlace(place)
@@ -338,7 +334,7 @@ export class KafkaCluster {
         )
     }
     const { authBytes, sessionLifetimeMs } = await connection.run(work, signal)
-    // A broker rejects a token with a text, and then waits for a response.
+    // To reject a token, a broker sends a text and then waits for a response.
     if (type === 'oauthbearer' && authBytes.length > 0)
       throw this.refusal(CODES.REFUSED, name, authBytes.toString('utf8', 0, LONGEST_TEXT))
     if (sessionLifetimeMs > 0n)
@@ -363,7 +359,6 @@ export class KafkaCluster {
 const shownPlace = (place: string) => place.replace('kafka://', '')
 const urlOf = (host: string, port: number) => `kafka://${host.includes(':') ? `[${host}]` : host}:${port}`
 
-/** The first error code that a broker reported. */
 function codeOf(error: unknown): number | undefined {
   const { apiCode, errors = [], cause } = error as { apiCode?: number; errors?: unknown[]; cause?: unknown }
   if (typeof apiCode === 'number') return apiCode
@@ -374,7 +369,6 @@ function codeOf(error: unknown): number | undefined {
   return undefined
 }
 
-/** The broker's message about the error. */
 function messageOf(error: unknown): string {
   const {
     serverErrorMessage,

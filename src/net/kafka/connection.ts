@@ -6,9 +6,9 @@ import { writeAll } from '../connection.js'
 import { coded } from '../dial.js'
 import type { Api, Callback, KafkaClient, Parse, Payload, Sender } from './client.js'
 
-/** Maximum size of a response: a topic's brokers and partitions, or a result. Parsed, it takes 20 times the memory. */
+/** Maximum bytes of a response, such as the metadata of a topic. A parsed response takes 20 times the memory. */
 const MOST_ANSWER_BYTES = 4 * 1024 * 1024
-/** Maximum size while a connection is opened. The client's time for a SCRAM text is quadratic in its length. */
+/** Maximum bytes while a connection is opened. The client's parsing time for SCRAM is quadratic in the length. */
 const MOST_FIRST_BYTES = 8 * 1024
 /** A larger size means that the bytes belong to another protocol. */
 const MOST_SIZE = 256 * 1024 * 1024
@@ -18,7 +18,7 @@ const CLIENT_ID = Buffer.from('sluice')
 /** The produce request as of Kafka 2.8, whose responses name the rejected records. */
 export const PRODUCE = { key: 0, version: 9 } as const
 
-/** The other side does not speak the Kafka protocol, or not this version of it. */
+/** The server does not speak the Kafka protocol, or not the required version. */
 export class ProtocolProblem extends Error {}
 
 interface Asked {
@@ -26,7 +26,7 @@ interface Asked {
   readonly callback: Callback<unknown>
 }
 
-/** A connection to a broker. Connection and protocol errors close it. It never reconnects: the caller makes another. */
+/** A connection to a broker. Connection and protocol errors close the connection. The caller then makes another. */
 export class KafkaConnection implements Sender {
   readonly #client: KafkaClient
   readonly #socket: Socket
@@ -35,7 +35,7 @@ export class KafkaConnection implements Sender {
   /** The received part of the next response. A list of one-byte chunks would take many times the memory. */
   readonly #received = new GrowingBytes()
   #isRetired = false
-  /** Whether it is fully opened, including authentication. */
+  /** Whether the connection is ready for requests, including authentication. */
   isReady = false
   answers = 0
   /** When to replace the connection, by the monotonic clock. The broker closes it soon after. */
@@ -64,7 +64,7 @@ export class KafkaConnection implements Sender {
     return this.run(callback => api(this, ...args, callback), signal)
   }
 
-  /** Like `ask`, for several requests. The callback is also called if the connection ends. */
+  /** Like `ask`, for several requests. `work` receives the callback, which is also called if the connection ends. */
   run<T>(work: (callback: Callback<T>) => void, signal: AbortSignal): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason)
@@ -178,7 +178,7 @@ export class KafkaConnection implements Sender {
   }
 }
 
-/** Why a response of this size cannot be read. */
+/** Explains why a response that begins with these bytes cannot be read. */
 function notKafka(bytes: Buffer): string {
   const size = bytes.readInt32BE()
   if (size > 0 && size < MOST_SIZE) return `its answer of ${size} bytes is too long: a lower batch.max_events may help`

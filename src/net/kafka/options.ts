@@ -49,7 +49,6 @@ const sasl = z
   })
   .superRefine((auth, context) => checkAuth(auth, context, MECHANISMS[auth.type].uses, 'plain or scram_sha_512'))
 
-/** Options for connecting to brokers. */
 export const clusterOptions = {
   brokers: z.array(broker()).min(1).max(100).describe('Bootstrap brokers, as HOST:PORT. One that answers is enough.'),
   auth: sasl.prefault({}).describe('How connections are authenticated (SASL).'),

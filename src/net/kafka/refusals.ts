@@ -5,7 +5,7 @@ import { DeliveryError, type Failure } from '../../core/errors.js'
 interface Meaning {
   /** `session`: the broker no longer accepts the producer; a new producer can send the events. */
   readonly failure: Failure | 'session'
-  /** The metric label. */
+  /** The value of the metric label. */
   readonly reason: string
   readonly advice: string
   /** Whether the error concerns only the topic. */

@@ -2,7 +2,7 @@ import type { Place, ServerOptions } from './connector.js'
 
 /** A connection to one server, or to the nodes of a cluster. It never reconnects: the caller makes a new one. */
 export interface RedisConnection {
-  /** Whether all keys of a command must be in one hash slot. */
+  /** Whether the server requires that all keys of a command are in one hash slot. */
   readonly isCluster: boolean
   /** Executes a command. `key`: one of its keys, which selects the node. `asBytes`: reply strings are buffers. */
   command(key: Buffer, args: readonly (string | Buffer)[], asBytes?: boolean): Promise<unknown>
@@ -30,7 +30,7 @@ export async function connectServer(
   return { isCluster: false, command: (_key, args, asBytes) => server.sendCommand(args, asBytes ? BYTES : {}), destroy }
 }
 
-/** Connects to a cluster. Any of the places may answer. */
+/** Connects to a cluster through any of the places. */
 export async function connectCluster(
   places: readonly Place[],
   { client, socketTo }: ServerOptions,
@@ -76,7 +76,7 @@ async function connected(client: Client, signal: AbortSignal): Promise<() => voi
   }
 }
 
-/** The address of the primary named `name`, from the first Sentinel that knows it. */
+/** Returns the address of the primary named `name`, from the first Sentinel that knows the primary. */
 export async function askSentinels(
   places: readonly Place[],
   name: string,

@@ -105,7 +105,6 @@ export class RedisConnector {
   }
 }
 
-/** Options that all connections of a connector share. */
 export interface ServerOptions {
   readonly client: {
     readonly RESP: 2

@@ -9,7 +9,7 @@ export type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Pro
 const CONNECT_MS = 5000
 const MIB = 1024 * 1024
 
-/** Connects within five seconds. Closes a connection that is made later. */
+/** Connects within five seconds. A connection that is made later is closed. */
 export async function connectInTime(
   connect: Connect,
   lost: (error: Error) => void,
@@ -26,7 +26,7 @@ export async function connectInTime(
   }
 }
 
-/** Rejects with a RedisTimeout after `ms` milliseconds, and then ignores the result. */
+/** Settles like `result`, but after `ms` milliseconds rejects with a RedisTimeout. */
 export async function inTime<T>(result: Promise<T>, ms: number, clock: TimerClock): Promise<T> {
   let cancel = () => {}
   const late = new Promise<never>((_, reject) => {

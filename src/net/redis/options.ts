@@ -62,7 +62,6 @@ export const replyTimeout = () =>
 
 export type RedisOptions = z.output<z.ZodObject<typeof serverOptions>>
 
-/** Refuses options that cannot be combined. */
 export function checkServer(redis: RedisOptions, context: z.RefinementCtx): void {
   const given = (['password', 'password_file', 'credential'] as const).filter(name => redis[name] !== undefined)
   if (given.length > 1)

@@ -7,20 +7,19 @@ import { RedisRefusal } from './connector.js'
 const LONGEST_TEXT = 500
 
 export interface RedisProblem {
-  /** The metric label. */
+  /** The value of the metric label. */
   readonly kind: 'timeout' | 'connection' | 'denied' | 'refused'
   /** What is wrong and what to do. */
   readonly text: string
 }
 
-/** No reply within the time limit. */
 export class RedisTimeout extends Error {
   constructor(ms: number) {
     super(`no reply within ${ms} ms; check the server's load and the network, or raise "timeout"`)
   }
 }
 
-/** Replies that only an operator can fix, with advice. */
+/** Texts of replies to problems that only an operator can fix, with advice. */
 const DENIED: readonly [RegExp, string][] = [
   [/^WRONGPASS|invalid password/, 'the user name or the password is wrong; correct "username" and the password'],
   [
@@ -42,7 +41,7 @@ const REFUSED: readonly [RegExp, string][] = [
   [/^OOM/, 'the server has no memory left; raise its maxmemory'],
 ]
 
-/** The arguments of an unknown command. They may contain a password. */
+/** The end of a message about an unknown command: its arguments, which may contain a password. */
 const ARGUMENTS = /,? with args beginning with:.*/s
 
 /**
@@ -60,7 +59,7 @@ export function redisProblem(error: unknown, password?: string, permissions = ''
   return { kind: 'connection', text }
 }
 
-/** The error's text on one line, shortened, since a server may send any text. */
+/** The error's text on one line. It is shortened, since a server may send any text. */
 function textOf(error: unknown, password = ''): string {
   // An error for several addresses has no message of its own.
   const isSeveral = error instanceof AggregateError && error.message === ''

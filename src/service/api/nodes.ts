@@ -17,22 +17,21 @@ export interface Nodes {
   /** Number of running nodes, including this one. */
   readonly live: number
   readonly gone: readonly Node[]
-  /** Whether this node does the job. Other nodes cannot take it for `ms`. Rejects with StoreError. */
+  /** Whether this node may do the job. No node can then take it again for `ms` milliseconds. Throws StoreError. */
   takes(job: string, ms: number): Promise<boolean>
-  /** Removes nodes that have been gone for a long time. Rejects with StoreError. */
   forgetOld(): Promise<void>
 }
 
 export interface Node {
   readonly id: string
-  /** Host name of its machine. */
+  /** Host name of the node's machine. */
   readonly name: string
   readonly seen_at: string
-  /** Events in its disk buffers at `seen_at`. */
+  /** Events in the node's disk buffers at `seen_at`. */
   readonly events: number
 }
 
-/** For a service that does not share its store. */
+/** The nodes of a service that does not share its store. */
 export const ALONE: Nodes = { live: 1, gone: [], takes: async () => true, async forgetOld() {} }
 
 interface Row extends Node {
@@ -41,16 +40,16 @@ interface Row extends Node {
 
 interface Known {
   readonly beat: number
-  /** Number of reads since its beat changed. */
+  /** Number of reads since the beat of the other node changed. */
   readonly readings: number
 }
 
 const BEAT_MS = 1000
 const GONE_READINGS = 10
 const DAY_MS = 86_400_000
-/** When a node that has gone is removed: without events in its disk buffers, and with events. */
+/** Nodes that have been gone for this many days are removed: without events in disk buffers, and with events. */
 const FORGOTTEN_DAYS = [1, 30] as const
-/** A larger difference from this node's clock is logged: claims of idempotency keys expire by the clocks of nodes. */
+/** A clock that differs more from this node's is logged: claims of idempotency keys expire by the clocks of nodes. */
 const CLOCKS_MS = 20_000
 const FILE = 'node-id'
 
@@ -189,7 +188,7 @@ export class SharedNodes implements Nodes {
   }
 }
 
-/** The node's id. It is stored beside the disk buffers, because they belong to this node. */
+/** Returns the node's id. The id is stored beside the disk buffers, because they belong to this node. */
 async function idIn({ dataDir, random }: Options): Promise<string> {
   const path = join(dataDir, FILE)
   try {

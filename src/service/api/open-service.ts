@@ -20,7 +20,7 @@ export interface OpenOptions {
   readonly clock: TimerClock
   readonly random: (bytes: number) => Buffer
   readonly components: readonly AnyDefinition[]
-  /** Whether to open the store even if a service uses it. Periodic tasks then do not run in this process. */
+  /** Whether to open the store even if a service is using it. This process then does not run periodic tasks. */
   readonly beside?: boolean
   /** Of the Redis in `limits`; without, each node allows its share of a limit. */
   readonly metrics?: ComponentMetrics | undefined

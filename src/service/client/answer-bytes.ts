@@ -1,9 +1,9 @@
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 
-/** Answers are not longer, even with the largest `max_body` of a service. */
+/** Even with the largest `max_body` of a service, answers are shorter. */
 const MOST_BYTES = 256 * 1024 * 1024
 
-/** Collects the body of an answer. Parts are copied, since a list of small parts would take far more memory. */
+/** Collects the body of an answer. Copies the parts, since a list of small parts would take far more memory. */
 export class AnswerBytes {
   readonly #content = new GrowingBytes()
 

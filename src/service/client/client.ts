@@ -34,7 +34,7 @@ import { type Answered, type ClientOptions, type RequestOptions, ServiceError, T
 
 /** A typed client of the service, with one method for each API call. */
 
-/** One page of a list. Pass `next` as `after` to get the following page; it is null on the last page. */
+/** One page of a list. Pass `next` as `after` to get the following page. On the last page, `next` is null. */
 export interface ListPage<T> {
   readonly items: T[]
   readonly next: string | null
@@ -60,7 +60,7 @@ interface IngestOptions {
   readonly contentEncoding?: string
 }
 
-/** An answer without data comes from another program, whatever its status. */
+/** Returns the data of an answer. An answer without data comes from another program, whatever its status. */
 function data<T>(answer: Answered): T {
   const { data } = (answer.body ?? {}) as { data?: T }
   if (data === undefined) throw new ServiceError(answer)
@@ -73,7 +73,7 @@ const withEtag = <T>(answer: Answered): WithEtag<T> => ({
 })
 const part = (text: string): string => encodeURIComponent(text)
 
-/** Base class of the groups of methods, with the requests that they share. */
+/** Base class of the method groups, with shared requests. */
 class Calls {
   readonly transport: Transport
 
@@ -131,10 +131,8 @@ class Pipelines extends Calls {
     this.get<RevisionDocument>(`/v3/pipeline/${part(id)}/revision/${revision}`)
 }
 
-/** Secrets of the account. The service never returns their values. */
 class Secrets extends Calls {
   all = (page: PageOptions = {}) => this.list<SecretDocument>('/v3/secret', page)
-  /** Creates a secret, or replaces its value. */
   set = (name: string, value: string) => this.send<SecretDocument>('PUT', `/v3/secret/${part(name)}`, { value })
   delete = (name: string) => this.remove(`/v3/secret/${part(name)}`)
 }
@@ -145,7 +143,7 @@ class ServiceAccounts extends Calls {
   create = (input: z.input<typeof serviceAccountInput> = {}) =>
     this.send<KeyedServiceAccountDocument>('POST', '/v3/service-account', input)
   delete = (id: string) => this.remove(`/v3/service-account/${part(id)}`)
-  /** Issues a new key. The old one is revoked immediately, or after `grace`. */
+  /** Issues a new key. The old key is revoked immediately, or after `grace`. */
   rotate = (id: string, input: z.input<typeof rotateInput> = {}) =>
     this.send<KeyedServiceAccountDocument>('POST', `/v3/service-account/${part(id)}/key/rotate`, input)
   revoke = (id: string) => this.remove(`/v3/service-account/${part(id)}/key`)
@@ -162,7 +160,7 @@ class Users extends Calls {
   delete = (id: string) => this.remove(`/v3/user/${part(id)}`)
 }
 
-/** Personal keys of the user that the client is authenticated as. */
+/** Personal keys of the user whose key the client uses. */
 class Keys extends Calls {
   all = (page: PageOptions = {}) => this.list<UserKeyDocument>('/v3/user/key', page)
   create = (input: z.input<typeof userKeyInput> = {}) =>
@@ -171,11 +169,9 @@ class Keys extends Calls {
 }
 
 class Accounts extends Calls {
-  /** All accounts of the enterprise. */
   all = (page: PageOptions = {}) => this.list<AccountDocument>('/v3/enterprise/account', page)
   create = (input: z.input<typeof accountInput>) =>
     this.send<CreatedAccountDocument>('POST', '/v3/enterprise/account', input)
-  /** The account that the client acts in. */
   current = () => this.get<AccountDocument>('/v3/account')
   setFeature = (feature: string, enabled: boolean) =>
     this.send<AccountDocument>('PUT', `/v3/account/feature/${part(feature)}`, { enabled })
@@ -201,12 +197,12 @@ export class Client {
     this.accounts = new Accounts(transport)
   }
 
-  /** A client with the same key that acts within another account of the enterprise. */
+  /** Returns a client with the same key that acts in another account of the enterprise. */
   within(accountId: string): Client {
     return new Client(this.#calls.transport.within(accountId))
   }
 
-  /** Calls any path, `/v3/…`; for API calls without a method here. */
+  /** Calls any path, `/v3/…`. For API calls that have no method here. */
   request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     return this.#calls.transport.request(method, path, options)
   }

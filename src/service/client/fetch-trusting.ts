@@ -1,14 +1,14 @@
 import { request } from 'node:https'
 import { AnswerBytes } from './answer-bytes.js'
 
-/** Statuses that never have a body; the constructor of Response rejects one. */
+/** Statuses that never have a body. With such a status, the constructor of Response rejects a body. */
 const WITHOUT_BODY = [204, 205, 304]
 
 type Trusted = Buffer | string
 
 /**
- * A fetch for https that trusts only the given authorities; by default, the authorities of Node.js. The fetch of
- * Node.js cannot do this, and sends the key to any server if NODE_TLS_REJECT_UNAUTHORIZED is 0.
+ * Returns a fetch for https that trusts only the authorities in `ca`; by default, those of Node.js. The fetch of
+ * Node.js cannot do this. If NODE_TLS_REJECT_UNAUTHORIZED is 0, it sends the key to any server.
  */
 export function fetchTrusting(ca?: () => Trusted | Promise<Trusted>): typeof globalThis.fetch {
   return async (input, { method = 'GET', headers, body, signal } = {}) => {

@@ -24,19 +24,18 @@ export interface ClientOptions {
 
 export interface RequestOptions {
   readonly query?: Readonly<Record<string, string | number | undefined>>
-  /** Body, serialized as JSON. */
   readonly json?: unknown
   /** Body, sent unchanged. Set its content type in `headers`. */
   readonly body?: Uint8Array | string
   readonly headers?: Readonly<Record<string, string | undefined>>
-  /** Whether repeating the request is safe. GET and HEAD always are. */
+  /** Whether the request can be repeated safely. GET and HEAD always can. */
   readonly repeatable?: boolean
 }
 
 export interface Answered {
   readonly status: number
   readonly headers: Headers
-  /** The complete body, parsed; undefined if it is empty. */
+  /** The complete body, parsed as JSON or else as text; undefined if it is empty. */
   readonly body: unknown
   readonly requestId: string | undefined
 }
@@ -45,7 +44,7 @@ export interface Answered {
 export class ServiceError extends Error {
   override readonly name = 'ServiceError'
   readonly status: number
-  /** Stable and in snake case; programs may depend on it. */
+  /** A code in snake case that does not change; programs may depend on it. */
   readonly code: string
   /** Every problem with the request, with its place. */
   readonly errors: readonly { readonly path: string; readonly message: string }[]
@@ -65,7 +64,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** The service did not respond, or not completely. The message has the URL and the reason; `cause` is fetch's error. */
+/** The service did not respond, or its response is incomplete. `cause` is the error of fetch. */
 export class UnreachableError extends Error {
   override readonly name = 'UnreachableError'
 
@@ -88,7 +87,7 @@ export class Transport {
     this.#base = origin + pathname.replace(/\/+$/, '')
   }
 
-  /** A transport to the same service with the same key that acts within another account. */
+  /** Returns a transport to the same service, with the same key, that acts in another account. */
   within(delegateAccountId: string | undefined): Transport {
     return new Transport({ ...this.#options, delegateAccountId })
   }

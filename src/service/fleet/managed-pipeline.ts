@@ -17,7 +17,7 @@ import type { Link, PublishedRevision, Report } from './service-link.js'
 /** Upper limit of the growing wait between requests while the service is unreachable. */
 const LONGEST_WAIT_MS = 60_000
 const FIRST_WAIT_MS = 1000
-/** Intervals vary randomly by up to this share, so daemons that started together do not ask together. */
+/** Intervals vary randomly by up to this share. Daemons that started together then send their requests apart. */
 const JITTER = 0.2
 const LONGEST_ERROR = 1000
 
@@ -37,7 +37,7 @@ export interface ManagedPipelineOptions {
   readonly cache: Pick<RevisionCache, 'read' | 'write'>
   /** Dry run: rejects if the configuration cannot be built. */
   readonly dryRun: (config: Config) => Promise<void>
-  /** Why a start with `next` would lose track of data that `before` left in data_dir; undefined if it would not. */
+  /** Why starting with `next` would lose data that `before` left in data_dir; undefined: it would not. */
   readonly objectionTo: (next: Config, before: Config) => Promise<Error | undefined>
   readonly clock: Clock
   readonly random: Random
@@ -48,38 +48,37 @@ export interface ManagedPipelineOptions {
 }
 
 /**
- * A pipeline that a service publishes, running on this machine. Invariants: a revision only replaces the running one
- * after it was built successfully; a revision that cannot run changes nothing and is reported until another one is
- * published; the cached revision on disk is the one that runs.
+ * A pipeline that a service publishes and this machine runs. Invariants: a revision replaces the running one only after
+ * it was built successfully. If a revision cannot run, the running one stays, and the problem is reported until another
+ * revision is published. The cached revision on disk is the running one.
  */
 export class ManagedPipeline {
   readonly #options: ManagedPipelineOptions
   readonly #sleep: typeof sleep
   #local: ManagedConfig
   #running: PublishedRevision | undefined
-  /** The revision that each configuration was made from. */
+  /** The revision from which each configuration was made. */
   readonly #revisions = new WeakMap<Config, PublishedRevision>()
-  /** ETag of the last response, even if its revision cannot run. */
+  /** ETag of the last response, even if the revision in it cannot run. */
   #etag: string | undefined
-  /** The newest revision, if it cannot run. */
+  /** The newest revision, if it cannot run, and the reason. */
   #refused: Refused | undefined
   /** Why the cached revision cannot be read. */
   #unreadable: string | undefined
-  /** Why the service cannot be reached, as it was logged; empty while it responds. */
+  /** Why the service cannot be reached, as logged; empty while the service responds. */
   #unreachable = ''
   /** When the service last responded; wall clock in milliseconds. */
   #contactAt: number | undefined
   /** When the service stopped responding, on the monotonic clock. */
   #awaySince: number | undefined
-  /** The newest revision that was received. */
   #newest: PublishedRevision | undefined
-  /** Refusals that were already logged; cleared when another revision runs or the local part is read again. */
+  /** Refusals that were logged. Cleared when another revision runs or the local part is read again. */
   readonly #logged = new Set<string>()
   /** The running pipeline; set by `follow`. */
   #pipeline: Replaceable | undefined
   #totals: () => Record<string, number> = () => ({})
   #problems: () => Promise<readonly string[]> = async () => []
-  /** Why the revision cannot start yet. */
+  /** Why the first revision cannot start yet. */
   #held: string | undefined
   readonly #leaving = new AbortController()
   readonly #reporter: Reporter
@@ -87,7 +86,7 @@ export class ManagedPipeline {
   #polling: Promise<void> = Promise.resolve()
   /** Ends the wait between two attempts to start. */
   #retry = new AbortController()
-  /** Serializes replacements of the configuration, and separately writes to the cache. */
+  /** Serializes replacements of the configuration. Serializes writes to the cache, too. */
   readonly #turns = new Turns()
 
   constructor(local: ManagedConfig, options: ManagedPipelineOptions) {
@@ -102,17 +101,15 @@ export class ManagedPipeline {
     this.#reporter = new Reporter({ link, clock, log, daemon, sleep: this.#sleep, interval, present, error, totals })
   }
 
-  /** The revision that runs. */
   get revision(): number | undefined {
     return this.#running?.revision
   }
 
-  /** Why a revision to start with is missing. */
+  /** Why there is no revision to start with; undefined: no reason is known. */
   get waitsFor(): string | undefined {
     return this.#refusal ?? ([this.#unreachable, this.#unreadable].filter(Boolean).join('; ') || undefined)
   }
 
-  /** The status for operators on this machine. */
   get status(): ManagedStatus {
     const { clock } = this.#options
     const away = this.#awaySince === undefined ? undefined : (clock.now() - this.#awaySince) / 1000
@@ -133,7 +130,7 @@ export class ManagedPipeline {
   }
 
   /**
-   * Resolves with the configuration to start with. While nothing can run, calls `waiting` once, reports the reason to
+   * Resolves with the configuration to start with. If no revision can run, calls `waiting` once, reports the reason to
    * the service, and retries. Resolves with undefined if the signal aborts.
    */
   async first(signal: AbortSignal, waiting: () => Promise<void> = async () => {}): Promise<Config | undefined> {
@@ -179,8 +176,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Whether `config` would repeat events that the cached revision has read, or leave events of that revision behind. If
-   * so, the cached revision runs.
+   * Whether `config` would repeat events that the cached revision has read, or abandon events that it has left on disk.
+   * If so, the cached revision runs instead.
    */
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
@@ -197,7 +194,7 @@ export class ManagedPipeline {
     }
   }
 
-  /** Looks again for a revision to start with, immediately and with a new local part. */
+  /** Uses a new local part, and looks for a revision to start with immediately. */
   retry(local: ManagedConfig): void {
     this.#local = local
     this.#retry.abort()
@@ -220,12 +217,12 @@ export class ManagedPipeline {
     }
   }
 
-  /** Waits for replacements in progress, and prevents others during `work`. */
+  /** Calls `work` after replacements in progress. Further replacements wait until `work` ends. */
   inTurn(work: () => Promise<void>): Promise<void> {
     return this.#turns.take('replace', work)
   }
 
-  /** The running revision with another local part, for a reload; call it within `inTurn`. Throws ConfigError. */
+  /** Returns the running revision with another local part, for a reload. Call it in `inTurn`. Throws ConfigError. */
   reread(local: ManagedConfig): Config {
     const config = this.#configOf(this.#running!, local)
     this.#local = local
@@ -242,8 +239,7 @@ export class ManagedPipeline {
   }
 
   /**
-   * Applies each revision that is published from now on, and sends reports, which include the problems that the
-   * daemon finds. Returns `leave`.
+   * Applies each revision that is published from now on. Sends reports with the daemon's `problems`. Returns `leave`.
    */
   follow(
     pipeline: Replaceable,
@@ -266,7 +262,7 @@ export class ManagedPipeline {
     await Promise.all([this.#polling, this.#reporting])
   }
 
-  /** Called when `failed` has replaced `back` but cannot start: `back` runs again. */
+  /** Called after `back` was replaced by `failed`, which cannot start. `back` runs again. */
   wentBack(error: Error, failed: Config, back: Config): void {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
     // If both have the same revision, the local part is the reason, not the revision.
@@ -284,7 +280,6 @@ export class ManagedPipeline {
     let waitMs = 0
     for (;;) {
       const { poll_interval } = this.#local.local.managed
-      // Polls less often while the service is unreachable.
       waitMs = this.#unreachable ? Math.min(Math.max(LONGEST_WAIT_MS, poll_interval), waitMs * 2) : poll_interval
       await this.#sleep(waitMs * this.#jitter(), signal)
       if (signal.aborted) return
@@ -341,7 +336,6 @@ export class ManagedPipeline {
     }
   }
 
-  /** Saves revisions one after the other. */
   #keep(revision: PublishedRevision): Promise<void> {
     return this.#turns.take('cache', () => this.#options.cache.write(revision))
   }
@@ -371,14 +365,12 @@ export class ManagedPipeline {
     this.#options.log.error({ code: 'SLUICE_REVISION_REFUSED', revision, error: why }, text)
   }
 
-  /** Throws ConfigError. */
   #configOf(revision: PublishedRevision, local = this.#local): Config {
     const config = local.with(revision.config, `${this.#options.name}, revision ${revision.revision}`)
     this.#revisions.set(config, revision)
     return config
   }
 
-  /** The text of all problems, if any. */
   async #error(): Promise<Report['error']> {
     const problems = await this.#problems()
     return problems.length === 0 ? this.#present().error : cut([this.#refusal, ...problems].filter(Boolean).join('; '))

@@ -1,15 +1,14 @@
-/** The state of a managed daemon, and of its connection to the service. */
 export interface ManagedStatus {
   /** Undefined while nothing runs. */
   readonly revision: number | undefined
-  /** The newest published revision that is known here. */
+  /** The newest published revision that this daemon knows. */
   readonly published: number | undefined
   /** The newest revision, if it cannot run here, and the reason. */
   readonly refused: number | undefined
   readonly refusal: string | undefined
   /** When the service last responded, in seconds since 1970. */
   readonly last_contact: number | undefined
-  /** Undefined while it responds. */
+  /** How long the service has not responded, and why; undefined while it responds. */
   readonly unreachable_seconds: number | undefined
   readonly unreachable: string | undefined
   /** Why the last report was not accepted. */

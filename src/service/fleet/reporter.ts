@@ -19,7 +19,7 @@ export interface ReporterOptions {
   /** Milliseconds between reports while nothing changes. */
   readonly interval: () => number
   readonly present: () => Present
-  /** The current problems, read for each report. A change of them does not cause a report. */
+  /** The current problems, read for each report. If only they change, no report is sent. */
   readonly error: () => Promise<Report['error']>
   readonly totals: () => Report['totals']
 }
@@ -33,7 +33,7 @@ export class Reporter {
     this.#options = options
   }
 
-  /** Why the last report did not reach the service or was refused. */
+  /** Why the last report was not sent or not accepted. */
   get problem(): string | undefined {
     return this.#problem
   }

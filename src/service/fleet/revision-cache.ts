@@ -10,9 +10,9 @@ import { parseJson } from '../../lib/formats/json-text.js'
 import type { PublishedRevision } from './service-link.js'
 
 /**
- * The last revision that ran well, cached on disk for starts while the service is unreachable. The file is replaced
- * atomically and is readable by the owner only. A damaged file is ignored. A file that cannot be read now does not
- * count as damaged.
+ * Caches on disk the last revision that ran well, for starts while the service is unreachable. The file is replaced
+ * atomically, and only its owner can read it. A damaged file is ignored. A file that cannot be read at the moment does
+ * not count as damaged.
  */
 const FORMAT = 1
 
@@ -21,10 +21,10 @@ export class RevisionCache {
   readonly #path: string
   readonly #url: string
   readonly #log: Logger
-  /** Why the last revision could not be saved; empty if it was. */
+  /** Why the last revision could not be saved; empty if it was saved. */
   #failure = ''
 
-  /** `url` identifies the pipeline of the revision. */
+  /** `url`: the URL of the pipeline. A cached revision with another URL is ignored. */
   constructor(dataDir: string, { url, id, log }: { url: string; id: string; log: Logger }) {
     this.#folder = join(dataDir, 'managed')
     this.#path = join(this.#folder, `${id}.json`)
@@ -32,7 +32,10 @@ export class RevisionCache {
     this.#log = log
   }
 
-  /** Resolves with undefined if the file is missing or damaged. Throws StateUnreadable if it cannot be read now. */
+  /**
+   * Resolves with undefined if the file is missing or damaged. Throws StateUnreadable if it cannot be read at the
+   * moment.
+   */
   async read(): Promise<PublishedRevision | undefined> {
     const text = await readState(this.#path, path => readFile(path, 'utf8'))
     if (text === undefined) return undefined
@@ -49,7 +52,7 @@ export class RevisionCache {
     }
   }
 
-  /** A failure to save is logged once, until its text changes. The revision keeps running. */
+  /** Saves a revision. Logs a failure once, until its text changes. The revision runs even if it cannot be saved. */
   async write({ revision, config, etag }: PublishedRevision): Promise<void> {
     try {
       const kept = JSON.stringify({ url: this.#url, revision, etag, config })
@@ -77,11 +80,11 @@ export interface CachedRevision {
   readonly pipeline: string
   readonly revision: number
   readonly config: unknown
-  /** When it was saved; wall clock in milliseconds. */
+  /** When the revision was saved; wall clock in milliseconds. */
   readonly savedAt: number
 }
 
-/** The revision that the managed daemon of this data_dir ran last, if any. Throws if it cannot be read. */
+/** The revision that the managed daemon of this data_dir ran last; undefined: none. Throws StateUnreadable. */
 export async function cachedRevision(dataDir: string): Promise<CachedRevision | undefined> {
   const folder = join(dataDir, 'managed')
   const names = await readdir(folder).catch(error => {

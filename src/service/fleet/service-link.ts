@@ -21,9 +21,9 @@ export interface Report {
   readonly started_at: string
 }
 
-/** The service, from the side of a managed daemon. */
+/** The requests of a managed daemon to its service. */
 export interface Link {
-  /** Resolves with undefined if the published revision still has this `etag`. */
+  /** Resolves with undefined if the ETag of the published revision is still `etag`. */
   published(etag: string | undefined): Promise<PublishedRevision | undefined>
   report(report: Report): Promise<void>
 }

@@ -3,15 +3,15 @@ import { mostInFlight } from '../../core/options/delivery-options.js'
 import type { ComponentConfig, Config } from '../../engine/config/load.js'
 import { formatDuration, formatSize } from '../../lib/units.js'
 
-/** Requests in flight to all destinations of a pipeline. */
+/** Maximum requests in flight to all destinations of a pipeline. */
 const MOST_IN_FLIGHT = 64
 const MOST_BATCH_EVENTS = 50_000
 const MOST_BATCH_BYTES = 4 * 1024 * 1024
-/** Sum of `max_keys` of all processors of a pipeline. */
+/** Maximum sum of `max_keys` over the processors of a pipeline. */
 const MOST_KEYS = 1_000_000
-/** Metric series of all aggregates of a pipeline. The service shows the series of all pipelines together. */
+/** Maximum metric series of all aggregates of a pipeline. The service shows the series of all pipelines together. */
 const MOST_SERIES = 10_000
-/** Rows of an aggregate besides one per key: for events without a key, and for events of keys beyond `max_keys`. */
+/** Rows of an aggregate in addition to one per key: one without a key, and one for keys beyond `max_keys`. */
 const FURTHER_ROWS = 2
 /** Minimum retry delays. They keep a receiver that fails immediately from using up the CPU. */
 const LEAST_RETRY_MS = 1000
@@ -19,12 +19,12 @@ const LEAST_LONGEST_RETRY_MS = 10_000
 
 type Components = Pick<Config, 'processors' | 'destinations'>
 
-/** A difference from how a daemon runs the pipeline. */
+/** A difference between running the pipeline in the service and in a daemon. */
 export interface Bound {
   /** Path of the option; empty for the whole pipeline. */
   readonly path: string
   readonly message: string
-  /** Set if it prevents the service from accepting events for the pipeline. */
+  /** Set if this difference prevents the service from accepting events for the pipeline. */
   readonly obstacle?: true
 }
 
@@ -87,7 +87,7 @@ function withFewerSeries(processors: Config['processors']): Config['processors']
   })
 }
 
-/** Aggregates that have too many series even with one key. */
+/** Finds aggregates that have too many series even with one key. */
 export function tooManySeries({ processors }: Components): Bound[] {
   const share = shareOfSeries(processors)
   return processors

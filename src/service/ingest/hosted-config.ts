@@ -9,13 +9,12 @@ import { compilingWithin } from '../../lib/pattern.js'
 import { type Bound, boundedComponents, boundsOf, tooManySeries } from './hosted-bounds.js'
 import { INGEST, ingestSource } from './worker/feed.js'
 
-/** Per pipeline. */
 const MOST_DESTINATIONS = 32
 
 /** The service cannot run a published configuration. The message is the reason. */
 export class NotHosted extends Error {}
 
-/** Events sent to the service do not reach a destination: the pipeline is for daemons. */
+/** Events that are sent to the service do not reach a destination. The pipeline is for daemons. */
 export class NothingToHost extends NotHosted {}
 
 export interface HostedOptions {
@@ -36,8 +35,8 @@ export interface Hosted {
 }
 
 /**
- * The part of a published document that runs in the service: the components that events from `ingest` reach. Other
- * sources are for daemons. The environment of the service is not available to it. Throws NotHosted.
+ * Returns the part of a published document that runs in the service: the components that events from `ingest` reach.
+ * Other sources are for daemons. The document cannot use environment variables of the service. Throws NotHosted.
  */
 export function hostedConfig(document: unknown, options: HostedOptions): Hosted {
   const { name, dataDir, components, ingest, permitted, secrets, maxDisk } = options
@@ -88,7 +87,7 @@ export function whyNot(error: unknown): string {
   return error instanceof NotHosted ? error.message : errorText(error)
 }
 
-/** Processors and destinations that events from `ingest` reach. Their other inputs are removed. */
+/** Returns the processors and destinations that events from `ingest` reach, without their other inputs. */
 function reachedFrom({ processors, destinations }: Config): Pick<Config, 'processors' | 'destinations'> {
   const reached = new Set([INGEST])
   const isReached = (input: string) => reached.has(input.split('.')[0]!)

@@ -17,7 +17,6 @@ export interface PreviewOptions {
   readonly maxDiskPerAccount: number
 }
 
-/** Shows how the service would run published documents. */
 export class HostedPreview {
   readonly #options: PreviewOptions
 
@@ -25,7 +24,7 @@ export class HostedPreview {
     this.#options = options
   }
 
-  /** How a run in the service differs from a run in a daemon, or why the service cannot run the pipeline (yet). */
+  /** How a run in the service differs from a run in a daemon, or why the service cannot run the pipeline now. */
   async boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
     try {
       const { config, bounds } = this.read(id, document)

@@ -2,9 +2,9 @@ import { errorText } from '../../core/errors.js'
 import type { PublishedData } from './process/messages.js'
 
 export interface HostedRevision extends Omit<PublishedData, 'secrets'> {
-  /** The secrets of its account that it refers to. */
+  /** The secrets of the account to which the configuration refers. */
   readonly secrets?: {
-    /** Changes with the values. */
+    /** Changes when a value changes. */
     readonly version: string
     readonly names: readonly string[]
     /** Values by name. Throws if a secret is missing. */
@@ -22,7 +22,7 @@ export function versionName({ revision, secrets }: Version): string {
   return `${revision} ${secrets?.version ?? ''}`
 }
 
-/** Adds the values of the secrets, or the reason why they are missing. */
+/** Adds the values of the secrets. If one is missing, adds the reason instead. */
 export function dataOf(published: HostedRevision): PublishedData {
   const { secrets, ...rest } = published
   if (!secrets) return rest

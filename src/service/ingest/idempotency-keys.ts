@@ -8,20 +8,20 @@ import type { Nodes } from '../api/nodes.js'
 import { type Store, StoreError, type Value } from '../api/store/store.js'
 
 /**
- * The idempotency keys of requests, one row each. A request that is sent again with its key counts once, across all
- * nodes of the service. Invariants: a key is claimed before the body of its request is passed on; its row has a number
- * of events only when these are safe. A claim is renewed while its request is in progress, so the claim of a killed
- * node ends after a minute.
+ * The idempotency keys of requests, one row each. A request that is repeated with its key counts once, across all nodes
+ * of the service. Invariants: a key is claimed before the body of its request is passed on; its row has a number of
+ * events only when these events are safe. A node renews a claim while its request is in progress, so the claims of a
+ * killed node end after a minute.
  */
 
 const KEPT_MS = 12 * 3_600_000
 const CLAIMED_MS = 60_000
 const SWEEP_MS = 20_000
-/** Interval at which one node removes keys for all: counting keys takes time. */
+/** How often one node removes keys for all nodes. Counting keys takes time. */
 const SHARED_SWEEP_MS = 55_000
-/** Keys per account. */
+/** Maximum keys per account. */
 const MOST_KEYS = 262_144
-/** Rows per DELETE: the embedded store blocks the process meanwhile. */
+/** Rows per DELETE. The embedded store blocks the process during each. */
 const BATCH = 500
 /** Approximate bytes of one key on disk, including indexes. */
 export const KEY_BYTES = 256
@@ -35,7 +35,7 @@ const KNOWN = 'SELECT body, received FROM idempotency WHERE pipeline_id = $1 AND
 const KEEP = 'UPDATE idempotency SET received = $3, until = $4 WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
 const RELEASE = 'DELETE FROM idempotency WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
 const RELEASE_ALL = 'DELETE FROM idempotency WHERE received IS NULL'
-/** Conditions for removal: expired keys of an account, its oldest keys, and all keys of a pipeline. */
+/** Conditions for removal: expired keys of an account, the account's oldest keys, and all keys of a pipeline. */
 const [OVER, OLDEST, REMOVED] = [
   'account_id = $2 AND until < $3',
   'account_id = $2 AND received IS NOT NULL ORDER BY until',
@@ -56,7 +56,7 @@ interface Attempt {
   readonly row: readonly [pipeline: string, key: string]
   readonly body: string
   readonly answer: Promise<Received>
-  /** The number of events, if it could not be saved in the row. */
+  /** The number of events, set if it could not be saved in the row. */
   received?: number
 }
 
@@ -70,7 +70,7 @@ interface Options {
   readonly log: Logger
   /** The nodes that share the store; undefined for an embedded store. */
   readonly nodes?: Nodes | undefined
-  /** Set if no other service uses the store: all claims are then from an earlier run. */
+  /** Whether no other service uses the store. All claims are then from an earlier run. */
   readonly isAlone?: boolean
   /** Default: MOST_KEYS. */
   readonly mostKeys?: number
@@ -81,13 +81,12 @@ export class IdempotencyKeys {
   readonly #options: Options
   readonly #limit: LogLimit
   readonly #attempts = new Map<string, Attempt>()
-  /** Keys by account. */
+  /** Number of keys by account. */
   readonly #counts = new Map<string, number>()
   readonly #stopSweeping: () => void
-  /** Keys that were removed before they expired. */
+  /** Number of keys that were removed before they expired. */
   forgotten = 0
 
-  /** Throws StoreError. */
   static async open(store: Store, options: Options): Promise<IdempotencyKeys> {
     // If the disk is full, these claims expire by themselves.
     if (options.isAlone) await store.run(RELEASE_ALL).catch(() => {})
@@ -110,18 +109,18 @@ export class IdempotencyKeys {
     for (const { account_id, size } of rows) this.#count(account_id, Number(size))
   }
 
-  /** Number of keys. If nodes share the store, as of the last sweep by this node. */
+  /** Number of keys. If nodes share the store: the number at the last sweep by this node. */
   get size(): number {
     return [...this.#counts.values()].reduce((sum, size) => sum + size, 0)
   }
 
-  /** Bytes that the keys of an account take on the disk of this node. */
+  /** Bytes that the keys of an account take on the disk of this node; 0 if nodes share the store. */
   bytesOf(account: string): number {
     return this.#options.nodes ? 0 : (this.#counts.get(account) ?? 0) * KEY_BYTES
   }
 
   /**
-   * Calls `take` once per key and body. Resolves with its result, also if an earlier request called it. Throws Refusal.
+   * Calls `take` once per key and body. Resolves with its result, even if an earlier request called it. Throws Refusal.
    */
   async once(request: KeyedRequest, take: () => Promise<Received>): Promise<Received> {
     const { account, pipeline, key } = request
@@ -165,7 +164,7 @@ export class IdempotencyKeys {
     const { row } = attempt
     try {
       const { received } = await take()
-      // Even if this fails, the events are safe. The attempt then answers for its key until a sweep saves the number.
+      // Even if this fails, the events are safe. The attempt then stays in memory until a sweep saves the number.
       await this.#run(row, KEEP, received, this.#now() + KEPT_MS).catch(() => (attempt.received = received))
       return { received }
     } catch (error) {
@@ -204,7 +203,7 @@ export class IdempotencyKeys {
     }
   }
 
-  /** For a removed pipeline. Rejects with StoreError. */
+  /** Removes the keys of a removed pipeline. Rejects with StoreError. */
   async remove(pipeline: string): Promise<void> {
     await this.#drop(Number.POSITIVE_INFINITY, REMOVED, pipeline)
   }
@@ -250,12 +249,12 @@ export class IdempotencyKeys {
   }
 }
 
-/** A short hash, since clients choose keys freely. */
+/** Hashes a key, since clients may choose any text as a key. */
 function nameOf(key: string): string {
   return createHash('sha256').update(key, 'latin1').digest('base64url').slice(0, 24)
 }
 
-/** A client that knows the key of another client must not be able to forge a body with the same digest. */
+/** A SHA-256 digest, since a client that knows another client's key must not find a body with the same digest. */
 function digestOf({ bytes, size, content }: KeyedRequest['body'], ...of: readonly string[]): string {
   const head = JSON.stringify([...of, content])
   return createHash('sha256').update(`${head}\n`).update(bytes.subarray(0, size)).digest('base64url')

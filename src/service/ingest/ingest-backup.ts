@@ -12,7 +12,7 @@ import { makeFolder } from '../../lib/files/make-folder.js'
 
 /** Name of the folder in the data_dir of the service, and in a backup. */
 export const INGEST_FOLDER = 'ingest'
-/** Files that are of use only to the process that made them. */
+/** Files that are useful only to the process that created them. */
 const OF_A_PROCESS = /^lock[.-]|\.sock$/
 const FIRST = 'ledger'
 /** Maximum attempts to copy a folder whose files are renamed or removed meanwhile. */
@@ -55,7 +55,7 @@ async function copy(from: string, to: string): Promise<void> {
   }
 }
 
-/** In the order of copying: the ledger first, folders last. */
+/** Names in the order of copying: the ledger first, folders last. */
 async function namesIn(folder: string): Promise<string[]> {
   try {
     const entries = await readdir(folder, { withFileTypes: true })

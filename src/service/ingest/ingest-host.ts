@@ -30,15 +30,14 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly keys: IdempotencyKeys
-  /** Maximum lines of a scrape, for one account and for all. */
+  /** Maximum lines of a scrape: per account (`group`), and for all accounts. */
   readonly maxSeries: { readonly group: number; readonly all: number }
   readonly startProcess: StartLink
-  /** Ports of the service. */
   readonly ownPorts: () => readonly number[]
   readonly maxBody: number
-  /** Maximum bytes that unanswered requests to one pipeline may hold. */
+  /** Maximum bytes of the unanswered requests to one pipeline. */
   readonly maxUnsettled: number
-  /** Maximum bytes that all unanswered requests may hold together. */
+  /** Maximum bytes of all unanswered requests together. */
   readonly maxUnsettledOfAll: number
   /** Bytes of the saved revisions of an account. They count towards `maxDiskPerAccount`. */
   readonly revisionBytes: (account: string) => number
@@ -52,7 +51,7 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
 }
 
 const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
-/** How long an account that only delivers events from disk buffers keeps its process while others wait for one. */
+/** How long an account whose events are all in disk buffers keeps its process while other accounts wait for one. */
 const TURN_MS = 30_000
 const CHECKS_A_TURN = 6
 /** How long a request waits for its pipeline to start. The start continues for the next attempt. */
@@ -67,8 +66,8 @@ const KILL_MS = 1000
 
 /**
  * Runs published pipelines for the events that are sent to them, in one process per account. A pipeline starts with its
- * first request, or with the service if it has events in a disk buffer. With too many accounts, one of them loses its
- * process (process-slots.ts). Accounts with events in disk buffers take turns to get one again.
+ * first request. If it has events in a disk buffer, it starts with the service. If there are too many accounts, one of
+ * them loses its process (process-slots.ts). Accounts with events in disk buffers take turns to get a process again.
  */
 export class IngestHost {
   readonly #options: IngestHostOptions
@@ -83,11 +82,11 @@ export class IngestHost {
   #resuming: Promise<void> | undefined
   /** Revisions that wait for a process to serve a request or a publish. */
   readonly #asking = new Set<HostedRevision>()
-  /** Events in the disk buffers of pipelines that have stopped since the service started. */
+  /** Number of events in the disk buffers of each pipeline that has stopped since the service started. */
   readonly #left = new Map<string, number>()
   /** Pipelines that are stopping. The next start of a pipeline awaits the promise. */
   readonly #ending = new Map<string, Promise<void>>()
-  /** Recently removed pipelines. Requests that were accepted before may still try to start them. */
+  /** Recently removed pipelines. Requests accepted before their removal may still try to start them. */
   readonly #removed = new Set<string>()
   readonly #disks: AccountDisks
   readonly #processes: AccountProcesses
@@ -169,7 +168,7 @@ export class IngestHost {
     }
   }
 
-  /** Applies a published revision if the pipeline runs. Starts the pipeline if it has events to deliver. */
+  /** Applies a published revision to a running pipeline. Starts the pipeline if it has events to deliver. */
   async publish(published: HostedRevision): Promise<void> {
     const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
     if (running && !running.hasEnded) return this.#update(running, published)
@@ -177,7 +176,7 @@ export class IngestHost {
     if (this.#hasBuffer(published.id)) await this.#runOrWait(published)
   }
 
-  /** Ends the run of a removed pipeline, then removes its keys, files and counters. */
+  /** Ends a removed pipeline, then removes its keys, files and counters. */
   async remove(id: string): Promise<void> {
     if (this.#removed.size >= MOST_REMOVED) this.#removed.delete(this.#removed.keys().next().value!)
     this.#removed.add(id)
@@ -213,7 +212,7 @@ export class IngestHost {
     return [...this.#running.values()].flatMap(({ published }) => (published.secrets?.names.length ? [published] : []))
   }
 
-  /** Logs the folders that do not belong to any of these pipelines. They may have events, so they are not removed. */
+  /** Logs folders that do not belong to `pipelines`. They may have events, so they are not removed. */
   tellOrphans(pipelines: ReadonlySet<string>): Promise<void> {
     return tellOrphanedFolders(this.#options.folder, pipelines, this.#options.log)
   }
@@ -225,7 +224,6 @@ export class IngestHost {
     await Promise.all(users.map(hosted => this.#end(hosted, AbortSignal.abort())))
   }
 
-  /** See HostedPreview.boundsOf. */
   boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
     return this.#preview.boundsOf(id, document)
   }
@@ -263,7 +261,7 @@ export class IngestHost {
     const { id } = published
     const running = this.#running.get(id)
     if (running?.hasEnded && !running.runs(published)) {
-      // The running entry is for another revision that could not start. This revision may start.
+      // The entry is for another revision, which could not start. This revision may start.
       await this.#end(running, AbortSignal.abort())
     } else if (running) return running
     let starting = this.#starting.get(id)
@@ -315,14 +313,14 @@ export class IngestHost {
     }
   }
 
-  /** Applies and records a revision. It may rename or remove destinations that have events in disk buffers. */
+  /** Applies a revision and records it. The revision may rename or remove destinations with events in disk buffers. */
   async #update(hosted: RunningPipeline, published: HostedRevision): Promise<void> {
     const { revision } = hosted
     await hosted.update(published)
     if (hosted.revision !== revision) await this.#last.note(hosted)
   }
 
-  /** Throws Refusal if all processes belong to other accounts and cannot be ended. */
+  /** Takes a process for the account. Throws Refusal if other accounts have all processes and need them. */
   async #takeSlot(published: HostedRevision): Promise<void> {
     const { id, account_id: account } = published
     const { clock, waitMs = WAIT_MS } = this.#options
@@ -330,7 +328,7 @@ export class IngestHost {
     this.#asking.add(published)
     try {
       while (!this.#slots.hasRoomFor(account)) {
-        // Other accounts may have taken each process that was ended for this one.
+        // Other accounts may have taken each process that ended for this account.
         if (clock.now() > giveUp) throw this.#slots.refusal()
         const isEnded = await this.#endAnAccount(({ demand }) => demand !== 'attended')
         if (!isEnded && !(await this.#someStarted())) throw this.#slots.refusal()
@@ -341,7 +339,7 @@ export class IngestHost {
     }
   }
 
-  /** Waits until pipelines have started or ended, which may make room. Resolves with false if it did not wait. */
+  /** Waits until pipelines have started or ended, which may make room. Resolves with false if it need not wait. */
   async #someStarted(): Promise<boolean> {
     const starting = this.#slots.pipelines.flatMap(id =>
       this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)],
@@ -351,8 +349,8 @@ export class IngestHost {
   }
 
   /**
-   * Ends the process of an account whose pipelines may all end. Events in their disk buffers wait for its next turn.
-   * Resolves with false if it does not find an account.
+   * Ends the process of one account. `mayEnd` must be true for all its pipelines. Events in their disk buffers wait for
+   * the account's next turn. Resolves with false if there is no such account.
    */
   async #endAnAccount(mayEnd: (one: RunningPipeline) => boolean): Promise<boolean> {
     await this.#processes.inspectAll()
@@ -381,7 +379,7 @@ export class IngestHost {
     return [...new Set(waiting)].filter(account => !this.#slots.hasRoomFor(account))
   }
 
-  /** Restarts pipelines that ended with events in their disk buffers, while processes are available. */
+  /** Restarts pipelines that have events in their disk buffers, while processes are available. */
   #resume(): void {
     this.#resuming ??= this.#resumeAll().finally(() => {
       this.#resuming = undefined
@@ -393,7 +391,7 @@ export class IngestHost {
     const hadTurn = ({ demand, process }: RunningPipeline) =>
       demand === 'idle' || (demand === 'buffered' && process.startedAt <= clock.now() - turnMs)
     for (const account of new Set([...this.#waitingForProcess.values()].map(({ account_id }) => account_id))) {
-      // Requests have priority: this loop could otherwise take a process that was ended for a request.
+      // Requests have priority. This loop could otherwise take a process that ended for a request.
       if (this.#stopping || this.#asking.size > 0) return
       if (this.#processes.isHeldBack(account)) continue
       if (!this.#slots.hasRoomFor(account) && !(await this.#endAnAccount(hadTurn))) continue
@@ -403,7 +401,7 @@ export class IngestHost {
     }
   }
 
-  /** Runs a pipeline that has events in its disk buffers. */
+  /** Runs a pipeline that has events in its disk buffers, or lets it wait for a process. */
   async #runOrWait(published: HostedRevision): Promise<void> {
     try {
       await this.#hosted(published)
@@ -436,7 +434,7 @@ export class IngestHost {
     return ending
   }
 
-  /** Called when a pipeline has released its files. The process of the account ends with its last pipeline. */
+  /** Called when a pipeline has released its files. If it was the account's last one, the process ends. */
   async #ended(hosted: RunningPipeline): Promise<void> {
     const { id, accountId: account } = hosted
     this.#noteLeft(hosted)
@@ -461,7 +459,7 @@ export class IngestHost {
     }
   }
 
-  /** Removes the pipelines of a dead process. Those with events in disk buffers wait for the next process. */
+  /** Removes the pipelines of a dead process. Pipelines with events in disk buffers wait for the next process. */
   #died(account: string): { pipelines: string[]; attended: string[] } {
     const died = [...this.#running.values()].filter(({ accountId }) => accountId === account)
     const attended = died.filter(({ demand }) => demand === 'attended').map(({ id }) => id)

@@ -10,16 +10,13 @@ import { inTurn } from '../../lib/turns.js'
 import type { HostedRevision } from './hosted-revision.js'
 import type { RunningPipeline } from './running-pipeline.js'
 
-/** File in the folder of a pipeline. */
 const NAME = 'revision.json'
 
 interface Options {
-  /** Contains a folder for each pipeline. */
   readonly folder: string
   readonly log: Logger
-  /** The configuration to run for a published revision. Throws if it cannot run. */
+  /** Returns the configuration to run for a published revision. Throws if the revision cannot run. */
   readonly read: (published: HostedRevision) => Config
-  /** Another revision of a published pipeline; undefined if it was removed. */
   readonly revision: (published: HostedRevision, revision: number) => Promise<HostedRevision | undefined>
 }
 
@@ -34,7 +31,7 @@ export class LastRevisions {
     this.#options = options
   }
 
-  /** The revision that ran last, if `published` does not have a destination for all events in its disk buffers. */
+  /** The revision that ran last, if it is needed: `published` lacks a destination for events in its disk buffers. */
   async neededBefore(published: HostedRevision): Promise<HostedRevision | undefined> {
     const { log, read, revision } = this.#options
     const last = await this.#read(published.id)
@@ -48,7 +45,7 @@ export class LastRevisions {
     }
   }
 
-  /** Saves the running revision. Every request that waited for an update calls this. */
+  /** Saves the number of the running revision. Called for every request that waited for an update. */
   async note(running: RunningPipeline): Promise<void> {
     const path = this.#pathOf(running.id)
     await inTurn(path, () => this.#note(running, path))

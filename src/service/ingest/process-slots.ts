@@ -1,6 +1,6 @@
 import { Refusal } from '../../net/http/server/refusal.js'
 
-/** Decides which accounts have a process for their pipelines, and which of them loses it to another account. */
+/** Decides which accounts have a process for their pipelines, and which account loses its process to another. */
 
 /**
  * The work of a pipeline. `idle`: all events are delivered. `buffered`: clients do not wait, and the remaining events
@@ -55,7 +55,8 @@ export class ProcessSlots {
   }
 
   /**
-   * Finds the account that needs its process least, among accounts whose pipelines may all end. Returns its pipelines.
+   * Returns the pipelines of the account that needs its process least. `mayEnd` must be true for all of them. Empty:
+   * there is no such account.
    */
   toEnd<C extends Candidate>(running: Iterable<C>, mayEnd: (one: C) => boolean): readonly C[] {
     const accounts = new Map<string, C[]>()

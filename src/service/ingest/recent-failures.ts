@@ -3,7 +3,7 @@ import type { Clock } from '../../lib/time.js'
 import type { Refusal } from '../../net/http/server/refusal.js'
 import { type HostedRevision, versionName } from './hosted-revision.js'
 
-/** After a failed build, waits this multiple of its duration. */
+/** After a failed start, waits this multiple of the time that the start took. */
 const TIMES_AS_LONG = 20
 const LONGEST_REFUSAL_MS = 10_000
 const MOST_REFUSALS = 10_000
@@ -14,7 +14,7 @@ interface Known {
   readonly refusal: Refusal
 }
 
-/** Remembers briefly which versions cannot run: each request would otherwise parse the whole configuration again. */
+/** Remembers for a short time which versions cannot run. Otherwise each request would parse the configuration again. */
 export class RecentFailures {
   readonly #clock: Clock
   readonly #known = new BoundedMap<string, Known>(MOST_REFUSALS)

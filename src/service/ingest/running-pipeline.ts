@@ -17,7 +17,7 @@ import type { AccountProcess } from './process/account-process.js'
 import type { PipelineState } from './process/messages.js'
 import type { Demand } from './process-slots.js'
 
-/** How long a request with an idempotency key waits. After that, the client may repeat it with the same key. */
+/** How long a request with an idempotency key waits. The client may then repeat the request with the same key. */
 const PATIENCE_MS = 20_000
 const MOST_REQUESTS = 1000
 /** The form of an idempotency key. */
@@ -28,19 +28,19 @@ export interface RunningOptions {
   readonly maxBody: number
   /** Maximum bytes that unanswered requests may hold. */
   readonly maxUnsettled: number
-  /** Limits unanswered requests in total and per account. All pipelines share this and the next two fields. */
+  /** Limits unanswered requests in total and per account. All pipelines share this field and the next two. */
   readonly quotas: AccountQuotas
   readonly disks: AccountDisks
   readonly keys: IdempotencyKeys
-  /** On the monotonic clock. */
+  /** Initial `usedAt` of the pipeline. */
   readonly usedAt: number
 }
 
-/** A published pipeline that runs in the process of its account. Reads the bodies of requests, and sends them there. */
+/** A published pipeline that runs in the process of its account. Reads the bodies of requests and passes them on. */
 export class RunningPipeline {
   readonly id: string
   readonly accountId: string
-  /** The newest known revision. It may wait until the running one has delivered its events. */
+  /** The newest known revision. It may have to wait until the running revision has delivered its events. */
   published: HostedRevision
   /** When the last request arrived, on the monotonic clock. */
   usedAt: number
@@ -76,17 +76,16 @@ export class RunningPipeline {
     options.process.states.set(this.id, state)
   }
 
-  /** The process reports a new state before it answers the call that changed it. */
+  /** The last reported state. The process reports a new state before it answers the call that changed it. */
   get #state(): PipelineState {
     return this.#options.process.states.get(this.id)!
   }
 
-  /** Whether it could not start, or was stopped. */
+  /** Whether the pipeline could not start, or was stopped. */
   get hasEnded(): boolean {
     return this.#state.hasEnded
   }
 
-  /** The revision that runs. */
   get revision(): number {
     return this.#state.revision
   }
@@ -99,7 +98,7 @@ export class RunningPipeline {
     return this.#state.hasDiskBuffers
   }
 
-  /** Whether this revision runs, with the same secrets. */
+  /** Whether this revision is running with the same values of its secrets. */
   runs(published: HostedRevision): boolean {
     return this.#state.version === versionName(published)
   }
@@ -114,7 +113,7 @@ export class RunningPipeline {
     return this.undelivered > 0 ? 'buffered' : 'idle'
   }
 
-  /** Applies a published revision. If it cannot run, this is logged, and the previous one keeps running. */
+  /** Applies a published revision. If it cannot run, the process logs this, and the previous revision keeps running. */
   async update(published: HostedRevision): Promise<void> {
     this.published = published
     await this.#options.process.call('update', dataOf(published))
@@ -191,7 +190,7 @@ export class RunningPipeline {
     }
   }
 
-  /** Counts a waiting client until the returned function is called or its connection closes. */
+  /** Counts a client that waits, until the returned function is called or the client's connection closes. */
   #wait({ socket }: IncomingMessage): () => void {
     this.#waiting++
     let waits = true
@@ -222,7 +221,7 @@ export class RunningPipeline {
     }
   }
 
-  /** Stops accepting events. */
+  /** Stops accepting events. Requests whose bodies are being read get `refusal`. */
   close(refusal: Refusal): void {
     this.#isStopped = true
     for (const refuse of this.#reading) refuse(refusal)
@@ -241,7 +240,7 @@ function keyOf({ headers }: IncomingMessage): string | undefined {
   throw new Refusal(400, 'invalid_idempotency_key', 'idempotency-key must be 1 to 255 visible characters')
 }
 
-/** Resolves with the answer. After PATIENCE_MS, asks the client to send again: the next attempt joins this one. */
+/** Resolves with the answer. After PATIENCE_MS, asks the client to repeat the request, which then awaits the answer. */
 async function patiently(answer: Promise<IngestAnswer>): Promise<IngestAnswer> {
   const given = await within(PATIENCE_MS, answer)
   if (given) return given

@@ -10,7 +10,7 @@ export class ApiError extends Error {
 
 export type Params = Readonly<Record<string, string | number | undefined>>
 
-/** A URL relative to the page, which a proxy may serve below another path. */
+/** Returns a URL relative to the page. A proxy may serve the page below another path. */
 function address(path: string, params: Params = {}): string {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(params))

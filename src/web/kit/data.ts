@@ -6,17 +6,13 @@ export interface Data<T> {
   readonly data: T | undefined
   readonly error: unknown
   readonly isLoading: boolean
-  /** Repeats the request. */
   readonly retry: () => void
 }
 
 /** Whether the page is paused or hidden. Requests are then not repeated. */
 export const isIdle = signal(false)
 
-/**
- * Requests data after `delay` and then every `every` milliseconds; 0: only once. The last response stays until the next
- * one arrives.
- */
+/** Requests data after `delay` ms, then every `every` ms (0: not again). The last response stays until the next one. */
 export function useData<T>(path: string | undefined, params: Params = {}, every = 0, delay = 0): Data<T> {
   const [answer, setAnswer] = useState<{ path?: string; data?: T; error?: unknown; isLoading: boolean }>({
     isLoading: true,

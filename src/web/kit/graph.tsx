@@ -24,7 +24,7 @@ interface Props {
 
 const WIDEST = 16
 const NARROWEST = 1.5
-/** Pixels from the top of a node to its edges. */
+/** Pixels from the top of a node to the height where its edges begin and end. */
 const PORT = 21
 
 interface Shape {
@@ -139,7 +139,7 @@ function shapesOf(
     })
   }
 
-  /** Heights at which edges leave and enter nodes, stacked in the order of their other ends. */
+  /** Heights where edges leave and enter nodes. The edges of a node are stacked in the order of their other ends. */
   const begins = stacked(
     edges,
     ({ from, output }) => (output ? undefined : from),

@@ -66,7 +66,7 @@ function depths(nodes: readonly string[], edges: readonly Edge[]): Map<string, n
   return depth
 }
 
-/** Orders each layer by the mean height of its neighbours, alternately in the previous and in the next layer. */
+/** Orders the slots of each layer by the mean height of their neighbours: of the previous layer, then of the next. */
 function ordered(layers: Slot[][], links: readonly Link[]): Slot[][] {
   const height = new Map<string, number>()
   const note = (layer: Slot[]) => {
@@ -93,7 +93,7 @@ function ordered(layers: Slot[][], links: readonly Link[]): Slot[][] {
   return layers
 }
 
-/** A node with all nodes upstream and downstream of it. */
+/** Returns `node` and all nodes upstream and downstream of it. */
 export function pathOf(node: string, edges: readonly Edge[]): Set<string> {
   const follow = (next: (edge: Edge) => readonly [string, string]) => {
     const found = new Set([node])

@@ -16,12 +16,12 @@ export function Mark({ level, children }: { level: Level; children: ComponentChi
   )
 }
 
-/** A text of the daemon. Shows names between backticks as code. */
+/** Shows a text of the daemon. Names between backticks are shown as code. */
 export function Prose({ of }: { of: string }) {
   return <>{of.split('`').map((part, i) => (i % 2 === 1 ? <code key={i}>{part}</code> : part))}</>
 }
 
-/** A text that glows for a moment when it changes. */
+/** Shows a text that glows for a moment when it changes. */
 export function Glow({ text }: { text: string }) {
   const first = useRef(text)
   return (
@@ -121,14 +121,14 @@ interface FieldProps {
   readonly enter: (text: string) => void
   readonly placeholder?: string
   readonly size?: number
-  /** Whether the key `/` moves the focus to it. */
+  /** Whether the key `/` moves the focus to this field. */
   readonly isSearch?: boolean
   readonly isInvalid?: boolean
   /** Whether the label is visible. */
   readonly isNamed?: boolean
 }
 
-/** A text that takes effect when the user enters it. Until then, redrawing the page does not change the typed text. */
+/** A text field. Its value takes effect when the user enters it. Until then, redrawing keeps the typed text. */
 export function Field(props: FieldProps) {
   const {
     label,

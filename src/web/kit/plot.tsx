@@ -37,8 +37,8 @@ function colourOf(element: HTMLElement, name: string): string {
 const ENOUGH = 60
 
 /**
- * The end of the axis, and the largest value if that is beyond it. The axis cuts off a short burst. Otherwise, all
- * other values would look like zero.
+ * Returns the end of the axis. `beyond`: the largest value, if it is beyond that end. The axis cuts off a short burst.
+ * Otherwise, all other values would look like zero.
  */
 function topOf(curves: readonly Curve[]): { readonly top: number; readonly beyond?: number } {
   const all = curves.flatMap(({ values }) => values.filter(value => value !== null)).sort((a, b) => b - a)
@@ -47,7 +47,7 @@ function topOf(curves: readonly Curve[]): { readonly top: number; readonly beyon
   return all.length >= ENOUGH && usual > 0 && most > 5 * usual ? { top: usual * 1.5, beyond: most } : { top: most }
 }
 
-/** Curves over time, in colours of the theme. Dashes or areas distinguish them, too. */
+/** Draws curves over time, in colours of the theme. Dashes or areas distinguish the curves, too. */
 export function Plot({ label, at, curves, height = 180 }: Props) {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(undefined)
@@ -149,7 +149,7 @@ function described(values: Values): string {
   return `at most ${short(Math.max(0, ...values.map(value => value ?? 0)))}, last ${last(values)}`
 }
 
-/** A small curve in a line of text. */
+/** Draws a small curve in a line of text. */
 export function Spark({ values, label, width = 72 }: { values: Values; label: string; width?: number }) {
   const most = Math.max(...values.map(value => value ?? 0), 1e-9)
   const step = width / Math.max(1, values.length - 1)

@@ -25,7 +25,6 @@ const hasKeys = stored('keys', true)
 
 const rows = () => [...document.querySelectorAll<HTMLElement>('main [data-row]')].filter(row => row.checkVisibility())
 
-/** Moves the focus among the rows of the view. */
 function move(by: number): void {
   const all = rows()
   const at = all.indexOf(document.activeElement as HTMLElement)

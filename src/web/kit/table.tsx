@@ -11,9 +11,9 @@ export interface Column<Row> {
   readonly value: (row: Row) => number | string | undefined
   readonly cell: (row: Row) => ComponentChildren
   readonly isText?: boolean
-  /** Hidden on a phone. */
+  /** Whether the column is hidden on a phone. */
   readonly isWide?: boolean
-  /** Takes the remaining width, and wraps. */
+  /** Whether the column takes the remaining width and wraps its text. */
   readonly grows?: boolean
 }
 
@@ -23,13 +23,12 @@ interface Order {
 }
 
 interface Props<Row> {
-  /** The order is stored under this name. */
+  /** The name under which the order is stored. */
   readonly name: string
   readonly label: string
   readonly columns: readonly Column<Row>[]
   readonly rows: readonly Row[]
   readonly keyOf: (row: Row) => string
-  /** The initial order. */
   readonly order: Order
   readonly href?: (row: Row) => string
   /** Content below a row on a phone. */

@@ -2,7 +2,7 @@
 
 const PREFIXES = ['', 'k', 'M', 'G', 'T', 'P']
 
-/** At most five characters: 999, 12.3k, 4.56M. */
+/** Formats a number with at most five characters: 999, 12.3k, 4.56M. */
 export function short(value: number): string {
   let unit = 0
   let rest = value
@@ -26,7 +26,7 @@ export const counted = (count: number, what: string) => `${grouped(count)} ${wha
 
 export const percent = (share: number) => `${Math.round(share * 100)} %`
 
-/** 1.5s, 2m 5s, 3h 20m, 12d 4h; below one second in milliseconds. */
+/** Formats a duration: 1.5s, 2m 5s, 3h 20m, 12d 4h; below one second in milliseconds. */
 export function duration(ms: number): string {
   if (ms < 1000) return `${Math.round(Math.max(0, ms))}ms`
   if (ms < 60_000) return `${+(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)}s`
@@ -39,7 +39,7 @@ export function duration(ms: number): string {
 const parts = (large: number, unit: string, small: number, of: string) =>
   small === 0 ? `${large}${unit}` : `${large}${unit} ${small}${of}`
 
-/** Local time of day, with the date if that is not today. */
+/** Formats a time of day, local, with the date if that is not today. */
 export function clock(time: string | number, now = Date.now()): string {
   const at = new Date(time)
   if (Number.isNaN(at.getTime())) return String(time)
@@ -57,7 +57,7 @@ export function milliseconds(text: string): number | undefined {
   return Number(amount) * (/^(ms|milli)/i.test(unit) ? 1 : UNITS_MS[unit[0]!.toLowerCase()]!)
 }
 
-/** Replaces invisible characters, and those that change the direction of text, by JSON escapes. */
+/** Replaces invisible characters, and characters that change the direction of text, by JSON escapes. */
 export const visible = (text: string) =>
   text.replace(
     /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,

@@ -4,7 +4,7 @@ import { duration, grouped, rate } from '../kit/words.js'
 import { countsOf, flow, isFresh, now, second, status } from './live.js'
 import type { Books as BooksOf } from './types.js'
 
-/** The number whose parts are shown. */
+/** Name of the number whose parts are shown; undefined: none. */
 const open = signal<string | undefined>(undefined)
 
 export const sumOf = (counts: Readonly<Record<string, number>> = {}) =>
@@ -37,14 +37,14 @@ function partsOf(books: BooksOf): Part[] {
   ]
 }
 
-/** The difference between both sides of the sum; 0 without a sum. */
+/** The difference between both sides of the sum; 0 if the numbers are not a sum. */
 function missingIn(books: BooksOf): number {
   if (books.passed === undefined) return 0
   const { received, passed, emitted, consumed } = books
   return received + sumOf(emitted) - passed - discardedIn(books) - sumOf(consumed) - inFlight(books)
 }
 
-/** The line at the top of every view. */
+/** Shows the line at the top of every view. */
 export function Books() {
   const books = second.value?.books ?? status.value?.books
   if (!books) return <p class="books dim">waiting for the first numbers</p>
@@ -100,7 +100,7 @@ interface Row {
   readonly href: string
 }
 
-/** The parts of a number, by component. */
+/** Splits a number by component. */
 function rowsOf(name: string, books: BooksOf): Row[] {
   const components = status.value?.components ?? []
   const of = (kind: string, value: (id: string) => number) =>

@@ -128,7 +128,7 @@ function Plots({ id }: { id: string }) {
   )
 }
 
-/** Why events were discarded; a click shows the last ones. */
+/** Shows why events were discarded. A click shows the last of these events. */
 function Reasons({ id }: { id: string }) {
   const { reason, bucket } = route.value.params
   const reasons = discardsOf(id)
@@ -157,7 +157,7 @@ function Reasons({ id }: { id: string }) {
   )
 }
 
-/** Events of a bucket that passed and were discarded. */
+/** Shows how many events of a bucket passed, and how many were discarded. */
 function Counts({ id, bucket }: { id: string; bucket: string }) {
   const { data } = useData<Throttle>(`throttles/${encodeURIComponent(id)}`, { key: bucket }, COUNTS_MS)
   const [one] = data?.keys ?? []

@@ -16,7 +16,7 @@ const EVERY_MS = 5000
 
 type Series = NonNullable<Status['series']>
 
-/** A destination, with its numbers from the last second, otherwise from the last status. */
+/** A destination with its numbers from the last second. If there are none, they are from the last status. */
 interface Row extends Destination {
   readonly type: string
   readonly numbers: Numbers

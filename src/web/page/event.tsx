@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { Copy } from '../kit/parts.js'
 import { visible } from '../kit/words.js'
 
-/** For example ` (rule errors, bucket cart)`. */
+/** Names the rule and the bucket, as in ` (rule errors, bucket cart)`. */
 export function placeOf({ rule, bucket }: { rule?: string | undefined; bucket?: string | null | undefined }): string {
   const parts = [
     rule === undefined ? '' : `rule ${rule}`,

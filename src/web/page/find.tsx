@@ -21,7 +21,7 @@ const KINDS: Readonly<Record<string, string>> = {
   passed: 'events that passed',
 }
 
-/** For a destination, `passed` means only that it received the event, which may still wait there. */
+/** For a destination, `passed` means only that the destination received the event. The event may still wait there. */
 const fateOf = ({ component, what }: Pick<Step, 'component' | 'what'>) =>
   what === 'passed' && status.value?.components.some(({ id, kind }) => id === component && kind === 'destination')
     ? 'received'

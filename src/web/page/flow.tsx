@@ -23,7 +23,7 @@ narrow.addEventListener('change', () => (isNarrow.value = narrow.matches))
 const filter = stored('flow.filter', '')
 const asTable = stored('flow.table', false)
 
-/** The component and the output that an input names. */
+/** Returns the component and the output that an input names. */
 export function inputOf(input: string, ids: ReadonlySet<string>): readonly [string, string | undefined] {
   if (ids.has(input)) return [input, undefined]
   const at = input.lastIndexOf('.')
@@ -61,7 +61,7 @@ export function historyOf(id: string, name: 'received' | 'sent' | 'discarded'): 
   return histories.value?.components[id]?.[name] ?? []
 }
 
-/** The rates of a component as text: the input of a source, the output of a destination, or both of a processor. */
+/** Formats the rates of a component: the input of a source, the output of a destination, or both of a processor. */
 function numbersOf({ id, kind }: Component): string {
   const of = rates.value.get(id)
   if (!of) return '–'
@@ -191,7 +191,7 @@ function busyOf(id: string): number | undefined {
   return permille === undefined || permille === null ? undefined : permille / 1000
 }
 
-/** All components together in the last hour. */
+/** Shows all components together in the last hour. */
 function LastHour() {
   const all = histories.value
   if (!all) return null

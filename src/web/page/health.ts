@@ -9,7 +9,7 @@ export interface Health {
   readonly words: string
   /** `words` without the parts that change every second. */
   readonly brief?: string
-  /** Whether it is also one of the daemon's problems. */
+  /** Whether this is also one of the daemon's problems. */
   readonly isProblem?: boolean
 }
 
@@ -19,7 +19,7 @@ export function componentOf({ component, what }: Problem, ids: readonly string[]
   return named.sort((a, b) => b.length - a.length)[0]
 }
 
-/** For example `retrying since 14:01:07 (2m 5s), next attempt in 8s`. */
+/** Describes a state, as in `retrying since 14:01:07 (2m 5s), next attempt in 8s`. */
 export function stateOf({ state, since, next_attempt }: Destination, at: number): string {
   if (since === undefined) return state
   const next = next_attempt === undefined ? '' : `, next attempt ${nextIn(Date.parse(next_attempt) - at)}`

@@ -55,7 +55,7 @@ export const rates = computed(() => {
   return found
 })
 
-/** Events per second that the daemon reads, and that pass the whole pipeline. */
+/** Events per second: those that the daemon reads, and those that pass the whole pipeline. */
 export const flow = computed(() => {
   if (!between.value) return {}
   const [first, last] = between.value
@@ -136,7 +136,7 @@ async function keepHistories(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** How many of the steps that begin at these times have ended. An unfinished step would look like a fall. */
+/** Returns how many of the steps that begin at these times have ended. An unfinished step would look like a fall. */
 export function endedOf(at: readonly number[], step_ms: number): number {
   const last = second.value ? timeOf(second.value) : Number.POSITIVE_INFINITY
   return at.findLastIndex(begin => begin + step_ms <= last) + 1
@@ -164,7 +164,6 @@ export function connect(): void {
   })
 }
 
-/** Whether a message is overdue. */
 export const isSilent = computed(() => !paused.value && heardAt.value > 0 && now.value - heardAt.value > SILENCE_MS)
 
 /** Whether the numbers on the page are current. */

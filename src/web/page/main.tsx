@@ -37,7 +37,7 @@ const VIEWS = [
   { name: 'tail', title: 'Tail', draw: () => <Tail /> },
 ] as const
 
-/** Shows whether the numbers are current, and if not, since when. */
+/** Shows whether the numbers are current. If they are not, shows since when. */
 function Connection() {
   if (paused.value) return <Mark level="note">paused: the numbers are from {clock(heardAt.value, now.value)}</Mark>
   if (away.value && isAway.value) {

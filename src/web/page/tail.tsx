@@ -38,7 +38,6 @@ class One extends Component<{ text: string }> {
   }
 }
 
-/** Shows the events of a component as they arrive. */
 export function Tail() {
   const components = status.value?.components ?? []
   const id = route.value.id ?? components[0]?.id
@@ -80,7 +79,6 @@ export function Tail() {
       clearInterval(timer)
     }
   }, [id, where, isStopped, attempt])
-  // Scrolls to the newest event.
   useLayoutEffect(() => {
     if (!isHeld) box.current?.scrollTo(0, box.current.scrollHeight)
   })

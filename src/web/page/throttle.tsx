@@ -39,7 +39,7 @@ function Pressure({ of }: { of: Bucket }) {
   )
 }
 
-/** Columns with the numbers of passed and discarded events; for ten minutes, also with curves. */
+/** Columns with the numbers of passed and discarded events. The columns for ten minutes also have curves. */
 const counts = (time: string, name: 'last_minute' | 'ten_minutes'): Column<Bucket>[] =>
   (['passed', 'discarded'] as const).map(what => ({
     name: `${what}, ${time}`,

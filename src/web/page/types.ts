@@ -5,7 +5,6 @@ export interface Problem {
   readonly detail?: string
   readonly todo: string
   readonly commands?: readonly string[]
-  /** The component that the problem is about. */
   readonly component?: string
 }
 
@@ -24,9 +23,8 @@ export interface Component {
   readonly in_flight: number
   readonly utilization?: number
   readonly per_second?: { readonly received: number; readonly received_bytes: number; readonly sent: number }
-  /** Ids, or `id.output`. */
+  /** Ids of components, or `id.output`. */
   readonly inputs?: readonly string[]
-  /** Events by side output. */
   readonly side_outputs?: Readonly<Record<string, number>>
   readonly errors?: number
   readonly last_error?: string
@@ -155,7 +153,6 @@ export interface Detail {
   readonly series: readonly (Sample & { readonly name: string; readonly help?: string })[]
 }
 
-/** Numbers of events. */
 export interface KeyEvents {
   readonly passed: number
   readonly discarded: number
@@ -191,7 +188,7 @@ export interface Throttle {
   readonly max_keys?: number
   readonly summary_ms?: number
   readonly keys: readonly Bucket[]
-  /** Buckets that were searched, and those that match. */
+  /** Numbers of buckets that were searched, and of buckets that match. */
   readonly searched: number
   readonly found: number
   readonly counted?: {
@@ -232,7 +229,7 @@ export interface WhatIf {
 export interface Found {
   readonly looked_at: readonly {
     readonly kind: string
-    /** Null without kept events. */
+    /** null while no events are kept. */
     readonly from: string | null
     readonly kept: number
     readonly one_in?: number
@@ -268,7 +265,7 @@ export interface DeadLetters {
   readonly total: number
   /** Number of the newest events, which `reasons` counts. */
   readonly looked_at: number
-  /** Whether these are all events of the queue. */
+  /** Whether `looked_at` counts all events of the queue. */
   readonly all: boolean
   readonly reasons: readonly {
     readonly reason: string

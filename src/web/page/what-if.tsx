@@ -22,7 +22,6 @@ function wholeOf(text: string | undefined): number | undefined {
   return Number.isFinite(value) ? value : undefined
 }
 
-/** Formats a duration as in a configuration. */
 const written = (ms: number) => (ms % 60_000 === 0 ? `${ms / 60_000}m` : ms % 1000 === 0 ? `${ms / 1000}s` : `${ms}ms`)
 
 const MODES = ['fixed', 'aligned', 'sliding', 'gcra', 'quota']
@@ -36,7 +35,7 @@ function timesOf({ at, step_ms, offered }: Answer['curve']): number[] {
   return offered.map((_, i) => from + i * step_ms)
 }
 
-/** The curve without an unfinished step, which would look like a fall. */
+/** Returns the curve without an unfinished step. Such a step would look like a fall. */
 function whole({ curve, to }: Answer): Answer['curve'] {
   const at = timesOf(curve)
   const isOpen = (at.at(-1) ?? 0) + curve.step_ms > Date.parse(to)
@@ -46,7 +45,6 @@ function whole({ curve, to }: Answer): Answer['curve'] {
   return { at: cut(at), step_ms, offered: cut(offered), was: cut(was), would: cut(would) }
 }
 
-/** Converts values per step to values per second. */
 const perSecond = (values: Values, step_ms: number): Values =>
   values.map(value => (value === null ? null : (value * 1000) / step_ms))
 
@@ -255,7 +253,7 @@ function Result({ id, data }: { id: string; data: Answer }) {
   )
 }
 
-/** The options at their place in the configuration. */
+/** Shows options at their place in the configuration. */
 const inConfiguration = (id: string, yaml: string) =>
   `processors:\n  ${id}:\n${yaml.trimEnd().replace(/^/gm, '    ')}\n`
 

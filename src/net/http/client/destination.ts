@@ -22,7 +22,7 @@ interface HttpDefinition<S extends z.ZodObject> extends Omit<Definition<'destina
 
 /**
  * Declares a destination that sends over HTTP, by its options and request format. HttpDestination does the rest.
- * `usesFields` names the fields of its own options; the fields of `clientOptions` are added.
+ * `usesFields` names the fields in the destination's own options; the fields in `clientOptions` are added.
  */
 export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOptions>>({
   format,

@@ -27,11 +27,11 @@ export interface Answer {
   readonly statusCode: number
   readonly headers: IncomingHttpHeaders
   readonly body: Readable
-  /** Resolves when the request was sent or sending has ended. */
+  /** Resolves when the whole request was sent, or its connection has closed. */
   readonly sent: Promise<void>
 }
 
-/** Makes requests. Keeps as many connections open as there are concurrent requests. */
+/** Makes requests over a pool of connections. */
 export class HttpClient {
   #content: TlsContent | undefined
   #pool = this.#newPool()
@@ -43,9 +43,9 @@ export class HttpClient {
   /** Connects to a URL that is only an origin. */
   dial!: (target: URL) => Promise<Socket>
 
-  /** Resolves with the response. Rejects with the reason of the signal as soon as it aborts. */
+  /** Resolves with the response. Rejects with the signal's reason as soon as the signal aborts. */
   async request({ target, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
-    // In this turn, an idle connection that has ended is noticed. A new one is then made.
+    // Lets Node.js report that an idle connection has ended. A new connection is then made.
     await nextTurn()
     signal.throwIfAborted()
     const pool = this.#pool
@@ -59,7 +59,7 @@ export class HttpClient {
         sent.destroy()
       }
       signal.addEventListener('abort', abort, { once: true })
-      // Of these events, only `error` can occur twice.
+      // Only `error` can occur twice. The other events occur once.
       sent.on('error', reject)
       sent.on('close', () => signal.removeEventListener('abort', abort))
       const isSent = new Promise<void>(resolve => sent.on('finish', resolve).on('close', resolve))
@@ -104,16 +104,16 @@ export class HttpClient {
 
   #made(socket: Socket): Socket {
     this.#connected.add(socket)
-    // Registered before the HTTP client's listeners, since it must run before the failed request is reported.
+    // These listeners precede those of the HTTP client, since they must run before the failed request is reported.
     const ended = () => {
       if (!this.#answered.has(socket)) this.unanswered = true
     }
     socket.once('end', ended).once('error', () => {
       ended()
-      // Without this, `end` would follow and replace the error, which may be a TLS alert with the reason.
+      // Without this, `end` would follow and replace the error. The error may be a TLS alert with the reason.
       socket.destroy()
     })
-    // Either the connection was idle for long enough, or a response stalls.
+    // Either the connection was idle for long enough, or a response has stalled.
     socket.on('timeout', () => socket.destroy(new Error('the answer stalled')))
     socket.once('close', () => this.#connected.delete(socket))
     return socket
@@ -135,7 +135,6 @@ const IDLE_MS = 15_000
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 
-/** The options of a request. `target`: as in `Sent`. */
 export interface PooledRequest extends ClientRequestArgs {
   readonly target: URL
 }
@@ -178,7 +177,6 @@ export class Pool extends Agent {
     )
   }
 
-  /** Whether an idle connection is kept. */
   override keepSocketAlive(socket: Duplex): boolean {
     const idleMs = this.#idleMs.get(socket) ?? IDLE_MS
     if (this.#isRetired || idleMs <= 0) return false

@@ -22,7 +22,6 @@ const INSPECT_MS = 5000
 
 const USER_AGENT = `sluice/${packageVersion()}`
 
-/** A destination that sends over HTTP in the given request format. */
 export class HttpDestination implements Destination {
   readonly #options: ClientOptions
   readonly #format: RequestFormat
@@ -90,7 +89,7 @@ export class HttpDestination implements Destination {
     return inspection ?? {}
   }
 
-  /** Like `check` of a definition. Call it after `start`. */
+  /** Like `check` of a definition. Call `start` first. */
   async check(signal: AbortSignal): Promise<string> {
     const { validate, auth } = this.#options
     const { url, contentType, emptyRequest, answerList, success } = this.#format
@@ -121,7 +120,7 @@ export class HttpDestination implements Destination {
     throw await this.#answers.refusal(read, { place: head.place, request: [] })
   }
 
-  /** The head of a request without events, or the error if it cannot be made. */
+  /** The head of a request without events; an error if a template has a field without a default. */
   #defaultHead(): Head | DeliveryError {
     try {
       return this.#heads.ofDefaults()
@@ -151,7 +150,7 @@ export class HttpDestination implements Destination {
       this.#count(String(answer.statusCode), requestId)
       if (!this.#takes(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
       const refused = await this.#answers.refusedOf(answer, asked)
-      // A receiver may accept a request before it has read all. Until then, another request would only take memory.
+      // Waits until the request is sent, since a receiver may respond earlier. Another request would only take memory.
       await answer.sent
       this.#bodies.delivered(request)
       if (refused) throw refused
@@ -219,7 +218,7 @@ export class HttpDestination implements Destination {
     return await this.#transport.request({ target, path, method, headers: all, body }, url, signal)
   }
 
-  /** Rejects with the signal's reason as soon as it aborts, since a program that prints the key may take longer. */
+  /** Rejects with the signal's reason as soon as the signal aborts, even if a program is still printing the key. */
   async #currentKey(signal: AbortSignal): Promise<string | undefined> {
     if (!this.#key) return undefined
     const key = await Promise.race([this.#key.current(), aborted(signal)])

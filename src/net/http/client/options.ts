@@ -18,7 +18,6 @@ const OWN_HEADERS = new Set(
   ),
 )
 
-/** Parses a template, or reports its error. */
 function templateOf(text: string, context: z.RefinementCtx): Template | undefined {
   const parsed = template().safeParse(text)
   for (const { message } of parsed.error?.issues ?? []) refuse(context, message)
@@ -41,7 +40,7 @@ const templateUrl = once(() => {
   return templateText(reaches('urls', schema))
 })
 
-/** The address of a receiver that accepts events at `path` below it. */
+/** The base URL of a receiver. The receiver accepts events at `path` below it. */
 export const baseUrl = (path: string) =>
   httpUrl().superRefine((url, context) => {
     if (url.includes('?')) refuse(context, 'must not have a part after "?"')
@@ -89,7 +88,7 @@ type Options = z.output<z.ZodObject<typeof clientOptions>>
 /** `snappy` is only for receivers that support it. */
 export type ClientOptions = Options | (Omit<Options, 'compression'> & { compression: 'snappy' })
 
-/** Rejects options that set the same header twice. `others`: further headers in lower case, with their options. */
+/** Rejects options that set the same header twice. `others`: options for further headers, by name in lower case. */
 export function checkHeaders(
   { headers, auth }: Pick<ClientOptions, 'headers' | 'auth'>,
   context: z.RefinementCtx,

@@ -20,9 +20,9 @@ export interface Body {
   readonly bytes: number
 }
 
-/** A request, which is identical in each attempt. */
+/** An encoded request. All attempts send the same bytes. */
 interface Prepared {
-  /** Slices of its batches' chunks, which the batches hold until they are settled. Compressed when it is sent. */
+  /** Slices of chunks, which the batches hold until they are settled. Replaced by the compressed body, if any. */
   body: Body
   compressed?: Promise<Body>
   readonly idempotencyKey: string
@@ -46,7 +46,7 @@ export class RequestBodies {
     this.#compress = COMPRESSORS[compression]?.(level)
   }
 
-  /** The uncompressed size of a request. Keeps a body of at most `maxBytes`, since it is sent next. */
+  /** Returns the uncompressed bytes of a request. Keeps a body of at most `maxBytes`, since it is sent next. */
   sizeOf(request: Request, maxBytes: number): number {
     const body = this.#encode(request)
     const release = body.release?.bind(body)
@@ -95,7 +95,7 @@ function compressor(name: string): ((body: Buffer) => Promise<Buffer>) | undefin
   return compress && promisify(compress)
 }
 
-/** The memory of larger bodies is not kept for reuse. */
+/** Larger buffers are not kept for reuse. */
 const LARGEST = 2 * 1024 * 1024
 const MOST_KEPT = 4
 const STEP = 64 * 1024

@@ -12,18 +12,18 @@ import type { Entry } from './answers/divided.js'
  * rejected.
  */
 export interface RequestFormat {
-  /** URL template of requests with events. All events of a request have the same values of its fields. */
+  /** URL template of requests with events. All events of a request have the same values in the template's fields. */
   readonly url: string
   /** Default: POST. */
   readonly method?: 'POST' | 'PUT'
   readonly contentType: string
   /** Default: 6. Level 1 takes less than half the time, for a body that is some percent larger. */
   readonly gzipLevel?: number
-  /** Additional headers of every request. As with `url`, all events of a request have the same values of their fields. */
+  /** Additional headers of every request. All events of a request have the same values in their fields. */
   readonly headers?: Readonly<Record<string, string | Template>>
-  /** Texts that the body contains once, such as labels. All events of a request give them the same values. */
+  /** Texts that the body contains once, such as labels. All events of a request have the same values in them. */
   readonly texts?: Readonly<Record<string, Template>>
-  /** A further name that all events of a request share. It contains no line end. */
+  /** Returns a name for event `i`, without line ends. All events of a request have the same name. */
   partOf?(batch: EventBatch, i: number): string
   /** Like `mostPartitions` of Destination. */
   readonly mostPartitions?: number
@@ -47,7 +47,7 @@ export interface RequestFormat {
    * JSON at a URL; undefined: the response is unusable.
    */
   inspect?(get: (url: string) => Promise<unknown>): Promise<Inspection>
-  /** Where a response has a result for each event. Without it, the status of the response counts for all events. */
+  /** The list of results for single events in a response. Without it, the status counts for all events. */
   readonly answerList?: AnswerList
   /**
    * Reads a success response that does not say which events it rejects. Undefined: the response has another form and
@@ -58,7 +58,7 @@ export interface RequestFormat {
   words?(content: Buffer, contentType: string): Buffer
   /** Interprets an error text of the receiver. Undefined: the status decides. */
   refusal?(status: number, text: string, request: readonly EventBatch[]): Refused | undefined
-  /** How many of a request's events a response can list; 0: none. If missing, all. */
+  /** Number of a request's events that a response can list. If missing, all. */
   countable?(request: readonly EventBatch[]): number
 }
 
@@ -72,7 +72,7 @@ export interface PartlyRefused {
 export interface Inspection {
   /** Name and version, as in `OpenSearch 2.19.3`. */
   readonly server?: string
-  /** A hint for the operator before events arrive. */
+  /** A hint for the operator, shown before events arrive. */
   readonly note?: string
   /** Why the configuration does not suit the receiver. */
   readonly problem?: string
@@ -84,7 +84,7 @@ export interface Refused
   readonly advice?: string | undefined
 }
 
-/** A JSON list that distinguishes events. Events that it does not list were accepted with a 2xx, but not with a 4xx. */
+/** A list of events in a JSON response. Events that are not listed were accepted with a 2xx, but not with a 4xx. */
 export interface AnswerList {
   readonly name: string
   /** Whether a 2xx lists every event. Any other 2xx does not come from the receiver, and delivers nothing. */

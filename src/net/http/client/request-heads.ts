@@ -18,7 +18,7 @@ export interface Address {
   readonly path: string
 }
 
-/** Names in lower case. */
+/** Values by name in lower case. */
 type Headers = Readonly<Record<string, string>>
 
 /** A request without its body: its address, its headers, and the texts for the body. */
@@ -30,7 +30,6 @@ export interface Head {
   readonly headers: Headers
   /** Headers from the options. They override all others. */
   readonly ownHeaders: Headers
-  /** Texts for the body. */
   readonly texts: Readonly<Record<string, string>>
 }
 
@@ -38,7 +37,7 @@ export interface Head {
 export class RequestHeads {
   readonly #format: RequestFormat
   readonly #texts: RequestTexts
-  /** Where each text after the URL belongs. */
+  /** For each template after the URL's: where its text belongs. */
   readonly #names: { readonly place: 'headers' | 'ownHeaders' | 'texts'; readonly name: string }[] = []
   readonly #kept = new BoundedMap<string | undefined, Head>(MOST_KEPT)
   #lastName = { part: '', rest: '', name: '\n' }
@@ -47,7 +46,7 @@ export class RequestHeads {
   /** Like `partitionOf` of Destination; undefined if all events share one head. */
   readonly partitionOf: ((batch: EventBatch, i: number) => string) | undefined
 
-  /** `headers`: from the options. `field`: from the context. */
+  /** `headers`: the headers in the options. `field`: as in the context. */
   constructor(
     format: RequestFormat,
     headers: Readonly<Record<string, string>>,
@@ -81,7 +80,7 @@ export class RequestHeads {
     this.partitionOf = partOf ? (batch, i) => this.#joined(partOf(batch, i), named?.(batch, i) ?? '') : named
   }
 
-  /** Cached, since consecutive events mostly have the same name, and one string is compared faster than two. */
+  /** Cached: consecutive events mostly have the same name, and comparing one string is faster than comparing two. */
   #joined(part: string, rest: string): string {
     const last = this.#lastName
     if (part !== last.part || rest !== last.rest) this.#lastName = { part, rest, name: `${part}\n${rest}` }
@@ -107,7 +106,7 @@ export class RequestHeads {
     return this.of(this.partitionOf && this.#texts.partitionOfDefaults())
   }
 
-  /** Encodes the body of a request. All its events have the same texts, so the texts of the first one are used. */
+  /** Encodes the body of a request. Uses the texts of the first event, since all events have the same texts. */
   encode(request: readonly EventBatch[]): Encoded {
     return this.#format.encode(request, this.of(this.partitionOf?.(request[0]!, 0)).texts)
   }
@@ -129,7 +128,7 @@ function urlText(url: string): RequestText {
   return { option: 'url', template: parseTemplate(url), encode: encodeURIComponent, problem }
 }
 
-/** Encodes characters that are not printable ASCII, and spaces at the ends of the value, as in a URL. */
+/** Percent-encodes percent signs, characters that are not printable ASCII, and spaces at the ends of the value. */
 function headerText(value: string): string {
   return value.replace(/[^\x20-\x7e]|%|^ | $/gu, encodeURIComponent)
 }

@@ -9,12 +9,11 @@ import type { Answer, HttpClient, Sent } from './http-client.js'
 /** How to connect. `url`: the first URL to connect to. */
 export type TransportOptions = DialOptions & { readonly url: string }
 
-/** The HTTP connections of a destination. */
 export class Transport {
   readonly #options: TransportOptions
   readonly #dialer: Dialer
   #client: HttpClient | undefined
-  /** The connections of the predecessor with the same options. */
+  /** The connections that a predecessor with the same options left. */
   #inherited: HttpClient | undefined
 
   constructor(options: TransportOptions, context: ComponentContext) {
@@ -35,9 +34,7 @@ export class Transport {
     this.#inherited = undefined
   }
 
-  /**
-   * Makes one attempt at a request for `url`. Throws the signal's reason, or a DeliveryError if no response arrived.
-   */
+  /** Makes one attempt at a request. Throws the signal's reason, or a DeliveryError if there is no response. */
   async request(request: Sent, url: string, signal: AbortSignal): Promise<Answer> {
     // A needless await would let sources read before the request is sent.
     const renewing = this.#dialer.renew(true)
@@ -66,22 +63,18 @@ export class Transport {
     }
   }
 
-  /** Converts a network error to a DeliveryError. */
   broken(error: unknown, place: string, url: string): DeliveryError {
     return this.#dialer.explain(error, place, url, this.#client?.unanswered)
   }
 
-  /** The proxy that may respond instead of the receiver; undefined if there is none or it only opens a tunnel. */
   answeringProxy(url: string): string | undefined {
     return this.#dialer.answeringProxy(new URL(url))
   }
 
-  /** Texts to redact from messages. */
   get secrets(): readonly string[] {
     return this.#dialer.secrets
   }
 
-  /** Resolves with true if certificates or the proxy's password were replaced since they were read. */
   changed(): Promise<boolean> {
     return this.#dialer.changed()
   }

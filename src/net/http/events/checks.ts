@@ -21,7 +21,7 @@ const METHODS = 'POST, PUT, HEAD'
 
 const mediaType = (header = '') => header.split(';')[0]!.trim().toLowerCase()
 
-/** Checks what is known before the body arrives; throws a Refusal. Text lines may have the media type of `decode`. */
+/** Checks the request line and headers; throws a Refusal. Lines of text may also have the media type of `decode`. */
 export function checkRequest(
   request: IncomingMessage,
   path: string,
@@ -71,7 +71,7 @@ export async function checkAccess(
   auth: AuthOptions,
   key: AccessKey | undefined,
 ): Promise<void> {
-  // Only browsers send this header. Without the check, any web page could send events to a daemon on the same machine.
+  // Only browsers send this header. Without this check, any web page could send events to a daemon on its machine.
   if (headers.origin !== undefined) throw new Refusal(403, 'web_page', 'requests from web pages are not accepted')
   if (!key) return
   const wanted = await key.current().catch(error => {

@@ -4,7 +4,7 @@ import { Refusal } from '../server/refusal.js'
 import type { Content } from './checks.js'
 import { linesOfJson } from './json-body.js'
 
-/** Bytes of a body per frame. An unsettled event holds only its frame's chunk, not the body. */
+/** Bytes of a body per frame. An unsettled event keeps only its frame's chunk in memory, not the whole body. */
 export const PORTION_BYTES = 256 * 1024
 const LF = 0x0a
 
@@ -23,7 +23,7 @@ export function* framesOf(bytes: Buffer, size: number, content: Content, maxLine
   yield* portionsOf(body.subarray(0, end), new LineSplitter(maxLineBytes), content === 'lines')
 }
 
-/** Splits a body into a codec's records. If the body has incomplete records, throws a Refusal before the first one. */
+/** Splits a body into a codec's records. If a record is incomplete, throws a Refusal before it returns any. */
 export function* recordsOf(body: Buffer, framing: Framing, splitter: FramedSplitter): Generator<Portion> {
   try {
     checkRecords(framing, body)

@@ -16,7 +16,7 @@ const isSpace = (byte: number) => byte === 0x20 || byte === 0x09 || byte === 0x0
  * room for one byte after `size`.
  */
 export function linesOfJson(body: Buffer, size: number): number {
-  // Stops every scan at `size`; otherwise it counts as white space.
+  // Every scan stops at this line end. Elsewhere, a line end counts as white space.
   body[size] = LF
   let p = 0
   let to = 0

@@ -19,7 +19,6 @@ export interface BodyBytes {
 export interface Body extends BodyBytes {
   readonly size: number
   readonly content: Content
-  /** The address of the sender. */
   readonly peer: string | undefined
 }
 
@@ -27,7 +26,7 @@ export interface Sending {
   readonly context: SourceContext
   readonly out: Output
   readonly maxLineBytes: number
-  /** Decodes lines of text. */
+  /** Decodes lines of text. Default: PLAIN_TEXT. */
   readonly codec?: Codec | undefined
   /** Resolves when the next part of the body, of at most `bytes` bytes, may be processed. */
   readonly turn?: (bytes: number) => Promise<void>
@@ -68,7 +67,7 @@ export async function sendBody(
 
 const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
 
-/** The status of a request: the worst of its parts. Known when all are settled. */
+/** Determines the worst status of a request's parts. The status is known when all parts are settled. */
 class Outcome {
   #open = 1
   #worst: AckStatus = 'delivered'

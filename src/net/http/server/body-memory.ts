@@ -5,14 +5,14 @@
 
 /** Smaller buffers are not kept. */
 const LEAST_BYTES = 16 * 1024
-/** Maximum bytes of unused buffers. */
+/** Maximum total bytes of unused buffers. */
 const MOST_KEPT_BYTES = 8 * 1024 * 1024
 
 /** Free buffers by size. */
 const kept = new Map<number, Buffer[]>()
 let keptBytes = 0
 
-/** The size of a buffer for at least `bytes` bytes. It is at most a quarter larger, and one of few sizes, for reuse. */
+/** Returns a buffer size for `bytes` bytes, at most a quarter more. Sizes are few, so buffers can be reused. */
 export function bodyRoom(bytes: number): number {
   if (bytes < LEAST_BYTES) return bytes
   const step = 2 ** Math.floor(Math.log2(bytes)) / 4

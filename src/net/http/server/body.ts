@@ -7,7 +7,7 @@ import { Gone, Refusal, tinyParts, tooLarge } from './refusal.js'
 const FIRST_BYTES = 16 * 1024
 /** A body may arrive in this many parts of any size. Each part costs time and memory. */
 const FREE_PARTS = 4096
-/** Beyond that, parts must have at least this many bytes on average. */
+/** In a body with more parts, parts must have at least this many bytes on average. */
 const LEAST_PART_BYTES = 16
 
 /** Collects a body in memory that grows with the bytes received, not with the announced length. */
@@ -18,7 +18,7 @@ class Collected {
   readonly #firstBytes: number
   readonly #hold: (bytes: number) => void
 
-  /** `hold` receives the amount of memory before it is allocated. `announced`: undefined if the length is unknown. */
+  /** Calls `hold` with the size of a buffer before allocating it. `announced`: undefined if the length is unknown. */
   constructor(maxBytes: number, hold: (bytes: number) => void, announced?: number) {
     this.#maxBytes = maxBytes
     this.#hold = hold
@@ -28,7 +28,7 @@ class Collected {
   add(part: Buffer): void {
     const size = this.size + part.length
     if (size > this.#maxBytes) throw tooLarge(this.#maxBytes)
-    // One byte more, since a line end may have to follow the body.
+    // The buffer has one byte more, since a line end may have to follow the body.
     if (size >= this.bytes.length) {
       const wanted = Math.max(size + 1, this.bytes.length * 2, this.#firstBytes)
       const room = Math.min(bodyRoom(wanted), this.#maxBytes + 1)
@@ -53,8 +53,8 @@ export interface BodyOptions {
 }
 
 /**
- * Reads the body of a request into a buffer. Unless empty, it has room for at least one byte after `size`. Rejects with
- * a Refusal or Gone. The request can still be answered. Return the buffer with `freeBody`.
+ * Reads the body of a request into a buffer. Unless the body is empty, the buffer has room for at least one byte after
+ * `size`. Rejects with a Refusal or Gone; a response can still be sent. Return the buffer with `freeBody`.
  *
  * A compressed body is collected completely before it is decompressed. A zlib stream would keep each waiting part as an
  * object, which takes hundreds of times the memory if parts have one byte.
@@ -98,7 +98,7 @@ export function readBody(request: IncomingMessage, options: BodyOptions): Promis
   })
 }
 
-/** Decompresses a body. Returns a function that cancels this. */
+/** Decompresses a body. Returns a function that cancels the decompression. */
 function inflate(
   body: Collected,
   { maxBytes, lease }: Pick<BodyOptions, 'maxBytes' | 'lease'>,

@@ -10,7 +10,7 @@ type Handler = (request: IncomingMessage, response: ServerResponse) => void
 export interface InOrderOptions {
   /** Limit of one connection's requests that are handled concurrently. */
   readonly atOnce: number
-  /** Called when a connection has too many requests. It should be closed. */
+  /** Called when too many requests of a connection wait, before the connection is closed. */
   readonly tooMany: (socket: Socket) => void
 }
 
@@ -22,7 +22,7 @@ interface Pipeline {
 /**
  * Passes requests to `handle`, a few of one connection at a time. The next one follows in a later event loop turn,
  * after a reply was sent. Otherwise Node.js would emit all requests of one read at once, possibly thousands, and keep
- * their replies until they are read.
+ * the replies in memory until the client reads them.
  */
 export function inOrder(handle: Handler, { atOnce, tooMany }: InOrderOptions): Handler {
   const pipelines = new WeakMap<Socket, Pipeline>()

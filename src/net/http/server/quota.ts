@@ -2,12 +2,11 @@ import { overloaded, type Refusal } from './refusal.js'
 
 /** The sender of a request, and how to refuse the request while its body arrives. */
 export interface Asking {
-  /** Identifies the sender. */
   readonly sender: unknown
   refuse(refusal: Refusal): void
 }
 
-/** Memory of a request in addition to its body. */
+/** Bytes that a request takes in addition to its body. */
 const REQUEST_BYTES = 4096
 /** A sender with several requests may hold at most this many times the memory that remains for others. */
 const TIMES_WHAT_IS_LEFT = 3
@@ -16,11 +15,10 @@ interface Held {
   readonly sender: Sender
   readonly refuse: Asking['refuse'] | undefined
   bytes: number
-  /** Whether its body is still arriving. Only then can it be refused. */
+  /** Whether the body is still arriving. Only then can the request be refused. */
   receiving: boolean
 }
 
-/** Memory held by the requests of one sender. */
 class Sender {
   bytes = 0
   readonly held = new Set<Held>()

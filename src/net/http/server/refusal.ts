@@ -4,7 +4,7 @@ export class Refusal extends Error {
   /** A stable name, for programs. */
   readonly code: string
   readonly headers: Readonly<Record<string, string>>
-  /** Whether the connection must be closed, since it cannot be read further. */
+  /** Whether the connection must be closed, since no further request can be read from it. */
   readonly close: boolean
 
   constructor(
@@ -44,7 +44,6 @@ export const tinyParts = (leastBytes: number) =>
     true,
   )
 
-/** The refusal for a body that is too slow or is not valid HTTP. */
 export const notReadable = (status: number) =>
   status === 408
     ? new Refusal(408, 'too_slow', 'the body did not arrive in time', {}, true)

@@ -4,14 +4,13 @@ import { STATUS_CODES } from '../../../lib/network/node-http.js'
 
 /** Maximum bytes of a refused body that are read to keep its connection. */
 const DRAIN_BYTES = 1024 * 1024
-/** Minimum bytes that each part counts as. */
+/** A part counts as at least this many bytes. */
 const PART_BYTES = 256
 
 export interface Reply {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: unknown
-  /** Whether to close the connection after this response. */
   readonly close?: boolean
 }
 
@@ -43,8 +42,8 @@ export function readPast(request: IncomingMessage): void {
 const NOT_PLAIN = /[^\x21-\x24\x26-\x7e]/
 
 /**
- * Encodes any text as a header value. Bytes of its UTF-8 that are not printable ASCII, spaces and percent signs are
- * percent-encoded. `decodeURIComponent` returns the text. Lone surrogates become U+FFFD.
+ * Encodes any text as a header value. Percent-encodes spaces, percent signs, and UTF-8 bytes that are not printable
+ * ASCII. `decodeURIComponent` returns the text. Lone surrogates become U+FFFD.
  */
 export function headerText(text: string): string {
   if (!NOT_PLAIN.test(text)) return text
@@ -68,7 +67,7 @@ export function failReply(response: ServerResponse): void {
   }
 }
 
-/** Callbacks for the end of connections. */
+/** Functions to call when a connection closes. */
 const closing = new WeakMap<Socket, Set<() => void>>()
 
 /**

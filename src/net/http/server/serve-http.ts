@@ -8,7 +8,6 @@ import { inOrder } from './in-order.js'
 const CHECK_MS = 1000
 
 export interface HttpTimeouts {
-  /** Time limit for the headers of a request. */
   readonly headersMs: number
   /** Time limit for a whole request with its body. */
   readonly requestMs: number
@@ -16,7 +15,6 @@ export interface HttpTimeouts {
   readonly keepAliveMs?: number
 }
 
-/** The options of Node.js for a server with these timeouts. */
 export function timeoutOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeouts) {
   return {
     headersTimeout: headersMs,
@@ -42,8 +40,8 @@ export interface Serving {
 }
 
 /**
- * Serves the requests of a server within the limits of its connections. Invalid requests are refused, but a complete
- * request before them still gets its response.
+ * Serves the requests of a server within `connections`. Refuses invalid requests, but still answers a complete request
+ * that arrived before an invalid one.
  */
 export function serveHttp(server: Server, events: readonly string[], serving: Serving): void {
   const { connections, atOnce } = serving
@@ -72,7 +70,7 @@ function notUnderstood(error: Error, socket: Socket, { connections, refuse, unfi
   }
   const last = connections.lastOf(socket)
   if (last?.request.complete && !last.response.writableFinished) {
-    // The complete request before it still gets its response, as the last on the connection.
+    // The complete request before the invalid one still gets its response, as the last on the connection.
     last.response.shouldKeepAlive = false
     last.response.once('close', () => socket.destroySoon())
     return

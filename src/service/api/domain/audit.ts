@@ -19,7 +19,7 @@ export class Audit {
     this.#context = context
   }
 
-  /** Newest first. Entries of the current account, or of the enterprise itself at enterprise scope. */
+  /** Lists entries, newest first: of the current account or, at enterprise scope, of the enterprise itself. */
   async list(principal: Principal, page: PageQuery): Promise<Page<AuditDocument>> {
     requireAuditRead(principal)
     const rows = {

@@ -13,7 +13,7 @@ import type { SharedRates } from './keys/shared-rates.js'
 
 export interface ServiceLimits {
   readonly requestsPerKey: Rate
-  /** Attempts with unknown keys from one address. Requests with a valid key do not count. */
+  /** Attempts with unknown keys from one address. Requests with a valid key do not count as attempts. */
   readonly failedTries: Rate
   readonly accounts: number
   /** This limit and the next four are per account. */
@@ -24,11 +24,11 @@ export interface ServiceLimits {
   readonly daemons: number
   /** New daemons that one user or service account may register. */
   readonly newDaemons: Rate
-  /** Changes by one user or service account, and by a whole account. */
+  /** Maximum rates of changes: by one user or service account, and in a whole account. */
   readonly changes: Rate
   readonly changesOfAccount: Rate
   readonly keysPerUser: number
-  /** Retained revisions per pipeline; the published one is always retained. */
+  /** Revisions that are kept per pipeline. The published revision is always kept. */
   readonly revisions: number
   readonly configBytes: number
   /** Sources, processors and destinations of one pipeline. */
@@ -62,7 +62,6 @@ export interface ServiceOptions {
   readonly clock: Clock
   readonly random: (bytes: number) => Buffer
   readonly log: Logger
-  /** The component types that pipelines may use. */
   readonly components: readonly AnyDefinition[]
   readonly limits?: Partial<ServiceLimits>
   /** Default: this is the only node. */
@@ -73,7 +72,7 @@ export interface ServiceOptions {
   readonly background?: boolean
 }
 
-/** Maximum length of all texts on a page. A client that does not read its responses keeps them in memory. */
+/** Maximum total length of the texts on a page. Responses stay in memory until clients read them. */
 const PAGE_BYTES = 1024 * 1024
 
 const ENDS = /\.(?:remove|revoke)$/
@@ -86,18 +85,16 @@ type Details = AuditDocument['details']
  */
 export type AddAudit = (action: string, target: { type: string; id: string }, details?: Details) => Promise<void>
 
-/** The query for a list. */
 export interface Rows<R> {
   /** The statement without its LIMIT. `$1` is the cursor, and `$2` the limit. */
   readonly text: string
   /** Values from `$3` on. */
   readonly values: readonly Value[]
-  /** The cursor of the first page. */
+  /** The cursor before the first row. */
   readonly first: string
   readonly cursorOf: (row: R) => string
 }
 
-/** Shared by all parts of the domain. */
 export class Context {
   readonly store: Store
   readonly clock: Clock
@@ -131,10 +128,10 @@ export class Context {
     return this.#rates?.limiter(name, local) ?? local
   }
 
-  /** The current time plus `laterMs`, in ISO 8601. */
+  /** The current time plus `laterMs` milliseconds, in ISO 8601. */
   time(laterMs = 0): string {
     const ms = Math.floor(this.clock.wall()) + laterMs
-    // Cached, since every request asks for it, many in the same millisecond.
+    // Cached: every request needs the time, often many in the same millisecond.
     if (ms !== this.#timeMs) {
       this.#timeMs = ms
       this.#time = new Date(ms).toISOString()
@@ -142,7 +139,7 @@ export class Context {
     return this.#time
   }
 
-  /** A change by `principal`, with its audit entry; see Store.change. */
+  /** Makes a change by `principal`; see Store.change. `audit` adds the audit entry within the change. */
   change<T>(principal: Principal, work: (sql: Sql, audit: AddAudit) => Promise<T>): Promise<T> {
     const { type, subject, keyId, enterpriseId, account, address, requestId } = principal
     return this.store.change(accountOf(principal), sql =>
@@ -187,7 +184,7 @@ export class Context {
     return { items, next: rows.length > items.length ? cursorOf(rows[items.length - 1]!) : null, limit }
   }
 
-  /** Throws 409 if there are `most` rows already; `from` names their table and conditions. */
+  /** Throws 409 if there are `most` rows already. `from`: the table, and the conditions of the rows. */
   async room(sql: Sql, most: number, what: string, from: string, ...values: readonly Value[]): Promise<void> {
     const found = await sql.get<{ count: number }>(`SELECT count(*) AS count FROM ${from}`, ...values)
     if (Number(found!.count) >= most) throw tooMany(most, what)

@@ -29,7 +29,7 @@ export const userDocument = z
   .meta({ id: 'User' })
 export type UserDocument = z.output<typeof userDocument>
 
-/** A user with a first key, to be passed to that person. */
+/** A user with a first key. The caller passes the key to that person. */
 export const invitedUserDocument = userDocument
   .extend({ key: freshKey, key_id: id, expires_at: time.nullable() })
   .meta({ id: 'InvitedUser' })
@@ -116,7 +116,7 @@ export const pipelineDocument = z
   .meta({ id: 'Pipeline' })
 export type PipelineDocument = z.output<typeof pipelineDocument>
 
-/** A pipeline with the revision that was just published. */
+/** The response to publishing: the pipeline, and the limits that apply if the service runs it. */
 export const publishedPipelineDocument = pipelineDocument
   .extend({
     service_bounds: z
@@ -161,7 +161,6 @@ export const secretDocument = z
   .meta({ id: 'Secret' })
 export type SecretDocument = z.output<typeof secretDocument>
 
-/** The revision for a daemon to run. */
 export const publishedDocument = z
   .object({ id, account_id: id, title: z.string(), revision: z.int(), config, published_at: time })
   .meta({ id: 'PublishedPipeline' })
@@ -204,7 +203,7 @@ export const auditDocument = z
   .meta({ id: 'AuditEntry' })
 export type AuditDocument = z.output<typeof auditDocument>
 
-/** A page of a list; `next` is the `after` of the following page, null on the last one. */
+/** A page of a list. `next`: the value of `after` for the following page; null on the last page. */
 export interface Page<T> {
   readonly items: readonly T[]
   readonly next: string | null

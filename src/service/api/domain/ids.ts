@@ -18,13 +18,13 @@ export class Ids {
     this.#random = random
   }
 
-  /** Greater than all previous ones in this process. */
+  /** Returns an id that is greater than all previous ones of this process. */
   next(): string {
     this.#last = Math.max(Math.floor(this.#clock.wall()), this.#last + 1)
     return idAt(this.#last) + this.#random(6).toString('hex')
   }
 
-  /** 9 letters and digits. The caller must check that the id is unique. */
+  /** Returns 9 letters and digits. The caller must check that the id is unique. */
   short(): string {
     let text = ''
     while (text.length < SHORT_LENGTH) {
@@ -36,7 +36,7 @@ export class Ids {
   }
 }
 
-/** Ids that were created before `ms` (milliseconds since the epoch) are less than this. */
+/** Returns a text that is greater than all ids created before `ms` (milliseconds since 1970). */
 export function idAt(ms: number): string {
   return Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0')
 }

@@ -18,7 +18,7 @@ const EMAIL = new RegExp(String.raw`^[^\s@<>"(),:;\\[\]${UNSHOWABLE}]{1,64}@[^\s
 
 const text = (most: number) => showable(z.string().trim().min(1).max(most))
 
-/** PostgreSQL cannot store or compare a character U+0000. */
+/** Rejects control characters and lone surrogates. PostgreSQL cannot store or compare U+0000. */
 function showable(schema: z.ZodString) {
   const message = 'must not have control characters'
   return schema.regex(SHOWABLE, message).refine(value => !SHOWABLE.test(value) || value.isWellFormed(), message)
@@ -33,7 +33,7 @@ const email = z
   .refine(value => value.isWellFormed(), 'must not have control characters')
   .transform(value => value.toLowerCase())
 
-/** A duration or a number of seconds, as milliseconds. The limits are in milliseconds, too. */
+/** Parses a duration or a number of seconds to milliseconds. `least` and `most` are in milliseconds, too. */
 function period(least: number, most: number) {
   return z
     .union(

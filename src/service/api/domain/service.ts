@@ -21,7 +21,7 @@ import { Secrets } from './secrets/secrets.js'
 const TICK_MS = 10_000
 const USES_EVERY = 6
 const SWEEP_EVERY = 360
-/** How long a node's turn lasts: less than the time between its sweeps. */
+/** After a node has begun a sweep, no node begins one for this time: less than the time between sweeps. */
 const SWEEP_MS = 0.9 * SWEEP_EVERY * TICK_MS
 
 export interface ServiceCounts {
@@ -29,10 +29,10 @@ export interface ServiceCounts {
   readonly refusedKeys: Readonly<Record<string, number>>
   readonly authenticated: number
   readonly rateLimited: number
-  /** Daemons that were removed to make room for new ones, and new ones that were refused. */
+  /** Daemons that were removed to make room for new daemons, and new daemons that were refused. */
   readonly daemonsEvicted: number
   readonly daemonsRefused: number
-  /** As of the last hourly check. */
+  /** Numbers of keys as of the last hourly check. */
   readonly keysExpiringSoon: number
   readonly keysExpired: number
 }
@@ -81,7 +81,9 @@ export class Service {
     return service
   }
 
-  /** Synchronous if possible. Throws or rejects with ApiError 401 (token_PROBLEM), 403 or 429. */
+  /**
+   * Identifies the caller, synchronously if possible. Throws or rejects with ApiError 401 (token_PROBLEM), 403 or 429.
+   */
   authenticate(request: AuthenticateRequest): Principal | Promise<Principal> {
     return this.#authentication.authenticate(request)
   }
@@ -91,12 +93,10 @@ export class Service {
     return this.#authentication.confirm(principal, again)
   }
 
-  /** Creates the first enterprise, account, manager and keys; throws ApiError 409 already_initialized. */
   init(options: InitOptions = {}): Promise<InitResult> {
     return initialize(this.#context, this, options)
   }
 
-  /** Whether `init` was done. */
   initialized(): Promise<boolean> {
     return isInitialized(this.#context.store)
   }

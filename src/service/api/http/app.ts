@@ -38,7 +38,6 @@ export interface AppOptions extends Required<HttpTimeouts> {
 /** A longer path parameter cannot be an id. */
 const LONGEST_PARAM = 100
 
-/** Builds the app, ready to listen. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { log, service, counts = new RequestCounts() } = options
   const sender = new Sender(log, counts, options.requestLog)
@@ -124,12 +123,12 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
   return app
 }
 
-/** The address of the client. Other text does not count: a trusted proxy may forward any text that the client sent. */
+/** The address of the client. Ignores text that is not an address: a trusted proxy may forward any text of a client. */
 function addressOf({ ip, raw }: FastifyRequest): string {
   return isIP(ip) === 0 ? (raw.socket.remoteAddress ?? '') : ip
 }
 
-/** Answers input that is not a request the app could handle. */
+/** Answers input that the app cannot handle as a request. */
 function refuseBare(
   socket: Socket,
   status: number,
@@ -165,7 +164,6 @@ function recognize(
   return found instanceof Promise ? found.then(admit) : admit(found)
 }
 
-/** Reads the credentials and the origin of a request. */
 function callerOf(request: FastifyRequest): AuthenticateRequest {
   const { headers } = request
   const delegate = headers['x-delegate-account-id']

@@ -20,7 +20,7 @@ declare module 'fastify' {
 /** Legitimate documents are not nested deeper. The limit makes recursion over documents safe. */
 const DEEPEST = 64
 
-/** Maximum bytes of the bodies of all unanswered requests, but at least LARGEST bodies of the maximum size. */
+/** Maximum bytes of the bodies of all unanswered requests. There is always room for LARGEST bodies of `maxBytes`. */
 const MOST_BYTES = 32 * 1024 * 1024
 const LARGEST = 8
 
@@ -77,7 +77,7 @@ function parseBody(body: Buffer): unknown {
   return value
 }
 
-/** Iterative: the value may be nested as deeply as its text is long. */
+/** Not recursive, since the value may be nested as deeply as its text is long. */
 function checkShape(value: unknown): void {
   let level: unknown[] = [value]
   for (let depth = 0; level.length > 0; depth++) {

@@ -35,7 +35,6 @@ function takesInput({ body, query, stream }: Route): boolean {
   return Boolean(body ?? query ?? stream)
 }
 
-/** The error statuses of a route with their descriptions. */
 export function refusalsOf(route: Route): Map<number, string> {
   const found = new Map<number, string>()
   for (const { status, text, when } of COMMON) if (when(route)) found.set(status, text)
@@ -63,7 +62,7 @@ const AUTH_HEADERS: Readonly<Record<string, string>> = {
 class Schemas {
   readonly named: Json = {}
 
-  /** The schema as JSON Schema 2020-12; schemas with an id become references. */
+  /** Converts a schema to JSON Schema 2020-12. Schemas with an id become references. */
   of(schema: z.ZodType, io: 'input' | 'output'): Json {
     const { $schema, $defs, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as Json
     for (const [name, named] of Object.entries(($defs ?? {}) as Json)) this.named[name] ??= this.#relink(named)
@@ -84,7 +83,7 @@ class Schemas {
   }
 }
 
-/** Creates the document of these routes, with the same text in every call. */
+/** Creates the OpenAPI document. The same routes always give the same text. */
 export function openApi(routes: readonly Route[]): Json {
   const schemas = new Schemas()
   const paths: Record<string, Json> = {}

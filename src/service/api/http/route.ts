@@ -6,7 +6,7 @@ import type { Principal } from '../domain/keys/principal.js'
 import type { Service } from '../domain/service.js'
 import type { Confirm } from './ingest.js'
 
-/** Declares routes: both the app and the OpenAPI document are made from the same table. */
+/** Declares routes in a table. The app and the OpenAPI document are both made from this table. */
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
@@ -21,7 +21,7 @@ export interface Call<Q = unknown, B = unknown> {
   readonly confirm: Confirm
 }
 
-/** The result of a handler; the app adds the envelope. */
+/** The result of a handler, without the envelope. */
 export interface Reply {
   /** Default: the lowest status that the route declares. */
   readonly status?: number
@@ -35,7 +35,7 @@ export interface Reply {
 /** A success response; without `one`, `list` and `raw`, it does not have a body. */
 export interface Answer {
   readonly description: string
-  /** `meta.type` and the schema of `data`. */
+  /** The type in `meta`, and the schema of `data`. */
   readonly one?: readonly [type: string, schema: z.ZodType]
   readonly list?: readonly [type: string, schema: z.ZodType]
   /** A body without an envelope. */
@@ -85,14 +85,12 @@ const pageMeta = z.object({
   next: z.string().nullable().describe('Value of `after` for the next page; null on the last page.'),
 })
 
-/** The schema of a response body, if it has one. */
 export function bodyOf({ one, list, raw }: Answer): z.ZodType | undefined {
   if (one) return z.object({ meta: z.object({ type: z.literal(one[0]) }), data: one[1] })
   if (list) return z.object({ meta: z.object({ type: z.literal(list[0]), page: pageMeta }), data: z.array(list[1]) })
   return raw
 }
 
-/** The envelope of all error responses. */
 export const errorDocument = z
   .object({
     code: z.string().describe('Stable identifier of the error, in snake case, for use by programs.'),

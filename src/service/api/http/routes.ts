@@ -8,7 +8,6 @@ import { peopleRoutes } from './routes/people.js'
 import { pipelineRoutes } from './routes/pipeline.js'
 import { secretRoutes } from './routes/secret.js'
 
-/** Every route of the API, including the route of the OpenAPI document. */
 export function allRoutes(ingest: Ingest | undefined): readonly Route[] {
   let text: unknown
   const description = route({

@@ -43,7 +43,9 @@ export class Sender {
     this.#counts = counts
   }
 
-  /** From now on, each response ends its connection: idle connections would prevent the server from stopping. */
+  /**
+   * From now on, each response closes its connection, since idle connections would prevent the server from stopping.
+   */
   close(): void {
     this.#closing = true
   }
@@ -52,7 +54,7 @@ export class Sender {
     request.began = systemClock.now()
   }
 
-  /** `usual` is the status unless the handler sets one. */
+  /** `usual`: the status if the handler does not set one. */
   answer(request: FastifyRequest, reply: FastifyReply, route: Route, result: Reply, usual: number): void {
     const { status = usual, headers, one, page, raw } = result
     const { answers } = route
@@ -83,7 +85,7 @@ export class Sender {
     return text
   }
 
-  /** A reply that cannot be written, for example because of an invalid character in a header, becomes a status 500. */
+  /** Sends a response. If it cannot be written, for example because of an invalid header, sends status 500 instead. */
   #send(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -144,7 +146,7 @@ function idOf({ params }: FastifyRequest): string | undefined {
   return id !== undefined && ID.test(id) ? id : undefined
 }
 
-/** Sets headers for the identity of the caller and its remaining requests. */
+/** Sets headers with the identity of the caller, and with the number of requests that the caller has left. */
 function setIdentity(reply: FastifyReply, { subject, account, enterpriseId, rate }: Principal): void {
   reply.header('x-auth-subject-id', subject.id).header('x-auth-subject-email', headerText(subject.email))
   reply.header('x-auth-enterprise-id', enterpriseId).header('x-auth-access-type', 'access')
@@ -158,7 +160,7 @@ const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: stri
   FST_ERR_MAX_PARAM_LENGTH: [404, 'not_found', 'the path does not exist'],
 }
 
-/** The response for an error. Unexpected errors are logged and answered with 500. */
+/** Returns the response for an error. Unexpected errors are logged and get status 500. */
 function refusalFor(error: unknown, log: Logger, requestId: string): ApiError {
   if (error instanceof ApiError) return error
   if (error instanceof Gone) return new ApiError(400, 'incomplete', 'the body is incomplete')
@@ -224,7 +226,7 @@ export class UnsentAnswers {
     this.#most = most
   }
 
-  /** Throws ApiError 503 if a response with this text does not have room. */
+  /** Throws ApiError 503 if there is no room for a response with this text. */
   check(account: string, text: string): void {
     const bytes = Buffer.byteLength(text)
     if (bytes <= SHORT) return

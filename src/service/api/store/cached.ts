@@ -5,7 +5,7 @@ import type { Store, Table } from './store.js'
 export class Cached<T> {
   readonly #most: number
   #known: Recent<T>
-  /** How often the cache was emptied. While it is unchanged, values made from the cache are valid. */
+  /** How often the cache was emptied. Values made from the cache are valid while this number is unchanged. */
   version = 0
 
   /** `most` is the number of entries in each generation. */
@@ -22,7 +22,7 @@ export class Cached<T> {
     return this.#known.get(key)
   }
 
-  /** The cached value, or else the result of `read`. Undefined is not cached. */
+  /** Returns the cached value. If there is none, calls `read` and caches its result unless it is undefined. */
   async read(key: string, read: () => Promise<T | undefined>): Promise<T | undefined> {
     const known = this.#known
     const found = known.get(key)

@@ -152,14 +152,14 @@ export class ChangeFeed {
     return (await client.query<Row>(`${ROW} ORDER BY id DESC LIMIT 1`)).rows[0]
   }
 
-  /** Time of the last remaining change before a lost one, in milliseconds. */
+  /** When the last change before `at` was made that the table still has, in milliseconds since 1970. */
   async #lastBefore(client: Client, { at }: ChangePlace): Promise<number> {
     const text = `${ROW} WHERE extract(epoch FROM at) < $1 ORDER BY id DESC LIMIT 1`
     const last = (await client.query<Row>(text, [at])).rows[0]
     return (last?.at ?? 0) * 1000
   }
 
-  /** Keeps one old row, since each node looks for the last row that it has read. */
+  /** Removes old rows, except one: each node looks for the last row that it has read. */
   async #prune(client: Client): Promise<void> {
     const old = `SELECT max(id) FROM change WHERE at < now() - interval '${KEPT_MS} milliseconds'`
     await client.query(`DELETE FROM change WHERE id < (${old})`)

@@ -4,7 +4,7 @@ import type { Logger } from 'pino'
 import { findOrphans } from '../../../engine/run/state/inventory.js'
 import { StoreError } from './store.js'
 
-/** Throws StoreError if `dataDir`, or a backup, has a LevelDB store from an earlier version. */
+/** Throws StoreError if `dataDir`, which may be a backup, has a LevelDB store from an earlier version. */
 export async function requireNone(dataDir: string, log: Logger): Promise<void> {
   if (!(await stat(join(dataDir, 'store', 'CURRENT')).catch(() => undefined))) return
   const held = await undelivered(join(dataDir, 'ingest'), log)

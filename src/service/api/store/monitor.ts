@@ -25,7 +25,7 @@ export class StoreMonitor {
     this.#watches.push({ tables, forget })
   }
 
-  /** Empties the caches of these tables, or all caches if undefined. */
+  /** Empties the caches of these tables; undefined: all caches. */
   changed(changed: ReadonlySet<string> | undefined): void {
     for (const { tables, forget } of this.#watches) if (!changed || tables.some(table => changed.has(table))) forget()
   }

@@ -31,7 +31,7 @@ import {
 /** Time limit to get a connection, new or from the pool. */
 const CONNECT_MS = 5000
 const STATEMENT_MS = 5000
-/** For a server that does not enforce STATEMENT_MS, for example behind a broken network. */
+/** Used if a server does not enforce STATEMENT_MS, for example behind a broken network. */
 const ANSWER_MS = STATEMENT_MS + 1000
 /** How long a change waits for earlier changes of its owner. */
 const TURN_MS = 5000
@@ -89,7 +89,7 @@ function configOf(pg: Pg, { url, password_file }: PostgresOptions, ssl: object |
     port: Number(port || 5432),
     user: decodeURIComponent(username),
     database: decodeURIComponent(pathname.slice(1)),
-    // pg takes options that are not set here from its environment.
+    // pg takes options that are missing here from environment variables.
     password: async () => {
       if (!key) throw new Error('the server asks for a password; set password_file')
       return await key.current()
@@ -113,7 +113,7 @@ function configOf(pg: Pg, { url, password_file }: PostgresOptions, ssl: object |
   }
 }
 
-/** Creates a socket, to be destroyed at the end: with TLS, Node.js 20 may leave the socket of an ended client open. */
+/** Creates a socket that is destroyed at the end: Node.js 20 may leave a TLS socket of an ended client open. */
 function socketIn(sockets: Set<Socket>): Socket {
   const socket = new Socket()
   sockets.add(socket)
@@ -125,7 +125,7 @@ function passwordIn(file: string, log: Logger): AccessKey {
   return new AccessKey(source, log, undefined, 'password')
 }
 
-/** The TLS options of connections. They change when a file is replaced. */
+/** Returns TLS options for connections. The options change when a file is replaced. */
 async function verifiedTls(
   { server_name, ...paths }: NonNullable<PostgresOptions['tls']>,
   ends: (() => unknown)[],
@@ -191,7 +191,7 @@ export class PostgresStore implements Store {
   readonly #ends: readonly (() => unknown)[]
   #pool: Pool
   #reads: Sql
-  /** The last change of each owner. The owner's next change waits for it before it takes a connection. */
+  /** The last change of each owner. The owner's next change waits for it before taking a connection. */
   readonly #last = new Map<string, Promise<unknown>>()
   /** The name of this node in the table of changes. */
   node = newName()
@@ -299,7 +299,7 @@ export class PostgresStore implements Store {
     client.off('notice', note)
     // After a failed statement, PostgreSQL answers COMMIT with ROLLBACK.
     if (results.at(-1)?.command !== 'COMMIT') throw unusable(this.#url, new Error('the change was rolled back'))
-    // The warning: a synchronous standby has not confirmed the change in time.
+    // The warning says that a synchronous standby has not confirmed the change in time.
     if (warnings.length > 0) throw unusable(this.#url, new Error(warnings.join('; ')))
     if (tables.length > 0) this.confirmed(results[1]!.rows[0])
   }

@@ -67,5 +67,5 @@ export const MIGRATIONS: readonly string[] = [
   `,
 ]
 
-/** The file of an embedded store for idempotency keys. */
+/** The migrations of the file with idempotency keys, if the store is embedded. */
 export const KEY_MIGRATIONS: readonly string[] = [KEYS]

@@ -2,7 +2,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { Connection, loadSqlite, type Writer } from './sqlite-connection.js'
 import type { WriterAnswer, WriterCall } from './sqlite-thread.js'
 
-/** The thread of WriterThread (sqlite-thread.ts). */
+/** The code that runs in the thread of WriterThread (sqlite-thread.ts). */
 
 const Sqlite = await loadSqlite()
 let connection: Connection | undefined

@@ -33,12 +33,11 @@ interface Waiting {
 interface Purpose {
   readonly migrations: readonly string[]
   readonly durability: string
-  /** Whether changes run in a thread. */
   readonly isThreaded?: true
 }
 
 export const STORE: Purpose = { migrations: MIGRATIONS, durability: 'PRAGMA synchronous = FULL' }
-/** Changes run in a thread: the event loop does not wait for the disk. */
+/** A running service uses these settings: its event loop does not wait for the disk. */
 export const SERVED_STORE: Purpose = { ...STORE, isThreaded: true }
 /** Idempotency keys: each request changes them twice. A power failure may undo the last changes. */
 export const KEYS: Purpose = {
@@ -106,7 +105,7 @@ function requireWhole(reader: Connection, path: string): void {
   if (quick_check !== 'ok') throw damaged(path, quick_check)
 }
 
-/** Changes with each commit of another process; undefined if it cannot be read. */
+/** Returns a number that changes with each commit of another process; undefined if it cannot be read. */
 async function dataVersion(writer: Writer): Promise<number | undefined> {
   try {
     return ((await writer.execute('get', 'PRAGMA data_version', [])) as { data_version: number }).data_version
@@ -122,7 +121,6 @@ export class SqliteStore implements Store {
   readonly #monitor: StoreMonitor
   readonly #reader: Connection
   readonly #openReader: () => Connection
-  /** Identifies the open file. */
   readonly #file: string | undefined
   readonly #stopPolling: () => void
   #waiting: Waiting[] = []

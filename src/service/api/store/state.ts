@@ -113,7 +113,7 @@ export async function importState(
   }
 }
 
-/** Locks `dataDir`. SQLite itself would let a second service in. */
+/** Locks `dataDir`, since SQLite would let a second service open the store. */
 async function lock(dataDir: string): Promise<DataDirLock> {
   try {
     return await lockDataDir(dataDir)
@@ -132,7 +132,7 @@ async function openSecret(dataDir: string, store: Store, random: (bytes: number)
   const path = join(dataDir, 'secret')
   let check = await checkIn(store)
   check ??= await store.change('', async sql => {
-    // Another process may have opened it first.
+    // Another process may have created the check value in the meantime.
     const made = await checkIn(sql)
     if (made !== undefined) return made
     const secret = (await readSecret(path)) ?? random(SECRET_BYTES)
@@ -171,7 +171,7 @@ function checkOf(secret: Buffer): string {
   return createHmac('sha256', secret).update('the secret of this store').digest('hex')
 }
 
-/** In `dataDir`, the backup would copy itself, and be lost with the data. */
+/** Throws for a path in `dataDir`: the backup would copy itself, and would be lost together with the data. */
 async function requireOutside(path: string, dataDir: string): Promise<void> {
   const parent = await realpath(dirname(path)).catch(() => dirname(path))
   const own = await realpath(dataDir)

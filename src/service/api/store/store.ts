@@ -7,18 +7,18 @@ export type Value = string | number | null
 
 export interface Sql {
   all<R>(text: string, ...values: readonly Value[]): Promise<R[]>
-  /** The first row, if any. */
+  /** Resolves with the first row; undefined: there is none. */
   get<R>(text: string, ...values: readonly Value[]): Promise<R | undefined>
   /** Resolves with the number of changed rows. */
   run(text: string, ...values: readonly Value[]): Promise<number>
 }
 
-/** Outside of `change`, statements see committed data, and each `run` is its own change. */
+/** Outside of `change`, statements see committed data, and each `run` is a change of its own. */
 export interface Store extends Sql {
   /**
-   * Commits all of `work` or nothing; resolves when it is durable. Changes of one owner (an account or an enterprise)
-   * run one after the other. `work` may only await `sql`. Rejects with the error of `work`, or with StoreError. After a
-   * StoreError, it is not known whether the change was saved.
+   * Commits all of `work` or nothing; resolves when the change is durable. Changes of one owner (an account or an
+   * enterprise) run one after the other. `work` may only await `sql`. Rejects with the error of `work`, or with
+   * StoreError. After a StoreError, it is not known whether the change was saved.
    */
   change<T>(owner: string, work: (sql: Sql) => Promise<T>): Promise<T>
   /**
@@ -26,7 +26,7 @@ export interface Store extends Sql {
    * noticed within a second.
    */
   watch(tables: readonly Table[], forget: () => void): void
-  /** `work` reads a consistent snapshot, while others change the store. */
+  /** Calls `work` with a consistent snapshot, while others may change the store. */
   snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T>
   /** Copies a consistent snapshot into a new folder. */
   backup(folder: string): Promise<void>
@@ -52,7 +52,7 @@ export interface StoreHealth {
 export type StoreErrorCode =
   | 'SLUICE_STORE_IN_USE'
   | 'SLUICE_STORE_DAMAGED'
-  /** It cannot be opened, read or written. */
+  /** The store cannot be opened, read or written. */
   | 'SLUICE_STORE_UNUSABLE'
 
 export class StoreError extends Error {

@@ -11,19 +11,18 @@ import { KEY_BYTES } from '../idempotency-keys.js'
 import type { BytesInStore } from '../process/messages.js'
 
 /**
- * Disk usage of the pipelines of an account, running or not. Buffers and dead-letter queues are in their folders,
- * idempotency keys and saved revisions in stores of the service. The process of the account counts the folders, and
- * decides whether events have room. The service keeps the last sum, and decides about keys and revisions.
+ * Disk usage of the pipelines of an account, running or not. Buffers and dead-letter queues are in the folders of the
+ * pipelines; idempotency keys and saved revisions are in stores of the service. The process of the account counts the
+ * folders, and decides whether events have room. The service keeps the last sum of the process, and decides about keys
+ * and revisions.
  */
 
 /** An account that uses this share of its disk space counts as full. */
 const FULL = 0.9
 const LOG_EVERY_MS = 60_000
-/** Folders of a pipeline that grow with its events, see disk-buffer, dead-letter and state of the engine. */
+/** Folders of a pipeline that grow with its events. */
 const GROWING = ['state/buffer', 'state/dead-letter', 'state/throttle']
-/**
- * Share of the disk space that is reserved for revisions: a pipeline whose events fill the disk can then be corrected.
- */
+/** Share of the disk space that only revisions may use. If events fill the rest, the pipeline can be corrected. */
 const RESERVED = 1 / 16
 const MOST_RESERVED = 16 * 1024 * 1024
 
@@ -31,14 +30,13 @@ const reservedOf = (max: number) => Math.min(MOST_RESERVED, max * RESERVED)
 
 interface DiskOptions {
   readonly account: string
-  /** Bytes. */
   readonly max: number
   readonly inStore: () => BytesInStore
   readonly log: Logger
   readonly clock: Clock
 }
 
-/** The disk allowance of an account, in its process. */
+/** Counts the files of an account, in its process. Decides whether there is room for more. */
 export class AccountDisk implements DiskAllowance {
   readonly max: number
   readonly #options: DiskOptions
@@ -51,7 +49,7 @@ export class AccountDisk implements DiskAllowance {
     this.#options = options
   }
 
-  /** Bytes of files. */
+  /** Bytes of all counted files. */
   get files(): number {
     let used = 0
     for (const { bytes } of this.#paths.values()) used += bytes()
@@ -82,7 +80,7 @@ export class AccountDisk implements DiskAllowance {
       const bytes = await bytesOf(path)
       if (!this.#isLive(path)) this.count(path, () => bytes)
     }
-    // Must follow the counting: a file that was renamed counts under its old name until its new name counts.
+    // Must follow the counting: a renamed file counts under its old name until it counts under its new name.
     for (const path of this.#paths.keys())
       if (path.startsWith(folder + sep) && !this.#isLive(path) && !existsSync(path)) this.#paths.delete(path)
   }
@@ -115,22 +113,20 @@ export class AccountDisk implements DiskAllowance {
 }
 
 interface DiskUse {
-  /** Pipelines that may have files. */
   readonly pipelines: Set<string>
-  /** Bytes of their files: the last sum of the process, and files measured since. */
+  /** Bytes of these files: the last sum that the process reported, plus files that were measured later. */
   files: number
 }
 
 interface DisksOptions {
   /** Contains a folder for each pipeline. */
   readonly folder: string
-  /** Maximum bytes of each account. */
+  /** Maximum bytes per account. */
   readonly max: number
   readonly metrics: Metrics
   readonly inStore: (account: string) => BytesInStore
 }
 
-/** Disk usage of all accounts, in the service. */
 export class AccountDisks {
   readonly #options: DisksOptions
   readonly #accounts = new Map<string, DiskUse>()
@@ -162,7 +158,7 @@ export class AccountDisks {
     return inStore(account).revisions + bytes <= reservedOf(max) || this.#taken(account) + bytes <= max
   }
 
-  /** Why the account cannot store another idempotency key; undefined if it can. */
+  /** Why the account cannot store another idempotency key; undefined: it can. */
   noRoomForKey(account: string): Refusal | undefined {
     const { max, inStore } = this.#options
     const reserved = Math.max(0, reservedOf(max) - inStore(account).revisions)
@@ -185,7 +181,7 @@ export class AccountDisks {
     use.files += bytes
   }
 
-  /** Called before the folder of the pipeline is removed. Resolves with its account, if it may have files. */
+  /** Call it before the pipeline's folder is removed. Resolves with the pipeline's account, if it may have files. */
   async forget(pipeline: string): Promise<string | undefined> {
     const bytes = await this.#bytesOf(pipeline)
     const [account, use] = [...this.#accounts].find(([, { pipelines }]) => pipelines.delete(pipeline)) ?? []
@@ -200,7 +196,7 @@ export class AccountDisks {
   }
 }
 
-/** Empty if the folder cannot be read. The pipeline reports that when it uses the folder. */
+/** Names in a folder; empty if it cannot be read. The pipeline reports that when it uses the folder. */
 const namesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => [])
 
 /** Bytes of a file, or of all files below a folder; 0 if it cannot be read. */

@@ -21,39 +21,38 @@ import {
   type WorkerCalls,
 } from './messages.js'
 
-/** Why a process ended without being asked to. */
+/** Why a process ended although the service did not end it. */
 export type Death = 'looped' | 'memory' | 'crashed'
 
 export interface LinkEvents {
   /** Throws if the message is not valid. The process must then be killed. */
   message(message: unknown): void
-  /** The process has ended, and its locks are free. `outOfMemory`: whether it reported that it ran out of memory. */
+  /** The process has ended and released its locks. `outOfMemory`: the process reported that it ran out of memory. */
   ended(how: { readonly outOfMemory: boolean; readonly text: string }): void
 }
 
-/** A process that was started for an account. */
 export interface Link {
   readonly pid: number | undefined
-  /** Bytes of its resident memory, read without asking the process; undefined if not known. */
+  /** Bytes of resident memory, measured from outside the process; undefined if not known. */
   memory(): number | undefined
-  /** `body` belongs to a call `take`, and is released after it was sent. */
+  /** Sends a call. `body`: only for the call `take`; released after it was sent. */
   send(call: Call, body?: BodyBytes): void
-  /** Makes the process end when it has nothing more to do. */
+  /** Makes the process end when its work is done. */
   end(): void
   kill(): void
 }
 
 export type StartLink = (account: string, events: LinkEvents) => Link
 
-/** Share of the memory of a process for the heap of V8. The rest is for buffers and the program itself. */
+/** Share of a process's memory that V8's heap may use. The rest is for buffers and the program itself. */
 const HEAP = 3 / 4
 /** Variables that Node.js itself reads for the time zone and certificates. Pipelines do not get other variables. */
 const VARIABLES = ['TZ', 'NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
-/** With these limits, a message takes at most 50 MB of memory. Components with many series send the largest ones. */
+/** With these limits, a message takes at most 50 MB of memory. The largest messages have counters with many series. */
 const MOST_HEAD = 8 * 1024 * 1024
 const MOST_VALUES = 256 * 1024
 
-/** The first message to a process. Secrets follow with the pipelines, never in its arguments or its environment. */
+/** The first message to a process. Secrets follow with the pipelines, never as arguments or in the environment. */
 export interface ProcessSetup {
   readonly account: string
   readonly folder: string
@@ -69,7 +68,6 @@ export interface ProcessSetup {
 
 interface ForkOptions {
   readonly setup: Omit<ProcessSetup, 'account'>
-  /** Bytes. */
   readonly maxMemory: number
   readonly env: NodeJS.ProcessEnv
   /** The program: daemon/serve/pipeline-process.js. */
@@ -107,23 +105,20 @@ export function forkProcesses({ setup, maxMemory, env, entry }: ForkOptions): St
 }
 
 const INSPECT_MS = 2000
-/**
- * Interval of memory measurements. They do not ask the process, because it may be busy. Between them, the kernel limits
- * its memory.
- */
+/** How often memory is measured, without asking the process. Between measurements, the kernel limits its memory. */
 const MEASURE_MS = 200
-/** Checks per deadline. Each adds only its interval to the wait, so a pause of the service does not count. */
+/** Checks per deadline. Each adds only its interval to the wait, so a pause of the whole service does not count. */
 const CHECKS = 10
-/** Minimum deadline for the first message, since the process has to start. */
+/** Minimum deadline for the first message, since a process needs time to start. */
 const START_MS = 30_000
-/** A process that was asked to end is killed after this time. */
+/** A process that does not end within this time is killed. */
 const END_MS = 3000
 const GIVES_SNAPSHOT: ReadonlySet<CallName> = new Set(['start', 'update', 'stop', 'forget', 'inspect'])
 
 export interface ProcessBounds {
   /** A process that does not answer for this long is killed. */
   readonly deadlineMs: number
-  /** Bytes of resident memory. */
+  /** Maximum bytes of resident memory. */
   readonly maxMemory: number
 }
 
@@ -134,7 +129,7 @@ export interface ProcessOptions extends ProcessBounds {
   readonly instructions: () => Instructions
   readonly onSnapshot: (snapshot: Snapshot) => void
   readonly counted: (counters: readonly CounterSnapshot[]) => void
-  /** `death` is undefined if the process was asked to end. */
+  /** `death` is undefined if the service ended the process. */
   readonly ended: (death: Death | undefined, text: string) => void
   readonly refusal: () => Refusal
 }
@@ -145,17 +140,17 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** The process that runs the pipelines of one account. Calls it, monitors it, and kills it if it does not answer. */
+/** The process that runs the pipelines of one account. Calls and monitors the process, and kills it if it is stuck. */
 export class AccountProcess {
-  /** On the monotonic clock. */
+  /** When the process was started, on the monotonic clock. */
   readonly startedAt: number
-  /** The newest state of each pipeline that was started in it. */
+  /** The newest state of each pipeline that was started in the process. */
   readonly states = new Map<string, PipelineState>()
   isGone = false
   isEnding = false
-  /** Bytes of its resident memory, as of the last measurement. */
+  /** Bytes of resident memory at the last measurement. */
   memory = 0
-  /** As of the last snapshot. */
+  /** Requests of the account to receivers, as of the last snapshot. */
   budget = NO_FIGURES
   readonly #options: ProcessOptions
   readonly #link: Link
@@ -165,7 +160,7 @@ export class AccountProcess {
   #calls = 0
   #death: Death | undefined
   #hasSpoken = false
-  /** How long an answer has been due. */
+  /** How long an answer has been due, in milliseconds. */
   #dueMs = 0
   #sinceInspected = 0
   #inspecting: Promise<Snapshot> | undefined
@@ -184,7 +179,7 @@ export class AccountProcess {
     this.#stopWatching = [every(checkMs, () => this.#check(checkMs)), every(MEASURE_MS, () => this.#measure())]
   }
 
-  /** The error for callers that wait when the process dies. */
+  /** The error for waiting callers when the process dies. */
   refusal(): Refusal {
     return this.#options.refusal()
   }
@@ -199,7 +194,7 @@ export class AccountProcess {
     const id = ++this.#calls
     return new Promise<WorkerCalls[N]['gets']>((resolve, reject) => {
       this.#waiting.set(id, { name, resolve: resolve as (value: never) => void, reject })
-      // Not sent with each request: the list of pipelines may be long.
+      // Instructions are not sent with each request, since the list of pipelines may be long.
       const instructions = name === 'take' ? undefined : this.#options.instructions()
       this.#link.send({ id, name, of, instructions } satisfies Call<N>, body)
     })
@@ -224,7 +219,7 @@ export class AccountProcess {
     await this.#gone.promise
   }
 
-  /** Kills it, because the service is stopping. */
+  /** Kills the process, because the service is stopping. */
   kill(): void {
     this.isEnding = true
     if (!this.isGone) this.#link.kill()

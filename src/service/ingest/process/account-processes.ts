@@ -11,7 +11,7 @@ import { pipelineOf } from './from-process.js'
 import type { Instructions, Snapshot } from './messages.js'
 
 export const PROCESS_ENDED = 'pipeline_process_ended'
-/** How long decisions wait for snapshots of the processes. */
+/** Maximum time to wait for snapshots before a decision. */
 const INSPECT_ALL_MS = 500
 
 export interface ProcessesOptions extends ProcessBounds {
@@ -19,15 +19,14 @@ export interface ProcessesOptions extends ProcessBounds {
   readonly log: Logger
   readonly clock: Clock
   readonly metrics: Metrics
-  /** Maximum lines of a scrape, for one account and for all. */
+  /** Maximum lines of a scrape: per account, and for all accounts. */
   readonly maxSeries: { readonly group: number; readonly all: number }
   readonly instructions: (account: string) => Instructions
   readonly onSnapshot: (account: string, snapshot: Snapshot) => void
-  /** Called when the process of an account has ended. Returns its pipelines, and those that clients waited for. */
+  /** Called when the process of an account has ended. Returns its pipelines. `attended`: clients wait for these. */
   readonly died: (account: string) => { readonly pipelines: readonly string[]; readonly attended: readonly string[] }
 }
 
-/** The processes of all accounts with running pipelines, one per account. */
 export class AccountProcesses {
   readonly #options: ProcessesOptions
   readonly #running = new Map<string, AccountProcess>()
@@ -48,12 +47,12 @@ export class AccountProcesses {
     return [...this.#running.values()]
   }
 
-  /** Components that are counted together as `__other__`. */
+  /** Number of components that are counted together as `__other__`. */
   get folded(): number {
     return this.#counters.folded
   }
 
-  /** The process of an account. Starts it if necessary. Throws Refusal while the restart is delayed. */
+  /** Returns the process of an account; starts it if necessary. Throws Refusal while the restart is delayed. */
   async of(account: string): Promise<AccountProcess> {
     if (this.#running.get(account)?.isEnding) await this.end(account)
     const running = this.#running.get(account)
@@ -83,7 +82,6 @@ export class AccountProcesses {
     )
   }
 
-  /** Removes the counters of a removed pipeline. */
   async forget(pipeline: string, account = ''): Promise<void> {
     await this.#running
       .get(account)
@@ -150,7 +148,6 @@ export class AccountProcesses {
     )
   }
 
-  /** The error for clients of an account whose process has died. */
   refusal(account: string): Refusal {
     const waitMs = this.#restarts.waitOf(account)
     const retry = String(Math.max(1, Math.ceil(waitMs / 1000)))
@@ -163,11 +160,11 @@ export class AccountProcesses {
 /** Restart delay after the second death in a row. Each further death doubles it. */
 const FIRST_WAIT_MS = 1000
 const LONGEST_WAIT_MS = 60_000
-/** A death that comes later than this after the previous one starts the count again. */
+/** A death counts as the first one again if the previous death is longer ago than this. */
 const FORGOTTEN_MS = 5 * 60_000
 const MOST_DEATHS = 10_000
 
-/** Delays the restart of processes that die again and again: each start costs a fraction of a second. */
+/** Delays the restart of a process that dies repeatedly, since each start takes a fraction of a second. */
 export class Restarts {
   readonly #clock: Clock
   readonly #deaths = new BoundedMap<string, { count: number; at: number }>(MOST_DEATHS)

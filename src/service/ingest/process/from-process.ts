@@ -1,7 +1,7 @@
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { CallName, FromProcess } from './messages.js'
 
-/** Checks messages from the process of an account. Plugins, and events of clients, may influence them. */
+/** Checks messages from the process of an account. Plugins in it, and events of clients, may influence the messages. */
 
 type Check = (value: unknown) => boolean
 
@@ -100,7 +100,6 @@ function demand(holds: boolean, what: string): asserts holds {
   if (!holds) throw new TypeError(`it sent ${what}`)
 }
 
-/** Throws if it is not a valid message. */
 export function checkedMessage(message: unknown): FromProcess {
   const type = (message as { readonly type?: unknown } | null | undefined)?.type
   const check = typeof type === 'string' && Object.hasOwn(MESSAGES, type) && MESSAGES[type as FromProcess['type']]
@@ -128,19 +127,17 @@ export function pipelineOf(component: string): string {
   return component.split('/', 1)[0]!
 }
 
-/** Shortens an error to the length that may be sent. */
 export function shortError(error: string): string {
   return error.slice(0, LONGEST_TEXT)
 }
 
-/** Shortens a log line to the length that may be sent, if necessary to its level and message. */
+/** Shortens a log line to the length that may be sent. A line that is too long keeps only its level and message. */
 export function shortLine(line: string): string {
   if (line.length <= LONGEST_TEXT) return line
   const { level, msg } = JSON.parse(line) as { level: number; msg?: string }
   return JSON.stringify({ level, msg: msg?.slice(0, LONGEST_MESSAGE) })
 }
 
-/** Parses a log line. Throws if it is not valid. */
 export function checkedLine(line: string): { readonly level: number; readonly msg?: string } {
   const fields: unknown = JSON.parse(line)
   demand(shape({ level: number, msg: optional(text) })(fields), 'a line of the log without a level')

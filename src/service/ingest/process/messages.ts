@@ -31,34 +31,33 @@ export interface BytesInStore {
 /** Facts that the process cannot find out itself. Sent with each call except `take`. */
 export interface Instructions {
   readonly inStore: BytesInStore
-  /** Pipelines whose folders count, also while they do not run. */
+  /** Pipelines whose folders count towards the disk space, even while they do not run. */
   readonly pipelines: readonly string[]
   /** Ports of the service. */
   readonly ownPorts: readonly number[]
 }
 
-/** The state of a running pipeline that the service needs. */
+/** What the service must know about a running pipeline. */
 export interface PipelineState {
   /** The running version; see versionName. */
   readonly version: string
   readonly revision: number
   readonly secrets: readonly string[]
   readonly hasDiskBuffers: boolean
-  /** Whether it could not start, or was stopped. */
+  /** Whether the pipeline could not start, or was stopped. */
   readonly hasEnded: boolean
 }
 
-/** The state of the process at one moment. */
 export interface Snapshot {
   /** Events that are not delivered, by pipeline. */
   readonly undelivered: readonly (readonly [pipeline: string, events: number])[]
-  /** Bytes of all folders of the account. */
+  /** Bytes of the folders of all pipelines of the account. */
   readonly disk: number
   readonly budget: BudgetFigures
 }
 
 export interface BudgetFigures {
-  /** Bytes of requests to receivers. */
+  /** Bytes of requests in progress to receivers. */
   readonly requestBytes: number
   /** Number of destinations that wait for room. */
   readonly waiting: number
@@ -66,7 +65,6 @@ export interface BudgetFigures {
 
 export const NO_FIGURES: BudgetFigures = { requestBytes: 0, waiting: 0 }
 
-/** A Refusal as it is sent between processes. */
 export type RefusalData = Pick<Refusal, 'status' | 'code' | 'message' | 'headers' | 'close'>
 
 export function dataOfRefusal({ status, code, message, headers, close }: Refusal): RefusalData {
@@ -77,19 +75,19 @@ export function refusalOf({ status, code, message, headers, close }: RefusalData
   return new Refusal(status, code, message, headers, close)
 }
 
-/** Arguments (`of`) and replies (`gets`) of the calls of the service. */
+/** The calls of the service, with their arguments (`of`) and replies (`gets`). */
 export interface WorkerCalls {
   start: { of: PublishedData; gets: Snapshot }
   update: { of: PublishedData; gets: Snapshot }
-  /** The bytes of the body are sent after it. */
+  /** The bytes of the body follow this message. */
   take: { of: { pipeline: string; body: Omit<Body, keyof BodyBytes> }; gets: { received: number } }
-  /** The reply counts the events that were not delivered. With `now`, deliveries are aborted. */
+  /** The snapshot counts the events that were not delivered. `now`: deliveries are aborted. */
   stop: { of: { pipeline: string; now: boolean }; gets: Snapshot }
   /** Makes a stopping pipeline end immediately. */
   abort: { of: { pipeline: string }; gets: undefined }
   /** The pipeline and its folder were removed. */
   forget: { of: { pipeline: string }; gets: Snapshot }
-  /** With `fresh`, first updates values that need the disk. */
+  /** `fresh`: first updates values that need the disk. */
   inspect: { of: { fresh: boolean }; gets: Snapshot }
 }
 

@@ -23,7 +23,7 @@ interface RequestBounds {
 export class AccountRequests implements RequestPool {
   readonly #most: RequestBounds
   readonly #full: () => void
-  /** Waiting destinations, the longest waiting first. */
+  /** Functions that wake waiting destinations, the longest waiting first. */
   readonly #waiting = new Set<() => void>()
   #requests = 0
   bytes = 0
@@ -34,7 +34,6 @@ export class AccountRequests implements RequestPool {
     this.#full = full
   }
 
-  /** Number of waiting destinations. */
   get waiting(): number {
     return this.#waiting.size
   }

@@ -8,7 +8,7 @@ import { stopping } from '../../../net/http/server/refusal.js'
 
 const MAX_LINE_BYTES = 1024 * 1024
 
-/** The source that every published pipeline has. It emits the events that are sent to the service. */
+/** Id of the source that every published pipeline has. The source emits the events that are sent to the service. */
 export const INGEST = 'ingest'
 
 /** The component `ingest` with this definition, for `parseDocument`. */
@@ -23,7 +23,7 @@ export class Feed {
     summary: 'Events that are sent to the pipeline.',
     options: z.strictObject({}),
     examples: [{ title: 'As it is', yaml: '' }],
-    // With `once`, the engine resends undelivered events after a publish, and clients do not notice it.
+    // `once`: the engine resends undelivered events after a publish, and clients do not notice this.
     create: (_options, context) => ({
       once: true,
       answers: true,
@@ -37,7 +37,7 @@ export class Feed {
     this.#open = { context, out }
     await aborted(signal)
     this.#open = undefined
-    // Completes the bodies that are being sent.
+    // Waits for the bodies that are being sent.
     while (this.#sending.size > 0) await Promise.allSettled(this.#sending)
   }
 

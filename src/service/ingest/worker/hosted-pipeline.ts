@@ -15,20 +15,20 @@ import { versionName } from '../hosted-revision.js'
 import type { PipelineState, PublishedData } from '../process/messages.js'
 import { Feed } from './feed.js'
 
-/** Retry interval of a revision that waits for events of the previous revision. */
+/** How often a revision is tried again that waits for events of the previous revision. */
 const RETRY_MS = 10_000
 
 export interface HostedOptions {
   readonly folder: string
   readonly log: Logger
   readonly runtime: Omit<Runtime, 'metrics' | 'log'>
-  /** Shared by the account, as are the next two. */
+  /** All pipelines of the account share this field and the next two. */
   readonly disk: DiskAllowance
   readonly requests: RequestPool
   readonly counters: ComponentSet
   readonly components: readonly AnyDefinition[]
   readonly permitted: Permissions
-  /** Called after each change of its state. */
+  /** Called after each change of the pipeline's state. */
   readonly changed: (state: PipelineState) => void
 }
 
@@ -50,12 +50,12 @@ export class HostedPipeline {
   #before: Version
   /** Name of the newest version that could not run. */
   #refused = ''
-  /** When that version is tried again, on the monotonic clock. */
+  /** When the refused version is tried again, on the monotonic clock. */
   #refusedUntil = 0
   #updating: Promise<void> = Promise.resolve()
   #hasEnded = false
 
-  /** Throws NotHosted, or the error that prevents the build. */
+  /** Throws NotHosted, or the error why the pipeline cannot be built. */
   static async start(published: PublishedData, options: HostedOptions): Promise<HostedPipeline> {
     const feed = new Feed()
     const counters = new ScopedCounters(options.counters, published.id)
@@ -82,7 +82,6 @@ export class HostedPipeline {
     this.#changed()
   }
 
-  /** Accepted events that are not delivered. */
   get undelivered(): number {
     return this.#supervisor.undelivered()
   }
@@ -145,7 +144,6 @@ export class HostedPipeline {
     return { received }
   }
 
-  /** Stops accepting events. Accepted events are delivered until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#supervisor.stop(deadline)
     await this.#run

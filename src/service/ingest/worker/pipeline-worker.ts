@@ -29,7 +29,7 @@ const BETWEEN_MS = 50
 const REFRESH_MS = 500
 /** After counters with n series were sent, waits n times this long before the next ones, except for a scrape. */
 const REST_MS_PER_SERIES = 1
-/** Maximum bytes of counters in one message, unless one component has more. */
+/** Maximum bytes of counters in one message. A component with more counters has its own message. */
 const MOST_TOLD = 256 * 1024
 
 export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'components' | 'permitted'> {
@@ -83,7 +83,6 @@ export class PipelineWorker {
     this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, inStore: () => this.#inStore })
   }
 
-  /** Ports of the service. */
   get ownPorts(): readonly number[] {
     return this.#ownPorts
   }

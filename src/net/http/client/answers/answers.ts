@@ -19,7 +19,6 @@ const SECRET_LENGTH = 8
 /** The scheme before a key, as in `Bearer KEY`. */
 const SCHEME = /^\w+ +(?=\S+$)/
 
-/** The request that a response belongs to. */
 export interface Asked {
   /** Method and URL. */
   readonly place: string
@@ -27,7 +26,6 @@ export interface Asked {
   readonly request?: readonly EventBatch[]
 }
 
-/** The client whose responses are read. */
 interface AnswersOf {
   readonly options: ClientOptions
   readonly format: RequestFormat
@@ -91,7 +89,7 @@ export class Answers {
     return this.#error(shown, 'reject', answer, { reason: 'partial_success', ...(which && { refused }) })
   }
 
-  /** The error, with advice, for an error response or a success status that does not accept events. */
+  /** The error, with advice, for a response with an error status or with a success status that accepts no events. */
   async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const { statusCode: status, headers, body } = answer
     const { request } = asked
@@ -118,7 +116,7 @@ export class Answers {
     return this.#error(this.#shown(answer, asked, said), failure, answer)
   }
 
-  /** The error for a success response that does not mention the events. Delivery pauses. */
+  /** The error for a success response that does not come from a receiver of events. Delivery pauses. */
   #ofSomebodyElse(answer: Answer, asked: Asked, text: string, why: string): DeliveryError {
     const shown = `${this.#shown(answer, asked, text)}; the answer ${why}: is that the right address?`
     return this.#error(shown, 'hold', answer, { reason: 'no_answer' })
@@ -142,7 +140,7 @@ export class Answers {
     })
   }
 
-  /** The error of a request that must succeed before events are sent. Delivery pauses, whatever the status. */
+  /** The error of the `validate` request. Delivery pauses, unless the status asks to retry. */
   async heldBy(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const error = await this.refusal(answer, asked)
     if (error.failure === 'retry' || error.failure === 'hold') return error
@@ -153,7 +151,10 @@ export class Answers {
     return this.#of.format.countable?.(request) ?? eventsIn(request)
   }
 
-  /** Asks for smaller requests, which have shorter responses. A single event whose response is too long is rejected. */
+  /**
+   * The error for a response that is too long. The client then sends smaller requests, which have shorter responses. A
+   * single event whose response is too long is rejected.
+   */
   #unreadable({ statusCode: status, headers }: Answer, { place }: Asked): DeliveryError {
     const message = `${status} from ${place}: the answer is too long to be read. It is unknown which events were refused, so the events are sent again in smaller requests`
     const requestId = text(headers['x-request-id'])
@@ -248,7 +249,7 @@ function mayBeJson(headers: Answer['headers']): boolean {
   return type === undefined || /^(application\/([\w.-]+\+)?|text\/)json\b/i.test(type)
 }
 
-/** The values of a header as one string. */
+/** Joins the values of a header to one string. */
 export function text(header: string | string[] | undefined): string | undefined {
   return Array.isArray(header) ? header.join(', ') : header
 }

@@ -1,16 +1,16 @@
 import type { Failure } from '../../../../core/errors.js'
 import { failureOf } from './statuses.js'
 
-/** Responses that distinguish events. A listed event is rejected, unless its own status asks to retry or to wait. */
+/** Interprets responses that list events. A listed event is rejected unless its status asks to retry or to wait. */
 
-/** The results for the events of a request. Events in neither list were accepted. */
+/** The results for the events of a request. Events that are neither in `rejected` nor in `again` were accepted. */
 export interface Divided {
   readonly failure: Failure
   readonly rejected: readonly number[]
   readonly again: readonly number[]
   /** The first event that makes the request wait; if there is none, the first rejected one. */
   readonly first: Entry
-  /** The results for the rejected events. */
+  /** The entries of the rejected events, in the order of `rejected`. */
   readonly refusals: readonly Entry[]
 }
 
@@ -26,7 +26,7 @@ export interface Entry {
   readonly advice?: string | undefined
 }
 
-/** Undefined if the response has another form. The status of the response then counts for all events. */
+/** Undefined if no entry is an error or an index is invalid. The status of the response then counts for all events. */
 export function divided(
   listed: readonly Entry[] | undefined,
   status: number,

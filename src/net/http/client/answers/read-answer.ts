@@ -6,19 +6,19 @@ import type { Entry } from './divided.js'
 /** Reads the bodies of responses, which are untrusted. */
 
 const TEXT_BYTES = 4096
-/** Maximum bytes of an error response. It may repeat a long name before it says what is wrong. */
+/** Maximum bytes read of an error response. The response may quote a long name before it says what is wrong. */
 const ERROR_BYTES = 64 * 1024
 const TEXT_CHARACTERS = 300
 /** Limit of a response that lists events. After a longer response, the events are sent again in smaller requests. */
 const LIST_BYTES = 16 * 1024 * 1024
-/** Limit of a response that only counts events or describes the receiver. */
+/** Maximum bytes of a response that only counts events or describes the receiver. */
 const SHORT_BYTES = 128 * 1024
-/** Maximum entries per event of a list that describes events. Reading millions of entries takes minutes. */
+/** Maximum entries in a response's list, per event of the request. Reading millions of entries takes minutes. */
 const MOST_ENTRIES = 16
 /** Maximum bytes read only to reuse a connection. */
 const DRAIN_BYTES = 128 * 1024
 
-/** Discards the rest of a response whose status suffices. Its connection can then be reused. */
+/** Discards the rest of a response whose status is enough. The connection can then be reused. */
 export async function drain(body: Readable): Promise<void> {
   let bytes = 0
   await readBody(body, part => {
@@ -62,7 +62,7 @@ export async function bodyText(body: Readable, words = (content: Buffer) => cont
   return oneLine(words(content).toString('utf8', 0, ERROR_BYTES))
 }
 
-/** A body that is expected to be short; undefined if it is too long. `broken`: why it was cut off. */
+/** Reads a body that should be short. `content`: undefined if it is too long. `broken`: why it was cut off. */
 export async function shortBody(
   body: Readable,
 ): Promise<{ content: Buffer | undefined; text: string; broken: unknown }> {
@@ -87,7 +87,7 @@ function parsed(text: string): unknown {
 
 const beginning = (bytes: Buffer) => oneLine(bytes.toString('utf8', 0, TEXT_BYTES))
 
-/** Untrusted text as one line. */
+/** Converts untrusted text to one line. */
 export const oneLine = (text: string): string => text.replace(/[\s\p{C}]+/gu, ' ').trim()
 
 export function cutText(text: string): string {

@@ -3,9 +3,7 @@ import { ID } from '../ids.js'
 import type { Principal } from '../keys/principal.js'
 import type { Scope } from './scopes.js'
 
-/**
- * Access checks that precede every operation. Routes run the checks with one argument before they parse the request.
- */
+/** Access checks before every operation. Routes call those that need only a principal before they parse the request. */
 
 export function requireScope(principal: Principal, scope: Scope): void {
   if (principal.scopes.has(scope)) return
@@ -21,7 +19,7 @@ export function requireAccount(principal: Principal): { readonly id: string; rea
   )
 }
 
-/** Requires an enterprise token that acts for its enterprise, not within an account. */
+/** Requires an enterprise token that does not act within an account. */
 export function requireEnterprise(principal: Principal): void {
   if (principal.type !== 'enterprise_service_account') {
     throw forbidden('enterprise_token_required', 'only the key of an enterprise service account may do this')
@@ -60,7 +58,7 @@ export function requireUserManagement(principal: Principal) {
   return account
 }
 
-/** For service accounts of the current account, or of the enterprise. */
+/** Throws 403 unless the caller may manage the service accounts of the current account, or of the enterprise. */
 export function requireServiceAccountManagement(principal: Principal): void {
   if (principal.account) requireScope(principal, 'account:manage')
   else requireEnterprise(principal)
@@ -76,7 +74,7 @@ export function requireFeatureManagement(principal: Principal) {
   return account
 }
 
-/** Returns the account of the calling user, who may manage their own keys. */
+/** Returns the account of the calling user. Users may manage their own keys. */
 export function requireUserKeys(principal: Principal) {
   if (principal.type !== 'personal') {
     throw forbidden('user_required', 'only users have personal keys; this is the key of a service account')
@@ -85,7 +83,7 @@ export function requireUserKeys(principal: Principal) {
   return requireAccount(principal)
 }
 
-/** For the audit log of the current account, or of the enterprise. */
+/** Throws 403 unless the caller may read the audit log of the current account, or of the enterprise. */
 export function requireAuditRead(principal: Principal): void {
   requireScope(principal, principal.account ? 'account:manage' : 'enterprise:manage')
 }

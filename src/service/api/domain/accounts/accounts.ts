@@ -24,7 +24,7 @@ export class Accounts {
     this.#users = users
   }
 
-  /** Accounts of the enterprise. Enterprise tokens only, without delegation. */
+  /** Lists the accounts of the enterprise. Requires an enterprise token without delegation. */
   async list(principal: Principal, page: PageQuery): Promise<Page<AccountDocument>> {
     requireEnterprise(principal)
     const rows = {
@@ -79,7 +79,7 @@ export class Accounts {
     return show(await read(this.#context.store, requireAccount(principal)))
   }
 
-  /** Enables or disables a beta feature. Throws 404 if it is unknown. Requires the personal key of a manager. */
+  /** Enables or disables a beta feature. Throws 404 for an unknown feature. Requires the personal key of a manager. */
   async setFeature(principal: Principal, feature: string, enabled: boolean): Promise<AccountDocument> {
     const { id } = requireFeatureManagement(principal)
     if (!Object.hasOwn(FEATURES, feature)) throw notFound('feature')

@@ -5,7 +5,7 @@ import { NEVER } from '../keys/keys.js'
 import type { Principal, TokenType } from '../keys/principal.js'
 import { ROLE_SCOPES, type Role, type Scope } from './scopes.js'
 
-/** The grants of keys, by the hash of the key. A change in one of the watched tables applies to the next request. */
+/** Caches the grants of keys, by the hash of the key. A change in a watched table applies to the next request. */
 
 type Given =
   | 'version'
@@ -21,7 +21,7 @@ type Given =
 
 export interface Grant extends Pick<Principal, Given> {
   readonly hash: Buffer
-  /** Whether the key, its subject or its account is gone. */
+  /** Whether the key, its subject or its account was revoked or removed. */
   readonly revoked: boolean
 }
 
@@ -35,7 +35,7 @@ interface Row {
   readonly expires_at: string | null
   readonly revoked_at: string | null
   readonly gives_until: string | null
-  /** null without an account, or if it was removed. */
+  /** null if the key has no account, or the account was removed. */
   readonly short_id: string | null
   readonly email: string | null
   readonly role: Role | null
@@ -53,7 +53,7 @@ const GRANT = `
   LEFT JOIN service_account s ON s.id = k.subject_id
   WHERE k.hash = $1`
 
-/** Grants in each of the two generations of the cache. */
+/** Maximum grants in each generation of the cache. */
 const MOST_REMEMBERED = 10_000
 
 export class Grants {
@@ -65,18 +65,17 @@ export class Grants {
     this.#known = new Cached(store, ['access_key', 'person', 'service_account', 'account'], MOST_REMEMBERED)
   }
 
-  /** While it is unchanged, the grants are unchanged. */
+  /** While this number is unchanged, the grants are unchanged. */
   get version(): number {
     return this.#known.version
   }
 
-  /** The grant, if it is cached. */
   known(hash: Buffer): Grant | undefined {
     const found = this.#known.known(hash.toString('latin1'))?.value
     return found && timingSafeEqual(found.hash, hash) ? found : undefined
   }
 
-  /** Includes ended keys. Undefined if the key is unknown. */
+  /** Reads a grant, even of a key that has ended. Undefined if the key is unknown. */
   async read(hash: Buffer): Promise<Grant | undefined> {
     const { version } = this
     return await this.#known.read(hash.toString('latin1'), async () => {
@@ -105,7 +104,6 @@ function grantOf(row: Row, hash: Buffer): Omit<Grant, 'version'> {
   }
 }
 
-/** The address shown for a service account. */
 export function serviceAccountEmail(id: string): string {
   return `${id}@service-account.invalid`
 }

@@ -30,10 +30,9 @@ export const ROLE_SCOPES: Readonly<Record<Role, readonly Scope[]>> = {
   manager: [...EDITOR, 'account:manage'],
 }
 
-/** The scopes available to a service account of an account. It cannot administer anything. */
+/** The scopes that a service account of an account can have. Such a service account cannot administer anything. */
 export const SERVICE_SCOPES = ['pipeline:read', 'pipeline:write', 'ingest:write'] as const satisfies readonly Scope[]
 
-/** The scopes available to a service account of the enterprise. */
 export const ENTERPRISE_SCOPES = [
   ...SERVICE_SCOPES,
   'account:manage',

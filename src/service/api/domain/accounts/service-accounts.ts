@@ -22,7 +22,7 @@ interface Row {
   readonly title: string
   readonly scopes: string
   readonly created_at: string
-  /** Its key; null if it was revoked. */
+  /** Id of the current key; null if the key was revoked. */
   readonly key_id: string | null
   readonly key_created_at: string
   readonly key_expires_at: string | null
@@ -93,7 +93,7 @@ export class ServiceAccounts {
     return { ...this.#show(await this.#read(sql, owner, id)), key, old_key_valid_until: null }
   }
 
-  /** Issues a new key, also if the old one was revoked. The old one ends immediately, or after the requested grace. */
+  /** Issues a new key, even if the old key was revoked. The old key ends now, or after the requested grace period. */
   async rotate(principal: Principal, id: string, input: RotateInput): Promise<KeyedServiceAccountDocument> {
     const owner = ownerFor(principal)
     const context = this.#context
@@ -112,7 +112,9 @@ export class ServiceAccounts {
     })
   }
 
-  /** Makes a key end after `graceMs` at the latest. Resolves with its end, or null without a grace period. */
+  /**
+   * Makes a key end after `graceMs` at the latest. Resolves with the end of the key; null if it has no grace period.
+   */
   async #grace(sql: Sql, key: string | null, graceMs: number): Promise<string | null> {
     if (key === null || graceMs === 0) return null
     const [now, then] = [this.#context.time(), this.#context.time(graceMs)]
@@ -124,7 +126,7 @@ export class ServiceAccounts {
     return left?.expires_at ?? null
   }
 
-  /** Immediately revokes its key, and a key in its grace period. */
+  /** Immediately revokes the key of the service account, and an old key in its grace period. */
   async revoke(principal: Principal, id: string): Promise<void> {
     await this.#end(principal, id, 'service_account.revoke', 'UPDATE service_account SET key_id = NULL WHERE id = $1')
   }

@@ -17,7 +17,6 @@ interface Row extends UserDocument {
 
 const ROW = 'SELECT id, email, title, role, account_id, enterprise_id, created_at FROM person'
 
-/** Users of the current account. */
 export class Users {
   readonly #context: Context
   readonly #keys: Keys
@@ -42,7 +41,7 @@ export class Users {
     return show(await this.#read(this.#context.store, principal, id))
   }
 
-  /** Creates a user with a first key, which can create other keys. */
+  /** Creates a user with a first key. The user can create other keys with it. */
   async create(principal: Principal, input: UserInput): Promise<InvitedUserDocument> {
     const account = requireUserManagement(principal)
     requireGrant(principal, ROLE_SCOPES[input.role])
@@ -85,7 +84,7 @@ export class Users {
     return { ...show(row), ...(await this.#addFirstKey(sql, row, input.expires_in, givesUntil)) }
   }
 
-  /** Takes effect on the keys of the user immediately. */
+  /** Changes the role or the title. A new role applies to the keys of the user immediately. */
   async update(principal: Principal, id: string, input: UserUpdate): Promise<UserDocument> {
     requireUserManagement(principal)
     return this.#context.change(principal, async (sql, audit) => {
@@ -113,7 +112,6 @@ export class Users {
     })
   }
 
-  /** Removes the user and all their keys. */
   async remove(principal: Principal, id: string): Promise<void> {
     requireUserManagement(principal)
     await this.#context.change(principal, async (sql, audit) => {
@@ -127,7 +125,7 @@ export class Users {
     })
   }
 
-  /** The first key may end before the keys that the user creates with it. Those may last until `givesUntil`. */
+  /** The first key may end before the keys that the user creates with it. Those keys may last until `givesUntil`. */
   async #addFirstKey(sql: Sql, user: Row, expiresIn: number | null | undefined, givesUntil: string | null) {
     const { key, document } = await this.#keys.add(sql, {
       type: 'personal',

@@ -33,7 +33,7 @@ interface LastKey {
 }
 
 const ACCOUNT = 'SELECT id, short_id FROM account WHERE id = $1 AND enterprise_id = $2'
-/** Accounts in each of the two generations of the cache. */
+/** Maximum accounts in each generation of the cache. */
 const MOST_REMEMBERED = 10_000
 const USUAL_START = 'Token '
 /** A longer header does not contain a key. */
@@ -48,7 +48,7 @@ export class Authentication {
   readonly #context: Context
   readonly #keys: Keys
   readonly #grants: Grants
-  /** The last header of each connection. */
+  /** The last Authorization header of each connection, with the hash of its key. */
   readonly #lastKeys = new WeakMap<object, LastKey>()
   /** Accounts that enterprises act in, by enterprise and id. */
   readonly #accounts: Cached<AccountRow>
@@ -64,7 +64,7 @@ export class Authentication {
     this.#failures = context.limiter('failedTries')
   }
 
-  /** Synchronous if the grant of the key is cached and nothing else has to be read. */
+  /** Identifies the caller. Synchronous if the grant of the key is cached and nothing else has to be read. */
   authenticate(request: AuthenticateRequest): Principal | Promise<Principal> {
     try {
       const hash = this.#hashOf(request)

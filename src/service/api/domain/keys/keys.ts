@@ -15,9 +15,9 @@ const PREFIXES: Readonly<Record<TokenType, string>> = {
 }
 const KEY = /^(sts|ste|sta)_[0-9a-f]{40}$/
 const DAY_MS = 86_400_000
-/** How long ended keys are kept, to explain why they do not work. */
+/** How long ended keys are kept. Until then, an error can explain why a key does not work. */
 const REMEMBERED_MS = 30 * DAY_MS
-/** Warns when the remaining time of a key is below both this time and this share of its life. */
+/** Warns when the remaining time of a key is below both this time and this share of the key's validity. */
 const WARNED_MS = 7 * DAY_MS
 const WARNED_SHARE = 0.2
 
@@ -33,15 +33,16 @@ export interface NewKey {
   readonly subject_id: string
   readonly enterprise_id: string
   readonly account_id: string | null
-  /** null if it does not expire. */
+  /** null: the key does not expire. */
   readonly expires_at: string | null
   readonly title?: string
   /** JSON; null for all scopes of the subject. */
   readonly scopes?: string | null
-  /** The key of the same user that created this one. Revoking it also revokes this one. */
+  /** The key with which the same user created this key. Revoking the parent also revokes this key. */
   readonly parent_id?: string
   /**
-   * For the first key of a user: the latest end of keys created with it, or NEVER. For other keys, it is their own end.
+   * For the first key of a user: the latest end of keys created with it, or NEVER. Other keys can create keys that last
+   * until their own end.
    */
   readonly gives_until?: string
 }
@@ -57,12 +58,12 @@ interface Ending {
 }
 
 export class Keys {
-  /** As of the last check. */
+  /** Keys that expire soon, and expired keys that are still kept, as of the last check. */
   expiringSoon = 0
   expired = 0
   readonly #context: Context
   readonly #secret: KeyObject
-  /** Last uses of keys that have not been written to the store yet. */
+  /** Times of last use by key id, not written to the store yet. */
   #uses = new Map<string, string>()
   /** Whole days left at the last warning, by key id. */
   #warned = new Map<string, number>()
@@ -72,12 +73,12 @@ export class Keys {
     this.#secret = createSecretKey(secret)
   }
 
-  /** The form in which a key is stored and found. */
+  /** The hash under which a key is stored and found. */
   hash(key: string): Buffer {
     return createHmac('sha256', this.#secret).update(key).digest()
   }
 
-  /** Adds a key. The returned `key` can only be shown now. */
+  /** Adds a key. The returned `key` is not stored, so it can only be shown now. */
   async add(sql: Sql, of: NewKey): Promise<{ key: string; document: KeyDocument }> {
     const { random, ids } = this.#context
     const key = PREFIXES[of.type] + random(RANDOM_BYTES).toString('hex')
@@ -131,7 +132,6 @@ export class Keys {
     return { id, created_at, expires_at, last_used_at: this.#uses.get(id) ?? last_used_at }
   }
 
-  /** Writes the last uses to the store. */
   async flush(): Promise<void> {
     if (this.#uses.size === 0) return
     const uses = this.#uses
@@ -197,8 +197,8 @@ export class Keys {
 }
 
 /**
- * The end of a new key: `wantedMs` from now, or `usualMs` by default. `givesUntil` is the latest end that the creating
- * key may give. A later default is shortened to it; a later `wantedMs` throws 403.
+ * Returns the end of a new key: `wantedMs` from now, or `usualMs` by default. `givesUntil` is the latest end that the
+ * creating key may give. A later default is shortened to `givesUntil`; a later `wantedMs` throws 403.
  */
 export function endOfNew(
   context: Pick<Context, 'time'>,

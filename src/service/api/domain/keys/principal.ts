@@ -8,27 +8,27 @@ export interface Principal {
   readonly type: TokenType
   readonly subject: {
     readonly id: string
-    /** Address of the user, or `ID@service-account.invalid` for a service account. */
+    /** E-mail address of the user, or `ID@service-account.invalid` for a service account. */
     readonly email: string
     readonly title: string
   }
   readonly enterpriseId: string
-  /** The current account: the caller's own, or the delegated one. Undefined at enterprise scope. */
+  /** The caller's own account, or the account that the caller acts in. Undefined at enterprise scope. */
   readonly account: { readonly id: string; readonly shortId: string } | undefined
   readonly scopes: ReadonlySet<Scope>
-  /** For users only. */
+  /** Undefined for callers that are not users. */
   readonly role: Role | undefined
   readonly keyId: string
-  /** Version of the grants that it was made from; see Grants. */
+  /** Version of the grants when the principal was made; see Grants. */
   readonly version: number
-  /** ISO 8601; null if it does not expire. */
+  /** When the key expires, in ISO 8601; null: never. */
   readonly expiresAt: string | null
-  /** The latest end of keys created with this one; null if they need not expire. */
+  /** The latest end of keys that this key creates; null if they need not expire. */
   readonly givesUntil: string | null
   readonly delegated: boolean
   /** Remaining requests of this key, for the RateLimit headers. */
   readonly rate: RateState
-  /** The origin and the id of the request, for the audit log. */
+  /** Address of the client and id of the request, for the audit log. */
   readonly address: string
   readonly requestId: string | undefined
 }

@@ -13,7 +13,7 @@ export interface RateState extends Rate {
   readonly remaining: number
   /** Time until all of `limit` is available again. */
   readonly resetMs: number
-  /** Time until one more use is allowed; 0 if one is. */
+  /** Time until another use is allowed; 0 if a use is allowed now. */
   readonly waitMs: number
 }
 
@@ -23,7 +23,7 @@ export interface RateLimits {
   take(key: string): RateState | Promise<RateState>
 }
 
-/** Limit of keys in memory. Beyond it, the key that was added first is dropped. */
+/** Limit of keys in memory. Beyond this limit, the key that was added first is dropped. */
 export const MOST_KEYS = 100_000
 
 /** Parts of a window. Uses in the same part are counted together, and expire with the last of them. */

@@ -13,12 +13,11 @@ interface Row extends KeyDocument {
   readonly parent_id: string | null
 }
 
-/** Keys that were not revoked. Expired ones are listed until they are removed. */
+/** Keys that were not revoked, including expired keys that are still stored. */
 const ROWS = `
   SELECT k.id, k.title, k.scopes, k.parent_id, k.created_at, k.expires_at, u.at AS last_used_at
   FROM access_key k LEFT JOIN key_use u ON u.key_id = k.id WHERE k.revoked_at IS NULL`
 
-/** Personal keys of the calling user. */
 export class UserKeys {
   readonly #context: Context
   readonly #keys: Keys
@@ -105,7 +104,7 @@ export class UserKeys {
 
 const target = (id: string) => ({ type: 'user_key', id })
 
-/** null for all scopes of the role. By default, a new key gets the scopes of the caller's key. */
+/** The scopes of a new key; null: all scopes of the role. Default: the scopes of the caller's key. */
 function grantedScopes(principal: Principal, wanted: readonly Scope[] | undefined): readonly Scope[] | null {
   if (wanted) {
     requireGrant(principal, wanted)

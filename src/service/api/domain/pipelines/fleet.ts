@@ -31,17 +31,18 @@ const ROW = 'SELECT id, pipeline_id, enterprise_id, account_id, registered_at, r
 /** Rows are sorted by this key. */
 const keyOf = ({ pipeline_id, id }: Pick<Daemon, 'pipeline_id' | 'id'>): string => `${pipeline_id}/${id}`
 
-/** An entry that is not in the store yet. */
+/** A change of a daemon that is not in the store yet. */
 interface Unwritten {
   readonly enterprise_id: string
   readonly account_id: string
-  /** Undefined to remove it. */
+  /** Undefined: the daemon is to be removed. */
   readonly daemon: Daemon | undefined
 }
 
 /**
- * The reports of daemons. Each report replaces the previous one, so they are kept in memory and written together every
- * few seconds. If the process is killed, unwritten reports are missing until the daemons report again.
+ * The reports of daemons. A report replaces the previous one of its daemon. Reports are therefore kept in memory and
+ * written together every few seconds. If the process is killed, unwritten reports are missing until the daemons report
+ * again.
  */
 export class Fleet {
   readonly #context: Context
@@ -50,9 +51,9 @@ export class Fleet {
   /** Daemons by account; filled when an account is first used. */
   readonly #known = new Map<string, KnownDaemons>()
   readonly #registrations: RateLimits
-  /** Daemons that were removed to make room for new ones. */
+  /** Number of daemons that were removed to make room for new daemons. */
   evicted = 0
-  /** Refused reports of new daemons: too many at a time, or too many in the account. */
+  /** Number of refused reports of new daemons: too many at a time, or too many in the account. */
   refused = 0
 
   constructor(context: Context, pipelines: Pick<Pipelines, 'find'>) {
@@ -61,7 +62,7 @@ export class Fleet {
     this.#registrations = context.limiter('newDaemons')
   }
 
-  /** Daemons of the account's pipelines, or of all accounts at enterprise scope. */
+  /** Lists the daemons of the account's pipelines, or of all accounts at enterprise scope. */
   async list(principal: Principal, { limit, after = '' }: PageQuery): Promise<Page<DaemonDocument>> {
     requireScope(principal, 'pipeline:read')
     const [scope, of] = principal.account
@@ -83,7 +84,7 @@ export class Fleet {
     return { items, next: found.length > limit ? keyOf(shown.at(-1)!) : null, limit }
   }
 
-  /** Requires `pipeline:read`; viewers are not allowed. The report stays in memory until the next flush. */
+  /** Records a report until the next flush. Requires `pipeline:read`; viewers are not allowed. */
   async report(principal: Principal, input: ReportInput): Promise<DaemonDocument> {
     const { id: account_id } = requireReporter(principal)
     const { daemon_id: id, pipeline_id, error = null, totals = {}, started_at = null, ...given } = input
@@ -104,7 +105,7 @@ export class Fleet {
     return this.#show(daemon)
   }
 
-  /** Throws if a new daemon cannot be added. In a full account, a new one replaces an unconfirmed or silent one. */
+  /** Throws if a new daemon cannot be added. In a full account, it replaces a daemon that is unconfirmed or silent. */
   #admit(
     { subject, enterpriseId: enterprise_id }: Principal,
     account_id: string,
@@ -154,7 +155,7 @@ export class Fleet {
     )
   }
 
-  /** Makes the next use read the daemons again, since other nodes may have added some. */
+  /** Clears the daemons in memory, since other nodes may have added some. The next use reads them again. */
   async refresh(): Promise<void> {
     await this.flush()
     this.#known.clear()

@@ -1,8 +1,6 @@
 /** A daemon without a report for this long counts as silent. */
 export const SILENT_MS = 5 * 60_000
-/**
- * A daemon counts as real when it has reported for this long. Whoever invents ids has to keep reporting for each id.
- */
+/** A daemon that has reported for this long counts as real. A client with invented ids has to keep reporting each. */
 const CONFIRMED_MS = 30_000
 
 interface Known {
@@ -10,7 +8,7 @@ interface Known {
   reportedMs: number
 }
 
-/** The daemons of one account, in memory: a report does not have to read the store. */
+/** The daemons of one account, kept in memory, so a report does not have to read the store. */
 export class KnownDaemons {
   readonly #daemons = new Map<string, Known>()
 
@@ -27,7 +25,7 @@ export class KnownDaemons {
     return this.#daemons.has(key)
   }
 
-  /** Returns when the daemon first reported, in milliseconds. */
+  /** Records a report. Returns when the daemon first reported, in milliseconds since 1970. */
   reported(key: string, nowMs: number): number {
     const known = this.#daemons.get(key)
     if (known) known.reportedMs = nowMs

@@ -1,7 +1,7 @@
 import { sleep, systemClock } from '../../../../lib/time.js'
 import { ApiError } from '../errors.js'
 
-/** Limit per account; further work is refused. */
+/** Maximum waiting work per account. Further work is refused. */
 const MOST_WAITING = 100
 
 /**

@@ -32,7 +32,7 @@ export type PublishListener = (pipelineId: string, published: PublishedDocument 
 
 type Config = Readonly<Record<string, unknown>>
 
-/** A pipeline. Its draft is its latest revision. */
+/** A pipeline. The draft of a pipeline is its latest revision. */
 export interface PipelineRow extends Omit<PipelineDocument, 'config' | 'missing_secrets' | 'published_revision'> {
   readonly published_revision: number | null
   readonly published_at: string | null
@@ -44,16 +44,16 @@ const COLUMNS =
   'p.id, p.account_id, p.title, p.revision, p.published_revision, p.published_at, p.version, p.created_at, p.updated_at'
 const ROW = `SELECT ${COLUMNS} FROM pipeline p WHERE p.id = $1 AND p.removed_at IS NULL`
 
-/** Pipelines per read when all of them are processed. */
+/** Pipelines per statement when all pipelines are read. */
 const PORTION = 20
-/** Pipelines per read of their states. */
+/** Pipelines per statement when their states are read. */
 const STATES = 500
 const LATER_SECONDS = '10'
-/** How long a removed pipeline is remembered for nodes that are down and still have its files. */
+/** How long a removed pipeline is remembered. A node that is down may still have its files. */
 const FORGOTTEN_MS = 30 * 86_400_000
-/** Pipelines in each of the two generations of the cache. */
+/** Maximum pipelines in each generation of the cache. */
 const MOST_REMEMBERED = 10_000
-/** Pages of lists in each generation. A page has at most 1 MiB. */
+/** Maximum pages of lists in each generation of the cache. A page has at most 1 MiB. */
 const MOST_PAGES = 32
 
 /**
@@ -82,12 +82,11 @@ export class Pipelines {
     this.#revisions = new Revisions(context, components)
   }
 
-  /** Disk usage of the saved revisions. */
   get sizes() {
     return this.#revisions.sizes
   }
 
-  /** Includes all accounts at enterprise scope. Returns the same object while nothing changes. */
+  /** Lists pipelines; at enterprise scope, of all accounts. Returns the same object while nothing changes. */
   async list(principal: Principal, page: PageQuery): Promise<Page<PipelineDocument>> {
     requireScope(principal, 'pipeline:read')
     const { account, enterpriseId } = principal
@@ -141,7 +140,7 @@ export class Pipelines {
     return this.#tagged(await this.#read(principal, id))
   }
 
-  /** `ifMatch` is the raw header. Throws 412 if the pipeline has another ETag, and 400 with paths below `config`. */
+  /** Changes a pipeline. `ifMatch`: the raw header. Throws 412 if the ETag differs, and 400 if `config` is invalid. */
   async update(
     principal: Principal,
     id: string,
@@ -202,7 +201,7 @@ export class Pipelines {
     await this.#requireMatch(store, ifMatch, draft)
     const number = input.revision ?? draft.revision
     const { config } = await this.#revisions.read(store, id, number)
-    // A saved revision may have become invalid: the schema may have changed since.
+    // The schema may have changed since the revision was saved, so the revision may have become invalid.
     const { processors } = await this.#check(account.id, config)
     const types = processors.map(({ type }) => type)
     await requireFeatures(store, account.id, types)
@@ -231,7 +230,7 @@ export class Pipelines {
     return { document: { ...document, service_bounds }, etag }
   }
 
-  /** Newest first. */
+  /** Lists the saved revisions, newest first. */
   async revisions(principal: Principal, id: string, page: PageQuery): Promise<Page<RevisionDocument>> {
     requireScope(principal, 'pipeline:read')
     return this.#revisions.list(await this.#read(principal, id), page)
@@ -242,7 +241,7 @@ export class Pipelines {
     return this.#revisions.document(await this.#read(principal, id), revision)
   }
 
-  /** The revision for daemons; throws 409 not_published. Literal keys are hidden from people. */
+  /** Returns the revision for daemons. Hides literal keys from people. Throws 409 not_published. */
   async published(principal: Principal, id: string): Promise<Tagged<PublishedDocument>> {
     requireScope(principal, 'pipeline:read')
     const row = await this.#read(principal, id)
@@ -251,7 +250,7 @@ export class Pipelines {
     return { document: publishedOf(row, principal.type === 'personal' ? shown : config), etag: publishedTag(row) }
   }
 
-  /** The revision that the service itself runs, for a request with `ingest:write`; throws 503 not_published. */
+  /** Returns the revision that the service runs, for a request with `ingest:write`. Throws 503 not_published. */
   async forIngest(principal: Principal, id: string): Promise<PublishedDocument> {
     requireScope(principal, 'ingest:write')
     const row = await this.#read(principal, id)
@@ -261,7 +260,7 @@ export class Pipelines {
     return publishedOf(row, config)
   }
 
-  /** All published pipelines, optionally of one account, for the engine in the service. */
+  /** Iterates over all published pipelines, optionally of one account, for the engine in the service. */
   async *allPublished(account?: string): AsyncGenerator<PublishedDocument, void, undefined> {
     const text = `SELECT ${COLUMNS}, r.config FROM pipeline p
                   JOIN revision r ON r.pipeline_id = p.id AND r.revision = p.published_revision
@@ -277,7 +276,9 @@ export class Pipelines {
     }
   }
 
-  /** The published revision of each pipeline in `ids`: null if it has none, undefined if the pipeline was removed. */
+  /**
+   * The published revision of each pipeline in `ids`: null if none is published, undefined if the pipeline was removed.
+   */
   async states(ids: readonly string[]): Promise<Map<string, number | null | undefined>> {
     const states = new Map<string, number | null | undefined>()
     for (let from = 0; from < ids.length; from += STATES) {
@@ -293,14 +294,14 @@ export class Pipelines {
     return states
   }
 
-  /** For the engine in the service; undefined without a published revision. */
+  /** The published revision, for the engine in the service; undefined if no revision is published. */
   async publishedNow(id: string): Promise<PublishedDocument | undefined> {
     const row = await this.find(id)
     if (!row?.published_revision) return undefined
     return publishedOf(row, (await this.#revisions.read(this.#context.store, id, row.published_revision)).config)
   }
 
-  /** The configuration of any revision, for the engine in the service; undefined if it is gone. */
+  /** The configuration of any revision, for the engine in the service; undefined if the revision was removed. */
   async configOf(id: string, revision: number): Promise<Config | undefined> {
     return (await this.#revisions.find(this.#context.store, id, revision))?.config
   }
@@ -320,7 +321,6 @@ export class Pipelines {
     await this.#context.store.run('DELETE FROM pipeline WHERE removed_at <= $1', this.#context.time(-FORGOTTEN_MS))
   }
 
-  /** Undefined if it does not exist. */
   find(id: string): Promise<PipelineRow | undefined> {
     const { store } = this.#context
     return this.#rows.read(id, () => store.get<PipelineRow>(ROW, id))
@@ -352,7 +352,6 @@ export class Pipelines {
     return this.#checks.do(account, () => checkPipelineConfig(config, this.#components, limits))
   }
 
-  /** The missing secrets that the draft or the published revision refers to. */
   async #missing(sql: Sql, row: PipelineRow, draft: Revision): Promise<string[]> {
     const { id, account_id, revision, published_revision } = row
     const revisions = [draft]
@@ -390,7 +389,7 @@ export class Pipelines {
 
 const target = (id: string) => ({ type: 'pipeline', id })
 
-/** For use within a change. Throws 404. */
+/** Reads a row within a change. Throws 404. */
 async function readRow(sql: Sql, account: { readonly id: string }, id: string): Promise<PipelineRow> {
   requireId(id, 'pipeline')
   return requireOf(account, await sql.get<PipelineRow>(ROW, id))

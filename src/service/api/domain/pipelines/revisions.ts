@@ -13,7 +13,7 @@ type Config = Readonly<Record<string, unknown>>
 
 export interface Revision {
   readonly config: Config
-  /** `config` without literal keys: a plugin may declare an option as a key after the revision was saved. */
+  /** `config` without literal keys. A plugin may declare an option as a key after the revision was saved. */
   readonly shown: Config
 }
 
@@ -25,7 +25,7 @@ interface Row {
 }
 
 const ROW = 'SELECT revision, config, created_at, created_by FROM revision WHERE pipeline_id = $3'
-/** Total length of the cached texts in each of the two generations. */
+/** Maximum length of the texts in each generation of the cache. */
 const REMEMBERED_BYTES = 32 * 1024 * 1024
 const LARGEST = 2_147_483_647
 
@@ -41,25 +41,23 @@ export class Revisions {
     this.#components = components
   }
 
-  /** Undefined if it does not exist. */
   async find(sql: Sql, pipeline: string, revision: number): Promise<Revision | undefined> {
     const found = this.#known.get(nameOf(pipeline, revision))
     if (found) return found.value
     if (!Number.isInteger(revision) || revision < 1 || revision > LARGEST) return undefined
     const text = await this.textOf(sql, { id: pipeline, revision })
     if (text === undefined) return undefined
-    // Within a change, the revision may not be committed, so it is not cached.
+    // Within a change, the revision may not be committed yet. It is not cached.
     return sql === this.#context.store ? this.parsed(pipeline, revision, text) : this.#parse(text)
   }
 
-  /** Throws 404 if it does not exist. */
   async read(sql: Sql, pipeline: string, revision: number): Promise<Revision> {
     const found = await this.find(sql, pipeline, revision)
     if (!found) throw notFound('revision')
     return found
   }
 
-  /** The cached revision, or else the parsed text. */
+  /** Returns the cached revision. If there is none, parses and caches `text`. */
   parsed(pipeline: string, revision: number, text: string): Revision {
     const name = nameOf(pipeline, revision)
     const found = this.#known.get(name)
@@ -79,7 +77,7 @@ export class Revisions {
     return (await sql.get<{ config: string }>(text, id, revision))?.config
   }
 
-  /** Newest first. */
+  /** Lists the revisions of a pipeline, newest first. */
   async list(pipeline: PipelineRow, page: PageQuery): Promise<Page<RevisionDocument>> {
     const rows = {
       text: `${ROW} AND revision < CAST($1 AS integer) ORDER BY revision DESC`,
@@ -113,7 +111,7 @@ export class Revisions {
     }
   }
 
-  /** Throws 404 if it was removed. */
+  /** Throws 404 if the revision was removed. */
   async requireKept(sql: Sql, pipeline: string, revision: number): Promise<void> {
     if ((await this.textOf(sql, { id: pipeline, revision })) === undefined) throw notFound('revision')
   }
@@ -149,13 +147,13 @@ export class Revisions {
     return bytesOf(sql, pipeline.account_id)
   }
 
-  /** Resolves with the bytes of the account's other revisions. */
+  /** Removes all revisions of a pipeline. Resolves with the bytes of the account's other revisions. */
   async removeAll(sql: Sql, { id, account_id }: PipelineRow): Promise<number> {
     await sql.run('DELETE FROM revision WHERE pipeline_id = $1', id)
     return bytesOf(sql, account_id)
   }
 
-  /** The published revision always stays. Resolves with the removed bytes. */
+  /** Removes revisions beyond the limit, except the published one. Resolves with the removed bytes. */
   async #removeOld(sql: Sql, { id, revision, published_revision }: PipelineRow): Promise<number> {
     const rows = await sql.all<{ bytes: number }>(
       'DELETE FROM revision WHERE pipeline_id = $1 AND revision <= $2 AND revision <> $3 RETURNING bytes',
@@ -175,7 +173,7 @@ async function bytesOf(sql: Sql, account: string): Promise<number> {
 /** Whether an account may store this many more bytes. */
 export type HasRoom = (account: string, bytes: number) => boolean
 
-/** Disk usage of the saved revisions of each account, as of its last change. */
+/** Bytes of the saved revisions of each account, as of the account's last change. */
 export class RevisionSizes {
   readonly #accounts = new Map<string, number>()
   /** By default only the number of revisions is limited. */
@@ -187,7 +185,6 @@ export class RevisionSizes {
       this.set(row.account_id, Number(row.bytes))
   }
 
-  /** Bytes of all accounts. */
   get all(): number {
     let bytes = 0
     for (const own of this.#accounts.values()) bytes += own

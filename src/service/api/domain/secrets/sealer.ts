@@ -4,7 +4,7 @@ import { createCipheriv, createDecipheriv, createHmac, createSecretKey, hkdfSync
 export interface Sealed {
   /** Identifies the encryption key without revealing anything about it. */
   readonly key_id: string
-  /** 12 random bytes, never used twice; base64, as is `data`. */
+  /** 12 random bytes that are never used twice, in base64. `data` is in base64, too. */
   readonly nonce: string
   /** The encrypted text followed by its authentication tag of 16 bytes. */
   readonly data: string
@@ -28,7 +28,7 @@ export class Sealer {
     this.#random = random
   }
 
-  /** `place` binds the text to its record: it cannot be decrypted at another place. */
+  /** Encrypts a text and binds it to `place`. The text cannot be decrypted at another place. */
   seal(text: string, place: string): Sealed {
     const nonce = this.#random(NONCE_BYTES)
     const cipher = createCipheriv(CIPHER, this.#key, nonce, { authTagLength: TAG_BYTES })
@@ -37,7 +37,7 @@ export class Sealer {
     return { key_id: this.#keyId, nonce: nonce.toString('base64'), data: data.toString('base64') }
   }
 
-  /** Undefined if it was encrypted with another key or for another place, or is damaged. */
+  /** Decrypts a text; undefined if it was encrypted with another key or for another place, or is damaged. */
   open({ key_id, nonce, data }: Sealed, place: string): string | undefined {
     if (key_id !== this.#keyId) return undefined
     try {

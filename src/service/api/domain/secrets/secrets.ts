@@ -11,14 +11,13 @@ import type { Sealed, Sealer } from './sealer.js'
 
 /** The secrets that a configuration refers to, for the runner of the pipeline. */
 export interface ConfigSecrets {
-  /** Changes with the values. */
+  /** Changes when a value changes. */
   readonly version: string
   readonly names: readonly string[]
-  /** Values by name. Throws if one is missing or cannot be decrypted. */
+  /** Values by name. Throws if a secret is missing or cannot be decrypted. */
   values(): Readonly<Record<string, string>>
 }
 
-/** Called when a secret was saved or removed. */
 export type SecretListener = (accountId: string, name: string) => void
 
 interface Row extends Pick<SecretDocument, 'name' | 'created_at' | 'updated_at'> {
@@ -31,7 +30,7 @@ interface Row extends Pick<SecretDocument, 'name' | 'created_at' | 'updated_at'>
 }
 
 const ROW = 'SELECT name, id, sealed, created_at, updated_at, updated_by FROM secret'
-/** Secrets in each of the two generations of the cache. */
+/** Maximum secrets in each generation of the cache. */
 const MOST_REMEMBERED = 5000
 
 const NONE: ConfigSecrets = { version: '', names: [], values: () => ({}) }
@@ -102,7 +101,7 @@ export class Secrets {
     return shown
   }
 
-  /** Pipelines that refer to it stop running. */
+  /** Removes a secret. Pipelines that refer to the secret stop running. */
   async remove(principal: Principal, name: string): Promise<void> {
     const account = requirePipelineWrite(principal)
     if (!SECRET_NAME.test(name)) throw notFound('secret')
@@ -124,7 +123,6 @@ export class Secrets {
     return (await this.#read(accountId, name)) !== undefined
   }
 
-  /** The names that the account does not have. */
   async missing(accountId: string, names: readonly string[]): Promise<string[]> {
     const rows = await Promise.all(names.map(name => this.#read(accountId, name)))
     return names.filter((_, i) => !rows[i])
@@ -166,7 +164,7 @@ export class Secrets {
 }
 
 const target = (name: string) => ({ type: 'secret', id: name })
-/** The place that a value is bound to: the value cannot be decrypted elsewhere. */
+/** The place to which a value is bound. The value cannot be decrypted at another place. */
 const placeOf = (accountId: string, name: string) => `secret/${accountId}/${name}`
 
 async function readRow(sql: Sql, accountId: string, name: string): Promise<Row | undefined> {

@@ -9,7 +9,6 @@ import { type Route, route } from '../route.js'
 
 const TAKEN = ['application/x-ndjson', 'application/json', 'text/plain'] as const
 
-/** Routes of daemons and the audit log. */
 export const operationRoutes: readonly Route[] = [
   route({
     method: 'GET',
@@ -56,7 +55,7 @@ export const operationRoutes: readonly Route[] = [
   }),
 ]
 
-/** The route that accepts events. Without `ingest`, it answers 503. */
+/** The route that accepts events. It responds with 503 if `ingest` is undefined. */
 export function ingestRoute(ingest: Ingest | undefined): Route {
   return route({
     method: 'POST',

@@ -28,7 +28,6 @@ const full = (most: number, what: string) => ({
 })
 const KEYS_FULL = full(DEFAULT_LIMITS.keysPerUser, 'personal keys per user, not counting expired keys,')
 
-/** Service accounts of the account, or of the enterprise at enterprise scope. */
 const serviceAccounts: readonly Route[] = [
   route({
     method: 'GET',
@@ -124,7 +123,6 @@ const serviceAccounts: readonly Route[] = [
   }),
 ]
 
-/** Users of an account; for its managers. */
 const users: readonly Route[] = [
   route({
     method: 'GET',
@@ -215,7 +213,6 @@ const users: readonly Route[] = [
   }),
 ]
 
-/** Personal keys; for the user who owns them. */
 const userKeys: readonly Route[] = [
   route({
     method: 'GET',

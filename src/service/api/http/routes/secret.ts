@@ -4,7 +4,6 @@ import { secretDocument } from '../../domain/documents.js'
 import { pageQuery, secretInput } from '../../domain/inputs.js'
 import { type Route, route } from '../route.js'
 
-/** Routes of secrets of the account, which can be written, but not read. */
 export const secretRoutes: readonly Route[] = [
   route({
     method: 'GET',
