@@ -21,6 +21,8 @@ const FILE = 'store.sqlite'
 const BUSY_MS = 5000
 /** Interval of the checks for changes by other processes. */
 const POLL_MS = 1000
+/** Checking a larger file is logged, because it takes seconds. */
+const LONG_CHECK_BYTES = 256 * 1024 * 1024
 const CACHE = `PRAGMA cache_size = -${32 * 1024}`
 
 interface Waiting {
@@ -69,7 +71,7 @@ export async function openSqlite(
     }
     const reader = openReader()
     opened.push(reader)
-    requireWhole(reader, path)
+    await requireWhole(writer, path, log)
     return new SqliteStore(path, writer, reader, openReader, await dataVersion(writer), log)
   } catch (error) {
     for (const one of opened) await one.close()
@@ -100,8 +102,11 @@ async function migrate(writer: Writer, migrations: readonly string[]): Promise<v
   await writer.exec(`PRAGMA user_version = ${Math.max(before, migrations.length)}; COMMIT`)
 }
 
-function requireWhole(reader: Connection, path: string): void {
-  const { quick_check } = reader.execute('get', 'PRAGMA quick_check(1)', []) as { quick_check: string }
+/** Reads the whole file on the writer's connection, so the event loop of a service does not wait for the disk. */
+async function requireWhole(writer: Writer, path: string, log: Logger | undefined): Promise<void> {
+  const { size } = statSync(path)
+  if (size > LONG_CHECK_BYTES) log?.info({ path, bytes: size }, 'checking the store, which reads the whole file')
+  const { quick_check } = (await writer.execute('get', 'PRAGMA quick_check(1)', [])) as { quick_check: string }
   if (quick_check !== 'ok') throw damaged(path, quick_check)
 }
 

@@ -19,7 +19,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { folderOnDisk } from '../../../../src/engine/flow/disk-buffer/files.js'
 import { openSqlite, SERVED_STORE } from '../../../../src/service/api/store/sqlite.js'
-import { loadSqlite } from '../../../../src/service/api/store/sqlite-connection.js'
+import { Connection, loadSqlite } from '../../../../src/service/api/store/sqlite-connection.js'
 import { openState, restoreState } from '../../../../src/service/api/store/state.js'
 import type { Store } from '../../../../src/service/api/store/store.js'
 import { BufferRun } from '../../../support/buffer-run.js'
@@ -62,6 +62,25 @@ async function pairsIn(store: Store): Promise<{ a: number[]; b: number[] }> {
 }
 
 // Buffered: the limit applies to standard output too when that is a file, and a failed write there ends the process.
+t.test('the store of a service is checked in another thread: systemd hears that it starts', async t => {
+  const path = testFolder(t)
+  await (await openSqlite(path)).close()
+  const { execute } = Connection.prototype
+  const here: string[] = []
+  Connection.prototype.execute = function (how, text, values) {
+    here.push(text)
+    return execute.call(this, how, text, values)
+  }
+  t.teardown(() => {
+    Connection.prototype.execute = execute
+  })
+  await (await openSqlite(path)).close()
+  t.match(here, ['PRAGMA user_version', 'PRAGMA quick_check(1)'])
+  here.length = 0
+  await (await openSqlite(path, log, undefined, SERVED_STORE)).close()
+  t.same(here, [])
+})
+
 t.test('a write that fails at any byte: what is acknowledged survives a kill', { buffered: true }, async t => {
   const prlimit = needs(t, 'prlimit')
   if (!prlimit) return
