@@ -31,7 +31,7 @@ export function readHead(head: Buffer, most: number): unknown {
     else if (isText && byte === BACKSLASH) i++
     else if (!isText && (byte === COMMA || byte === BRACKET || byte === BRACE)) values++
   }
-  if (values > most) throw new RangeError(`its process sent ${values} values where at most ${most} may be`)
+  if (values > most) throw new RangeError(`its process sent ${values} values; at most ${most} are allowed`)
   return JSON.parse(head.toString())
 }
 
@@ -89,7 +89,7 @@ export class FrameReader {
   }
 
   #read(step: 'sizes' | 'head' | 'bytes', size: number, most: number, room: (size: number) => Buffer): void {
-    if (size > most) throw new RangeError(`its process sent ${size} bytes where at most ${most} may be`)
+    if (size > most) throw new RangeError(`its process sent ${size} bytes; at most ${most} are allowed`)
     this.#step = step
     this.#into = room(size)
     this.#size = size

@@ -1,6 +1,9 @@
 import { refuseNewer } from '../../core/unreadable.js'
 
-/** A position in the journal: after the entry at `cursor`, or before it if `at`. Without a cursor: the beginning. */
+/**
+ * A position in the journal: after the entry at `cursor`, or before that entry if `at` is true. Without a cursor: the
+ * beginning.
+ */
 export interface Place {
   readonly cursor: string | undefined
   readonly at: boolean

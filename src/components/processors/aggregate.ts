@@ -50,7 +50,9 @@ const options = z
       .max(1_000_000)
       .default(1000)
       .describe('Maximum number of keys counted separately. All other keys are counted together as `__other__`.'),
-    time_field: fieldPath().optional().describe('Field of the emitted events for the end of their interval.'),
+    time_field: fieldPath()
+      .optional()
+      .describe('Field of each emitted event that holds the time at which its interval ends.'),
   })
   .superRefine(({ counters, histograms, time_field }, context) => {
     if (time_field && time_field.segments.length > 1)

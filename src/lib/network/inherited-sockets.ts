@@ -16,7 +16,7 @@ export interface Claimant {
 const FIRST_FD = 3
 /** Node.js reads the property at each connection that it accepts. */
 type Pausing = Server & { pauseOnConnect: boolean }
-/** How long connections are accepted while a reload replaces their server. A usual shutdown_timeout is shorter. */
+/** How long connections are accepted while a reload replaces their server: longer than a usual shutdown_timeout. */
 const GRACE_MS = 15 * 60_000
 
 /** All sockets with the same name. */

@@ -120,7 +120,7 @@ export const ruleSchema = z.strictObject({
   key: reaches('nothing', z.string())
     .optional()
     .describe(
-      'Pattern of the buckets that the rule applies to: `*`, `?`, `[a-z]`, `{a,b}`; `\\` escapes a character. With several fields in `key_field`, a leading `[` begins the JSON array. Events without a key do not match any pattern.',
+      'Pattern of the buckets that the rule applies to: `*`, `?`, `[a-z]`, `{a,b}`; `\\` escapes a character. With several fields in `key_field`, the name of a bucket is a JSON array, and a `[` at the beginning of the pattern stands for itself. Events without a key do not match any pattern.',
     ),
   limit: z
     .union([ofLimit.unwrap(), z.literal('unlimited')], { error: RULE_LIMIT })
@@ -152,7 +152,7 @@ const fields = z.strictObject({
   allowed_lateness: duration(0)
     .optional()
     .describe(
-      'With time_field only: how much older than the newest event an event may be and still count in its own window. Default: `1 Minutes`.',
+      'With time_field only: an event counts in its own window if it is at most this much older than the newest event. Default: `1 Minutes`.',
     ),
   on_late: z
     .enum(['pass', 'discard'])

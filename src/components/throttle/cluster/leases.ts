@@ -6,7 +6,7 @@ const USED_AT = 0
 const TICKET = 1
 /** Until this time, events with at least the cost and size in `REFUSED` do not fit. */
 const FULL_UNTIL = 2
-/** When the limit that refused an event has room. */
+/** The time at which the limit that refused an event has room again. */
 const ROOM_AT = 3
 /** The number of the last batch with a demand for the bucket, and the index of that demand. */
 const BATCH = 4

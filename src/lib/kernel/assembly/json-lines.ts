@@ -26,7 +26,7 @@ export const base: usize = __heap_base + OPEN_BYTES
 let wanted: u32 = 0
 let lengths: u32 = 0
 let names: usize = 0
-/** Memory for a copy of a line without a line end, since the byte after the line must not be changed. */
+/** Lines without a line end are copied to this memory: the scan writes a byte after the line. */
 let copy: usize = 0
 let copyBytes: usize = 0
 

@@ -124,8 +124,8 @@ t.test('whatever a process says or takes, it ends that process alone', async t =
   t.match(await endOf('reply'), ['crashed', /^it sent an invalid answer to inspect$/])
   t.match(await endOf('unasked'), ['crashed', /^it sent an invalid answer to an unknown call$/])
   t.match(await endOf('garbage'), ['crashed', /JSON/])
-  t.match(await endOf('size'), ['crashed', /^its process sent 2147483648 bytes where at most/])
-  t.match(await endOf('values'), ['crashed', /^its process sent 1000001 values where at most 262144 may be$/])
+  t.match(await endOf('size'), ['crashed', /^its process sent 2147483648 bytes; at most/])
+  t.match(await endOf('values'), ['crashed', /^its process sent 1000001 values; at most 262144 are allowed$/])
   t.match(await endOf('busy'), ['memory'])
 })
 
