@@ -106,11 +106,8 @@ export class Saved {
       else this.unreadable++
     }
     // A copy's entry is at its end even if not all of it was delivered. Then the copy must be searched again.
-    for (const entry of this.#entries.values()) {
-      const { claimed = '', dev, ino } = entry
-      const copy = claimed === `${dev}:${ino}` ? undefined : this.#entries.get(claimed)
-      if (copy?.claimed === claimed && continues(copy, entry)) this.remove(copy)
-    }
+    for (const entry of this.#entries.values())
+      if (entry.claimed !== `${entry.dev}:${entry.ino}`) this.releaseCopy(entry)
     this.names = new Set([...this.#entries.values()].map(({ file, path }) => file ?? path))
   }
 
@@ -128,6 +125,12 @@ export class Saved {
 
   get(key: string): Entry | undefined {
     return this.#entries.get(key)
+  }
+
+  /** Removes the position of a file's copy if less was delivered of the file: the copy must be searched again. */
+  releaseCopy(file: Pick<Entry, 'claimed' | 'offset' | 'head' | 'tail'>): void {
+    const copy = file.claimed === undefined ? undefined : this.#entries.get(file.claimed)
+    if (copy && copy.claimed === file.claimed && continues(copy, file)) this.remove(copy)
   }
 
   replace(entry: Entry, by: Entry): void {
@@ -199,7 +202,7 @@ function differ(a: Entry['head'], b: Entry['head']): boolean {
 }
 
 /** Whether the file of `copy`, which was read further, may have what was read of the file of `entry`. */
-function continues(copy: Entry, { offset, head, tail }: Entry): boolean {
+function continues(copy: Entry, { offset, head, tail }: Pick<Entry, 'offset' | 'head' | 'tail'>): boolean {
   const mark = copy.marks?.find(one => one.offset === offset)
   return copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
 }

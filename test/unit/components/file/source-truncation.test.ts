@@ -350,6 +350,28 @@ t.test('copied, truncated and longer than before while it is read for the first 
   await run.stop()
 })
 
+t.test('a batch that comes back is read again from a copy that ends before what was read', async t => {
+  const dir = testFolder(t, { 'app.log': BANNER + asText(numbered(0, 3)) })
+  const path = join(dir, 'app.log')
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail({ include: [path], scan_interval: '20ms', rotate_wait: '10s' }, undefined, out)
+  await run.read(path)
+  copyFileSync(path, `${path}.1`)
+  appendFileSync(path, 'not in the copy\n')
+  await run.read(path)
+  truncateSync(path)
+  await until(() => isTruncated(run), { show: () => run.log })
+  await run.scanned(2)
+  out.hold = false
+  out.settle('errored')
+  await run.run.catch(() => {})
+  run.again().catch(() => {})
+  await settled(run, 1 + 3 + 1 + 1 + 3)
+  t.strictSame(out.texts(path).slice(-3), numbered(0, 3))
+  await run.stop()
+})
+
 t.test('a copy that might have been the one of a file, and was not: it is read, whatever it is renamed to', async t => {
   const dir = testFolder(t, { 'app.log': BANNER + asText(numbered(0, 50)), 'other.log': '' })
   const path = join(dir, 'app.log')
