@@ -249,7 +249,7 @@ export interface Spool {
   readonly held: { readonly events: number; readonly bytes: number }
   /** Number of objects. Open objects still grow. Closed objects are being sent or wait to be sent. */
   readonly objects: { readonly open: number; readonly closed: number }
-  /** When its oldest object was opened, wall clock in milliseconds; undefined: there is no object. */
+  /** When its oldest object was opened, wall clock in milliseconds; undefined: no object exists. */
   readonly oldestAt: number | undefined
   /** Takes an object that is due; undefined: none is due. `all`: no more events follow, so every object is due. */
   next(all: boolean): SpooledObject | undefined
