@@ -455,6 +455,10 @@ export class OpenFiles {
 
   /** `isNewest`: the file just took its name. */
   #add(tailer: Tailer, isNewest: boolean): void {
+    const { saved } = this.#options
+    const former = saved.get(tailer.key)
+    // Its inode was reused. Of two saved positions with one inode, the next start would know only one.
+    if (former) saved.replace(former, { ...former, gone: true })
     this.#tailers.set(tailer.key, tailer)
     const name = tailer.origin.path!
     const lineage = this.#lineages.get(name) ?? new Lineage<Tailer>()

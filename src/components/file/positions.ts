@@ -13,7 +13,7 @@ import {
   NO_BYTES,
 } from './identity.js'
 import type { Mark } from './rotation/match.js'
-import { Trail } from './rotation/trail.js'
+import { FIRST_MARK, Trail } from './rotation/trail.js'
 import type { Entry, Saved } from './saved.js'
 
 const LF = 0x0a
@@ -51,7 +51,10 @@ export function positionOf({
   marks = [],
   reading = newReading(),
 }: Entry): Position {
-  return { offset, continues, carry, tail, content: { head, reading }, marks }
+  // `Trail.saved` leaves out the position itself. A copy may end there, too.
+  const isMark = offset < FIRST_MARK && tail.bytes === Math.min(offset, FINGERPRINT_BYTES)
+  const known = isMark ? [...marks, { offset, tail }] : marks
+  return { offset, continues, carry, tail, content: { head, reading }, marks: known }
 }
 
 /** Like `positionOf`, for an open file whose head may have grown. */

@@ -199,7 +199,7 @@ export class Candidates {
    */
   #isBeingMade({ name, path, stat }: Listed, names: ReadonlyMap<string, Listed>): boolean {
     const original = names.get(uncompressedName(name))?.stat
-    if (!original || original.birthtimeNs >= stat.birthtimeNs) return false
+    if (!original || !this.#isOlder(original, stat)) return false
     // A complete file usually gets the times of the file that it was made from.
     const isFinished =
       stat.mtimeNs < stat.birthtimeNs || this.#options.clock.wall() - Number(stat.ctimeNs) / 1e6 >= AT_REST_MS
@@ -207,6 +207,12 @@ export class Candidates {
     return formatOfName(name) === 'gzip'
       ? (withFile(path, fd => trailerOf(fd, stat).size === Number(original.size) % 2 ** 32) ?? true)
       : false
+  }
+
+  /** Without birth times, the file that was changed earlier: a finished copy may have the times of its original. */
+  #isOlder(original: BigIntStats, copy: BigIntStats): boolean {
+    if (this.#options.births.kept(copy)) return original.birthtimeNs < copy.birthtimeNs
+    return original.mtimeNs <= copy.mtimeNs
   }
 
   /** Answers a question if that takes at most one read; undefined: call `inflate` first. */

@@ -214,7 +214,8 @@ export class Search {
     this.#hidden.setUnreadable(path, unreadable)
     const reading = this.#readingIn(path)
     const free = places.filter(one => !reading.has(stateOf(one)))
-    const claims = await this.#assign(this.#subjectsIn(folder, missing), free, slices)
+    const subjects = this.#subjectsIn(folder, missing)
+    const claims = await this.#assign(subjects, free, slices)
     if (!claims) {
       this.#again.add(path)
       return
@@ -227,6 +228,7 @@ export class Search {
       for (const tailer of sought) this.#over(tailer)
       for (const entry of missing) if (!claims.some(({ file }) => file.entry === entry)) this.#lose(entry, folder)
     }
+    this.#dropOldClaims(subjects, claims)
     const open = claims.flatMap(({ file: { tailer } }): [undefined, Tailer][] => (tailer ? [[undefined, tailer]] : []))
     const byPlace = new Map(claims.map(claim => [claim.candidate.key, claim.file]))
     const unclaimed = free.filter(({ key }) => !byPlace.has(key))
@@ -363,6 +365,18 @@ export class Search {
       else if (isRest) this.#rests.readOn(entry!, candidate)
       else if (!candidate.isCompressed) this.#rests.putEnd(candidate, nameOf(entry!))
       if (entry && !isRest) this.#options.saved.replace(entry, { ...entry, claimed: candidate.key })
+    }
+  }
+
+  /** The copy of a file may be gone, and its inode the one of another file's copy. */
+  #dropOldClaims(subjects: readonly Subject[], claims: readonly Claimed[]): void {
+    const owners = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))
+    for (const subject of subjects) {
+      const { claimed, tailer, entry } = subject
+      const owner = claimed === undefined ? undefined : owners.get(claimed)
+      if (!owner || owner === subject) continue
+      if (tailer) tailer.claimed = undefined
+      else if (this.#isCurrent(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed: undefined })
     }
   }
 

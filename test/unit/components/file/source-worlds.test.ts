@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { BirthTimes, fingerprint, isKnownFile, NO_BYTES } from '../../../../src/components/file/identity.js'
+import { positionOf } from '../../../../src/components/file/positions.js'
 import type { SearchOptions } from '../../../../src/components/file/rotation/search.js'
 import { CLOCK_MS, ofEntry } from '../../../../src/components/file/rotation/subjects.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
@@ -66,6 +67,11 @@ t.test('a copy is known although an earlier file with its inode was the copy of 
   }
   t.equal(known(false), 2)
   t.equal(known(true), 1, 'the copy must be searched again')
+})
+
+t.test('a copy may end where an earlier run stopped reading', async t => {
+  t.same(positionOf(entryOf('/app.log', '3', '1', 1289)).marks?.at(-1)?.offset, 1289)
+  t.same(positionOf(entryOf('/app.log', '3', '1', 4000)).marks, [], 'a large file has few marks')
 })
 
 t.test('files are searched from the earliest time at which their name had another file', async t => {
