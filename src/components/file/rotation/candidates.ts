@@ -128,16 +128,18 @@ export class Candidates {
 
   /**
    * The files that may be copies: those with the name of a compressed file, and those that `isWanted` accepts. A new
-   * compressed file at rest is included even if the file that it may be made from is still there.
+   * compressed file at rest is included even if the file that it may be made from is still there. `all`: the files of
+   * the folder, `listed`: those that are not known.
    */
   async of(
     folder: string,
+    all: readonly Listed[],
     listed: readonly Listed[],
     isWanted: (one: Listed) => boolean,
     isNew: (one: Listed) => boolean,
     slices: Slices,
   ): Promise<{ places: Place[]; unreadable: Unreadable[] }> {
-    const names = new Map(listed.map(one => [one.name, one]))
+    const names = new Map(all.map(one => [one.name, one]))
     const before = this.#folders.get(folder)
     const known = new Map<string, Content>()
     this.#folders.set(folder, known)

@@ -210,7 +210,7 @@ export class Search {
     const others = folder.listed.filter(one => !isKnown(one))
     const wanted = this.#wantedIn(folder, sought, missing)
     const isNew = (one: Listed) => this.newcomers.has(one.path)
-    const { places, unreadable } = await this.#candidates.of(path, others, wanted, isNew, slices)
+    const { places, unreadable } = await this.#candidates.of(path, folder.listed, others, wanted, isNew, slices)
     this.#hidden.setUnreadable(path, unreadable)
     const reading = this.#readingIn(path)
     const free = places.filter(one => !reading.has(stateOf(one)))
