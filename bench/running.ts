@@ -28,11 +28,13 @@ export class RunningDaemon {
   #stderr = ''
   #url: string | undefined
 
-  /** Starts it with this configuration (without `data_dir` and `metrics`) in `folder`. */
-  constructor(folder: string, config: string, { imports = [], stdin = false }: RunningOptions = {}) {
+  /**
+   * Starts it with this configuration (without `data_dir` and `metrics`) in `folder`; undefined: the one that is there.
+   */
+  constructor(folder: string, config?: string, { imports = [], stdin = false }: RunningOptions = {}) {
     this.#folder = folder
     this.configPath = join(folder, 'sluice.yaml')
-    this.configure(config)
+    if (config !== undefined) this.configure(config)
     const args = [...imports.flatMap(url => ['--import', url]), ...RUN, this.configPath]
     this.child = spawn(process.execPath, args, {
       stdio: [stdin ? 'pipe' : 'ignore', 'ignore', 'pipe', ...(imports.length > 0 ? (['ipc'] as const) : [])],
@@ -104,8 +106,8 @@ export class RunningDaemon {
   }
 
   /** Ends it; resolves with its exit code. */
-  async stop(): Promise<number | null> {
-    this.child.kill('SIGTERM')
+  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | null> {
+    this.child.kill(signal)
     return await this.#ended
   }
 }

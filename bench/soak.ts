@@ -15,11 +15,12 @@ const USAGE = `Usage: npm run soak -- [options]
 
   --minutes N    how long (default: 30)
   --rate N       lines a second, over all files (default: 5000)
+  --rotate N     seconds between two rotations (default: 20)
+  --kill N       seconds between two times that the daemon is killed with SIGKILL (default: never)
   --out FILE     the picture (default: soak.svg)
 `
 const FILES = 4
 const TICK_MS = 100
-const ROTATE_MS = 20_000
 const SAMPLE_MS = 5000
 /** Rotated files that stay: enough for the longest outage. */
 const KEPT = 12
@@ -60,7 +61,8 @@ class Receiver {
 }
 
 async function main(): Promise<number> {
-  const { minutes, rate, out } = programOptions({ minutes: 30, rate: 5000, out: 'soak.svg' }, USAGE).options
+  const defaults = { minutes: 30, rate: 5000, rotate: 20, kill: Number.POSITIVE_INFINITY, out: 'soak.svg' }
+  const { minutes, rate, rotate, kill, out } = programOptions(defaults, USAGE).options
   const seconds = minutes * 60
   const perTick = Math.max(1, Math.round((rate * TICK_MS) / 1000 / FILES))
   if (!(seconds > 0) || !(perTick > 0)) throw new Error(USAGE)
@@ -75,14 +77,15 @@ async function main(): Promise<number> {
     })
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const daemon = startDaemon(folder, (server.address() as AddressInfo).port)
+  const { port } = server.address() as AddressInfo
+  const soaked: Soaked = { daemon: prepare(folder, port), kills: 0 }
   try {
-    await daemon.url()
-    const { written, samples } = await run(folder, receiver, daemon, seconds, perTick)
+    await soaked.daemon.url()
+    const { written, samples } = await run(folder, receiver, soaked, { seconds, perTick, rotate, kill })
     receiver.status = 202
     const total = () => receiver.next.reduce((sum, n) => sum + n, 0)
     for (const end = Date.now() + 120_000; total() < written && Date.now() < end; ) await wait(200)
-    const code = await daemon.stop()
+    const code = await soaked.daemon.stop()
     writeFileSync(out, drawPicture(samples))
     const summary = {
       seconds,
@@ -90,18 +93,33 @@ async function main(): Promise<number> {
       delivered: total(),
       repeated: receiver.repeated,
       gaps: receiver.gaps,
+      kills: soaked.kills,
       exit: code,
     }
     process.stdout.write(`${JSON.stringify({ ...summary, ...spread(samples) }, null, 2)}\n${out}\n`)
     return total() === written && receiver.gaps === 0 && code === 0 ? 0 : 1
   } finally {
-    await daemon.stop()
+    await soaked.daemon.stop()
     server.close()
     server.closeAllConnections()
   }
 }
 
-function startDaemon(folder: string, port: number): RunningDaemon {
+/** The daemon that runs now, and how many before it were killed. */
+interface Soaked {
+  daemon: RunningDaemon
+  kills: number
+}
+
+interface Pace {
+  readonly seconds: number
+  readonly perTick: number
+  /** Seconds between two of them, each. */
+  readonly rotate: number
+  readonly kill: number
+}
+
+function prepare(folder: string, port: number): RunningDaemon {
   mkdirSync(join(folder, 'logs'))
   writeFileSync(join(folder, 'key'), 'soak-key\n', { mode: 0o600 })
   const config = `sources:
@@ -120,12 +138,13 @@ destinations:
   return new RunningDaemon(folder, config)
 }
 
-async function run(folder: string, receiver: Receiver, daemon: RunningDaemon, seconds: number, perTick: number) {
+async function run(folder: string, receiver: Receiver, soaked: Soaked, { seconds, perTick, rotate, kill }: Pace) {
   const samples: Sample[] = []
   const next = new Array<number>(FILES).fill(0)
   const rest = 'x'.repeat(120)
   const began = Date.now()
-  let rotateAt = ROTATE_MS
+  let rotateAt = rotate * 1000
+  let killAt = kill * 1000
   let sampleAt = 0
   let round = 0
   for (let tick = 1; Date.now() - began < seconds * 1000; tick++) {
@@ -138,12 +157,18 @@ async function run(folder: string, receiver: Receiver, daemon: RunningDaemon, se
       appendFileSync(join(folder, 'logs', `${file}.log`), text)
     }
     if (elapsed >= rotateAt) {
-      rotateAt += ROTATE_MS
-      rotate(join(folder, 'logs'), round++)
+      rotateAt += rotate * 1000
+      rotateAll(join(folder, 'logs'), round++)
+    }
+    if (elapsed >= killAt) {
+      killAt += kill * 1000
+      soaked.kills++
+      await soaked.daemon.stop('SIGKILL')
+      soaked.daemon = new RunningDaemon(folder)
     }
     if (elapsed >= sampleAt) {
       sampleAt += SAMPLE_MS
-      samples.push(await sample(daemon, elapsed / 1000))
+      samples.push(await sample(soaked.daemon, elapsed / 1000))
       showOnTerminal(`${Math.round(elapsed / 1000)} of ${seconds} s`)
     }
     await wait(Math.max(0, began + tick * TICK_MS - Date.now()))
@@ -156,7 +181,7 @@ function statusAt(second: number): number {
   return 202
 }
 
-function rotate(logs: string, round: number): void {
+function rotateAll(logs: string, round: number): void {
   for (let file = 0; file < FILES; file++) {
     renameSync(join(logs, `${file}.log`), join(logs, `${file}.log.${round}`))
     if (round >= KEPT) unlinkSync(join(logs, `${file}.log.${round - KEPT}`))
