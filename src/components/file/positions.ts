@@ -52,9 +52,9 @@ export function positionOf({
   reading = newReading(),
 }: Entry): Position {
   // `Trail.saved` leaves out the position itself. A copy may end there, too.
-  const isMark = offset < FIRST_MARK && tail.bytes === Math.min(offset, FINGERPRINT_BYTES)
-  const known = isMark ? [...marks, { offset, tail }] : marks
-  return { offset, continues, carry, tail, content: { head, reading }, marks: known }
+  const trail = new Trail(marks)
+  if (offset < FIRST_MARK && tail.bytes === Math.min(offset, FINGERPRINT_BYTES)) trail.insert(offset, () => tail)
+  return { offset, continues, carry, tail, content: { head, reading }, marks: trail.marks }
 }
 
 /** Like `positionOf`, for an open file whose head may have grown. */

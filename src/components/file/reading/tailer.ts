@@ -643,7 +643,7 @@ export class Tailer {
     const { path, origin, birth, claimed, size } = this
     const { offset, continues, carry, tail, content } = this.committed
     const [dev, ino] = this.key.split(':', 2) as [string, string]
-    const marks = this.trail.saved(offset)
+    const marks = this.trail.saved(offset, content.head.bytes)
     return {
       path,
       ...(origin.path === path ? {} : { file: origin.path }),

@@ -9,9 +9,7 @@ import type { Slices } from '../slices.js'
 import type { Candidates } from './candidates.js'
 import { originalNames } from './names.js'
 import type { SearchOptions } from './search.js'
-
-/** An original is truncated right after it was copied. After this time, a file that looks like a copy is not one. */
-const TWIN_MS = 10_000
+import { TWIN_MS } from './subjects.js'
 
 const NOTHING = Buffer.alloc(0)
 

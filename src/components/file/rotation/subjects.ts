@@ -9,6 +9,8 @@ import { Trail } from './trail.js'
 
 /** File times may be earlier than the wall clock by this much. */
 export const CLOCK_MS = 10
+/** An original is truncated right after it was copied. After this time, a file that looks like a copy is not one. */
+export const TWIN_MS = 10_000
 
 /** A known file, which has a tailer or only a saved position. */
 export interface Subject extends Known {
@@ -66,7 +68,8 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     head,
     position,
     since,
-    notBefore: since,
+    // It may have been copied already when it was looked at, and truncated only after that.
+    notBefore: since && since - TWIN_MS,
     claimed,
     ...(there
       ? wholeOf(there)

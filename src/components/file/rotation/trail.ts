@@ -62,8 +62,14 @@ export class Trail {
     return mark && (mark.offset === size || mark.offset >= FIRST_MARK) ? mark : undefined
   }
 
-  /** The marks to save for a file read up to `end`. For a large file, the ends of its first lines are left out. */
-  saved(end: number): readonly Mark[] {
-    return this.#marks.filter(({ offset }) => offset < end && (offset >= FIRST_MARK || end < 4 * FIRST_MARK))
+  /**
+   * The marks to save for a file of which all before `end` was delivered, and whose first `head` bytes are known. For a
+   * large file, the ends of its first lines are left out.
+   */
+  saved(end: number, head: number): readonly Mark[] {
+    const isLarge = end >= 4 * FIRST_MARK
+    return this.#marks.filter(
+      ({ offset }) => (offset < end || offset <= head) && offset !== end && (offset >= FIRST_MARK || !isLarge),
+    )
   }
 }
