@@ -61,6 +61,8 @@ export class Tailing {
   readonly #sent = new Map<Origin, Sent[]>()
   /** Lines before positions that are not saved yet. */
   #unsaved: Line[] = []
+  /** Of the batches that were made and not sent. */
+  readonly #unsent = new Set<Ack>()
   #onTheWay = 0
 
   constructor(world: World, disk: Disk, ledger: Ledger, surroundings: Surroundings, positions: SavedPositions) {
@@ -101,8 +103,9 @@ export class Tailing {
       } catch (error) {
         if (this.#isDead) return
         if (!(error instanceof GivenBackError)) this.#world.violate(`the run was rejected: ${(error as Error).stack}`)
-        // So do batches that were not sent.
-        this.#goesBack()
+        // So do batches that were not sent; their files are not known.
+        if (this.#unsent.size > 0) for (const ofFile of this.#sent.values()) this.#goesBack(ofFile)
+        this.#unsent.clear()
         await new Promise<void>(resolve => this.#world.after(AGAIN_MS, resolve, true))
         this.#ledger.rerun()
       }
@@ -229,11 +232,17 @@ export class Tailing {
   #flush: () => Promise<void> = async () => {}
 
   get #output(): Output {
-    return { ack: (onSettled: OnSettled) => new Ack(onSettled), send: batch => this.#take(batch) }
+    const ack = (onSettled: OnSettled) => {
+      const made = new Ack(onSettled)
+      this.#unsent.add(made)
+      return made
+    }
+    return { ack, send: batch => this.#take(batch) }
   }
 
   async #take(batch: EventBatch): Promise<void> {
     if (this.#isDead) return await new Promise(() => {})
+    this.#unsent.delete(batch.ack)
     const world = this.#world
     const { ackMs, blocks, blockMs, comesBack } = this.#surroundings
     const { path = '' } = batch.origin
@@ -252,7 +261,7 @@ export class Tailing {
     const settle = () => {
       this.#onTheWay--
       // A batch from before its file was read again changes nothing.
-      if (status === 'errored' && ofFile.includes(sent)) this.#goesBack()
+      if (status === 'errored' && ofFile.includes(sent)) this.#goesBack(ofFile)
       else if (status === 'delivered') this.#isDelivered(batch.origin, sent)
       batch.ack.settle(status)
     }
@@ -271,10 +280,10 @@ export class Tailing {
   }
 
   /** A batch comes back: everything behind the position of its file is sent again. */
-  #goesBack(): void {
+  #goesBack(ofFile: Sent[]): void {
     this.#world.say(() => 'a batch comes back')
     this.#ledger.cameBack(new Set(this.#unsaved))
-    for (const ofFile of this.#sent.values()) ofFile.length = 0
+    ofFile.length = 0
   }
 }
 

@@ -225,7 +225,7 @@ export class Search {
     const isSame = stampOf(later) === folder.stamp
     this.#apply(claims, new Set([...sought, ...missing]), isSame)
     if (isSame) {
-      for (const tailer of sought) this.#over(tailer)
+      for (const tailer of sought) this.#over(tailer, folder)
       for (const entry of missing) if (!claims.some(({ file }) => file.entry === entry)) this.#lose(entry, folder)
     }
     this.#dropOldClaims(subjects, claims)
@@ -381,9 +381,15 @@ export class Search {
   }
 
   /** Called when no copy has the rest of a closed file. */
-  #over(tailer: Tailer): void {
+  #over(tailer: Tailer, folder: Folder): void {
     if (tailer.isOpen || tailer.copy) return
     tailer.wasLookedFor()
+    const { head, birth, size, truncatedSince, origin, path } = tailer
+    const wasOpened = head.bytes > 0 || truncatedSince !== undefined
+    if (!wasOpened && size > 0 && this.#seekUnopened(origin.path ?? path, birth, folder)) {
+      this.#options.files.forget(tailer)
+      return
+    }
     if (tailer.truncatedSince !== undefined && tailer.pending > 0) this.#options.onEnd(tailer)
     this.#options.files.retire(tailer)
   }
@@ -394,20 +400,25 @@ export class Search {
       entry.away === undefined && this.#hidden.mayHideRestOf(entry, ofEntry(entry, this.#options.saved.lookedAt))
     const isLost = !isHidden && (entry.size ?? 0) > entry.offset && entry.away === undefined
     if (!isLost || !existsSync(path)) return
-    // If the file was never opened, any compressed file made since its birth may be its copy.
-    const since = entry.head.bytes === 0 ? this.#birthOf(entry, path) : undefined
-    const mayBe = ({ name, stat }: Listed) =>
-      formatOfName(name) !== undefined &&
-      isRotatedName(name, basename(nameOf(entry))) &&
-      Number(stat.birthtimeNs) / 1e6 >= since! - CLOCK_MS
-    if (since !== undefined && listed.some(mayBe)) this.unseen.displaced(nameOf(entry), since)
-    else this.#reportLost(entry)
+    const isSought = entry.head.bytes === 0 && this.#seekUnopened(nameOf(entry), BigInt(entry.birth), { path, listed })
+    if (!isSought) this.#reportLost(entry)
   }
 
-  /** The birth time of the entry's file, wall clock in milliseconds; undefined: not known. */
-  #birthOf({ birth }: Entry, folder: string): number | undefined {
-    const stat = statOrNone(folder)
-    return stat && this.#options.births.kept(stat) ? Number(birth) / 1e6 : undefined
+  /**
+   * Looks for a file that was never opened: any compressed file that was made since its birth may be its copy. Returns
+   * whether there is one.
+   */
+  #seekUnopened(name: string, birth: bigint, { path, listed }: Pick<Folder, 'path' | 'listed'>): boolean {
+    const folder = statOrNone(path)
+    if (!folder || !this.#options.births.kept(folder)) return false
+    const since = Number(birth) / 1e6
+    const mayBe = ({ name: found, stat }: Listed) =>
+      formatOfName(found) !== undefined &&
+      isRotatedName(found, basename(name)) &&
+      Number(stat.birthtimeNs) / 1e6 >= since - CLOCK_MS
+    if (!listed.some(mayBe)) return false
+    this.unseen.displaced(name, since)
+    return true
   }
 
   #reportLost(entry: Entry): void {
