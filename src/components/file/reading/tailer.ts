@@ -337,6 +337,9 @@ export class Tailer {
   moveTo(path: string, stat: BigIntStats, fd: number): void {
     this.#gone = false
     this.setFile(path, stat)
+    // A copy may have less than what was read of its original.
+    const content = this.#content
+    if (stat.size < content.head.bytes) content.head = fingerprintAt(fd, 0, Number(stat.size))
     this.look(Number(stat.size), stat.mtimeNs)
     this.open(fd)
   }

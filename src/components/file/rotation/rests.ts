@@ -122,7 +122,8 @@ export class Rests {
       context.log.debug({ file, copy: path }, 'file is gone; searching a compressed copy for its rest')
     } else if (stat.size <= BigInt(entry.offset)) {
       const { gone: _gone, size: _size, ...rest } = entry
-      saved.replace(entry, { ...rest, path, file, ...identityOf(stat), claimed: place.key })
+      const head = place.head(rest.head.bytes)
+      saved.replace(entry, { ...rest, path, file, ...identityOf(stat), head, claimed: place.key })
     } else this.#start(entry, place)
   }
 
