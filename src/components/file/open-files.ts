@@ -3,9 +3,10 @@ import type { SourceContext } from '../../core/component.js'
 import { errorCode, lacksDescriptor } from '../../core/errors.js'
 import { closeSync, fstatSync, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
 import { finalPath } from '../../lib/files/final-path.js'
+import { formatOf } from './compression.js'
 import { type Descriptors, TooManyOpen } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
-import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
+import { BirthTimes, fingerprintAt, firstBytes, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
 import { Lineage } from './lineage.js'
 import { openKnown, openWithinSync } from './opening.js'
 import type { FileOptions } from './options.js'
@@ -71,8 +72,10 @@ export class OpenFiles {
   }
 
   /** The open files that the next start could not find. */
-  unfindable(): Promise<Tailer[]> {
-    return this.#detached.locate(this.#tailers.values(), new Slices(this.#options.context.clock))
+  async unfindable(): Promise<Tailer[]> {
+    const found = await this.#detached.locate(this.#tailers.values(), new Slices(this.#options.context.clock))
+    // A compressed file is not read as lines, also if it was empty when it was opened.
+    return found.filter(({ at, fd }) => !(at === 0 && fd !== undefined && formatOf(firstBytes(fd))))
   }
 
   get tailers(): Iterable<Tailer> {
@@ -373,13 +376,15 @@ export class OpenFiles {
       if (known || !stat.isFile()) return known
       this.#births.learnAround(path, stat)
       const remembered = saved.find(stat.dev, stat.ino, path)
-      const verdict = remembered && judge(fd, stat, { ...remembered, birth: BigInt(remembered.birth) }, this.#births)
+      const mayBeIt = remembered && mayBecome(remembered.path, path)
+      const judged = mayBeIt && judge(fd, stat, { ...remembered, birth: BigInt(remembered.birth) }, this.#births)
+      const verdict = judged || 'replaced'
       const entry = verdict === 'same' ? remembered : undefined
       const target = kind === 'link' || kind === 'unknown' ? finalPath(path) : path
       const atEnd = options.read_from === 'end' && this.#sweeps.isFirst
       const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
       // Nothing fails after this: a saved position is removed only when its file has a tailer.
-      if (remembered) this.#resumed(path, remembered, verdict!)
+      if (remembered) this.#resumed(path, remembered, verdict)
       if (!entry && !isOwn && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
       // The events of a renamed file keep the name that the file had when they were written.
       const tailer = new Tailer(

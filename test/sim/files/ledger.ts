@@ -32,6 +32,7 @@ const MOST_SHOWN = 12
 /** Everything that was written and that arrived, and the promises about it. */
 export class Ledger {
   readonly #exceptions: Exceptions
+  readonly #deletesUnread: boolean
   readonly #logs = new Map<string, Line[]>()
   /** The lines in each file, with the offsets of their ends. */
   readonly #contents = new Map<FileNode, { line: Line; end: number }[]>()
@@ -41,8 +42,9 @@ export class Ledger {
   #last = new Map<string, Line>()
   lines = 0
 
-  constructor(exceptions: Exceptions) {
+  constructor(exceptions: Exceptions, deletesUnread: boolean) {
     this.#exceptions = exceptions
+    this.#deletesUnread = deletesUnread
   }
 
   /** Makes the next line of a log. */
@@ -119,8 +121,9 @@ export class Ledger {
     const [, log = '', number = ''] = /^(\w+)-(\d+) /.exec(text) ?? []
     const line = this.#logs.get(log)?.[Number(number)]
     if (line?.text !== text) {
-      // A line that may be lost may have been read in part.
-      if (!(line?.isOptional && line.text.includes(text)) && !this.#torn.some(torn => torn.includes(text)))
+      // A line that may be lost, or whose file is deleted unread, may have been read in part.
+      const mayBePart = line?.isOptional || this.#deletesUnread
+      if (!(mayBePart && line?.text.includes(text)) && !this.#torn.some(torn => torn.includes(text)))
         this.#exceptions.violate('torn', `a line arrived that nobody wrote: ${text.slice(0, 80)}`, line)
       return undefined
     }

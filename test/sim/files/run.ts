@@ -100,7 +100,7 @@ class Run {
     this.#disk.faults.latencyMs = plan.latencyMs
     this.#root = mount(this.#disk)
     this.exceptions = new Exceptions(world, plan)
-    this.ledger = new Ledger(this.exceptions)
+    this.ledger = new Ledger(this.exceptions, plan.rotation.deletesUnread)
     this.#folder = new LogFolder(LOGS, this.#disk, this.ledger)
     this.#programs = new Programs(world)
     this.#disk.beforeCall = (call, path) => this.#beforeCall(call, path)

@@ -228,7 +228,7 @@ export class Search {
       for (const tailer of sought) this.#over(tailer, folder)
       for (const entry of missing) if (!claims.some(({ file }) => file.entry === entry)) this.#lose(entry, folder)
     }
-    this.#dropOldClaims(subjects, claims)
+    this.#dropOldClaims(subjects, free, claims)
     const open = claims.flatMap(({ file: { tailer } }): [undefined, Tailer][] => (tailer ? [[undefined, tailer]] : []))
     const byPlace = new Map(claims.map(claim => [claim.candidate.key, claim.file]))
     const unclaimed = free.filter(({ key }) => !byPlace.has(key))
@@ -369,12 +369,12 @@ export class Search {
   }
 
   /** The copy of a file may be gone, and its inode the one of another file's copy. */
-  #dropOldClaims(subjects: readonly Subject[], claims: readonly Claimed[]): void {
+  #dropOldClaims(subjects: readonly Subject[], places: readonly Place[], claims: readonly Claimed[]): void {
+    const compared = new Set(places.map(({ key }) => key))
     const owners = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))
     for (const subject of subjects) {
       const { claimed, tailer, entry } = subject
-      const owner = claimed === undefined ? undefined : owners.get(claimed)
-      if (!owner || owner === subject) continue
+      if (claimed === undefined || !compared.has(claimed) || owners.get(claimed) === subject) continue
       if (tailer) tailer.claimed = undefined
       else if (this.#isCurrent(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed: undefined })
     }
