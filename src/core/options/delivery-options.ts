@@ -100,7 +100,9 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
           ),
         max_elapsed: duration()
           .optional()
-          .describe('Retry time after which a request is given up and handled as set by `on_reject`. Default: never.'),
+          .describe(
+            'Time after the first failed attempt at which a request is given up and handled as set by `on_reject`. Default: never.',
+          ),
       })
       .prefault({})
       .describe('How failed requests are retried. By default, retries never end.'),

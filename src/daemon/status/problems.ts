@@ -322,7 +322,7 @@ function nothingToRead({ series }: Observed): Problem[] {
     if (value !== 0 || series.sum(SILENT, labels) > 0 || series.sum(UNREADABLE, labels) > 0) return []
     return {
       component: labels.component_id!,
-      what: `${labels.component_id}: there is no file that it could read`,
+      what: `${labels.component_id}: did not find any file to read`,
       todo: 'Compare its include and exclude with the names of the files. A file that appears later is read from its beginning.',
     }
   })
