@@ -308,7 +308,7 @@ destinations: { out: { type: file, inputs: [lim], path: ./out.log } }
   )
   const bad = await status()
   t.match(bad, 'app: 100 of its 100 lines could not be read as json')
-  t.match(bad, 'lim: none of 100 events had the key, so all share one bucket')
+  t.match(bad, 'lim: not one of 100 events had the key, so all share one bucket')
   appendFileSync(join(folder, 'app.log'), '{"app":"a"}\n'.repeat(101))
   await daemon.until(
     () => existsSync(join(folder, 'out.log')) && /"a"/.test(readFileSync(join(folder, 'out.log'), 'utf8')),

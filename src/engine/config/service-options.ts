@@ -137,7 +137,11 @@ const options = z.strictObject({
 
 export const serviceOptions = options.superRefine(({ store, limits }, context) => {
   if (limits.redis && store.type === 'embedded')
-    refuseAt(context, ['limits', 'redis'], 'has no effect with one node; several need store: { type: postgresql, … }')
+    refuseAt(
+      context,
+      ['limits', 'redis'],
+      'has no effect with one node; several nodes need store: { type: postgresql, … }',
+    )
 })
 
 export type ServiceOptions = z.output<typeof serviceOptions>

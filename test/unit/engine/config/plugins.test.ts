@@ -182,7 +182,10 @@ t.test('a service has plugins of its own, which pipelines cannot list', async t 
   t.throws(() => checkPipelineConfig(pipeline({}), components, limits), { errors: [{ message: /must be one of/ }] })
   writeFileSync(path, 'service: { plugins: [./nowhere.mjs] }')
   const plugins = await pluginsOf(path, {})
-  t.throws(() => loadConfig(path, { ...at, plugins }), /c\.yaml:1:22: service\.plugins\[0\]: the file .*nowhere\.mjs does not exist$/)
+  t.throws(
+    () => loadConfig(path, { ...at, plugins }),
+    /c\.yaml:1:22: service\.plugins\[0\]: the file .*nowhere\.mjs does not exist$/,
+  )
 })
 
 t.test('a managed daemon loads the plugins that its local part lists, and none that the service names', async t => {
