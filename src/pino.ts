@@ -40,11 +40,13 @@ const schema = z.strictObject({
   on_full: z
     .enum(['wait', 'discard'])
     .prefault('wait')
-    .describe('When no more lines fit: `wait` lets them queue in the app, `discard` discards and reports them.'),
+    .describe(
+      'What happens to lines while the buffer is full: `wait` queues them in the app, `discard` discards and reports them.',
+    ),
   shutdown_timeout: duration()
     .refine(ms => ms <= LONGEST_SHUTDOWN_MS, { error: 'must be at most 9 Seconds', params: { constant: true } })
     .prefault('5 Seconds')
-    .describe('How long the end of the app may wait for deliveries.'),
+    .describe('How long the app waits for deliveries before it ends.'),
   data_dir: z
     .string()
     .min(1)

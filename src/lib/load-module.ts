@@ -50,7 +50,7 @@ export async function loadPackage(name: string, folder: string): Promise<ModuleE
 export function loadErrorText(error: unknown, path: string): string {
   if (!(error instanceof Error)) return String(error)
   const { code } = error as NodeJS.ErrnoException
-  if (code === 'ERR_MODULE_NOT_FOUND' && !existsSync(path)) return `there is no file ${resolve(path)}`
+  if (code === 'ERR_MODULE_NOT_FOUND' && !existsSync(path)) return `the file ${resolve(path)} does not exist`
   const message = error.message.replace(/\s+/g, ' ')
   const place = placeInPlugin(error)
   if (place !== undefined) return `${message} (${place})`

@@ -164,7 +164,7 @@ export function openTunnel(socket: Socket, { authorization }: Via, url: URL, tim
       socket.destroy()
       reject(error)
     }
-    const cancel = after(timeoutMs, () => fail(new ProxyError('the proxy gave no answer in time', undefined)))
+    const cancel = after(timeoutMs, () => fail(new ProxyError('the proxy did not answer in time', undefined)))
     request.on('error', cause => fail(new ProxyError('the proxy closed the connection', undefined, cause)))
     request.on('connect', ({ statusCode = 0, statusMessage = '' }, _socket, head: Buffer) => {
       if (statusCode < 200 || statusCode > 299) return fail(new ProxyError(statusMessage, statusCode))

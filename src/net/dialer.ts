@@ -133,7 +133,9 @@ export class Dialer {
       const through = this.#proxy.urlFor(target)?.origin
       if (through !== undefined) log.info({ proxy: through }, 'sending requests through a proxy')
       else if (proxy === 'environment')
-        log.warn('"proxy: environment" is set, and the environment names no proxy for this host; connecting directly')
+        log.warn(
+          '"proxy: environment" is set, but the environment does not name a proxy for this host; connecting directly',
+        )
     } else if (variable !== undefined && !this.#context.reach)
       log.info({ variable }, 'the environment names a proxy that is not used; set "proxy: environment" to use it')
   }

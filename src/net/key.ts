@@ -238,8 +238,8 @@ export class AccessKey {
   /** Where an operator must put a new key. */
   get place(): string {
     const { key_file: file, credential, exec } = this.#source
-    if (exec) return `where ${exec[0]} gets it; ${exec[0]} is run again by itself`
-    if (file) return `in ${file}, which is read again by itself`
+    if (exec) return `where ${exec[0]} gets it; ${exec[0]} is run again automatically`
+    if (file) return `in ${file}, which is read again automatically`
     return credential ? `in the credential "${credential}" and restart` : 'in the configuration and reload it'
   }
 
@@ -301,7 +301,7 @@ export class AccessKey {
     const folder = process.env.CREDENTIALS_DIRECTORY
     if (folder) return join(folder, credential)
     throw held(
-      `there is no credential "${credential}": CREDENTIALS_DIRECTORY is not set; run under systemd with LoadCredential=${credential}:PATH`,
+      `cannot find the credential "${credential}": CREDENTIALS_DIRECTORY is not set; run under systemd with LoadCredential=${credential}:PATH`,
     )
   }
 

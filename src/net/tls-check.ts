@@ -280,7 +280,7 @@ function notPem(bytes: Buffer): string | undefined {
 }
 
 function fileWords(code: string | undefined): string | undefined {
-  if (code === 'ENOENT' || code === 'ENOTDIR') return 'there is no such file (ENOENT)'
+  if (code === 'ENOENT' || code === 'ENOTDIR') return 'the file does not exist (ENOENT)'
   if (code === 'EACCES' || code === 'EPERM') return `this user may not read it (${code})`
   return undefined
 }

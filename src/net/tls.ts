@@ -96,7 +96,7 @@ export class TlsFiles {
         failed()
         log.error(
           { code: 'SLUICE_TLS_FILES', error: text },
-          'cannot use the renewed TLS files; keeping the last good ones',
+          'cannot use the renewed TLS files; keeping the current ones',
         )
       }
       this.#loggedProblem = text

@@ -337,7 +337,7 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url()}", batch:
   t.match(await resend(), { code: 0, stderr: /nothing to send/ })
   const inferred = await command(['resend', '-c', daemon.configPath, '--dry-run'])
   t.match(inferred, { code: 0, stdout: 'up: nothing to send\n' })
-  t.match(await resend('nowhere.ndjson'), { code: 1, stderr: 'sluice: there is no file nowhere.ndjson\n' })
+  t.match(await resend('nowhere.ndjson'), { code: 1, stderr: 'sluice: the file nowhere.ndjson does not exist\n' })
   const other = sluice(['resend', '-c', daemon.configPath, '--destination', 'upp'], { cwd: folder })
   t.equal(await other.exit, 2)
   t.match(other.stderr, 'the configuration has no destination or processor upp; did you mean up?')

@@ -116,5 +116,5 @@ t.test('validate and test load a script, from the folder of the configuration', 
     stderr,
     /^etc\/code\.yaml:3:\d+: processors\.mine\.code: line 1, column 11 of the code: Unexpected end of input$/m,
   )
-  t.match(stderr, /^etc\/missing\.yaml:3:\d+: processors\.mine\.file: warning: there is no file .*missing\.js$/m)
+  t.match(stderr, /^etc\/missing\.yaml:3:\d+: processors\.mine\.file: warning: the file .*missing\.js does not exist$/m)
 })

@@ -301,11 +301,14 @@ destinations: { out: { type: file, inputs: [lim], path: ./out.log } }
   t.teardown(() => daemon.child.kill('SIGKILL'))
   const status = async () => (await command(['status', '--config', 'sluice.yaml'], { cwd: folder })).stdout
   await daemon.until(() => daemon.stderr.includes('SLUICE_KEY_MISSING'))
-  t.match(daemon.stderr, /"SLUICE_NOTHING_DECODED".*none of the first 100 lines is a JSON object: kept as text/)
-  t.match(daemon.stderr, /"SLUICE_KEY_MISSING".*none of the first 100 events has the key \.app: all share one bucket/)
+  t.match(daemon.stderr, /"SLUICE_NOTHING_DECODED".*not one of the first 100 lines is a JSON object: kept as text/)
+  t.match(
+    daemon.stderr,
+    /"SLUICE_KEY_MISSING".*not one of the first 100 events has the key \.app: all share one bucket/,
+  )
   const bad = await status()
   t.match(bad, 'app: 100 of its 100 lines could not be read as json')
-  t.match(bad, 'lim: none of 100 events had the key, so all share one bucket')
+  t.match(bad, 'lim: not one of 100 events had the key, so all share one bucket')
   appendFileSync(join(folder, 'app.log'), '{"app":"a"}\n'.repeat(101))
   await daemon.until(
     () => existsSync(join(folder, 'out.log')) && /"a"/.test(readFileSync(join(folder, 'out.log'), 'utf8')),

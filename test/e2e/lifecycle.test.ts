@@ -328,7 +328,7 @@ destinations: { out: { type: blackhole, inputs: [p] } }
     ['no configuration', 'missing.yaml', 78, /missing\.yaml/],
     ...Object.entries({
       'code: "event => {"': /^named-\d\.yaml:3:\d+: processors\.p\.code: line 1, column 11 of the code: /m,
-      'file: none.js': /^named-\d\.yaml:3:\d+: processors\.p\.file: there is no file .*none\.js$/m,
+      'file: none.js': /^named-\d\.yaml:3:\d+: processors\.p\.file: the file .*none\.js does not exist$/m,
       'file: wrong.js':
         /^named-\d\.yaml:3:\d+: processors\.p\.file: the default export of .*wrong\.js must be a function/m,
       'type: parse, field: .m, codec: protobuf, message: M, descriptor_file: wrong.js':

@@ -92,7 +92,7 @@ longTest('what is not there to be served', async t => {
   const tls = await run(['serve', '--config', join(folder, 'tls.yaml')], {}, folder)
   t.equal(tls.code, 78)
   t.match(tls.stderr, /tls\.yaml:1:1: service\.tls\.cert_file: none\.yaml .* holds no PEM block /)
-  t.match(tls.stderr, /tls\.yaml:1:1: service\.tls\.key_file: none\.key .* there is no such file /)
+  t.match(tls.stderr, /tls\.yaml:1:1: service\.tls\.key_file: none\.key .* the file does not exist /)
   t.match(await run(['serve', '--config', join(folder, 'wrong.yaml')]), {
     code: 78,
     stderr: /wrong\.yaml:2:3: service\.lissten: unknown option; did you mean "listen"\?/,

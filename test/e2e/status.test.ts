@@ -120,15 +120,15 @@ sources: { app: { type: file, include: [./log/*.log], exclude: ['*.gz'], scan_in
 destinations: { out: { type: blackhole, inputs: [app] } }
 `
   const { folder, daemon, said, run } = await started(t, config, {})
-  const text = 'there is no file that this source could read; files created later are read from their beginning'
+  const text = 'did not find any file to read; files created later are read from their beginning'
   await said(text)
   t.match(daemon.stderr, `"include":["./log/*.log"],"exclude":["*.gz"],"msg":"${text}"`)
-  t.match((await run('status')).stdout, '! app: there is no file that it could read')
+  t.match((await run('status')).stdout, '! app: did not find any file to read')
   mkdirSync(join(folder, 'log'))
   writeFileSync(join(folder, 'log/app.log'), 'one\n')
   await until('a file', async () => (await run('status')).stdout.includes('1 file, 0B unread'))
-  t.notMatch((await run('status')).stdout, 'there is no file')
-  t.equal(daemon.stderr.split('there is no file').length, 2, 'once')
+  t.notMatch((await run('status')).stdout, 'did not find any file')
+  t.equal(daemon.stderr.split('did not find any file').length, 2, 'once')
 })
 
 longTest('a destination on hold is a problem, and not the bottleneck as well', async t => {

@@ -55,7 +55,7 @@ t.test('a key that no line has is told at once, and is no success', async t => {
   const running = sluice(['throttle', '--limit', '5', '--window', '1h', '--key', '.ap', '--quiet'])
   running.child.stdin!.write(LINES)
   const warning =
-    'sluice: none of the first 100 lines has the key .ap, so all share one bucket: correct --key; the first line has the fields .app, .level, .n\n'
+    'sluice: not one of the first 100 lines has the key .ap, so all share one bucket: correct --key; the first line has the fields .app, .level, .n\n'
   await running.until(() => running.stderr === warning)
   running.child.stdin!.end(LINES)
   t.equal(await running.exit, 1)

@@ -147,7 +147,7 @@ class ThrottlePipe {
   #keyWarning(batch: EventBatch): string {
     const lines = count(batch.length, 'line')
     const fields = Object.keys(batch.fields(0)).map(fieldPathText).join(', ')
-    return `none of the first ${lines} has the key ${this.#keyText}, so all share one bucket: correct --key; the first line has the fields ${fields}`
+    return `not one of the first ${lines} has the key ${this.#keyText}, so all share one bucket: correct --key; the first line has the fields ${fields}`
   }
 
   summary(style: { readonly columns: number | undefined; readonly colour: boolean }): string {

@@ -32,7 +32,7 @@ export const developCommands: readonly Command[] = [
       config: { short: 'c', value: 'FILE', text: 'The configuration with the plugins.' },
       out: {
         value: 'FOLDER',
-        text: 'The folder for both files. Default: `config` in the folder of the program; with --config, the current folder.',
+        text: 'The folder for both files. With --config, the default is the current folder, otherwise the folder `config` where Sluice is installed.',
       },
     },
     examples: [

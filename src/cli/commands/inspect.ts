@@ -81,7 +81,7 @@ export const inspectCommands: readonly Command[] = [
   }),
   command({
     name: 'graph',
-    summary: 'Draws a configuration as text, for Mermaid or Graphviz.',
+    summary: 'Draws a configuration: text, Mermaid or Graphviz.',
     text: [
       'With --live, shows values of the daemon that runs this configuration: events per second in and out of every component and on every connection, discarded events, events in flight, and blocked components.',
     ],

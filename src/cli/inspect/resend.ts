@@ -34,7 +34,7 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
     io.stdout.write(`nothing to send: there are no rejected events in ${config.dataDir}\n`)
     return EXIT.done
   }
-  for (const file of options.files) if (!isToSend(file)) throw new ResendError(`there is no file ${file}`)
+  for (const file of options.files) if (!isToSend(file)) throw new ResendError(`the file ${file} does not exist`)
   const filesOf = (id: string) =>
     options.files.length > 0 ? options.files : [pathOf(config.dataDir, 'dead_letters', id)]
   if (options.dryRun) {

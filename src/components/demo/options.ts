@@ -22,7 +22,7 @@ export const options = z.strictObject({
     .default(APPS.length)
     .transform(apps => (typeof apps === 'number' ? named(apps) : apps))
     .describe(`Number of apps, or a list of their names. The first ones are named ${APPS.join(', ')}.`),
-  seed: z.int().min(0).default(1).describe('Selects the sequence of events.'),
+  seed: z.int().min(0).default(1).describe('The same number gives the same sequence of events.'),
 })
 export type DemoOptions = z.output<typeof options>
 

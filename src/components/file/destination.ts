@@ -28,7 +28,9 @@ const options = z.strictObject({
   fsync: z
     .boolean()
     .default(false)
-    .describe('Count events as delivered only when they are on disk, where they survive a power failure.'),
+    .describe(
+      'Whether events count as delivered only after they are synced to disk, where they survive a power failure.',
+    ),
 })
 type Options = z.output<typeof options>
 
@@ -154,7 +156,7 @@ export class FileDestination implements Destination {
     const { log } = this.#context
     const { path } = this.#options
     const text =
-      'a write failed and left a torn line in the file; the events of this write are written again after the torn line'
+      'a write failed and left an incomplete line in the file; all events of this write are written again after this line'
     log.warn({ path, bytes: error.bytes, error: error.message }, text)
   }
 
@@ -217,7 +219,7 @@ export const file = defineDestination({
   type: 'file',
   summary: 'Appends events to a file.',
   notes:
-    'Other programs may append to the same file. If a write fails in the middle, its first part is removed again. If another program has already appended to the file, the torn line is terminated instead and counted in `sluice_file_torn_writes_total`, and all events of the write are written again. After a file was renamed or removed (logrotate), its path is opened again. Events count as delivered when the operating system has accepted them; with `fsync`, when they are on disk.',
+    'Other programs may append to the same file. If Sluice can write only a part of its events, it removes this part. If another program has already appended to the file, Sluice instead ends the incomplete line, and counts it in `sluice_file_torn_writes_total`. In both cases, Sluice writes all of these events again. After a file was renamed or removed (logrotate), its path is opened again. Events count as delivered when the operating system has accepted them; with `fsync`, when they are on disk.',
   options,
   examples: [
     { title: 'Lines as they were read', yaml: 'path: /var/log/app/errors.log\n' },

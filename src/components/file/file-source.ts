@@ -172,7 +172,7 @@ export class FileSource implements Source {
   /** Logs once, and not again when files come and go: an empty folder is as likely as a typing error. */
   #warnOfNothing(): void {
     const { include, exclude, follow } = this.#options
-    const text = 'there is no file that this source could read'
+    const text = 'did not find any file to read'
     const fields = { include, ...(exclude.length > 0 && { exclude }) }
     this.#context.log.warn(fields, follow ? `${text}; files created later are read from their beginning` : text)
   }

@@ -25,7 +25,9 @@ export const options = z
     exclude: z
       .array(reaches('nothing', fileGlob()))
       .default([])
-      .describe('Files to exclude. A pattern without a slash applies to the name; other patterns apply to the path.'),
+      .describe(
+        'Files that are not read. A pattern without a slash is compared with the file name, any other pattern with the whole path.',
+      ),
     read_from: z
       .enum(['beginning', 'end'])
       .default('beginning')
@@ -36,41 +38,45 @@ export const options = z
       .boolean()
       .default(false)
       .describe(
-        'Whether to read compressed files that existed when the source first started with `read_from: end`, or that an earlier version of Sluice skipped.',
+        'Whether to read compressed files from before the first start with `read_from: end`, and compressed files that an earlier version of Sluice skipped.',
       ),
     decode: decodeOption(),
     max_line_bytes: maxLineBytesOption(),
     partial_line_timeout: duration()
       .optional()
       .describe(
-        'How long an unfinished last line may wait before it is delivered as it is. Its rest is then an event of its own, marked `partial`. Default: no limit until the file is renamed or deleted, then `rotate_wait`.',
+        'How long an unfinished last line may wait before it is delivered as it is. The rest of the line then becomes a second event, marked `partial`. Default: no limit; after the file is renamed or deleted, `rotate_wait`.',
       ),
     partial_line_at_stop: z
       .enum(['keep', 'deliver'])
       .optional()
       .describe(
-        'Has no effect. A stop keeps an unfinished line or event for the next start, and delivers the rest of files deleted or moved elsewhere.',
+        'Has no effect. A stop keeps an unfinished line or event for the next start. Files that were deleted or moved to another folder are delivered to their end.',
       ),
     multiline: multilineOption(),
     rotate_wait: duration()
       .prefault('1 Minutes')
-      .describe('How long a renamed or deleted file is kept open after its last line, and read while it grows.'),
+      .describe(
+        'How long a renamed or deleted file stays open after its last new line. Lines that are appended until then are read.',
+      ),
     scan_interval: duration(10)
       .prefault('2 Seconds')
       .describe(
-        'How often Sluice searches for new files and checks the files that it knows. In folders that can be watched, appends and new files are noticed at once, and files without an append for a minute are checked every 8 seconds.',
+        'How often Sluice searches for new files and checks the files that it knows. In local folders, Sluice usually notices new files and new lines at once. It then checks a file that has not grown for a minute only every 8 seconds.',
       ),
     max_open_files: z
       .int()
       .min(1)
       .default(4096)
       .describe(
-        'Maximum number of open files; further files are opened in turns. The value is capped at half of the process limit.',
+        'Maximum number of files that are open at the same time; if there are more, they take turns. The value is capped at half of the files that the process may open.',
       ),
     follow: z
       .boolean()
       .default(true)
-      .describe('False: read existing files to their end, then stop. The run ends when every source has stopped.'),
+      .describe(
+        'If false, the source reads existing files to their end, and stops. The daemon ends when all sources have stopped.',
+      ),
   })
   .superRefine(checkSplit)
 export type FileOptions = z.output<typeof options>

@@ -53,7 +53,7 @@ export class PathProblems {
     if (!this.#first(path, code, true)) return
     this.#context.log.error(
       { code: 'SLUICE_FILE_UNREADABLE', file: path, cause: code, error: errorText(error) },
-      'cannot read file; retrying with every sweep',
+      'cannot read file; retrying every scan_interval',
     )
   }
 
@@ -79,7 +79,7 @@ export class PathProblems {
     const code = errorCode(error) ?? errorText(error)
     if (!this.#first(path, code, isMissed, true)) return
     this.#context.metrics.failed('copy')
-    const rest = isMissed && isOfSystem(error) ? 'retrying with every sweep' : 'skipping the rest'
+    const rest = isMissed && isOfSystem(error) ? 'retrying every scan_interval' : 'skipping the rest'
     this.#context.log.error(
       { code: 'SLUICE_COPY_DAMAGED', file: path, cause: code, error: errorText(error) },
       `cannot read a compressed file to its end; ${rest}`,

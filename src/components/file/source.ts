@@ -13,11 +13,10 @@ export const file = defineSource({
   type: 'file',
   summary: 'Follows files selected by patterns, through rotation and restarts, and reads every line once.',
   notes:
-    'Sluice saves its position in each file under `data_dir` after the lines are delivered. After a restart, it finds the position again, under whatever ' +
-    'name the file has in its folder by then. A file is known by its inode and its content, not by its name: Sluice continues to read a renamed file, ' +
-    'and reads the file that takes its place from the beginning. If a file was compressed with gzip or zstd before it was read to its end, Sluice reads the rest from ' +
-    'the compressed copy: a `.gz` or `.zst` file in the same folder. `include` and `exclude` do not apply to this copy. With copy-and-truncate, lines that were not read ' +
-    'before the truncation are read from the copy, plain or compressed, in the same folder. ' +
+    'Sluice saves its position in each file under `data_dir` after the lines are delivered. After a restart, it continues there, even if the file was renamed within its folder. ' +
+    'Sluice recognizes a file by its inode and its content, not by its name: it continues to read a renamed file, ' +
+    'and reads a new file with the old name from the beginning. If a file was compressed with gzip or zstd before it was read to its end, Sluice reads the rest from ' +
+    'the compressed copy: a `.gz` or `.zst` file in the same folder. `include` and `exclude` do not apply to this copy. If rotation copies and truncates a file, Sluice reads the remaining lines from the copy, which may be compressed, in the same folder. ' +
     'A copy that matches the patterns is recognized by its content, whatever its name is. A new file that equals the beginning of another file may be a copy. It is ' +
     'read when it differs, or after ten seconds if it does not have the name of a copy, such as `app.log.1`. ' +
     'Compressed files are recognized by their first bytes. Sluice reads the lines of gzip files, and of zstd files with Node.js 22.15 or newer, unless the files are copies of ' +

@@ -22,7 +22,7 @@ export const options = z
     decode: codecOption()
       .optional()
       .describe(
-        'The codec that decodes bodies of type `text/plain`, or of its own media type (`text/csv`). Lines that it cannot decode are kept as text and counted. Default: text.',
+        'The codec that decodes bodies of the type `text/plain`, or of the media type of this codec, such as `text/csv`. Lines that it cannot decode are kept as text and counted. Default: text.',
       ),
     max_body_bytes: byteSize(1024, 256 * 1024 * 1024)
       .prefault('10MiB')
@@ -30,7 +30,7 @@ export const options = z
     max_unsettled_bytes: byteSize(1024)
       .prefault('32MiB')
       .describe(
-        'Maximum memory of all unanswered requests together. When this memory is used up, or when `max_connections` requests are unanswered, further requests get the response 503. One address may use three quarters of the memory, and have `max_connections_per_address` requests; see `shared_addresses`.',
+        'Maximum memory of all unanswered requests together. When this memory is used up, or when `max_connections` requests are unanswered, further requests get the response 503. One address may use at most three quarters of the memory, and have at most `max_connections_per_address` unanswered requests; see `shared_addresses`.',
       ),
     max_line_bytes: maxLineBytesOption(),
     headers_timeout: duration().prefault('10 Seconds').describe('Timeout for the headers of a request.'),

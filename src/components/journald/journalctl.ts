@@ -55,7 +55,7 @@ export class Journalctl {
   }
 
   #why(failure: Error | undefined, code: number | null, signal: string | null): string {
-    if (errorCode(failure) === 'ENOENT') return `there is no ${PROGRAM} in the PATH`
+    if (errorCode(failure) === 'ENOENT') return `${PROGRAM} is not in the PATH`
     if (failure) return `${PROGRAM} cannot be run: ${errorText(failure)}`
     const how = `${PROGRAM} ended ${signal ? `by ${signal}` : `with exit code ${code}`}`
     return this.#lastComplaint ? `${this.#lastComplaint}; ${how}` : how

@@ -49,7 +49,7 @@ export const options = z
       .array(reaches('nothing', z.string().regex(FIELD, { error: 'must be a field of the journal such as _EXE' })))
       .optional()
       .describe(
-        "Which of the journal's own fields an event keeps in addition to the common ones. With an empty list, an event keeps only the common ones. Default: all.",
+        'Journal fields that an event keeps besides the common fields, such as `.message` and `.host`. With an empty list, an event keeps only the common fields. Default: all fields.',
       ),
     directory: filePath()
       .optional()
@@ -62,7 +62,7 @@ export const options = z
     max_entry_bytes: byteSize(64 * 1024, 256 * 1024 * 1024)
       .prefault('1MiB')
       .describe(
-        'Maximum bytes of an entry in the output of journalctl. Of a larger entry, the longest fields are truncated; `.truncated` lists them.',
+        'Maximum size of an entry, as journalctl prints it. In a larger entry, Sluice truncates the longest fields, and lists them in `.truncated`.',
       ),
   })
   .superRefine(({ directory, files }, context) => {

@@ -13,11 +13,9 @@ export const journald = defineSource({
     'entries. If journalctl ends, Sluice logs and counts this, and starts it again at the same position.\n\n' +
     'Events have `.message`, `.timestamp` (when journald received the entry), `.host`, `.severity` (by name), `.severity_code` (0 to 7), `.app` ' +
     '(the identifier), `.pid` and `.unit`, if the entry has them, and all fields of the entry under their own names: `._SYSTEMD_UNIT`, ' +
-    '`.PRIORITY`, `._COMM`. All of these are text. A field that occurs several times is an array; several parts of a message become its ' +
-    'lines. A message that is not UTF-8 has replacement characters, and its bytes in base64 as `.raw`.\n\n' +
+    '`.PRIORITY`, `._COMM`. All of these are text. A field that occurs several times is an array; several messages of an entry become the lines of `.message`. If a message is not UTF-8, replacement characters stand for the wrong bytes, and `.raw` has the original bytes in base64.\n\n' +
     'The metric `sluice_journal_lag_seconds` is the age that the last entry had when it was read. While more entries wait, or journalctl ' +
-    'does not run, it is the current age of this entry. The metric exists after the first entry. It also stays small if the ' +
-    'journal has little activity.',
+    'does not run, it is the current age of this entry. The metric exists after the first entry. It stays small if the journal gets few entries.',
   reachesUnnamed: { option: 'directory', path: '/var/log/journal' },
   options,
   examples: [

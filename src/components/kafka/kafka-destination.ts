@@ -50,7 +50,7 @@ interface Memory {
   sticky: number
 }
 
-/** State by which brokers recognize batches. A reload passes it to the successor. */
+/** Brokers need this state to recognize a batch that is sent again. A reload passes it to the successor. */
 interface Session {
   readonly topics: BoundedMap<string, Memory>
   /** The producer for partitions that do not have one yet. */

@@ -41,7 +41,7 @@ const options = z
       .max(100_000)
       .prefault(1000)
       .describe(
-        'Maximum number of streams with events in the last hour. In further streams, labels that contain fields have the value `other`.',
+        'Maximum number of streams that had events in the last hour. For events of further streams, labels that contain fields get the value `other`.',
       ),
     structured_metadata: z
       .record(name(), template())
@@ -58,7 +58,7 @@ const options = z
       .enum(['none', 'gzip', 'snappy'])
       .prefault('snappy')
       .describe(
-        'Compression of the body: `snappy` as protobuf, `gzip` as JSON. gzip uses less bandwidth and more CPU time.',
+        'Format and compression of the body: `snappy` sends protobuf, `gzip` sends JSON. gzip uses less bandwidth and more CPU time.',
       ),
     headers,
     auth,
@@ -77,7 +77,7 @@ export const loki = defineHttpDestination({
   type: 'loki',
   summary: 'Sends events to Grafana Loki.',
   notes:
-    'Each request has the events of one stream. To a request with several streams, Loki would answer 204 even if it rejected events of any stream but the last. Streams with few events make small requests; a longer `batch.max_wait` makes them larger. At most 1,000 streams wait for more events.\n\nSluice does not change the time of an event, but adds missing digits up to nanoseconds, derived from the place where it read the event. So Loki keeps equal lines of one millisecond, and an event that is sent or read again has the same time: log queries show it once. Metric queries, such as `count_over_time`, can count it twice. This does not apply to events without a time, which get the time when they were read.\n\nLoki does not list all events that it rejects. Sluice finds them: by the oldest time or the longest line that the response names, otherwise by sending smaller requests. They go to the dead-letter queue with the message of Loki and a reason: `too_far_behind` (behind the newest event of the stream by more than half of `max_chunk_age`; by default, half is an hour), `too_old`, `too_new`, `no_time` (before 1678, or after 2261), `too_long`, `labels`, `tenant`, `metadata`, or `status_400`. Sluice sends the other events of the request again; Loki stores them once.\n\nIf Loki limits a rate or the number of streams (429), the stream waits and the others continue. If `max_in_flight` is a number, each waiting stream uses one of these requests; when all are in use, the other streams wait, too. Sluice divides a request that exceeds the limit for one second. The reasons are `per_stream_rate_limit`, `max_global_streams_per_user` and `ingestion_rate_mb`, which are limits of Loki; `sluice status` shows what to do.',
+    'Each request has the events of one stream. To a request with several streams, Loki would answer 204 even if it rejected events of any stream but the last. Streams with few events make small requests; a longer `batch.max_wait` makes them larger. At most 1,000 streams wait for more events.\n\nSluice does not change the time of an event, but adds missing digits up to nanoseconds, derived from the place where it read the event. So Loki keeps equal lines of one millisecond, and an event that is sent or read again has the same time: log queries show it once. Metric queries, such as `count_over_time`, can count it twice. This does not apply to events without a time, which get the time when they were read.\n\nLoki does not list all events that it rejects. Sluice finds them: by the oldest time or the longest line that the response names, otherwise by sending smaller requests. They go to the dead-letter queue with the message of Loki and a reason: `too_far_behind` (behind the newest event of the stream by more than half of `max_chunk_age`; by default, half is an hour), `too_old`, `too_new`, `no_time` (before 1678, or after 2261), `too_long`, `labels`, `tenant`, `metadata`, or `status_400`. Sluice sends the other events of the request again; Loki stores them once.\n\nIf Loki limits a rate or the number of streams (429), the stream waits and the others continue. If `max_in_flight` is a number, each waiting stream uses one of these requests; when all are in use, the other streams wait, too. If a request exceeds the limit for one second, Sluice divides it. The reasons are `per_stream_rate_limit`, `max_global_streams_per_user` and `ingestion_rate_mb`, which are limits of Loki; `sluice status` shows what to do.',
   promises: {
     guarantee: 'An event is delivered when the response is 204.',
     order: 'Events of a stream keep their order. Loki sorts by the time of events.',

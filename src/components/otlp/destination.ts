@@ -47,12 +47,12 @@ const options = z
     body: fieldPaths()
       .prefault(FIELDS.body)
       .describe(
-        'Fields that can become the body; the first one with a value is used. Otherwise the body has all fields.',
+        'Fields that can become the body; the first one with a value is used. Without such a field, the body contains all fields.',
       ),
     severity: fieldPaths()
       .prefault(FIELDS.severity)
       .describe(
-        'Fields that can hold the severity; the first one with a value is used. It is a word such as `warn`, a syslog number (0 to 7) or a number from 10 (trace) to 60 (fatal).',
+        'Fields that can hold the severity; the first one with a value is used. The value is a word such as `warn`, a syslog number (0 to 7) or a number from 10 (trace) to 60 (fatal).',
       ),
     trace_id: fieldPaths().prefault(FIELDS.trace_id).describe('Field with the trace id, as 32 hexadecimal digits.'),
     span_id: fieldPaths().prefault(FIELDS.span_id).describe('Field with the span id, as 16 hexadecimal digits.'),

@@ -22,7 +22,9 @@ const when = condition().optional().describe('Counts only matching events.')
 
 const options = z
   .strictObject({
-    every: duration(LEAST_EVERY_MS).prefault('10 Seconds').describe('Interval that one emitted event covers.'),
+    every: duration(LEAST_EVERY_MS)
+      .prefault('10 Seconds')
+      .describe('Length of an interval. Each emitted event covers one interval.'),
     key_field: fieldPaths()
       .prefault('')
       .describe('Field, or list of fields, to group by. Default: all events are counted together.'),
@@ -40,7 +42,7 @@ const options = z
           .min(1)
           .max(MOST_BUCKETS)
           .refine(all => all.every((bound, n) => n === 0 || all[n - 1]! < bound), { error: 'must be ascending' })
-          .describe('Upper bounds of the buckets, ascending. A last bucket without a bound is added.'),
+          .describe('Upper bounds of the buckets, in ascending order. Sluice adds a last bucket without a bound.'),
         when,
       }),
     ).describe('Histograms by name.'),
@@ -69,7 +71,7 @@ export type AggregateOptions = z.output<typeof options>
 export const aggregate = defineProcessor({
   type: 'aggregate',
   summary:
-    'Counts events, sums fields and builds histograms: an event for each key and interval, and Prometheus series.',
+    'Counts events, sums fields and builds histograms. Emits an event for each key and interval, and writes Prometheus series.',
   notes:
     'The events themselves do not pass. They are consumed, and acknowledged when the event of their interval is delivered. To keep them, let another component read the same input. ' +
     'The event of an interval is `{key, interval_ms, <counter>: n, <histogram>: {count, sum, buckets}}`. `key` is the value of `key_field`, the JSON array of several values, or null without a value; each number in `buckets` counts the values up to its bound, as in Prometheus. ' +

@@ -39,7 +39,9 @@ const step = z
   .strictObject({
     when: condition()
       .optional()
-      .describe('Applies the step only to events that match this condition after the earlier steps.'),
+      .describe(
+        'Applies the step only to events that match this condition. The condition reads the results of earlier steps.',
+      ),
     ...kinds,
   })
   .transform(({ when, ...rest }, context): Step => {
@@ -71,7 +73,7 @@ export const edit = defineProcessor({
     'Steps that set, rename, copy, convert or hash several fields do so one after the other. ' +
     'Steps for texts leave a missing field and null as they are, and treat numbers and booleans as texts. They fail on an array or object. ' +
     'If a step fails, such as setting `.a.b` where `.a` is a text, the event is handled as set by `on_error`, without the changes of the other steps. ' +
-    'An event may become 1 MiB longer or twice as long; an event that would become longer is handled in the same way. In one read, the events that become more than 16 times as long may take 32 MiB together. ' +
+    'An event may become 1 MiB longer or twice as long; an event that would become longer is handled in the same way. Of the events that a source reads at once, those that become more than 16 times as long may take 32 MiB together. ' +
     'Values that no step changes keep their bytes.',
   options,
   fields: ({ steps }) => ({ names: namesOf(steps) }),

@@ -45,7 +45,7 @@ const options = z
     default: z
       .record(name(), z.union([reaches('nothing', z.string()), z.number(), z.boolean()]))
       .optional()
-      .describe('Row for events without a row in the table. Default: these events stay unchanged.'),
+      .describe('Row for events whose text is not in the table. Default: these events stay unchanged.'),
     facts: z
       .array(reaches('host', z.enum(FACT_NAMES as [(typeof FACT_NAMES)[number]])))
       .min(1)

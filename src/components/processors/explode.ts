@@ -162,7 +162,7 @@ export const explode = defineProcessor({
   type: 'explode',
   summary: 'Makes an event of each item of an array.',
   notes:
-    'Each event has one item in the place of the array, and all other fields. The event with the array counts as `sluice_component_consumed_events_total`, the new events count as `sluice_component_emitted_events_total`. All events made of one event may take 16 MiB together. In one read, if events grow to more than 16 times their size, the events made of them may take 32 MiB together. An event that would exceed a limit is handled as set by `on_error`.',
+    'Each new event has one item in the place of the array, and all other fields of the original event. The event with the array counts as `sluice_component_consumed_events_total`, the new events count as `sluice_component_emitted_events_total`. All events made of one event may take 16 MiB together. If events that a source reads at once grow to more than 16 times their size, the events made of them may take 32 MiB together. An event that would exceed a limit is handled as set by `on_error`.',
   options,
   fields: ({ target }) => ({ names: target ? [target.segments[0]] : [] }),
   usesFields: ({ field }) => [{ option: 'field', path: field, without: 'no event has items' }],

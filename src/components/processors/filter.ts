@@ -8,7 +8,9 @@ import { discard, MAIN } from '../../core/processor.js'
 const FILTERED = discard(0)
 
 const options = z.strictObject({
-  condition: condition().describe("Matching events are kept, as in `if (.level equal 'error')`; others are discarded."),
+  condition: condition().describe(
+    "Condition, as in `if (.level equal 'error')`. Matching events pass; all other events are discarded.",
+  ),
 })
 type Options = z.output<typeof options>
 

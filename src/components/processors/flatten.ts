@@ -24,7 +24,7 @@ const options = z
       .max(100)
       .default(32)
       .describe(
-        'Maximum number of names that are joined, or that a name is divided into. Deeper levels stay unchanged.',
+        'Maximum number of levels that are joined into one name, or made from one name. Deeper levels stay unchanged.',
       ),
   })
   .superRefine(({ mode, arrays }, context) => {
@@ -38,8 +38,8 @@ export const flatten = defineProcessor({
   notes:
     'Values are copied as they are written, empty objects and arrays too; an event with nothing to change stays as it was read. ' +
     'If two fields get the same name, the last one counts. ' +
-    'An event may become 1 MiB longer or twice as long, because names are repeated. In one read, the events that become more than 16 times as long may take 8 MiB together. An event that would exceed a limit is handled as set by `on_error`.\n\n' +
-    'With `mode: nest`, the names of the top level are divided. If an object exists, the fields are added to it. A name stays as it is if its place has a value that is not an object: `{"a":1,"a.b":2}` does not change. Positions become names, not arrays.',
+    'An event may become 1 MiB longer or twice as long, because names are repeated. Of the events that a source reads at once, those that become more than 16 times as long may take 8 MiB together. An event that would exceed a limit is handled as set by `on_error`.\n\n' +
+    'With `mode: nest`, the names of the top level are divided. If an object exists, the fields are added to it. A name stays as it is if its place has a value that is not an object: `{"a":1,"a.b":2}` does not change. A number in a name becomes a field name, not an array position.',
   options,
   fields: () => undefined,
   examples: [

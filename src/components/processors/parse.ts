@@ -41,7 +41,7 @@ const options = z
       .refine(types => Object.keys(types).length <= MOST_TYPES, { error: `must have at most ${MOST_TYPES} fields` })
       .default({})
       .describe(
-        `Types by field name: ${TYPES_TEXT}. If a value cannot be converted, the codec counts as unable to read the text.`,
+        `Types by field name: ${TYPES_TEXT}. If a value cannot be converted, the text counts as unreadable for this codec.`,
       ),
     remove_field: z
       .boolean()
@@ -109,7 +109,7 @@ export const parse = defineProcessor({
     'If the codecs cannot read the text, or the event lacks the field, the event is handled as set by `on_error`. ' +
     'The codec timestamp reads a field that has only a time. The result is ISO 8601 in UTC with all digits of the fraction. A time without a zone is read in `time_zone`; in an hour that clocks repeat, it counts as the first of the two. ' +
     'A time without a year is read in the year that makes it nearest to the present. ' +
-    'In `decode` of a source, the same codecs read lines without a processor. Use `parse` for lines of several formats, for other fields, and for types and targets.',
+    'In `decode` of a source, the same codecs read lines without a processor. Use `parse` if the lines have several formats, if the text is in another field, or for `types` and `target`.',
   options,
   fields: addedFields,
   warnings: options => [...dividedTexts(options), ...unknownTypes(options)],

@@ -63,7 +63,7 @@ const options = z
       .boolean()
       .prefault(false)
       .describe(
-        'Whether to search field names too: all of them with `fields: all`, otherwise the names below the paths in `fields`. Useful after a `parse` that takes names from a text, as with `logfmt` and `key_value`.',
+        'Whether to search field names, too: with `fields: all`, all names; otherwise, the names below the paths in `fields`. Useful if a `parse` has taken field names from a text, as the codecs `logfmt` and `key_value` do.',
       ),
     presets: z.array(z.enum(PRESETS)).prefault([]).describe('Built-in patterns to search for.'),
     patterns: z.array(pattern).max(MOST_PATTERNS).prefault([]).describe('Additional patterns to search for.'),
@@ -115,7 +115,7 @@ export const redact = defineProcessor({
   notes:
     'All rules look at the values as they arrive, after JSON escapes are decoded; overlapping matches are replaced together. Names of fields are searched with `names: true`. With `fields: all`, names that a codec other than json found in a line are searched too, because any word of a line may become a name. Two fields may then have the same name; most readers use the last one. An event without a match keeps its bytes. ' +
     'A number with a match becomes a string; a number with an exponent is also searched without the exponent. With `encoding: raw`, a line of text is written as the redacted text, and a line of any other codec as the JSON of the redacted event. ' +
-    'If several members have the same name, each is redacted. `.raw`, the bytes of a line that is not UTF-8, is redacted in the same way. Disk buffers, the dead-letter queue and later outputs do not contain the removed text. ' +
+    'If several fields have the same name, each is redacted. `.raw`, the bytes of a line that is not UTF-8, is redacted in the same way. Disk buffers, the dead-letter queue and later outputs do not contain the removed text. ' +
     'If a line was divided because of its length, at least 64 bytes on both sides of each cut are replaced, up to the next white space, and counted as `divided_line`: a secret may be in both pieces.\n\n' +
     'A value is also searched without its escapes, even if they are escaped again: `%3D`; `\\n`, `\\"`, `\\u003d` and `\\x3d`, as in JSON within JSON; `#012`, as rsyslog writes it; `&#61;`; colors of a terminal; soft hyphens and other characters without a width; and the wide digits, letters, dots, dashes and @ of East Asian texts. The remaining text keeps its escapes. Base64 and compressed data are not searched: they would have to be decoded first, and any long word may be base64. Quoted-printable, as in `a=40example.com`, is not searched either: in logs, `=40` is mostly the value of a name.\n\n' +
     'Presets:\n\n' +

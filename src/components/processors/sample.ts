@@ -6,12 +6,7 @@ import { fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
 const options = z
   .strictObject({
     one_in: z.int().min(1).max(1_000_000_000).optional().describe('Passes one in this many events: 10 keeps a tenth.'),
-    ratio: z
-      .number()
-      .gt(0)
-      .max(1)
-      .optional()
-      .describe('Instead of `one_in`: share of the events that passes, as in 0.25.'),
+    ratio: z.number().gt(0).max(1).optional().describe('Instead of `one_in`: share of the events to pass, as in 0.25.'),
     key_field: fieldPaths().describe(
       'Field, or list of fields. Events with the same value, such as the events of one trace, either all pass or are all discarded. Default: all events are counted together, whatever their values.',
     ),

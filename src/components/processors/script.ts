@@ -6,7 +6,7 @@ const MOST_BATCHES = 16
 
 export const script = defineProcessor({
   type: 'script',
-  summary: 'Gives each event, or each batch, to a function of your own in JavaScript or TypeScript.',
+  summary: 'Calls your own function in JavaScript or TypeScript with each event or each batch.',
   notes:
     'The function returns the event, changed or not, `null` to discard it, an array of events that take its place, or `context.to(NAME, event)`. ' +
     'It may be async. It runs in a process of its own. `docs/scripts.md` explains it.',

@@ -8,7 +8,7 @@ import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
 import { optionWarnings } from './throttle/warnings.js'
 
 const withoutKey = (fields: number) =>
-  fields === 1 ? 'all events share one bucket' : 'no bucket is distinguished by this field'
+  fields === 1 ? 'all events share one bucket' : 'this field does not divide events into buckets'
 
 async function openLimits(path: string, options: ThrottleOptions, context: ComponentContext) {
   const { LimitsFile } = await import('./throttle/limits-file.js')

@@ -29,7 +29,7 @@ export const options = z
     claim_after: duration()
       .prefault('5 Minutes')
       .describe(
-        'Takes over entries whose consumer has been inactive for this long. Each source renews its own entries three times within this time.',
+        'Takes over entries that another consumer has read, but not acknowledged for this long. Each source renews its own entries three times within this time.',
       ),
     timeout: replyTimeout().prefault('10 Seconds').describe('Time limit for a reply.'),
   })

@@ -34,7 +34,9 @@ const options = z.strictObject({
   path_style: z
     .boolean()
     .optional()
-    .describe('Whether the bucket is in the path of the URL instead of its host. Default: true with `endpoint`.'),
+    .describe(
+      'Whether the name of the bucket is in the path of the URL, instead of in the host name. Default: true with `endpoint`.',
+    ),
   object: z
     .strictObject({
       max_bytes: byteSize(1, 5 * 1024 ** 3)
@@ -95,7 +97,7 @@ export const s3 = defineDestination({
   type: 's3',
   summary: 'Sends events as objects to Amazon S3 or a compatible server.',
   notes:
-    '[Objects in S3](../docs/objects.md) describes the spool, keys, refusals, and other servers.\n\nEvents are written to a spool below `data_dir` first, and count as received when they are synced there: a source continues while the bucket is unavailable. The name and the bytes of an object are decided before it is sent for the first time, so an object that is sent again replaces itself. The name ends with the opening time of the object, a random part and the extension.\n\nA compressed object is several gzip members, or zstd frames, one after the other, without a `Content-Encoding`. Objects of more than 8 MiB are sent in parts. A refused object is never given up: the destination pauses, and says why. `retry.max_attempts` and `retry.max_elapsed` are for writes to the spool only.',
+    '[Objects in S3](../docs/objects.md) describes the spool, keys, refusals, and other servers.\n\nEvents are written to a spool below `data_dir` first, and are acknowledged when they are synced there: sources continue while the bucket is unavailable. The name and the bytes of an object do not change after it is first sent, so an object that is sent again replaces itself. The name ends with the opening time of the object, a random part and the extension.\n\nA compressed object is several gzip members, or zstd frames, one after the other, without a `Content-Encoding`. Objects of more than 8 MiB are sent in parts. If the server refuses an object, the destination keeps it, pauses, and logs the reason. `retry.max_attempts` and `retry.max_elapsed` are for writes to the spool only.',
   promises: {
     guarantee: 'An event is acknowledged when the spool is synced, and delivered with its object.',
     order: 'Events of an object keep their order. Two objects are sent at a time.',

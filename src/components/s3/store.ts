@@ -57,7 +57,7 @@ export class S3Store implements ObjectStore {
     await this.#transport.open()
     // Objects are sent later, but a problem should be logged at the start.
     void this.#credentials.current(signal).catch(error => {
-      this.#context.log.warn({ error: error.message }, 'there are no credentials yet; events wait in the spool')
+      this.#context.log.warn({ error: error.message }, 'credentials are not available yet; events wait in the spool')
     })
   }
 
@@ -90,7 +90,7 @@ export class S3Store implements ObjectStore {
     const headers = this.#headers(contentType)
     const said = await this.#ask({ method: 'POST', key, query: { uploads: '' }, headers }, signal)
     const id = /<UploadId>([^<]+)<\/UploadId>/.exec(said.text)?.[1]
-    if (id === undefined) throw refusalOf(502, 'there is no UploadId in the answer', `POST ${this.#url}`, {})
+    if (id === undefined) throw refusalOf(502, 'the answer does not contain an UploadId', `POST ${this.#url}`, {})
     await object.writeNote(id)
     object.progress = { id, tags: [] } satisfies Multipart
   }
@@ -198,7 +198,7 @@ export class S3Store implements ObjectStore {
       await drain(answer.body)
       await answer.sent
       // If a proxy answered, the object may not be stored.
-      if (etag === undefined) throw refusalOf(502, 'there is no ETag in the answer', place, {})
+      if (etag === undefined) throw refusalOf(502, 'the answer does not contain an ETag', place, {})
       return { text: '', etag }
     }
     // A receiver may repeat the headers of the request.

@@ -246,7 +246,7 @@ export const gelf = defineCodec({
   summary: 'Each line is a message in the Graylog Extended Log Format (GELF 1.1), a JSON object.',
   notes:
     'Events have `.message` (`short_message`), `.host`, `.timestamp` (ISO 8601), `.level` (0 to 7), `.full_message`, and the additional fields without their underscore. ' +
-    'If a standard field has the same name, the additional field keeps its underscore: with `level` and `_level`, the latter is `._level`. A message ends with a line end or, in the source `tcp`, with a null byte. ' +
+    'If a standard field has the same name, the additional field keeps its underscore: of `level` and `_level`, the second becomes `._level`. A message ends with a line end or, in the source `tcp`, with a null byte. ' +
     'The codec does not read compressed or chunked messages, which are usual over UDP.\n\n' +
     'As an encoding: `.message` becomes `short_message`, or `-` if it is empty. A missing `.host` becomes `unknown`. A `.timestamp` in ISO 8601 becomes seconds, with microseconds. ' +
     '`.level` becomes a number if it is a number from 0 to 7 or a name such as `error`. All other fields become additional fields: numbers and text unchanged, ' +

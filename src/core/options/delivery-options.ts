@@ -96,11 +96,13 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
           .min(1)
           .optional()
           .describe(
-            'Number of attempts after which a request is given up and handled as set by `on_reject`. With `max_in_flight: auto`, a refusal while other requests are in flight does not count. Default: never.',
+            'Gives up a request after this many attempts, and handles it as set by `on_reject`. With `max_in_flight: auto`, a refusal while other requests are in flight does not count. Default: never.',
           ),
         max_elapsed: duration()
           .optional()
-          .describe('Retry time after which a request is given up and handled as set by `on_reject`. Default: never.'),
+          .describe(
+            'Gives up a request this long after its first failed attempt, and handles it as set by `on_reject`. Default: never.',
+          ),
       })
       .prefault({})
       .describe('How failed requests are retried. By default, retries never end.'),

@@ -30,7 +30,7 @@ export const multilineOption = once(() => {
       timeout: duration()
         .prefault('1 Seconds')
         .describe(
-          'How long after the last bytes an event waits for more lines before it is delivered as it is. If it ends with an unfinished line, `partial_line_timeout` applies.',
+          'How long an event waits for its next line before it is delivered as it is. If its last line is unfinished, `partial_line_timeout` applies instead.',
         ),
       max_lines: z
         .int()

@@ -154,7 +154,8 @@ function lostBytesProblems(seen: Observed): Problem[] {
 const OF_THROTTLES: readonly Positive[] = [
   {
     metric: 'sluice_throttle_keyless_events',
-    what: (id, value) => `${id}: none of ${counted(value, 'event')} had the key, so all share one bucket and its limit`,
+    what: (id, value) =>
+      `${id}: not one of ${counted(value, 'event')} had the key, so all share one bucket and its limit`,
     todo: 'Correct key_field, or decode of the source; `sluice tap` shows the fields of the events.',
   },
   {
@@ -166,7 +167,7 @@ const OF_THROTTLES: readonly Positive[] = [
     metric: 'sluice_throttle_quota_ahead_timestamp_seconds',
     what: (id, value, wall) =>
       `${id}: its quota counts in a later period until ${atSeconds(value, wall)}, because the clock was set back`,
-    todo: 'Until then, a bucket that has used up its quota in that period passes nothing. If the clock is correct now, restart the daemon: systemctl restart sluice. With persist, the amount used in that period counts in the present one.',
+    todo: 'Until then, a bucket that has used up its quota in that period passes nothing. If the clock is correct now, restart the daemon: systemctl restart sluice. With persist, the amount used in that period then counts in the current period.',
   },
   {
     metric: 'sluice_component_waiting_full_sources',
@@ -322,7 +323,7 @@ function nothingToRead({ series }: Observed): Problem[] {
     if (value !== 0 || series.sum(SILENT, labels) > 0 || series.sum(UNREADABLE, labels) > 0) return []
     return {
       component: labels.component_id!,
-      what: `${labels.component_id}: there is no file that it could read`,
+      what: `${labels.component_id}: did not find any file to read`,
       todo: 'Compare its include and exclude with the names of the files. A file that appears later is read from its beginning.',
     }
   })

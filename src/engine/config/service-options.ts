@@ -17,7 +17,9 @@ const limits = z.strictObject({
     .min(1)
     .max(1_000_000)
     .default(120)
-    .describe('Maximum requests with an invalid key, per address and minute; further requests get status 429.'),
+    .describe(
+      'Maximum requests with an invalid key, per address and minute; further requests with an invalid key get status 429.',
+    ),
   requests: z
     .int()
     .min(1)
@@ -46,7 +48,7 @@ const ingest = z.strictObject({
     .max(10_000)
     .default(20)
     .describe(
-      'Accounts whose pipelines run at the same time, each in its own process of 70 to 85 MB without load. The processes of idle accounts end to make room for others. If all accounts are busy, further clients get status 503 with Retry-After.',
+      'Maximum number of accounts whose pipelines run at the same time, each in its own process of 70 to 85 MB without load. The processes of idle accounts end to make room for others. If all accounts are busy, further clients get status 503 with Retry-After.',
     ),
   max_memory_per_account: byteSize(256 * 1024 * 1024)
     .prefault('1GiB')
@@ -135,7 +137,11 @@ const options = z.strictObject({
 
 export const serviceOptions = options.superRefine(({ store, limits }, context) => {
   if (limits.redis && store.type === 'embedded')
-    refuseAt(context, ['limits', 'redis'], 'has no effect with one node; several need store: { type: postgresql, … }')
+    refuseAt(
+      context,
+      ['limits', 'redis'],
+      'has no effect with one node; several nodes need store: { type: postgresql, … }',
+    )
 })
 
 export type ServiceOptions = z.output<typeof serviceOptions>

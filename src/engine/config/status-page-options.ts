@@ -24,7 +24,7 @@ const options = z
     token_file: filePath()
       .optional()
       .describe(
-        'File that holds the token of at least 16 characters. It must not be readable by everyone (use mode 0600). It is read again when it changes.',
+        'File that holds the token, which has at least 16 characters. It must not be readable by everyone (use mode 0600). It is read again when it changes.',
       ),
     credential: credentialName()
       .optional()

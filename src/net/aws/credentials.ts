@@ -184,7 +184,7 @@ export class AwsCredentials {
 
   async #fromFile(path: string, profile = this.#env.AWS_PROFILE || 'default'): Promise<Found> {
     const found = profileOf(await this.#textOf(path), profile)
-    if (!found) throw new Error(`there is no profile "${profile}"`)
+    if (!found) throw new Error(`the profile "${profile}" does not exist`)
     return lasting({
       AccessKeyId: found.aws_access_key_id,
       SecretAccessKey: found.aws_secret_access_key,

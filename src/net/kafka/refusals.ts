@@ -151,7 +151,10 @@ interface Given {
   readonly advice?: string | undefined
 }
 
-/** `who`: the subject, such as a topic. `said`: the broker's message. `given` replaces parts of the code's meaning. */
+/**
+ * Returns the error for an error code. `who`: the topic or partition that it concerns. `said`: the broker's message.
+ * `given`: replaces the failure or the advice of the code.
+ */
 export function refusal(code: number, name: string, who: string, said = '', given: Given = {}): DeliveryError {
   const meaning = meaningOf(code)
   const { reason } = meaning

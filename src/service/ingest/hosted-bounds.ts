@@ -94,7 +94,7 @@ export function tooManySeries({ processors }: Components): Bound[] {
     .filter(one => seriesOfKey(one) * (1 + FURTHER_ROWS) > share)
     .map(({ id }) => ({
       path: `processors.${id}`,
-      message: `its counters and buckets need too many series of metrics: the service shows at most ${MOST_SERIES} for a pipeline; use fewer`,
+      message: `its counters and buckets need too many series of metrics: the service shows at most ${MOST_SERIES} for a pipeline; use fewer counters and buckets`,
     }))
 }
 

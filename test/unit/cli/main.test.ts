@@ -163,7 +163,7 @@ t.test('an interval without a unit', async t => {
     /write (--interval \w+)/.exec((await call(['graph', 'none.yaml', '--interval', '5'])).stderr) ?? []
   t.equal(advised, '--interval 5s')
   t.match(await call(['graph', 'none.yaml', '--live', ...advised.split(' ')]), {
-    stderr: /none\.yaml:1:1: there is no/,
+    stderr: /none\.yaml:1:1: the file or folder does not exist/,
   })
 })
 

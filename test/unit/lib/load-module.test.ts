@@ -89,7 +89,7 @@ t.test('an error says where it is', async t => {
 
 t.test('a file that is missing is named, and nothing of the program', async t => {
   const path = join(testFolder(t, {}), 'gone.js')
-  t.equal(loadErrorText(await loadModule(path).catch(error => error), path), `there is no file ${path}`)
+  t.equal(loadErrorText(await loadModule(path).catch(error => error), path), `the file ${path} does not exist`)
 })
 
 t.test('a worker thread loads modules as well', async t => {

@@ -58,7 +58,7 @@ function faults(): [string, TlsPaths, RegExp | undefined][] {
     [
       'absent',
       { ca_file: path('none.pem') },
-      /^tls.ca_file: \/.*none.pem cannot be read: there is no such file \(ENOENT\)$/,
+      /^tls.ca_file: \/.*none.pem cannot be read: the file does not exist \(ENOENT\)$/,
     ],
     ['a folder', { ca_file: folder }, /is a folder; name a PEM file$/],
     ['empty', { ca_file: put('empty.pem', '') }, /empty.pem is empty; put the PEM text in it$/],

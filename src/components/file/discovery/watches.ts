@@ -115,7 +115,7 @@ export class Watches {
     this.#logged = true
     this.#log.warn(
       { code: 'SLUICE_NO_WATCH', folder, cause: errorCode(error), error: errorText(error) },
-      'cannot watch folders (see fs.inotify.max_user_watches and max_user_instances); appends are only found by sweeps',
+      'cannot watch folders (see fs.inotify.max_user_watches and max_user_instances); new lines are found only every scan_interval',
     )
   }
 

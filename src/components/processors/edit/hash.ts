@@ -12,7 +12,7 @@ const one = z.strictObject({
   key_file: filePath()
     .optional()
     .describe(
-      'File with a key, read at the start. The result is then an HMAC. Nobody who lacks the key can find a value by trying all possible values.',
+      'File with a key, read at the start. The hash is then an HMAC: without the key, nobody can find a value by trying all possible values.',
     ),
 })
 

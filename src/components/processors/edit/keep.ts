@@ -80,7 +80,7 @@ export const keep = defineStep({
     .refine(paths => paths.every(({ segments }) => segments.every(isName)), {
       error: 'must name fields, not items of arrays such as [0]',
     })
-    .describe('Removes all fields but these, as in `[.a, .b.c]`.'),
+    .describe('Removes all fields except these, as in `[.a, .b.c]`.'),
   operations: paths => [
     {
       reads: 'all',

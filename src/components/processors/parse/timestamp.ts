@@ -39,7 +39,9 @@ const options = z.strictObject({
       `Format of the times: one of ${NAMES}, a format with strptime directives, or a list of these. ` +
         'auto: any of the named formats; the number of digits determines the unit of an epoch time.',
     ),
-  time_zone: timeZone.default('UTC').describe('Time zone of times without one, as in Europe/Berlin. Default: UTC.'),
+  time_zone: timeZone
+    .default('UTC')
+    .describe('Time zone of times that do not name one, as in Europe/Berlin. Default: UTC.'),
 })
 type Options = z.output<typeof options>
 

@@ -20,7 +20,7 @@ export async function readHashKey({ key, key_file, credential }: HashKeyOption, 
   if (key_file === undefined && !folder) {
     throw unusable(
       `credential ${credential}`,
-      `there is no credential "${credential}": CREDENTIALS_DIRECTORY is not set; run under systemd with LoadCredential=${credential}:PATH`,
+      `cannot find the credential "${credential}": CREDENTIALS_DIRECTORY is not set; run under systemd with LoadCredential=${credential}:PATH`,
     )
   }
   const path = key_file ?? join(folder!, credential!)
@@ -28,7 +28,7 @@ export async function readHashKey({ key, key_file, credential }: HashKeyOption, 
     throw unusable(path, `cannot read the key of hashes: ${errorText(error)}`)
   })
   const text = trimKey(bytes.toString())
-  if (text === '') throw unusable(path, 'the key of hashes is empty; write one, as with: openssl rand -hex 32')
+  if (text === '') throw unusable(path, 'the key of hashes is empty; write a key, as with: openssl rand -hex 32')
   return text
 }
 

@@ -161,7 +161,7 @@ export class Calls {
   #route(name: string, event: object): Routed {
     const n = this.#data.outputs.indexOf(name)
     if (n >= 0) return new Routed(n, event)
-    throw new Error(`there is no output ${name}; name it in the option outputs`)
+    throw new Error(`the output ${name} does not exist; name it in the option outputs`)
   }
 }
 

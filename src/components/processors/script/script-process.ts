@@ -125,7 +125,7 @@ function endOf({ outOfMemory, code, signal }: ProcessEnd): string {
 export async function scriptProblems(options: ScriptOptions): Promise<readonly OptionProblem[]> {
   const path = [options.file === undefined ? 'code' : 'file']
   if (options.file !== undefined && !existsSync(options.file))
-    return [{ path, message: `there is no file ${options.file}`, isWarning: true }]
+    return [{ path, message: `the file ${options.file} does not exist`, isWarning: true }]
   try {
     const none = () => undefined
     const nothing = { expected: none, done: none, at: none, wrote: none, died: none }

@@ -90,7 +90,7 @@ function ruleText(rule: RuleName | undefined): Finding {
 
 /** The bucket of an event. `holds`: whether it is a bucket other than the default one. */
 function bucketOf({ key_field: paths }: ThrottleOptions, { keyFields }: DeciderOptions, batch: EventBatch): Finding {
-  if (paths.length === 0) return { text: 'key_field: none, all events count in the default bucket', bucket: null }
+  if (paths.length === 0) return { text: 'key_field: not set, so all events count in the default bucket', bucket: null }
   const key = new BucketKey(keyFields)
   const holds = key.load(batch, 0)
   const bucket = holds ? key.text() : null

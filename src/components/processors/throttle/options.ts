@@ -32,7 +32,7 @@ const quota = z.strictObject({
   limit_bytes: limitBytes().optional().describe('Size of the events.'),
   per: z
     .enum(['hour', 'day', 'week', 'month'])
-    .describe('The period. Weeks begin on Monday; a day of 23 or 25 hours is one day.'),
+    .describe('The period. Weeks begin on Monday. A day on which clocks change has 23 or 25 hours.'),
   time_zone: timeZone.default('UTC').describe('Time zone in which periods begin and end. Default: `UTC`.'),
 })
 
@@ -152,7 +152,7 @@ const fields = z.strictObject({
   allowed_lateness: duration(0)
     .optional()
     .describe(
-      'With time_field only: an event counts in its own window if it is at most this much older than the newest event. Default: `1 Minutes`.',
+      'With time_field only: an event counts in its own window if it is at most this much older than the newest event of its source or of its bucket. Default: `1 Minutes`.',
     ),
   on_late: z
     .enum(['pass', 'discard'])
@@ -167,7 +167,7 @@ const fields = z.strictObject({
   max_delay: duration()
     .optional()
     .describe(
-      'With `on_backlog: pace` only: how long an event may wait. After that, it is decided like a live event. Default: `1 Hours`.',
+      'With `on_backlog: pace` only: how long an event may wait. After that, the throttle decides about it as about a live event. Default: `1 Hours`.',
     ),
   mode: z
     .enum(['enforce', 'shadow'])
@@ -184,7 +184,7 @@ const fields = z.strictObject({
             .int()
             .min(2)
             .max(1_000_000_000)
-            .describe('Per bucket, one in this many events over the limit passes.'),
+            .describe('In each bucket, one in this many of the events over the limit passes.'),
         }),
         z.strictObject({
           wait: duration().describe('How long an event over the limit may wait for room. Then it is discarded.'),
@@ -234,11 +234,11 @@ const fields = z.strictObject({
       top: z.int().min(1).max(1000).default(20).describe('Number of keys with a series of their own.'),
       every: duration()
         .prefault('10 Seconds')
-        .describe('Minimum time that a key keeps its series, even if other keys are discarded more often.'),
+        .describe('Minimum time that a key keeps its series, even if more events of other keys are discarded.'),
     })
     .optional()
     .describe(
-      'Counts discarded events of the heaviest keys in `sluice_throttle_key_discarded_events_total{key}`. All other keys are counted together as `key="__other__"`, events without a key as `key="__default__"`.',
+      'Counts the discarded events of the keys that have most of them, in `sluice_throttle_key_discarded_events_total{key}`. All other keys are counted together as `key="__other__"`, events without a key as `key="__default__"`.',
     ),
   limits: z
     .array(ruleSchema)
@@ -246,7 +246,7 @@ const fields = z.strictObject({
     .max(MOST_RULES)
     .optional()
     .describe(
-      'Rules for some of the events, by condition (`when`), bucket (`key`) or both. The first matching rule replaces the options that it sets. Each rule has its own buckets.',
+      'Rules for some of the events, by condition (`when`), bucket (`key`) or both. The options of the first matching rule replace the same options of the throttle. Each rule has its own buckets.',
     ),
   limits_file: filePath()
     .optional()

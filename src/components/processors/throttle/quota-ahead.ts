@@ -46,7 +46,7 @@ export function reportQuotasAhead(
     if (end === 0) return
     log.warn(
       { code: 'SLUICE_QUOTA_AHEAD', until: new Date(end).toISOString() },
-      'the clock was set back: buckets of the quota count in a later period until it ends; to end it now, restart the daemon: systemctl restart sluice',
+      'the clock was set back: the quota still counts in the later period, until that period ends. To count in the current period, restart the daemon: systemctl restart sluice',
     )
   }
 }

@@ -285,7 +285,7 @@ export class ThrottleProcessor implements Processor {
     const key = this.#options.key_field.map(({ text }) => text).join(', ')
     const code = 'SLUICE_KEY_MISSING'
     const { events } = this.#missingKey
-    const text = `none of the first ${counted(events, 'event')} has the key ${key}: all share one bucket and its limit. Correct key_field, or how the events are decoded; sluice tap shows their fields`
+    const text = `not one of the first ${counted(events, 'event')} has the key ${key}: all share one bucket and its limit. Correct key_field, or how the events are decoded; sluice tap shows their fields`
     this.#log.warn({ code }, text)
   }
 }

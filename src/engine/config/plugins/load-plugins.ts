@@ -55,7 +55,7 @@ async function loadPlugin(name: string, folder: string): Promise<Plugin> {
     }
   }
   const path = resolve(folder, name)
-  if (!existsSync(path)) return { ...nothing, problem: `there is no file ${path}` }
+  if (!existsSync(path)) return { ...nothing, problem: `the file ${path} does not exist` }
   const files = moduleFiles(path)
   try {
     const version = `${path} ${moduleDigest(path)}`

@@ -95,7 +95,7 @@ export function misplacedSecrets(config: Document, components: readonly AnyDefin
 }
 
 const MISPLACED =
-  'must not refer to a secret; only options for a key or a password (such as auth.key and proxy.auth.password), names of users, headers, and the parameters of a URL can'
+  'must not refer to a secret. Only these may: options for a key or a password (such as auth.key and proxy.auth.password), names of users, headers, and the parameters of a URL'
 const MISNAMED = 'the name of a secret must begin with a letter and have only A-Z, a-z, 0-9, "_", "." and "-"'
 
 /** Replaces literal keys with `HIDDEN` in a copy. Returns the same object if there are none. */

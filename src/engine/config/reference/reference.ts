@@ -13,9 +13,9 @@ import { inputSchema, type JsonSchema } from './json-schema.js'
 const ABOUT: Readonly<Record<Kind, string>> = {
   source: 'Where events come from.',
   processor:
-    'What happens to events on the way. Each has `inputs`, and the [options of every processor](#options-of-every-processor).',
+    'What happens to events on the way. Each processor has `inputs`, and the [options of every processor](#options-of-every-processor).',
   destination:
-    'Where events go. Each has `inputs`, and the [options of every destination](#options-of-every-destination).',
+    'Where events go. Each destination has `inputs`, and the [options of every destination](#options-of-every-destination).',
 }
 
 export function referenceText(components: readonly AnyDefinition[]): string {

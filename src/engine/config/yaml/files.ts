@@ -73,7 +73,7 @@ function filesOf(path: string, problems: Problems): string[] {
     return files
   } catch (error) {
     const missing = errorCode(error) === 'ENOENT'
-    report(path, missing ? 'there is no such file or folder' : `cannot be read: ${errorText(error)}`, problems)
+    report(path, missing ? 'the file or folder does not exist' : `cannot be read: ${errorText(error)}`, problems)
     return []
   }
 }

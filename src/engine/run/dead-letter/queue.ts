@@ -97,7 +97,7 @@ export class DeadLetterFile implements DeadLetters {
       if (torn > 0)
         log.warn(
           { file: this.path, bytes: torn },
-          'removed a torn record at the end of the file; its events are sent again',
+          'removed an incomplete record at the end of the file; its events are sent again',
         )
       disk?.count(this.path, () => size)
       if (disk && !disk.hasRoom(bytes.length)) throw noRoom(disk)

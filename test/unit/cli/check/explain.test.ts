@@ -123,7 +123,7 @@ t.test('as each source reads it', async t => {
     timed.stdout,
     /here from 2026-01-01T00:00:00\.000Z to 2026-01-01T00:01:00\.000Z; in each the first of its bucket passes/,
   )
-  t.match(timed.stdout, /key_field: none, all events count in the default bucket/)
+  t.match(timed.stdout, /key_field: not set, so all events count in the default bucket/)
   const ahead = await run(t, '2999-01-01T00:00:30Z', { source: 'plain' })
   t.match(ahead.stdout, /its time is ahead of the clock by more than allowed_lateness/)
 

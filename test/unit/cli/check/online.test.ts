@@ -65,8 +65,8 @@ t.test('each destination has its line, and exit code 1 says that one fails', asy
   ])
   const problems = stderr.split('\n').filter(line => line !== '' && !line.includes('warning'))
   t.match(problems, [
-    /^sluice\.yaml:6:3: destinations\.wrong: 401 from HEAD .*\/v3\/pipeline; the access key was refused: put another in \.\/wrong, which is read again by itself$/,
-    /destinations\.user: 401 from HEAD .*; the user or the password was refused: put another in \.\/password, which is read again by itself$/,
+    /^sluice\.yaml:6:3: destinations\.wrong: 401 from HEAD .*\/v3\/pipeline; the access key was refused: put another in \.\/wrong, which is read again automatically$/,
+    /destinations\.user: 401 from HEAD .*; the user or the password was refused: put another in \.\/password, which is read again automatically$/,
     /destinations\.away: http:.* nothing accepts connections there \(ECONNREFUSED\)$/,
     /destinations\.refused: 401 from POST .*\/loki\/api\/v1\/push; the access key was refused: put another in \.\/wrong/,
     /destinations\.nowhere: no access key from \.\/none: the file does not exist; put the key there$/,

@@ -185,7 +185,7 @@ t.test('TLS: files that are replaced are used, and requests under way end as the
   const held = destination.write(events(1), never)
   copyFileSync(files.path('next.key'), tls.key_file)
   t.ok(await destination.changed!(), 'a hold would end')
-  await until(async () => (await attempt()) === 'client' && told(/keeping the last good ones/).length === 1)
+  await until(async () => (await attempt()) === 'client' && told(/keeping the current ones/).length === 1)
   t.match(told(/cannot use the renewed/), [
     { level: 50, code: 'SLUICE_TLS_FILES', error: /client.key does not belong to the certificate in .*client.pem/ },
   ])

@@ -235,7 +235,7 @@ t.test('which proxy the environment and the options name', async t => {
   t.notMatch(JSON.stringify([used.logs, unused.logs, message]), 'hidden-secret')
   delete process.env.HTTPS_PROXY
   t.match((await started(t, { url, proxy: 'environment' })).logs, [
-    { level: 40, msg: /the environment names no proxy for this host; connecting directly/ },
+    { level: 40, msg: /the environment does not name a proxy for this host; connecting directly/ },
   ])
   t.equal((await make({ url })).logs.length, 0)
 })

@@ -428,7 +428,7 @@ t.test('a user and a password', async t => {
   const [, encoded] = /^Basic (\S+)$/.exec(String(to.requests[0]!.headers['x-authorization']))!
   t.equal(Buffer.from(encoded!, 'base64').toString(), 'Jürgen:à: b')
   for (const [status, text] of [
-    [401, /the user or the password was refused: put another in .*password, which is read again by itself/],
+    [401, /the user or the password was refused: put another in .*password, which is read again automatically/],
     [403, /the user lacks a permission/],
   ] as const) {
     to.script.push(status)
@@ -451,7 +451,7 @@ t.test('a program that prints the key', async t => {
   await until(() => settled.length === 2)
   t.same(await end(), { events: 0, bytes: 0 })
   t.same(ns(to.lines()), upTo(20))
-  t.match(made.logs, [{ reason: 'status_401', error: /put another where cat gets it; cat is run again by itself/ }])
+  t.match(made.logs, [{ reason: 'status_401', error: /put another where cat gets it; cat is run again automatically/ }])
   t.notMatch(JSON.stringify(made.logs), /-key/)
 
   const unusable: [exec: string[], text: RegExp][] = [
@@ -613,7 +613,7 @@ t.test("TLS: verified, with an authority of one's own", async t => {
   const missing = await make({ url: to.url(), tls: { ca_file: file('none.pem') } })
   t.match(await failure(missing.destination.start!(never)), {
     failure: 'hold',
-    message: /^tls.ca_file: .*none.pem cannot be read: there is no such file/,
+    message: /^tls.ca_file: .*none.pem cannot be read: the file does not exist/,
   })
 })
 

@@ -257,7 +257,7 @@ t.test('an entry has the same id whenever it is read', async t => {
 t.test('it is not there, and comes', async t => {
   const journal = await start(t, [])
   await until('told', () => journal.log.length > 0)
-  t.match(journal.log[0], { level: 50, why: 'there is no journalctl in the PATH' })
+  t.match(journal.log[0], { level: 50, why: 'journalctl is not in the PATH' })
   journal.prepare([`${print(entry(1))}; exec sleep 60`])
   await until(() => journal.messages().length === 1, { show: () => JSON.stringify(journal.log) })
 })

@@ -36,7 +36,7 @@ t.test('what cannot be an event fails, with the reason', async t => {
     text: /returned a string instead of an event/,
     nested: /returned an array instead/,
     absent: /returned null instead/,
-    missing: /^line \d+, column \d+ of the code: there is no output c/,
+    missing: /^line \d+, column \d+ of the code: the output c does not exist/,
     bigint: /cannot be written as JSON: .*BigInt/,
     cycle: /cannot be written as JSON: .*circular structure[^\n]*$/,
     method: /field \.f is a function/,
@@ -224,7 +224,7 @@ export default (event: Event) => ({ n: twice(event.n) })
     option: 'file',
     message: /^Unexpected token `=`.* \(.*typed\.ts:2:10\)$/,
   })
-  await t.rejects(failing('nowhere.js'), { message: /there is no file .*nowhere\.js/ })
+  await t.rejects(failing('nowhere.js'), { message: /the file .*nowhere\.js does not exist/ })
 })
 
 t.test('code that is no function is refused', async t => {

@@ -258,7 +258,7 @@ t.test('a key that no event has, and keys beyond max_keys, are told once', async
   await without.through(app('a'), app('b'))
   await without.through(app('c'))
   t.same(codes(without.logs), ['SLUICE_KEY_MISSING'])
-  t.match(without.logs[0], { text: /^none of the first 2 events has the key \.ap: / })
+  t.match(without.logs[0], { text: /^not one of the first 2 events has the key \.ap: / })
   t.match(without.series('sluice_throttle_keyless_events'), { '': 3 })
   await without.through({ ap: 'a' })
   t.match(without.series('sluice_throttle_keyless_events'), { '': 0 })

@@ -356,7 +356,7 @@ t.test('an answer without a tag comes from somebody else', async t => {
   t.equal(server.objects.size, 1)
   t.match(
     run.logs.map(({ error }) => error),
-    [/502 from PUT .*there is no ETag/],
+    [/502 from PUT .*does not contain an ETag/],
   )
 })
 

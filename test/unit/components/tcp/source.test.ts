@@ -255,7 +255,7 @@ t.test('what cannot listen says why', async t => {
     [{ listen: `${HOST}:${port}` }, new RegExp(`cannot listen on ${HOST}:${port}: another program listens there`)],
     [{ listen: '203.0.113.9:0' }, /cannot listen on 203.0.113.9:0: this machine does not have that address/],
     [{ listen: '[2001:db8::1]:0' }, /cannot listen on \[2001:db8::1\]:0: /],
-    [{ tls }, /tls.cert_file: \/nowhere\/cert.pem cannot be read: there is no such file/],
+    [{ tls }, /tls.cert_file: \/nowhere\/cert.pem cannot be read: the file does not exist/],
   ]
   for (const [options, message] of cases) await t.rejects(start(t, options), { message })
 })
@@ -397,7 +397,7 @@ t.test('a renewed certificate is used without a restart, and a broken one is not
     logs()
       .filter(({ msg }) => String(msg).startsWith('cannot use the renewed TLS files'))
       .map(({ error }) => error),
-    [/server.pem holds no PEM block/, /server.pem cannot be read: there is no such file/],
+    [/server.pem holds no PEM block/, /server.pem cannot be read: the file does not exist/],
     'each once',
   )
   writeFileSync(files.path('server.pem'), good)

@@ -255,7 +255,7 @@ t.test('a file system that does not answer is reported, rather than that there a
   const [problem, ...more] = problemsOf(view([], [`${silent} 1`, watched]))
   t.match(problem, { what: 'in: 1 file system does not answer', todo: /SLUICE_FILE_SYSTEM_SILENT/ })
   t.same(more, [])
-  t.match(problemsOf(view([], [`${silent} 0`, watched])), [{ what: /no file that it could read/ }])
+  t.match(problemsOf(view([], [`${silent} 0`, watched])), [{ what: /did not find any file to read/ }])
 })
 
 t.test('deleted files that are not delivered: events are safe only while the daemon runs', async t => {

@@ -415,7 +415,7 @@ t.test('files and folders', async t => {
     /^broken\/b.yaml:1:50: destinations.out.pth/,
   ])
   t.same(linesOf('empty'), ['empty:1:1: there is no *.yaml or *.yml file in this folder'])
-  t.same(linesOf('gone.yaml'), ['gone.yaml:1:1: there is no such file or folder'])
+  t.same(linesOf('gone.yaml'), ['gone.yaml:1:1: the file or folder does not exist'])
   writeFileSync(join(dir, 'latin.yaml'), Buffer.from('sources: {}\n# caf\xe9\n', 'latin1'))
   t.same(linesOf('latin.yaml'), ['latin.yaml:2:1: is not valid UTF-8'])
   writeFileSync(join(dir, 'large.yaml'), '#'.repeat(1024 * 1024 + 1))

@@ -123,7 +123,7 @@ t.test('what is wrong with a plugin is said in its place', async t => {
     /plugins\[5\]: there already is a processor chance, which is defined by \/.*chance\.mjs; give this one another/,
     /plugins\[5\]: there already is a processor throttle, which comes with Sluice; /,
     /plugins\[6\]: cannot be loaded: loose\.options: must be a z\.strictObject$/,
-    /plugins\[8\]: there is no file \/.*nowhere\.js$/,
+    /plugins\[8\]: the file \/.*nowhere\.js does not exist$/,
     /plugins\[9\]: there is no package chance\.mjs in node_modules of .*; if it is the file, write \.\/chance\.mjs$/,
   ]
   t.equal(found.length, wanted.length)
@@ -182,7 +182,10 @@ t.test('a service has plugins of its own, which pipelines cannot list', async t 
   t.throws(() => checkPipelineConfig(pipeline({}), components, limits), { errors: [{ message: /must be one of/ }] })
   writeFileSync(path, 'service: { plugins: [./nowhere.mjs] }')
   const plugins = await pluginsOf(path, {})
-  t.throws(() => loadConfig(path, { ...at, plugins }), /c\.yaml:1:22: service\.plugins\[0\]: there is no file/)
+  t.throws(
+    () => loadConfig(path, { ...at, plugins }),
+    /c\.yaml:1:22: service\.plugins\[0\]: the file .*nowhere\.mjs does not exist$/,
+  )
 })
 
 t.test('a managed daemon loads the plugins that its local part lists, and none that the service names', async t => {

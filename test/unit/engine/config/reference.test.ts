@@ -212,10 +212,10 @@ t.test('validate', async t => {
     `bad.yaml:1:24: sources.in.type: must be one of ${sources.join(', ')}, not "stdn"; did you mean "stdin"?\n` +
     'bad.yaml:2:47: destinations.out.inputs[0]: there is no source or processor "inn"; did you mean "in"?\n'
   t.same(await run('bad.yaml'), [78, '2 errors, 0 warnings\n', bad])
-  t.same(await run('gone.yaml'), [78, '1 error, 0 warnings\n', 'gone.yaml:1:1: there is no such file or folder\n'])
+  t.same(await run('gone.yaml'), [78, '1 error, 0 warnings\n', 'gone.yaml:1:1: the file or folder does not exist\n'])
   t.same(await run('gone.yaml', 'good.yaml', 'bad.yaml'), [
     78,
     `${good}3 errors, 0 warnings\n`,
-    `gone.yaml:1:1: there is no such file or folder\n${bad}`,
+    `gone.yaml:1:1: the file or folder does not exist\n${bad}`,
   ])
 })

@@ -33,7 +33,7 @@ t.test('the service', async t => {
     ],
     [
       'service: { limits: { redis: { url: "redis://r" } } }',
-      ['1:29: service.limits.redis: has no effect with one node; several need store: { type: postgresql, … }'],
+      ['1:29: service.limits.redis: has no effect with one node; several nodes need store: { type: postgresql, … }'],
     ],
     ['service: { tls: { cert_file: a } }', ['1:12: service.tls.key_file: is missing; it must be text']],
     ...[

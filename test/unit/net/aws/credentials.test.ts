@@ -63,7 +63,7 @@ t.test('a profile of the shared file', async t => {
   t.equal(await other.changed(), true)
   t.match(await other.current(signal), { accessKeyId: 'B', sessionToken: 't' })
   const missing = credentials(t, {}, { AWS_PROFILE: 'none', AWS_SHARED_CREDENTIALS_FILE: file }).made
-  await t.rejects(missing.current(signal), /there is no profile "none"/)
+  await t.rejects(missing.current(signal), /the profile "none" does not exist/)
 })
 
 t.test('the file of the user who runs it, where nothing else is named', async t => {

@@ -78,7 +78,7 @@ export class Answers {
     if (refused === 0) {
       if (message !== '' && !this.#hasWarned) {
         this.#hasWarned = true
-        this.#of.log.warn({ said: this.#cut(message) }, 'the receiver warns; this is logged once')
+        this.#of.log.warn({ said: this.#cut(message) }, 'the receiver sent a warning; this is logged only once')
       }
       return undefined
     }

@@ -173,7 +173,7 @@ t.test('no key stands in a pipeline itself', async t => {
   const misplaced: [Record<string, unknown>, RegExp][] = [
     [
       http({ url: 'http://x/${secret:up}' }),
-      /only options for a key or a password .*, headers, and the parameters of a URL/,
+      /Only these may: options for a key or a password .*, headers, and the parameters of a URL/,
     ],
     [http({ url: 'http://${secret:up}/?token=${secret:up}' }), /must not refer/],
     [http({ url: 'http://x/?${secret:up}=a' }), /must not refer/],
