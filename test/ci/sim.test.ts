@@ -31,7 +31,7 @@ t.test('worlds of files behind those that broke a promise once', async t => {
   for (const seed of [
     20923, 22243, 22852, 23292, 23651, 23772, 26157, 26623, 27060, 40203, 40420, 41012, 41575, 72790, 101020, 102756,
     310108, 312883, 314451, 401470, 504900, 505362, 507421, 603950, 3939, 1013963, 1019878, 1031667, 1036884, 1037476,
-    2006617, 2018031,
+    2006617, 2018031, 3001026,
   ])
     t.match((await simulate('--files', '--seed', String(seed))).stdout, new RegExp(`^seed ${seed} .*: ok;`, 'm'))
 })

@@ -202,7 +202,12 @@ export class Search {
     const missing = (entries.get(path) ?? []).filter(entry => !folder.there.has(entry) && this.#isCurrent(entry))
     const { files } = this.#options
     const isKnown = ({ path, stat }: Listed) => files.isRead(stat, path) || files.isSaved(stat, path)
-    const names = this.unseen.namesIn(path, folder.listed, isKnown)
+    const { names, over } = this.unseen.namesIn(path, folder.listed, isKnown)
+    if (over.length > 0) {
+      // A file that is renamed during a search may be found under neither name.
+      if (stampOf(await list(path, slices)) === folder.stamp) for (const name of over) this.unseen.end(name)
+      else this.#again.add(path)
+    }
     const hasNew = this.newcomers.in(path).length > 0
     if (sought.length + missing.length + names.length === 0 && !hasNew) return
     this.#checkOpen(this.#originalsIn(path, names))
@@ -221,7 +226,6 @@ export class Search {
       return
     }
     const later = await list(path, slices)
-    // A file that is renamed during a search may be found under neither name.
     const isSame = stampOf(later) === folder.stamp
     this.#apply(claims, new Set([...sought, ...missing]), isSame)
     if (isSame) {

@@ -82,26 +82,23 @@ export class Unseen {
     }
   }
 
-  /**
-   * The displaced names in the folder that a listed file may have had. Ends the search for the other names in the
-   * folder.
-   */
-  namesIn(folder: string, listed: readonly Listed[], isKnown: (one: Listed) => boolean): string[] {
-    const names = [...this.#displaced.keys()].filter(name => dirname(name) === folder)
-    if (names.length === 0) return names
+  /** The displaced names in the folder that a listed file may have had; `over`: those that none of them had. */
+  namesIn(folder: string, listed: readonly Listed[], isKnown: (one: Listed) => boolean) {
+    const all = [...this.#displaced.keys()].filter(name => dirname(name) === folder)
     let newest = Number.NEGATIVE_INFINITY
     for (const one of listed) {
       const changedAt = Number(one.stat.mtimeNs) / 1e6
       if (changedAt > newest && !isKnown(one)) newest = changedAt
     }
     // Many files may be deleted at once, and each of their names is displaced.
-    return names.filter(name => newest >= this.since(name) || !this.#end(name))
+    const mayHave = (name: string) => newest >= this.since(name)
+    return { names: all.filter(mayHave), over: all.filter(name => !mayHave(name)) }
   }
 
-  #end(name: string): true {
+  /** Ends the search for a name. */
+  end(name: string): void {
     this.#displaced.delete(name)
     this.#waitingSince.delete(name)
-    return true
   }
 
   /**
@@ -127,7 +124,7 @@ export class Unseen {
         context.checkpoints.changed()
       } else problems.hidden(one.path, one.error)
     }
-    this.#end(name)
+    this.end(name)
     return unseen.sort((a, b) => a.changedAt - b.changedAt || compareAge(a.path, b.path))
   }
 
