@@ -389,7 +389,7 @@ export interface DestinationContext extends ComponentContext {
   readonly stdout: NodeJS.WritableStream
   /** Knows which file systems respond. Default: the object that the whole process shares. */
   readonly fileSystems?: FileSystems | undefined
-  /** Whether the destination may block the event loop: it is the only one, and has no buffer on disk. */
+  /** Whether the destination may block the event loop. True if it is the only destination and has no disk buffer. */
   readonly isAlone?: boolean
   /** Registers a file that is written until the returned function is called. Sources skip their own events in it. */
   writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void

@@ -113,7 +113,7 @@ export class Saved {
 
   put(entry: Entry): void {
     const former = entry.gone ? undefined : this.#entries.get(entryKey(entry))
-    // Its inode was reused for the file of this entry. Without birth times, the first bytes may show it.
+    // Its inode was reused for the file of this entry. Without birth times, only different first bytes show that.
     if (former && (former.birth !== entry.birth || differ(former.head, entry.head))) {
       this.remove(former)
       this.put({ ...former, gone: true })
@@ -201,7 +201,7 @@ function differ(a: Entry['head'], b: Entry['head']): boolean {
   return a.bytes === b.bytes && a.hash !== b.hash
 }
 
-/** Whether the file of `copy`, which was read further, may have what was read of the file of `entry`. */
+/** Whether `copy` was read further than the other entry, and may contain all that was read of the other file. */
 function continues(copy: Entry, { offset, head, tail }: Pick<Entry, 'offset' | 'head' | 'tail'>): boolean {
   const mark = copy.marks?.find(one => one.offset === offset)
   return copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))

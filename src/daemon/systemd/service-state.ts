@@ -39,7 +39,7 @@ const HOW: Readonly<Record<string, string>> = {
   retrying: 'tries again',
 }
 
-/** The state of a daemon, worst problem first. A daemon that waits for others counts as started. */
+/** The state of a daemon, worst problem first. A daemon that still waits for its receivers counts as started. */
 export function daemonState({ destinations, failures = [], refused, stuck = [] }: DaemonState): ServiceState {
   const waiting = Object.keys(HOW).flatMap(state =>
     destinations

@@ -17,7 +17,7 @@ const postgresUrl = reaches(
 )
 
 const TYPE =
-  'embedded: SQLite, in data_dir. postgresql: a database of PostgreSQL 15 or newer, which needs the package `pg`. With postgresql, data_dir holds the secret of the keys and the buffers of pipelines. Several nodes of the service may use one database.'
+  'embedded: SQLite, in data_dir. postgresql: a database of PostgreSQL 15 or newer, which needs the package `pg`. With postgresql, data_dir still holds the buffers of pipelines, and the secret that protects the access keys. Several nodes of the service may use one database.'
 
 export const storeOptions = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('embedded').describe(TYPE) }),

@@ -311,7 +311,7 @@ export class WaitingEvents {
     onRound()
   }
 
-  /** Removes the events for the successor: source by source, in order. */
+  /** Takes out all events, to hand them to the successor: source by source, in order. */
   takeLeft(): Left[] {
     const now = this.#stage.clock.now()
     const left: Left[] = []

@@ -92,7 +92,9 @@ export interface TrialResult {
 export interface KeyResult extends Readonly<Omit<OtherKeys, 'keys'>> {
   /** Null: the bucket of the events without a key. */
   readonly key: string | null
-  /** Most events in one window, not counting excluded ones. With a limit this high, no event is discarded. */
+  /**
+   * The highest number of events in one window, without the excluded ones. With a limit this high, no event is discarded.
+   */
   readonly busiest: number
   /** When the window of `busiest` opened; null: there was no such window. */
   readonly busiest_at: number | null

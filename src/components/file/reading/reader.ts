@@ -271,7 +271,8 @@ export class Reader {
       }
       // Files that wait for this one may be next, if it leaves the queue.
       waiting = 0
-      // A copy does not wait for held files: they may wait until reading it shows whose copy it is.
+      // A copy does not wait for held files. They may be waiting for this copy, because only reading it shows which file
+      // it is a copy of.
       if (tailer.isBehind && tailer.earlier.some(one => one.isPostponed && !(tailer.copy && one.held))) {
         this.#drop(tailer)
         this.#options.files.hold(tailer)

@@ -343,7 +343,7 @@ interface RuleProblem {
   readonly message: string
 }
 
-/** The problems of a rule. The throttle's own limits must be valid. */
+/** The problems of a rule. Call it only if the throttle's own limits are valid. */
 export function ruleProblems(rule: RuleOptions, options: RuledOptions): readonly RuleProblem[] {
   const { when, key, limit, ...named } = rule
   const problems: RuleProblem[] = []

@@ -77,7 +77,7 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
     if (isShort)
       log.error(
         { code: 'SLUICE_BUFFER_CUT_SHORT', ...cut },
-        'the buffer was cut short; removed an incomplete record of events that were acknowledged',
+        'the buffer was cut short; removed an incomplete record. Its events are lost, because their sources will not send them again',
       )
     else log.warn(cut, 'removed an unfinished record at the end of the buffer, probably left by a crash')
   const settled = state?.settled ?? (await firstPlace(folder, segments, end, leaveOut))

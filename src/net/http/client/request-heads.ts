@@ -37,7 +37,7 @@ export interface Head {
 export class RequestHeads {
   readonly #format: RequestFormat
   readonly #texts: RequestTexts
-  /** For each template after the URL's: where its text belongs. */
+  /** Where the text of each template belongs, except that of the URL, which comes first. */
   readonly #names: { readonly place: 'headers' | 'ownHeaders' | 'texts'; readonly name: string }[] = []
   readonly #kept = new BoundedMap<string | undefined, Head>(MOST_KEPT)
   #lastName = { part: '', rest: '', name: '\n' }

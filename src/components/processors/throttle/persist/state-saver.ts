@@ -194,7 +194,10 @@ export class StateSaver {
     if (this.#kept.has(name)) return
     this.#kept.add(name)
     const file = `${this.#folder.path}/${name}`
-    this.#options.log.warn({ file, error: errorText(error) }, 'cannot remove a file with older buckets; remove it')
+    this.#options.log.warn(
+      { file, error: errorText(error) },
+      'cannot remove a file with older buckets; please remove the file yourself',
+    )
   }
 
   /**
