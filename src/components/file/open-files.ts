@@ -524,6 +524,8 @@ export class OpenFiles {
   readOn(tailer: Tailer, place: Listed | Copy): boolean {
     const { key } = tailer
     if (!this.#moveTo(tailer, place)) return false
+    // Comparing showed that it is a copy of this file.
+    tailer.isUncompared = false
     this.#tailers.delete(key)
     this.#tailers.set(tailer.key, tailer)
     this.unsaved++

@@ -59,13 +59,6 @@ const EXCEPTIONS: readonly Exception[] = [
     applies: ({ rotation, maxOpenFiles }) => rotation.how === 'copy' && maxOpenFiles < 3,
   },
   {
-    // An inode alone does not say which file its size was of.
-    name: 'without birth times, a file of which nothing was read before the stop is not counted as lost',
-    seed: 1034558,
-    promises: ['unreported'],
-    applies: ({ habits, lives }) => habits.births !== 'stored' && lives.length > 0,
-  },
-  {
     // They are ordered by their birth times where several files had a name, or one of them is renamed in the search.
     name: 'without birth times, files that were not seen before come in another order',
     seed: 869,

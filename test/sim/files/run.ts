@@ -6,7 +6,7 @@ import { mount } from '../patched-fs.js'
 import { World } from '../world.js'
 import { Exceptions } from './exceptions.js'
 import { slowness } from './gunzip.js'
-import { Ledger, namesOf } from './ledger.js'
+import { Ledger, type Line, namesOf } from './ledger.js'
 import { Log } from './log.js'
 import { LogFolder } from './log-folder.js'
 import { type Life, type Plan, planOf, type WorldKind } from './plan.js'
@@ -34,6 +34,7 @@ const LOGS = '/logs'
 /** Everything must arrive within this time after the last line. */
 const DRAIN_MS = 240_000
 /** After it, nothing may come twice. */
+const LONGEST_ROTATE_WAIT_MS = 60_000
 const QUIET_MS = 14_000
 const POLL_MS = 500
 
@@ -205,8 +206,12 @@ class Run {
         `missing: ${namesOf(missing)}, which are in ${[...places].join(', ')}`,
         missing[0]!,
       )
+    // What is gone is lost after rotate_wait.
+    const reported = world.now + LONGEST_ROTATE_WAIT_MS + QUIET_MS
+    while (this.#unreported.length > 0 && world.now < reported) await world.wait(POLL_MS)
     await this.#end()
-    this.#checkLosses()
+    const lost = this.#unreported
+    if (lost.length > 0) this.exceptions.violate('unreported', `lost, and not reported: ${namesOf(lost)}`, lost[0]!)
   }
 
   async #end(): Promise<void> {
@@ -222,11 +227,9 @@ class Run {
     return missing.filter(line => onDisk.has(line))
   }
 
-  /** Lines that the source knew of are reported as lost. A process that was killed may have been the only one that knew. */
-  #checkLosses(): void {
-    if (this.kills > 0) return
-    const lost = this.ledger.missing().filter(({ wasSeen }) => wasSeen === true)
-    if (lost.length > 0 && this.#lostBytes === 0)
-      this.exceptions.violate('unreported', `lost, and not reported: ${namesOf(lost)}`, lost[0]!)
+  /** Lost lines that the source knew of, if it reported no loss. A killed process may have been the only one that knew. */
+  get #unreported(): readonly Line[] {
+    if (this.kills > 0 || this.#lostBytes + this.#tailing.value('sluice_file_lost_bytes_total') > 0) return []
+    return this.ledger.missing().filter(({ wasSeen }) => wasSeen === true)
   }
 }
