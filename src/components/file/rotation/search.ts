@@ -428,7 +428,8 @@ export class Search {
   #reportLost(entry: Entry): void {
     const { offset, size = 0, gone } = entry
     const { losses, saved, context } = this.#options
-    saved.replace(entry, { ...entry, away: context.clock.wall() })
+    // Its copy is gone, too, and another file may have the inode.
+    saved.replace(entry, { ...entry, away: context.clock.wall(), claimed: undefined })
     context.checkpoints.changed()
     const what = gone ? 'was truncated' : 'is gone'
     const msg = `file ${what} before it was read to its end, and no copy has the rest. The position is kept for a week in case the file reappears`
