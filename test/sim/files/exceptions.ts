@@ -14,7 +14,7 @@ interface Exception {
 type Broken = 'missing' | 'twice' | 'order' | 'torn' | 'unreported'
 
 /** Whether files may change in the middle of a look. */
-const changesInLooks = ({ callMs, interrupts }: Plan) => callMs > 0 || interrupts > 0
+const changesInLooks = ({ callMs, interrupts, latencyMs }: Plan) => callMs > 0 || interrupts > 0 || latencyMs > 500
 
 const EXCEPTIONS: readonly Exception[] = [
   {
