@@ -28,7 +28,9 @@ const KEYS_PART = 4
  * In a busy second: LOOKED is the maximum number of events counted per batch, READS the maximum number of keys read.
  */
 const LOOKED = 200
-const READS = 80
+const READS = 40
+/** An event of a backlog makes a second as busy as this number of events, since the whole backlog arrives at once. */
+const BACKLOG_WEIGHT = 20
 /** How often to choose the keys with counts of their own, in milliseconds. */
 const CHOICE_MS = 60_000
 /** Lengths of the steps of time, in milliseconds. */
@@ -108,9 +110,12 @@ export class KeyCounts {
   readonly #wanted = new Set<number>()
   #choiceAt = Number.NEGATIVE_INFINITY
   /**
-   * For the step that began at `#at` and is `#stepMs` long: how many events of each key passed, and how many did not.
+   * For the step that began at `#at` and is `#stepMs` long: the number of events of each key, how many of them did not
+   * pass, and the keys that have events.
    */
-  #counts = new Uint32Array(0)
+  #offered = new Uint32Array(0)
+  #lost = new Uint32Array(0)
+  readonly #counted: number[] = []
   #at = 0
   #stepMs = 1
   /** Numbers of events: those inspected in this step, and those decided before this step and before this second. */
@@ -155,7 +160,8 @@ export class KeyCounts {
     const size = this.#mostKeys + FIRST
     this.#weights = resized(this.#weights, size)
     this.#lastAt = resized(this.#lastAt, size)
-    this.#counts = new Uint32Array(size * 2)
+    this.#offered = new Uint32Array(size)
+    this.#lost = new Uint32Array(size)
     const bits = Math.ceil(Math.log2(size))
     this.#candidates = { hashes: new Int32Array(2 ** bits), counts: new Float64Array(2 ** bits) }
     const places = PLACES_PER_KEY * 2 ** bits
@@ -198,7 +204,7 @@ export class KeyCounts {
     if (this.#wall.follow(now, clock.wall())) this.#restart()
     const wall = Math.floor(now + this.#wall.offsetMs)
     const before = decided()
-    this.isBusy = this.#isBusyAt(now, before, batch.length)
+    this.isBusy = this.#isBusyAt(now, before, batch.length * (batch.isBacklog ? BACKLOG_WEIGHT : 1))
     const stepMs = STEPS[this.isBusy ? Math.max(BUSY_STEP, this.#step) : this.#step]!
     // A longer step may begin before the last one.
     const at = Math.max(this.#at, wall - (wall % stepMs))
@@ -220,7 +226,7 @@ export class KeyCounts {
     this.#count(batch, decisions, known?.ids, from, to, this.isBusy ? READS : length)
   }
 
-  /** `before`: number of events decided before the batch; `more`: number of events in the batch. */
+  /** `before`: number of events decided before the batch; `more`: weighted number of events in the batch. */
   #isBusyAt(now: number, before: number, more: number): boolean {
     const { busy } = this.#options
     const since = now - this.#secondAt
@@ -262,7 +268,8 @@ export class KeyCounts {
           this.#ids[place] = id
         }
       }
-      this.#counts[(id << 1) | (isLost(decision) ? 1 : 0)]!++
+      if (this.#offered[id]!++ === 0) this.#counted.push(id)
+      if (isLost(decision)) this.#lost[id]!++
     }
     this.#looked += i - from - waiting
   }
@@ -358,16 +365,15 @@ export class KeyCounts {
     const part = Math.max(1, (decided - this.#beforeStep) / this.#looked)
     if (part > 1) this.#sampled = since(this.#sampled, this.#at, Math.ceil(part))
     if (this.#stepMs > 1) this.#coarse = since(this.#coarse, this.#at, this.#stepMs)
-    const counts = this.#counts
-    for (let id = 0; id < this.size; id++) {
-      const [some, others] = [counts[id << 1]!, counts[(id << 1) | 1]!]
-      if (some + others === 0) continue
-      counts[id << 1] = counts[(id << 1) | 1] = 0
-      this.#weights[id]! += some + others
+    for (const id of this.#counted) {
+      const [offered, lost] = [this.#offered[id]!, this.#lost[id]!]
+      this.#offered[id] = this.#lost[id] = 0
+      this.#weights[id]! += offered
       this.#lastAt[id] = this.#at
       if (id === REST) this.#restUntil = this.#at
-      this.#add(id, Math.round(some * part), Math.round(others * part))
+      this.#add(id, Math.round((offered - lost) * part), Math.round(lost * part))
     }
+    this.#counted.length = 0
     this.#beforeStep = decided
     this.#looked = 0
   }
@@ -397,7 +403,8 @@ export class KeyCounts {
     this.#names.clear()
     this.#wanted.clear()
     this.#buckets.fill(-1)
-    this.#counts.fill(0)
+    for (const id of this.#counted) this.#offered[id] = this.#lost[id] = 0
+    this.#counted.length = 0
     this.#at = this.#looked = 0
     this.#beforeStep = this.#options.decided()
     this.#from = Math.floor(clock.wall())

@@ -37,7 +37,7 @@ export class PlaceSample {
     // Places that are derived from names are not in order.
     if (this.#step === 1 || batch.places !== undefined) return true
     const last = batch.length - 1
-    return this.#multiple(batch, 0) < batch.place(last) + Math.max(1, batch.size(last))
+    return batch.sentOffsets?.covers(this.#step, batch.starts, last, batch.size(last) || 1) ?? true
   }
 
   /**

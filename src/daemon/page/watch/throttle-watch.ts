@@ -13,7 +13,7 @@ import { QuestionError } from './question-error.js'
 import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 
 /** While a throttle is busy, it counts one batch per interval of this length, in milliseconds. */
-const LOOK_MS = 50
+const LOOK_MS = 100
 /** `busy` of KeyCountsOptions: for counts by the throttle's key, and for counts by another key. */
 const BUSY = 20_000
 const BUSY_TRIAL = 2000

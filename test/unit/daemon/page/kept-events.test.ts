@@ -69,6 +69,22 @@ t.test('the same events are chosen everywhere, as far as rates allow, and about 
   t.ok(shared >= 0.9 * chosen.narrow.size, `${shared} of ${chosen.narrow.size} are chosen in both`)
 })
 
+t.test('a batch is wanted if one of its events is chosen', async t => {
+  const sample = new PlaceSample(100)
+  sample.second(500, 20)
+  let [place, wanted] = [0, 0]
+  for (let n = 0; n < 1000; n++) {
+    const batch = batchAt(['{}', `{"n":${n}}`, '{}'], place)
+    place += batch.bytes
+    const isWanted = sample.wants(batch)
+    const chosen: number[] = []
+    sample.choose(batch, i => chosen.push(i))
+    if (isWanted !== chosen.length > 0) t.fail(`batch ${n}: ${isWanted ? 'wanted' : 'not wanted'}, ${chosen}`)
+    if (isWanted) wanted++
+  }
+  t.ok(wanted > 10 && wanted < 100, `${wanted} of 1000`)
+})
+
 t.test('everything is chosen below the rate, and with a value in a column only what has it', async t => {
   const sample = new PlaceSample(200)
   const chosen: number[] = []

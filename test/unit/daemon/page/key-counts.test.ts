@@ -51,9 +51,9 @@ t.test('what comes in is counted by key, for ten minutes', async t => {
   t.same(
     [...sums()],
     [
-      [null, [1, 1]],
       ['a', [3, 2]],
       ['b', [1, 1]],
+      [null, [1, 1]],
       ['__other__', [1, 1]],
       [name, [1, 1]],
     ],
@@ -96,6 +96,21 @@ t.test('a key that comes again after its place was lost is counted as another on
   t.equal(all, 502, 'nothing is counted twice or lost')
   t.ok(sums().get('c')![0] > 100 && sums().get('d')![0] > 100)
   t.notOk(sums().has('a'))
+})
+
+t.test('a backlog of more than 1,000 events makes a second busy, fewer do not', async t => {
+  for (const [events, isBacklog, isBusy] of [
+    [1000, true, false],
+    [1001, true, true],
+    [1001, false, false],
+  ] as const) {
+    const { counts, key, wanted, decided } = counting(1e6, { busy: 20_000 })
+    const lines = Array.from({ length: events }, () => ({ app: 'a' }))
+    counts.see(batchOf(lines, { wanted, isBacklog }), new Uint8Array(events).fill(PASS), key)
+    decided.before += events
+    t.equal(counts.isBusy, isBusy)
+    t.match(counts.counted(), { oneIn: isBusy ? 26 : 1 })
+  }
 })
 
 t.test('in a busy second some events are counted, which represent all', async t => {
