@@ -25,10 +25,11 @@ const PLACES_PER_KEY = 4
 /** Keys use at most 1/KEYS_PART of the memory. */
 const KEYS_PART = 4
 /**
- * In a busy second: LOOKED is the maximum number of events counted per batch, READS the maximum number of keys read.
+ * In a busy second: LOOKED is the maximum number of events counted per batch, READS the maximum number of keys read if
+ * the throttle knows the buckets of most events.
  */
 const LOOKED = 200
-const READS = 40
+const READS = 20
 /** An event of a backlog makes a second as busy as this number of events, since the whole backlog arrives at once. */
 const BACKLOG_WEIGHT = 20
 /** How often to choose the keys with counts of their own, in milliseconds. */
@@ -223,7 +224,7 @@ export class KeyCounts {
       this.#owner = known.owner
       this.#buckets.fill(-1)
     }
-    this.#count(batch, decisions, known?.ids, from, to, this.isBusy ? READS : length)
+    this.#count(batch, decisions, known?.ids, from, to, this.isBusy && !this.#options.key ? READS : length)
   }
 
   /** `before`: number of events decided before the batch; `more`: weighted number of events in the batch. */
