@@ -738,6 +738,31 @@ t.test('the numbers of one key', async t => {
   t.same([row![0], row![2], row![3]], ['app-3', '5', '95'])
 })
 
+t.test('a key that is not among the busiest: what its bucket has used, and what was discarded', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const { url, folder, daemon } = await daemonOf(t, CONFIG.replace('token_file:', 'memory: 1MiB, token_file:'))
+  // With this memory, the page counts fewer keys.
+  const lines = Array.from({ length: 400 }, (_, n) => `{"app":"app-${n}"}\n`.repeat(n === 399 ? 7 : 1))
+  appendFileSync(join(folder, 'app.log'), lines.join(''))
+  await daemon.scrapedUntil(scrape => scrape.events('limit_app').received === 406)
+  await goTo(page, `${url}#token=${TOKEN}`)
+  await goTo(page, `${url}#/throttle/limit_app?key=app-399`)
+  await sees(page, /0 of \d+/, '.filter')
+  const rest = 'busiest keys, and the page counts only these. Its bucket has now used'
+  await sees(page, `${rest} 5 of 5 events in 1h. The throttle discarded 2 of its events in the last hour.`, 'main')
+  await page.value(
+    `[...document.querySelectorAll('main a')].find(a => a.textContent.startsWith('show the last')).click()`,
+  )
+  await sees(page, `${rest} 5 of 5`, 'main')
+  await sees(page, /Of the bucket app-399\.[\s\S]*throttled/, 'main')
+  await goTo(page, `${url}#/throttle/limit_app?key=app-0`)
+  await sees(page, /^1 of \d+/, '.filter')
+  t.notMatch(await text(page, 'main'), 'is not one of', 'this key is counted')
+  await goTo(page, `${url}#/throttle/limit_app?key=nobody`)
+  await sees(page, `${rest} 0 of 5 events in 1h. The throttle discarded 0 of its events in the last hour.`, 'main')
+})
+
 t.test('what it says of an event, a component and a destination is said once, and is so', async t => {
   const at = new Date().toISOString()
   const steps = [

@@ -10,6 +10,7 @@ import { discardsOf, inputOf } from './flow.js'
 import { health } from './health.js'
 import { countsOf, endedOf, isFresh, rates, status } from './live.js'
 import { Problems } from './problems.js'
+import { Uncounted } from './throttle.js'
 import type { Detail, Evidence, History, KeyEvents, Throttle, Values } from './types.js'
 
 const HISTORY_MS = 15_000
@@ -161,7 +162,7 @@ function Reasons({ id }: { id: string }) {
 function Counts({ id, bucket }: { id: string; bucket: string }) {
   const { data } = useData<Throttle>(`throttles/${encodeURIComponent(id)}`, { key: bucket }, COUNTS_MS)
   const [one] = data?.keys ?? []
-  if (!one) return null
+  if (!one) return data ? <Uncounted of={data} /> : null
   const about = data?.counted?.exact ? '' : 'about '
   const said = ({ passed, discarded }: KeyEvents) =>
     `${about}${grouped(passed)} passed, ${grouped(discarded)} discarded`

@@ -1,5 +1,5 @@
 import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
-import type { Processor, SeeDecisions } from '../../../core/component.js'
+import type { BucketState, Processor, SeeDecisions } from '../../../core/component.js'
 import { compileCondition } from '../../../core/condition/condition.js'
 import { conditionText } from '../../../core/condition/condition-text.js'
 import { LateFieldReader } from '../../../core/event/field-reader.js'
@@ -82,6 +82,8 @@ export interface ThrottleView {
   /** `searched`: number of buckets of the last ten minutes; `found`: how many of them match. */
   readonly searched: number
   readonly found: number
+  /** The state of the bucket whose whole name was wanted, if its events are not counted by key. */
+  readonly uncounted?: BucketState & { readonly key: string }
   readonly counted: CountedBy
 }
 
@@ -214,7 +216,7 @@ export class ThrottleWatch {
     }
   }
 
-  async #keys(wanted: WantedKeys): Promise<Pick<ThrottleView, 'keys' | 'searched' | 'found'>> {
+  async #keys(wanted: WantedKeys): Promise<Pick<ThrottleView, 'keys' | 'searched' | 'found' | 'uncounted'>> {
     const { ring, size } = this.#counts
     const now = this.#clock.wall()
     const start = now - HISTORY * HISTORY_MS
@@ -240,12 +242,15 @@ export class ThrottleWatch {
     const historyOf = (column: Float64Array, id: number) => column.subarray(id * HISTORY, (id + 1) * HISTORY)
     const found: { id: number; shown: Omit<ThrottleKey, 'history'> }[] = []
     const isWanted = testOf(wanted)
+    const name = wanted.words?.trim() || (wanted.keys?.length === 1 && wanted.keys[0]) || undefined
+    let isCounted = false
     let searched = 0
     for (let id = 0; id < size; id++) {
       const named = this.#counts.keyOf(id)
       const isThere = [passed, discarded].some(column => historyOf(column, id).some(n => n > 0))
       if (id === REST || !named || !isThere) continue
       searched++
+      isCounted ||= named.key === name
       if (!isWanted(named.key)) continue
       const state = named.isName ? undefined : this.#processor.bucket?.(named.key)
       const { limit, window_ms, used, rule } = state ?? {}
@@ -271,7 +276,15 @@ export class ThrottleWatch {
       ...shown,
       history: { passed: [...historyOf(passed, id)], discarded: [...historyOf(discarded, id)] },
     }))
-    return { keys, searched, found: found.length }
+    const uncounted = name === undefined || isCounted ? undefined : this.#uncounted(name, found.length === 0)
+    return { keys, searched, found: found.length, ...(uncounted && { uncounted }) }
+  }
+
+  /** Undefined if nothing is known about the bucket. `isOnly`: whether the view has no other bucket. */
+  #uncounted(key: string, isOnly: boolean): ThrottleView['uncounted'] {
+    if (this.#options.key_field.length === 0) return undefined
+    const state = this.#processor.bucket?.(key)
+    return state && (isOnly || state.used || state.discarded_last_hour) ? { key, ...state } : undefined
   }
 
   /**
