@@ -18,7 +18,7 @@ const MOST_BUCKETS = 500
 /** The condition for events that summarize discarded events. */
 const SUMMARIES = '.throttle.discarded_events exists'
 
-const nameOf = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))
+export const nameOf = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))
 
 /** Shows the pressure on the limit, and the share of events that was discarded in the last minute. */
 function Pressure({ of }: { of: Bucket }) {
@@ -77,7 +77,7 @@ const columns: readonly Column<Bucket>[] = [
 /** Shows what the throttle itself knows about a bucket whose events the page does not count by key. */
 export function Uncounted({ of: { id, uncounted, counted: by } }: { of: ThrottleOf }) {
   if (!uncounted) return null
-  const { key, used, limit, window_ms, unit, discarded_last_hour: lost, is_exact } = uncounted
+  const { key, used, limit, window_ms, unit, discarded_last_hour: lost, discarded_since, is_exact } = uncounted
   return (
     <p role="status">
       <b>{visible(key)}</b>{' '}
@@ -88,7 +88,7 @@ export function Uncounted({ of: { id, uncounted, counted: by } }: { of: Throttle
         ? 'Its limit depends on other fields of the events.'
         : `Its bucket has now used ${grouped(used)} of ${grouped(limit)} ${unit} in ${duration(window_ms)}.`}{' '}
       The throttle discarded {is_exact ? '' : 'about '}
-      {grouped(lost)} of its events in the last hour.{' '}
+      {grouped(lost)} of its events since {clock(discarded_since)}.{' '}
       {lost > 0 && <a href={link('component', id, { bucket: key })}>show the last discarded events</a>}
     </p>
   )

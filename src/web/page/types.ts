@@ -200,6 +200,7 @@ export interface Throttle {
     readonly window_ms?: number
     readonly unit?: string
     readonly discarded_last_hour: number
+    readonly discarded_since: string
     readonly is_exact: boolean
   }
   readonly counted?: {
