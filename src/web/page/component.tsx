@@ -12,6 +12,7 @@ import { countsOf, endedOf, isFresh, rates, status } from './live.js'
 import { Problems } from './problems.js'
 import { Uncounted } from './throttle.js'
 import type { Detail, Evidence, History, KeyEvents, Throttle, Values } from './types.js'
+import { HowToChange } from './what-if.js'
 
 const HISTORY_MS = 15_000
 const DETAIL_MS = 5000
@@ -204,19 +205,15 @@ function Last({ id, reason, bucket }: { id: string; reason: string | undefined; 
   )
 }
 
-function Configuration({ of: { config, file, line, docs } }: { of: Detail }) {
+function Configuration({ of }: { of: Detail }) {
+  const { config } = of
   return (
     <section aria-label="Configuration">
       <h2>
         Configuration <Copy text={config} label="copy YAML" what="of this component" />
       </h2>
-      {file !== undefined && (
-        <p class="dim">
-          {file}
-          {line !== undefined && `, line ${line}`}. Change it there, run <code>sluice validate</code>, and reload.{' '}
-          {docs && <span>Described in {docs}.</span>}
-        </p>
-      )}
+      <HowToChange of={of} />
+      {of.file !== undefined && of.docs && <p class="dim">Its options are described in {of.docs}.</p>}
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls */}
       <pre tabIndex={0}>{config}</pre>
     </section>
