@@ -24,12 +24,18 @@ const KEY_BYTES = 420
 const PLACES_PER_KEY = 4
 /** Keys use at most 1/KEYS_PART of the memory. */
 const KEYS_PART = 4
-/**
- * In a busy second: LOOKED is the maximum number of events counted per batch, READS the maximum number of keys read if
- * the throttle knows the buckets of most events.
- */
+/** In a busy second: the maximum number of events counted per batch. */
 const LOOKED = 200
-const READS = 20
+/** `reads`: the maximum number of keys read per batch, if the throttle knows the buckets of most events. */
+interface Pace {
+  readonly pauseMs: number
+  readonly reads: number
+}
+const EVERY_BATCH: Pace = { pauseMs: 0, reads: Number.POSITIVE_INFINITY }
+const BUSY: Pace = { pauseMs: 50, reads: 80 }
+/** For MANY times as many events per second as in a busy second. */
+const VERY_BUSY: Pace = { pauseMs: 100, reads: 20 }
+const MANY = 10
 /** An event of a backlog makes a second as busy as this number of events, since the whole backlog arrives at once. */
 const BACKLOG_WEIGHT = 20
 /** How often to choose the keys with counts of their own, in milliseconds. */
@@ -124,8 +130,7 @@ export class KeyCounts {
   #beforeStep: number
   #beforeSecond: number
   #secondAt: number
-  /** Whether the caller may skip some batches. */
-  isBusy = false
+  #pace = EVERY_BATCH
   /** When counting began; wall clock in milliseconds. */
   #from: number
   #step = 0
@@ -192,7 +197,12 @@ export class KeyCounts {
     )
   }
 
-  /** Counts the decisions about a batch. Must be called for each batch, unless `isBusy`. */
+  /** How long the caller may skip batches, in milliseconds. */
+  get pauseMs(): number {
+    return this.#pace.pauseMs
+  }
+
+  /** Counts the decisions about a batch. Must be called for each batch, except for pauses of `pauseMs`. */
   readonly see: SeeDecisions = (batch, decisions, key, buckets) => {
     const { clock, decided } = this.#options
     const fields = this.#options.key ?? key
@@ -205,18 +215,19 @@ export class KeyCounts {
     if (this.#wall.follow(now, clock.wall())) this.#restart()
     const wall = Math.floor(now + this.#wall.offsetMs)
     const before = decided()
-    this.isBusy = this.#isBusyAt(now, before, batch.length * (batch.isBacklog ? BACKLOG_WEIGHT : 1))
-    const stepMs = STEPS[this.isBusy ? Math.max(BUSY_STEP, this.#step) : this.#step]!
+    this.#pace = this.#paceAt(now, before, batch.length * (batch.isBacklog ? BACKLOG_WEIGHT : 1))
+    const isBusy = this.#pace !== EVERY_BATCH
+    const stepMs = STEPS[isBusy ? Math.max(BUSY_STEP, this.#step) : this.#step]!
     // A longer step may begin before the last one.
     const at = Math.max(this.#at, wall - (wall % stepMs))
     if (at !== this.#at || stepMs !== this.#stepMs) this.flush()
     this.#at = at
     this.#stepMs = stepMs
     if (wall - this.#choiceAt >= CHOICE_MS) this.#choose(wall)
-    if (!this.isBusy) this.#beforeStep = before - this.#looked
+    if (!isBusy) this.#beforeStep = before - this.#looked
     const { length } = batch
     this.#fineRows[0]! += Math.min(length, this.size)
-    const most = this.isBusy ? LOOKED : length
+    const most = isBusy ? LOOKED : length
     const from = length > most ? before % (length - most) : 0
     const to = Math.min(length, from + most)
     const known = this.#options.key ? undefined : buckets
@@ -224,18 +235,24 @@ export class KeyCounts {
       this.#owner = known.owner
       this.#buckets.fill(-1)
     }
-    this.#count(batch, decisions, known?.ids, from, to, this.isBusy && !this.#options.key ? READS : length)
+    this.#count(batch, decisions, known?.ids, from, to, this.#options.key ? length : this.#pace.reads)
   }
 
   /** `before`: number of events decided before the batch; `more`: weighted number of events in the batch. */
-  #isBusyAt(now: number, before: number, more: number): boolean {
-    const { busy } = this.#options
+  #paceAt(now: number, before: number, more: number): Pace {
     const since = now - this.#secondAt
     const events = before - this.#beforeSecond
-    if (since < 1000) return this.isBusy || events + more > busy
+    const pace = this.#paceOf(since < 1000 ? events + more : Math.max((events * 1000) / since, more))
+    if (since < 1000) return pace.pauseMs > this.pauseMs ? pace : this.#pace
     this.#secondAt = now
     this.#beforeSecond = before
-    return events > (busy * since) / 1000 || more > busy
+    return pace
+  }
+
+  #paceOf(eventsPerSecond: number): Pace {
+    const { busy } = this.#options
+    if (eventsPerSecond <= busy) return EVERY_BATCH
+    return eventsPerSecond > MANY * busy ? VERY_BUSY : BUSY
   }
 
   /**

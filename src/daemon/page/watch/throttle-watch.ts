@@ -12,8 +12,6 @@ import type { Asked, Question } from './question.js'
 import { QuestionError } from './question-error.js'
 import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 
-/** While a throttle is busy, it counts one batch per interval of this length, in milliseconds. */
-const LOOK_MS = 100
 /** `busy` of KeyCountsOptions: for counts by the throttle's key, and for counts by another key. */
 const BUSY = 20_000
 const BUSY_TRIAL = 2000
@@ -162,9 +160,10 @@ export class ThrottleWatch {
     this.#counts.see(batch, decisions, key, buckets)
     for (const { counts } of this.#trials.values()) counts.see(batch, decisions, key)
     this.#endTrials()
-    if (!this.#counts.isBusy) return
+    const { pauseMs } = this.#counts
+    if (pauseMs === 0) return
     this.#stop?.()
-    this.#stop = this.#clock.after(LOOK_MS, () => this.#attach())
+    this.#stop = this.#clock.after(pauseMs, () => this.#attach())
   }
 
   #attach(): void {
