@@ -26,7 +26,7 @@ const PLACES_PER_KEY = 4
 const KEYS_PART = 4
 /** In a busy second: the maximum number of events counted per batch. */
 const LOOKED = 200
-/** `reads`: the maximum number of keys read per batch, if the throttle knows the buckets of most events. */
+/** `reads`: the maximum number of keys read per batch whose buckets the throttle knows. */
 interface Pace {
   readonly pauseMs: number
   readonly reads: number
@@ -34,10 +34,10 @@ interface Pace {
 const EVERY_BATCH: Pace = { pauseMs: 0, reads: Number.POSITIVE_INFINITY }
 const BUSY: Pace = { pauseMs: 50, reads: 80 }
 /** For MANY times as many events per second as in a busy second. */
-const VERY_BUSY: Pace = { pauseMs: 100, reads: 20 }
+const VERY_BUSY: Pace = { pauseMs: 100, reads: 10 }
 const MANY = 10
-/** An event of a backlog makes a second as busy as this number of events, since the whole backlog arrives at once. */
-const BACKLOG_WEIGHT = 20
+/** In a second with more events of a backlog, others follow as fast as the source can read them. */
+const LARGE_BACKLOG = 2000
 /** How often to choose the keys with counts of their own, in milliseconds. */
 const CHOICE_MS = 60_000
 /** Lengths of the steps of time, in milliseconds. */
@@ -215,7 +215,8 @@ export class KeyCounts {
     if (this.#wall.follow(now, clock.wall())) this.#restart()
     const wall = Math.floor(now + this.#wall.offsetMs)
     const before = decided()
-    this.#pace = this.#paceAt(now, before, batch.length * (batch.isBacklog ? BACKLOG_WEIGHT : 1))
+    const { length } = batch
+    this.#pace = this.#paceAt(now, before, batch)
     const isBusy = this.#pace !== EVERY_BATCH
     const stepMs = STEPS[isBusy ? Math.max(BUSY_STEP, this.#step) : this.#step]!
     // A longer step may begin before the last one.
@@ -225,7 +226,6 @@ export class KeyCounts {
     this.#stepMs = stepMs
     if (wall - this.#choiceAt >= CHOICE_MS) this.#choose(wall)
     if (!isBusy) this.#beforeStep = before - this.#looked
-    const { length } = batch
     this.#fineRows[0]! += Math.min(length, this.size)
     const most = isBusy ? LOOKED : length
     const from = length > most ? before % (length - most) : 0
@@ -235,14 +235,15 @@ export class KeyCounts {
       this.#owner = known.owner
       this.#buckets.fill(-1)
     }
-    this.#count(batch, decisions, known?.ids, from, to, this.#options.key ? length : this.#pace.reads)
+    this.#count(batch, decisions, known?.ids, from, to, known ? this.#pace.reads : length)
   }
 
-  /** `before`: number of events decided before the batch; `more`: weighted number of events in the batch. */
-  #paceAt(now: number, before: number, more: number): Pace {
+  /** `before`: number of events decided before the batch. */
+  #paceAt(now: number, before: number, { length, isBacklog }: EventBatch): Pace {
     const since = now - this.#secondAt
     const events = before - this.#beforeSecond
-    const pace = this.#paceOf(since < 1000 ? events + more : Math.max((events * 1000) / since, more))
+    const rate = since < 1000 ? events + length : Math.max((events * 1000) / since, length)
+    const pace = isBacklog && rate > LARGE_BACKLOG ? VERY_BUSY : this.#paceOf(rate)
     if (since < 1000) return pace.pauseMs > this.pauseMs ? pace : this.#pace
     this.#secondAt = now
     this.#beforeSecond = before
