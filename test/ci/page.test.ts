@@ -743,6 +743,17 @@ t.test('a plot shows the numbers at the pointer, otherwise the last ones', async
   await until('the last numbers', async () => !(await caption()).includes(', at'))
 })
 
+t.test('a plot cuts off the backlog that was read at the start, after some seconds', async t => {
+  const values = [7400, ...Array.from({ length: 14 }, () => 100)]
+  const from = new Date(Date.now() - values.length * 1000).toISOString()
+  const components = Object.fromEntries(
+    USUAL.map(({ id }) => [id, { received: values, sent: values, discarded: values.map(() => 40) }]),
+  )
+  const one = await shown(t, { components: USUAL, answers: { history: { from, step_ms: 1000, components } } })
+  if (!one) return
+  await sees(one.page, 'cut off, up to 29.6k', '.plot figcaption')
+})
+
 t.test('a throttle that holds keys to its limit has no problem, as in status', async t => {
   const one = await shown(t, { components: USUAL })
   if (!one) return

@@ -34,7 +34,7 @@ function colourOf(element: HTMLElement, name: string): string {
 }
 
 /** Minimum number of values to recognize a short burst. */
-const ENOUGH = 60
+const ENOUGH = 30
 
 /**
  * Returns the end of the axis. `beyond`: the largest value, if it is beyond that end. The axis cuts off a short burst.
@@ -43,7 +43,8 @@ const ENOUGH = 60
 function topOf(curves: readonly Curve[]): { readonly top: number; readonly beyond?: number } {
   const all = curves.flatMap(({ values }) => values.filter(value => value !== null)).sort((a, b) => b - a)
   const most = all[0] ?? 0
-  const usual = all[Math.floor(all.length / 50)] ?? 0
+  // A burst is in each curve.
+  const usual = all[Math.max(curves.length, Math.floor(all.length / 50))] ?? 0
   return all.length >= ENOUGH && usual > 0 && most > 5 * usual ? { top: usual * 1.5, beyond: most } : { top: most }
 }
 
