@@ -157,6 +157,8 @@ export interface BucketState {
   /** Set if the server that counts does not reply; `used` is then the server's last answer. */
   readonly outage?: ProcessorOutage
   readonly discarded_last_hour: number
+  /** When this count began, ISO 8601: an hour ago, or when the throttle started with its options. */
+  readonly discarded_since: string
   /** False: `used` is an estimate. */
   readonly is_exact: boolean
 }

@@ -691,6 +691,11 @@ t.test('the tail of what a throttle discards, and a limit at its place in the co
   const limit = `document.querySelector('[aria-label="limit as a number"]')`
   await page.value(`${limit}.value = '40', ${limit}.dispatchEvent(new Event('input', { bubbles: true }))`)
   await sees(page, /^processors:\n {2}limit_app:\n {4}limit: 40\n$/, '.what-if pre')
+  await sees(
+    page,
+    /Change it in \S+sluice\.yaml, line \d+\. Then run sluice validate \S+sluice\.yaml, and reload/,
+    '.what-if',
+  )
 })
 
 t.test('a limit that was tried stays in the address, and after a look at another view', async t => {
@@ -715,12 +720,48 @@ t.test('a limit that was tried stays in the address, and after a look at another
   t.same(page.messages, [])
 })
 
+t.test('a plot shows the numbers at the pointer, otherwise the last ones', async t => {
+  const one = await shown(t, { components: USUAL })
+  if (!one) return
+  const { page } = one
+  const caption = async () => (await text(page, '.plot figcaption')).replace(/\s+/g, ' ')
+  const move = (share: number) =>
+    page.value(`{
+      const over = document.querySelector('.plot .u-over')
+      const { left, top, width } = over.getBoundingClientRect()
+      const at = { clientX: left + width * ${share}, clientY: top + 20, bubbles: true }
+      over.dispatchEvent(new MouseEvent(${share} < 0 ? 'mouseleave' : 'mousemove', at))
+    }`)
+  await until('the plot', () => page.value(`document.querySelector('.plot .u-over') !== null`))
+  t.notMatch(await caption(), ', at')
+  await move(0.5)
+  await sees(page, /the last \S+, events per second, at \S+\s+read \d/, '.plot figcaption')
+  const middle = await caption()
+  await move(0.1)
+  await until('other numbers', async () => /, at/.test(await caption()) && (await caption()) !== middle)
+  await move(-1)
+  await until('the last numbers', async () => !(await caption()).includes(', at'))
+})
+
+t.test('a plot cuts off the backlog that was read at the start, after some seconds', async t => {
+  const values = [7400, ...Array.from({ length: 14 }, () => 100)]
+  const from = new Date(Date.now() - values.length * 1000).toISOString()
+  const components = Object.fromEntries(
+    USUAL.map(({ id }) => [id, { received: values, sent: values, discarded: values.map(() => 40) }]),
+  )
+  const one = await shown(t, { components: USUAL, answers: { history: { from, step_ms: 1000, components } } })
+  if (!one) return
+  await sees(one.page, 'cut off, up to 29.6k', '.plot figcaption')
+})
+
 t.test('a throttle that holds keys to its limit has no problem, as in status', async t => {
   const one = await shown(t, { components: USUAL })
   if (!one) return
   const { page } = one
-  await sees(page, 'keys at the limit', 'main')
+  await sees(page, /\d keys at the limit: search, checkout/, 'main')
   t.equal(await page.value(`document.querySelectorAll('.mark.warning, .mark.error').length`), 0)
+  await page.show(390, 'light')
+  await sees(page, /\d keys at the limit: search, checkout/, 'main table')
 })
 
 t.test('the numbers of one key', async t => {
@@ -736,6 +777,35 @@ t.test('the numbers of one key', async t => {
   await sees(page, '1 of 7', '.filter')
   const [row] = await cells(page, 'table[aria-label^=Buckets] tbody tr:not(.under)')
   t.same([row![0], row![2], row![3]], ['app-3', '5', '95'])
+})
+
+t.test('a key that is not among the busiest: what its bucket has used, and what was discarded', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const { url, folder, daemon } = await daemonOf(t, CONFIG.replace('token_file:', 'memory: 1MiB, token_file:'))
+  // With this memory, the page counts fewer keys.
+  const lines = Array.from({ length: 400 }, (_, n) => `{"app":"app-${n}"}\n`.repeat(n === 399 ? 7 : 1))
+  appendFileSync(join(folder, 'app.log'), lines.join(''))
+  await daemon.scrapedUntil(scrape => scrape.events('limit_app').received === 406)
+  await goTo(page, `${url}#token=${TOKEN}`)
+  await goTo(page, `${url}#/throttle/limit_app?key=app-399`)
+  await sees(page, /0 of \d+/, '.filter')
+  const rest = 'busiest keys, and the page counts only these. Its bucket has now used'
+  await sees(
+    page,
+    new RegExp(`${rest} 5 of 5 events in 1h. The throttle discarded 2 of its events since [\\d:]{8}\\.`),
+    'main',
+  )
+  await page.value(
+    `[...document.querySelectorAll('main a')].find(a => a.textContent.startsWith('show the last')).click()`,
+  )
+  await sees(page, `${rest} 5 of 5`, 'main')
+  await sees(page, /Of the bucket app-399\.[\s\S]*throttled/, 'main')
+  await goTo(page, `${url}#/throttle/limit_app?key=app-0`)
+  await sees(page, /^1 of \d+/, '.filter')
+  t.notMatch(await text(page, 'main'), 'is not one of', 'this key is counted')
+  await goTo(page, `${url}#/throttle/limit_app?key=nobody`)
+  await sees(page, `${rest} 0 of 5 events in 1h. The throttle discarded 0 of its events since`, 'main')
 })
 
 t.test('what it says of an event, a component and a destination is said once, and is so', async t => {

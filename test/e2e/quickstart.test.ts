@@ -199,6 +199,9 @@ Delivered: 5,402 events to the service at http://127.0.0.1:41001; 4 were not del
 Received:  5,402 events, one a line in .sluice-quickstart/received.ndjson.
 `
     t.equal(view.summary(outcome), yaml)
+    const reloaded = view.summary({ ...outcome, read: 6776, delivered: 5463 })
+    t.match(reloaded, '  others              90          61          29   not counted by app, in a reload\n')
+    t.match(reloaded, '  together         6,778       5,467       1,311\n')
   },
 )
 

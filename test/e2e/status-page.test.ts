@@ -226,6 +226,6 @@ destinations: { out: { type: blackhole, inputs: [limit] } }
   const { stdout } = await command(['top', '--config', daemon.configPath, '--interval', '500ms', '--count', '1'], {
     cwd: folder,
   })
-  t.match(stdout, /passed\/min +discard\/min .*\ncart +0 +\S+ +1 +([4-9]|\d\d+) +1\/1 /)
+  t.match(stdout, /passed\/min +discard\/min +window +since\ncart +0 +\S+ +1 +([4-9]|\d\d+) +1\/1 +\d\d:/)
   await daemon.stop(t)
 })

@@ -1,10 +1,10 @@
 import type { BucketState, KeyCounts } from '../../core/component.js'
 import { textOf } from '../../daemon/admin/ask-socket.js'
 import { LONGEST_MS } from '../../daemon/admin/keys.js'
-import type { KeyEvents, ThrottleView } from '../../daemon/page/watch/throttle-watch.js'
+import type { ThrottleKey, ThrottleView } from '../../daemon/page/watch/throttle-watch.js'
 import { wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
-import { short } from '../../lib/units.js'
+import { clockTime, short } from '../../lib/units.js'
 import { discardedText } from '../screen/discarded-text.js'
 import { ask } from './daemon-socket.js'
 import { type DaemonView, table } from './daemon-view.js'
@@ -12,9 +12,11 @@ import { type DaemonView, table } from './daemon-view.js'
 export interface ThrottleKeys extends KeyCounts {
   readonly id: string
   readonly seconds: number
-  /** Events of the last minute by key, as a daemon with a status page counts them. */
-  readonly minute?: ReadonlyMap<string | null, KeyEvents>
+  /** What a daemon with a status page knows about the keys. */
+  readonly counted?: ReadonlyMap<string | null, CountedKey>
 }
+
+type CountedKey = Pick<ThrottleKey, 'last_minute' | 'since'>
 
 const SHOWN_KEYS = 5
 const SHOWN_THROTTLES = 3
@@ -45,42 +47,48 @@ async function keysOfOne(
   // A reload may have removed the throttle.
   if (answer.statusCode !== 200) return undefined
   const counts = JSON.parse(text) as KeyCounts
-  const minute = hasPage ? await lastMinute(socket, id, counts, signal) : undefined
-  return { id, seconds: ms / 1000, ...counts, ...(minute && { minute }) }
+  const counted = hasPage ? await countedKeys(socket, id, counts, signal) : undefined
+  return { id, seconds: ms / 1000, ...counts, ...(counted && { counted }) }
 }
 
 /** Resolves with undefined if the daemon's page has ended meanwhile. */
-async function lastMinute(
+async function countedKeys(
   socket: string,
   id: string,
   { keys }: KeyCounts,
   signal: AbortSignal,
-): Promise<ThrottleKeys['minute']> {
+): Promise<ThrottleKeys['counted']> {
   const query = new URLSearchParams(keys.slice(0, SHOWN_KEYS).map(({ key }): [string, string] => ['key', key ?? '']))
   const answer = await ask(socket, `/api/v1/throttles/${encodeURIComponent(id)}?${query}`, signal)
   const text = await textOf(answer)
   if (answer.statusCode !== 200) return undefined
   const { keys: counted } = JSON.parse(text) as Pick<ThrottleView, 'keys'>
-  return new Map(counted.map(({ key, last_minute }) => [key, last_minute]))
+  return new Map(counted.map(one => [one.key, one]))
 }
 
 /** A table of the busiest keys for each throttle that had events, with the state of their buckets. */
-export function keyLines(throttles: readonly ThrottleKeys[], width: number): string[] {
-  return throttles.flatMap(({ id, seconds, exact, keys, minute, discarded_to: readers }) => {
+export function keyLines(throttles: readonly ThrottleKeys[], width: number, wall: number): string[] {
+  return throttles.flatMap(({ id, seconds, exact, keys, counted, discarded_to: readers }) => {
     if (keys.length === 0) return []
     const shown = keys.slice(0, SHOWN_KEYS)
     const rows = shown.map(({ key, passed, discarded }) => [
       key === null ? '(no key)' : printable(key),
       ...[passed, discarded].map(events => short(events / seconds)),
     ])
-    const head = [`${id}: busiest keys${exact ? '' : ' (a sample)'}`, 'passed/s', 'discard/s']
-    if (minute) {
+    // With more columns, a shorter head leaves room for the keys.
+    const name = counted ? 'keys' : 'busiest keys'
+    const head = [`${id}: ${name}${exact ? '' : ' (a sample)'}`, 'passed/s', 'discard/s']
+    if (counted) {
       head.push('passed/min', 'discard/min')
-      for (const [i, { key }] of shown.entries()) rows[i]!.push(...minuteCells(minute.get(key)))
+      for (const [i, { key }] of shown.entries()) rows[i]!.push(...minuteCells(counted.get(key)))
     }
     if (shown.some(({ bucket }) => bucket)) {
-      head.push('window', 'discard/h')
-      for (const [i, { bucket }] of shown.entries()) rows[i]!.push(...bucketCells(bucket))
+      head.push('window', counted ? 'since' : 'discard/h')
+      for (const [i, { key, bucket }] of shown.entries()) {
+        const since = counted?.get(key)?.since
+        const last = counted ? since && clockTime(since, wall) : discardsOf(bucket)
+        rows[i]!.push(windowOf(bucket), last ?? '')
+      }
     }
     return [
       '',
@@ -90,12 +98,15 @@ export function keyLines(throttles: readonly ThrottleKeys[], width: number): str
   })
 }
 
-const minuteCells = (events: KeyEvents | undefined): [string, string] =>
-  events ? [events.passed.toLocaleString('en-US'), events.discarded.toLocaleString('en-US')] : ['', '']
-
-/** Two cells: how full the bucket's window is, and how many events of the bucket were discarded in the last hour. */
-function bucketCells(bucket: BucketState | undefined): [string, string] {
-  if (!bucket) return ['', '']
-  const { limit, used = 0, discarded_last_hour: lost, is_exact: isExact } = bucket
-  return [limit === undefined ? '' : `${short(used)}/${short(limit)}`, `${isExact ? '' : '~'}${short(lost)}`]
+const minuteCells = (counted: CountedKey | undefined): [string, string] => {
+  const { passed, discarded } = counted?.last_minute ?? {}
+  return [passed?.toLocaleString('en-US') ?? '', discarded?.toLocaleString('en-US') ?? '']
 }
+
+/** How full the bucket's window is. */
+const windowOf = ({ limit, used = 0 }: Partial<BucketState> = {}) =>
+  limit === undefined ? '' : `${short(used)}/${short(limit)}`
+
+/** How many events of the bucket were discarded in the last hour. */
+const discardsOf = (bucket: BucketState | undefined) =>
+  bucket && `${bucket.is_exact ? '' : '~'}${short(bucket.discarded_last_hour)}`

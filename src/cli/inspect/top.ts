@@ -88,7 +88,7 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
     ...bottleneckLines(now, width),
     ...waitLines(now, width),
   ]
-  lines.push('', ...discards(before, now, seconds, width), ...keyLines(keys, width))
+  lines.push('', ...discards(before, now, seconds, width), ...keyLines(keys, width, now.wall))
   lines.push(...backlogLines(now, width, SHOWN_BACKLOG))
   const [worst, ...more] = now.problems
   if (worst) {

@@ -117,6 +117,13 @@ export class LiveView {
       row(name, [number(passed + discarded), number(passed), number(discarded)], why)
     const sums = [...this.#sums]
     const total = (of: keyof Sum) => sums.reduce((sum, [, counts]) => sum + counts[of], 0)
+    const passed = delivered + undelivered
+    const all = { passed, discarded: read + emitted - passed }
+    // A reload with another limit ends the count by app of the second in which it happens.
+    const others = {
+      passed: all.passed - total('passed') - this.#read - emitted,
+      discarded: all.discarded - total('discarded'),
+    }
     const rest = undelivered > 0 ? `; ${number(undelivered)} were not delivered` : ''
     return [
       '',
@@ -125,11 +132,8 @@ export class LiveView {
       ...sums.map(([app, sum]) => counted(app, sum, sum.discarded > 0 ? `over ${limit} per second` : '')),
       ...(log === undefined ? [] : [counted(log, { passed: this.#read, discarded: 0 }, 'not limited')]),
       ...(emitted === 0 ? [] : [counted('summaries', { passed: emitted, discarded: 0 }, 'of discarded events')]),
-      row('together', [
-        number(read + emitted),
-        number(total('passed') + this.#read + emitted),
-        number(total('discarded')),
-      ]),
+      ...(others.passed + others.discarded === 0 ? [] : [counted('others', others, 'not counted by app, in a reload')]),
+      counted('together', all),
       '',
       `Delivered: ${number(delivered)} events to ${receiver}${rest}.`,
       ...(received ? [`Received:  ${number(received.lines)} events, one a line in ${received.file}.`] : []),

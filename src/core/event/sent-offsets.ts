@@ -32,6 +32,13 @@ export class SentOffsets {
     return this.#read.at + this.#within(starts, i)
   }
 
+  /** Whether a multiple of `step` is between the places of the first event and the end of event `last`. */
+  covers(step: number, starts: Int32Array, last: number, size: number): boolean {
+    const lines = this.#lines ?? starts
+    const at = this.#read.at - this.#from
+    return Math.ceil((at + lines[0]!) / step) * step < at + lines[last]! + size
+  }
+
   #within(starts: Int32Array, i: number): number {
     return (this.#lines ?? starts)[i]! - this.#from
   }

@@ -59,6 +59,7 @@ export class PageData {
     this.#memory = memory
     this.history = new History(() => this.#counters(), memory * HISTORY_SHARE, from.clock)
     this.watch = new PageWatch(from.pipeline, memory, from.clock)
+    this.watch.second(this.#counters())
     this.#stop = eachSecond(from.clock, () => this.#tick())
   }
 

@@ -17,7 +17,8 @@ const TYPES: Readonly<Record<string, string>> = {
 interface StaticFile {
   readonly type: string
   readonly bytes: Buffer
-  readonly gzip: Buffer
+  /** Compressed by the first request, because most daemons start without a reader. */
+  gzip?: Buffer
   readonly etag: string
 }
 
@@ -32,7 +33,7 @@ export class StaticFiles {
       if (type === undefined) continue
       const bytes = readFileSync(`${folder}/${name}`)
       const hash = createHash('sha256').update(bytes).digest('base64url').slice(0, 22)
-      this.#files.set(name, { type, bytes, gzip: gzipSync(bytes, { level: 9 }), etag: `"${hash}"` })
+      this.#files.set(name, { type, bytes, etag: `"${hash}"` })
     }
   }
 
@@ -52,7 +53,7 @@ export class StaticFiles {
       return true
     }
     const isGzip = takesGzip(headers)
-    const body = isGzip ? file.gzip : file.bytes
+    const body = isGzip ? (file.gzip ??= gzipSync(file.bytes, { level: 9 })) : file.bytes
     const encoding = isGzip ? { 'content-encoding': 'gzip' } : {}
     response.writeHead(200, { ...about, ...encoding, 'content-type': type, 'content-length': body.length })
     response.end(method === 'HEAD' ? undefined : body)

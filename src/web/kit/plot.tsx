@@ -1,4 +1,4 @@
-import { useLayoutEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import uPlot from 'uplot'
 import { theme } from './theme.js'
 import { clock, short } from './words.js'
@@ -34,7 +34,7 @@ function colourOf(element: HTMLElement, name: string): string {
 }
 
 /** Minimum number of values to recognize a short burst. */
-const ENOUGH = 60
+const ENOUGH = 30
 
 /**
  * Returns the end of the axis. `beyond`: the largest value, if it is beyond that end. The axis cuts off a short burst.
@@ -43,13 +43,19 @@ const ENOUGH = 60
 function topOf(curves: readonly Curve[]): { readonly top: number; readonly beyond?: number } {
   const all = curves.flatMap(({ values }) => values.filter(value => value !== null)).sort((a, b) => b - a)
   const most = all[0] ?? 0
-  const usual = all[Math.floor(all.length / 50)] ?? 0
+  // A burst is in each curve.
+  const usual = all[Math.max(curves.length, Math.floor(all.length / 50))] ?? 0
   return all.length >= ENOUGH && usual > 0 && most > 5 * usual ? { top: usual * 1.5, beyond: most } : { top: most }
 }
 
-/** Draws curves over time, in colours of the theme. Dashes or areas distinguish the curves, too. */
+/**
+ * Draws curves over time, in colours of the theme. Dashes or areas distinguish the curves, too. The caption has the
+ * values at the pointer, otherwise the last values.
+ */
 export function Plot({ label, at, curves, height = 180 }: Props) {
   const box = useRef<HTMLDivElement>(null)
+  const [pointed, point] = useState<number | null | undefined>()
+  const pointedAt = at[pointed ?? -1]
   const plot = useRef<uPlot>(undefined)
   const data = [at, ...curves.map(({ values }) => values)] as unknown as uPlot.AlignedData
   const { top, beyond } = topOf(curves)
@@ -69,6 +75,7 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
         ms: 1,
         padding: [8, 28, 0, 0],
         legend: { show: false },
+        hooks: { setCursor: [({ cursor }) => point(cursor.idx)] },
         cursor: { points: { show: false }, drag: { x: false, y: false } },
         scales: { x: { time: true }, y: { range: () => [0, Math.max(1, most.current * 1.05)] } },
         axes: [
@@ -109,6 +116,7 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
       <figcaption>
         <span>
           {label}
+          {pointedAt !== undefined && <b class="number">, at {clock(pointedAt)}</b>}
           {beyond !== undefined && <span class="number">; cut off, up to {short(beyond)}</span>}
         </span>
         {curves.map(({ label: name, colour, dash, isArea, values }) => (
@@ -127,7 +135,7 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
                 />
               )}
             </svg>{' '}
-            {name} <span class="number">{last(values)}</span>
+            {name} <span class="number">{last(pointedAt === undefined ? values : [values[pointed!] ?? null])}</span>
           </span>
         ))}
       </figcaption>

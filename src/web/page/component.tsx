@@ -10,7 +10,9 @@ import { discardsOf, inputOf } from './flow.js'
 import { health } from './health.js'
 import { countsOf, endedOf, isFresh, rates, status } from './live.js'
 import { Problems } from './problems.js'
+import { Uncounted } from './throttle.js'
 import type { Detail, Evidence, History, KeyEvents, Throttle, Values } from './types.js'
+import { HowToChange } from './what-if.js'
 
 const HISTORY_MS = 15_000
 const DETAIL_MS = 5000
@@ -161,7 +163,7 @@ function Reasons({ id }: { id: string }) {
 function Counts({ id, bucket }: { id: string; bucket: string }) {
   const { data } = useData<Throttle>(`throttles/${encodeURIComponent(id)}`, { key: bucket }, COUNTS_MS)
   const [one] = data?.keys ?? []
-  if (!one) return null
+  if (!one) return data ? <Uncounted of={data} /> : null
   const about = data?.counted?.exact ? '' : 'about '
   const said = ({ passed, discarded }: KeyEvents) =>
     `${about}${grouped(passed)} passed, ${grouped(discarded)} discarded`
@@ -203,19 +205,15 @@ function Last({ id, reason, bucket }: { id: string; reason: string | undefined; 
   )
 }
 
-function Configuration({ of: { config, file, line, docs } }: { of: Detail }) {
+function Configuration({ of }: { of: Detail }) {
+  const { config } = of
   return (
     <section aria-label="Configuration">
       <h2>
         Configuration <Copy text={config} label="copy YAML" what="of this component" />
       </h2>
-      {file !== undefined && (
-        <p class="dim">
-          {file}
-          {line !== undefined && `, line ${line}`}. Change it there, run <code>sluice validate</code>, and reload.{' '}
-          {docs && <span>Described in {docs}.</span>}
-        </p>
-      )}
+      <HowToChange of={of} />
+      {of.file !== undefined && of.docs && <p class="dim">Its options are described in {of.docs}.</p>}
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls */}
       <pre tabIndex={0}>{config}</pre>
     </section>

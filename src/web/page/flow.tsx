@@ -11,6 +11,7 @@ import { sumOf } from './books.js'
 import { rankOf, worstOf } from './health.js'
 import { countsOf, endedOf, histories, isFresh, rates, second, status } from './live.js'
 import { Problems } from './problems.js'
+import { nameOf } from './throttle.js'
 import type { Component, Throttle, Values } from './types.js'
 
 /** With more nodes, nobody could follow the lines, so a table shows them. */
@@ -72,16 +73,24 @@ function numbersOf({ id, kind }: Component): string {
 /** Maximum buckets requested, to count those at the limit. */
 const MOST_BUCKETS = 100
 const BUCKETS_MS = 5000
+const NAMED_BUCKETS = 2
+const LONGEST_NAME = 24
+
+const shortened = (name: string) =>
+  name.length > LONGEST_NAME ? `${[...name].slice(0, LONGEST_NAME).join('')}…` : name
 
 function AtLimit({ id }: { id: string }) {
   const path = `throttles/${encodeURIComponent(id)}`
   const { data } = useData<Throttle>(path, { limit: MOST_BUCKETS }, BUCKETS_MS)
-  const full = data?.keys.filter(({ pressure }) => pressure >= 1).length ?? 0
-  if (full === 0) return null
+  const full = data?.keys.filter(({ pressure }) => pressure >= 1) ?? []
+  if (full.length === 0) return null
+  const names = full.slice(0, NAMED_BUCKETS).map(one => shortened(nameOf(one)))
   return (
     <p>
       <a class="dim" href={link('throttle', id)}>
-        {full === MOST_BUCKETS ? `${full} keys or more` : counted(full, 'key')} at the limit
+        {full.length === MOST_BUCKETS ? `${full.length} keys or more` : counted(full.length, 'key')} at the limit:{' '}
+        {names.join(', ')}
+        {full.length > names.length && ', …'}
       </a>
     </p>
   )
@@ -280,7 +289,11 @@ export function Flow() {
             keyOf={({ id }) => id}
             order={{ by: 'state', down: true }}
             href={({ id }) => link('component', id)}
-            under={({ id }) => worstOf(id) && <Mark level={worstOf(id)!.level}>{worstOf(id)!.words}</Mark>}
+            under={({ id, type }) => {
+              const bad = worstOf(id)
+              if (bad) return <Mark level={bad.level}>{bad.words}</Mark>
+              return type === 'throttle' && <AtLimit id={id} />
+            }}
           />
         )}
       </div>

@@ -18,7 +18,7 @@ const MOST_BUCKETS = 500
 /** The condition for events that summarize discarded events. */
 const SUMMARIES = '.throttle.discarded_events exists'
 
-const nameOf = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))
+export const nameOf = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))
 
 /** Shows the pressure on the limit, and the share of events that was discarded in the last minute. */
 function Pressure({ of }: { of: Bucket }) {
@@ -73,6 +73,26 @@ const columns: readonly Column<Bucket>[] = [
   },
   ...counts('10 min', 'ten_minutes'),
 ]
+
+/** Shows what the throttle itself knows about a bucket whose events the page does not count by key. */
+export function Uncounted({ of: { id, uncounted, counted: by } }: { of: ThrottleOf }) {
+  if (!uncounted) return null
+  const { key, used, limit, window_ms, unit, discarded_last_hour: lost, discarded_since, is_exact } = uncounted
+  return (
+    <p role="status">
+      <b>{visible(key)}</b>{' '}
+      {by?.exact
+        ? `had no event since ${clock(by.from)}.`
+        : `is not one of the ${by ? grouped(by.most_keys) : ''} busiest keys, and the page counts only these.`}{' '}
+      {limit === undefined || used === undefined || window_ms === undefined
+        ? 'Its limit depends on other fields of the events.'
+        : `Its bucket has now used ${grouped(used)} of ${grouped(limit)} ${unit} in ${duration(window_ms)}.`}{' '}
+      The throttle discarded {is_exact ? '' : 'about '}
+      {grouped(lost)} of its events since {clock(discarded_since)}.{' '}
+      {lost > 0 && <a href={link('component', id, { bucket: key })}>show the last discarded events</a>}
+    </p>
+  )
+}
 
 export const throttles = () =>
   (status.value?.components ?? []).filter(({ type }) => type === 'throttle').map(({ id }) => id)
@@ -163,6 +183,7 @@ export function Throttle() {
       {error !== undefined && <Failure error={error} retry={retry} />}
       {data && (
         <div class={isFresh.value ? '' : 'stale'}>
+          <Uncounted of={data} />
           <Table
             name="throttle"
             label={`Buckets of ${id}`}

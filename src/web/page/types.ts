@@ -191,6 +191,18 @@ export interface Throttle {
   /** Numbers of buckets that were searched, and of buckets that match. */
   readonly searched: number
   readonly found: number
+  /** The bucket with the name in the filter, if its events are not counted by key. */
+  readonly uncounted?: {
+    readonly key: string
+    /** The first three are missing if they depend on the event. */
+    readonly used?: number
+    readonly limit?: number
+    readonly window_ms?: number
+    readonly unit?: string
+    readonly discarded_last_hour: number
+    readonly discarded_since: string
+    readonly is_exact: boolean
+  }
   readonly counted?: {
     readonly from: string
     readonly exact: boolean

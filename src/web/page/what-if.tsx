@@ -5,7 +5,8 @@ import { Copy, Failure, Field } from '../kit/parts.js'
 import { Plot } from '../kit/plot.js'
 import { adjust, route } from '../kit/route.js'
 import { clock, counted, duration, grouped, milliseconds, percent, visible } from '../kit/words.js'
-import type { WhatIf as Answer, Throttle, Values } from './types.js'
+import { status } from './live.js'
+import type { WhatIf as Answer, Detail, Throttle, Values } from './types.js'
 
 /** Steps of the slider per factor of ten. So each step changes the limit by the same factor. */
 const STEPS = 10
@@ -172,6 +173,7 @@ export function WhatIf({ throttle }: { throttle: Throttle }) {
 function Result({ id, data }: { id: string; data: Answer }) {
   const { was, would, events, from, to, exact, why_not_exact, keys, keys_count = 0, yaml, since } = data
   const isChanged = yaml !== ''
+  const { data: detail } = useData<Detail>(isChanged ? `components/${encodeURIComponent(id)}` : undefined)
   const outcome = isChanged ? would : was
   const curve = whole(data)
   const change = would.discarded - was.discarded
@@ -242,14 +244,29 @@ function Result({ id, data }: { id: string; data: Answer }) {
             {isChanged && <Copy text={inConfiguration(id, yaml)} label="copy YAML" what="of this throttle" />}
           </h3>
           {isChanged ? (
-            // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls
-            <pre tabIndex={0}>{inConfiguration(id, yaml)}</pre>
+            <>
+              {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls */}
+              <pre tabIndex={0}>{inConfiguration(id, yaml)}</pre>
+              {detail && <HowToChange of={detail} />}
+            </>
           ) : (
             <p class="dim">The configuration is not changed. Move a slider to see the effect.</p>
           )}
         </div>
       </div>
     </>
+  )
+}
+
+/** Says how to change the options of a component. */
+export function HowToChange({ of: { file, line } }: { of: Detail }) {
+  if (file === undefined) return null
+  return (
+    <p class="dim">
+      Change it in {file}
+      {line !== undefined && `, line ${line}`}. Then run <code>sluice validate {status.value?.config ?? file}</code>,
+      and reload the daemon with <code>systemctl reload sluice</code> or the signal SIGHUP.
+    </p>
   )
 }
 

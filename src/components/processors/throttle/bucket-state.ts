@@ -32,6 +32,7 @@ export function bucketState(of: BucketStates, key: string | null, title: string 
     ...(rule && { rule: ruleTitle(rule.name) }),
     ...(rule !== undefined && levelIn(of, rule, key, now)),
     discarded_last_hour: Math.round(history.lastHour(name, now)),
+    discarded_since: new Date(history.since(now) + clock.wall() - now).toISOString(),
     is_exact: history.isExact(now),
   }
 }

@@ -111,7 +111,7 @@ export class RefusedEvents {
     }
     if (perKey) this.#keys = before?.keys ?? new KeyCounters(perKey, context.clock.now())
     if (this.#keys) showKeys(this.#keys, context, () => this.#drain())
-    this.#history = before?.history ?? new DiscardHistory()
+    this.#history = before?.history ?? new DiscardHistory(context.clock.now())
     this.#isPlain = !(this.#isShadow || this.#oneIn || this.#annotation || summary || perKey)
     this.#onlyCounts = !(this.#isPlain || this.#oneIn || this.#marks || this.#annotation)
     if (!this.#isPlain) this.#tally = new DiscardTally(summary !== undefined)

@@ -16,7 +16,12 @@ interface Row {
 /** Counts discarded events of the last hour, for the buckets with the most discarded events. Memory is bounded. */
 export class DiscardHistory {
   readonly #rows = new Map<string, Row>()
+  readonly #from: number
   #inexactAt = Number.NEGATIVE_INFINITY
+
+  constructor(now: number) {
+    this.#from = now
+  }
 
   /** `bucket`: the name of the bucket; null: the default bucket. `now`: in milliseconds, as in all calls. */
   add(bucket: string | null, events: number, now: number): void {
@@ -53,6 +58,11 @@ export class DiscardHistory {
   lastHour(bucket: string | null, now: number): number {
     const row = this.#rows.get(bucket ?? DEFAULT)
     return row ? sumOf(row, now) : 0
+  }
+
+  /** When the count of `lastHour` began. */
+  since(now: number): number {
+    return Math.max(this.#from, (Math.floor(now / MINUTE_MS) - MINUTES + 1) * MINUTE_MS)
   }
 
   /** Whether every event of the last hour was counted. */

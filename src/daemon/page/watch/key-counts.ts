@@ -24,11 +24,20 @@ const KEY_BYTES = 420
 const PLACES_PER_KEY = 4
 /** Keys use at most 1/KEYS_PART of the memory. */
 const KEYS_PART = 4
-/**
- * In a busy second: LOOKED is the maximum number of events counted per batch, READS the maximum number of keys read.
- */
+/** In a busy second: the maximum number of events counted per batch. */
 const LOOKED = 200
-const READS = 80
+/** `reads`: the maximum number of keys read per batch whose buckets the throttle knows. */
+interface Pace {
+  readonly pauseMs: number
+  readonly reads: number
+}
+const EVERY_BATCH: Pace = { pauseMs: 0, reads: Number.POSITIVE_INFINITY }
+const BUSY: Pace = { pauseMs: 50, reads: 80 }
+/** For MANY times as many events per second as in a busy second. */
+const VERY_BUSY: Pace = { pauseMs: 100, reads: 10 }
+const MANY = 10
+/** In a second with more events of a backlog, others follow as fast as the source can read them. */
+const LARGE_BACKLOG = 2000
 /** How often to choose the keys with counts of their own, in milliseconds. */
 const CHOICE_MS = 60_000
 /** Lengths of the steps of time, in milliseconds. */
@@ -108,9 +117,12 @@ export class KeyCounts {
   readonly #wanted = new Set<number>()
   #choiceAt = Number.NEGATIVE_INFINITY
   /**
-   * For the step that began at `#at` and is `#stepMs` long: how many events of each key passed, and how many did not.
+   * For the step that began at `#at` and is `#stepMs` long: the number of events of each key, how many of them did not
+   * pass, and the keys that have events.
    */
-  #counts = new Uint32Array(0)
+  #offered = new Uint32Array(0)
+  #lost = new Uint32Array(0)
+  readonly #counted: number[] = []
   #at = 0
   #stepMs = 1
   /** Numbers of events: those inspected in this step, and those decided before this step and before this second. */
@@ -118,8 +130,7 @@ export class KeyCounts {
   #beforeStep: number
   #beforeSecond: number
   #secondAt: number
-  /** Whether the caller may skip some batches. */
-  isBusy = false
+  #pace = EVERY_BATCH
   /** When counting began; wall clock in milliseconds. */
   #from: number
   #step = 0
@@ -155,7 +166,8 @@ export class KeyCounts {
     const size = this.#mostKeys + FIRST
     this.#weights = resized(this.#weights, size)
     this.#lastAt = resized(this.#lastAt, size)
-    this.#counts = new Uint32Array(size * 2)
+    this.#offered = new Uint32Array(size)
+    this.#lost = new Uint32Array(size)
     const bits = Math.ceil(Math.log2(size))
     this.#candidates = { hashes: new Int32Array(2 ** bits), counts: new Float64Array(2 ** bits) }
     const places = PLACES_PER_KEY * 2 ** bits
@@ -185,7 +197,12 @@ export class KeyCounts {
     )
   }
 
-  /** Counts the decisions about a batch. Must be called for each batch, unless `isBusy`. */
+  /** How long the caller may skip batches, in milliseconds. */
+  get pauseMs(): number {
+    return this.#pace.pauseMs
+  }
+
+  /** Counts the decisions about a batch. Must be called for each batch, except for pauses of `pauseMs`. */
   readonly see: SeeDecisions = (batch, decisions, key, buckets) => {
     const { clock, decided } = this.#options
     const fields = this.#options.key ?? key
@@ -198,18 +215,19 @@ export class KeyCounts {
     if (this.#wall.follow(now, clock.wall())) this.#restart()
     const wall = Math.floor(now + this.#wall.offsetMs)
     const before = decided()
-    this.isBusy = this.#isBusyAt(now, before, batch.length)
-    const stepMs = STEPS[this.isBusy ? Math.max(BUSY_STEP, this.#step) : this.#step]!
+    const { length } = batch
+    this.#pace = this.#paceAt(now, before, batch)
+    const isBusy = this.#pace !== EVERY_BATCH
+    const stepMs = STEPS[isBusy ? Math.max(BUSY_STEP, this.#step) : this.#step]!
     // A longer step may begin before the last one.
     const at = Math.max(this.#at, wall - (wall % stepMs))
     if (at !== this.#at || stepMs !== this.#stepMs) this.flush()
     this.#at = at
     this.#stepMs = stepMs
     if (wall - this.#choiceAt >= CHOICE_MS) this.#choose(wall)
-    if (!this.isBusy) this.#beforeStep = before - this.#looked
-    const { length } = batch
+    if (!isBusy) this.#beforeStep = before - this.#looked
     this.#fineRows[0]! += Math.min(length, this.size)
-    const most = this.isBusy ? LOOKED : length
+    const most = isBusy ? LOOKED : length
     const from = length > most ? before % (length - most) : 0
     const to = Math.min(length, from + most)
     const known = this.#options.key ? undefined : buckets
@@ -217,18 +235,25 @@ export class KeyCounts {
       this.#owner = known.owner
       this.#buckets.fill(-1)
     }
-    this.#count(batch, decisions, known?.ids, from, to, this.isBusy ? READS : length)
+    this.#count(batch, decisions, known?.ids, from, to, known ? this.#pace.reads : length)
   }
 
-  /** `before`: number of events decided before the batch; `more`: number of events in the batch. */
-  #isBusyAt(now: number, before: number, more: number): boolean {
-    const { busy } = this.#options
+  /** `before`: number of events decided before the batch. */
+  #paceAt(now: number, before: number, { length, isBacklog }: EventBatch): Pace {
     const since = now - this.#secondAt
     const events = before - this.#beforeSecond
-    if (since < 1000) return this.isBusy || events + more > busy
+    const rate = since < 1000 ? events + length : Math.max((events * 1000) / since, length)
+    const pace = isBacklog && rate > LARGE_BACKLOG ? VERY_BUSY : this.#paceOf(rate)
+    if (since < 1000) return pace.pauseMs > this.pauseMs ? pace : this.#pace
     this.#secondAt = now
     this.#beforeSecond = before
-    return events > (busy * since) / 1000 || more > busy
+    return pace
+  }
+
+  #paceOf(eventsPerSecond: number): Pace {
+    const { busy } = this.#options
+    if (eventsPerSecond <= busy) return EVERY_BATCH
+    return eventsPerSecond > MANY * busy ? VERY_BUSY : BUSY
   }
 
   /**
@@ -262,7 +287,8 @@ export class KeyCounts {
           this.#ids[place] = id
         }
       }
-      this.#counts[(id << 1) | (isLost(decision) ? 1 : 0)]!++
+      if (this.#offered[id]!++ === 0) this.#counted.push(id)
+      if (isLost(decision)) this.#lost[id]!++
     }
     this.#looked += i - from - waiting
   }
@@ -358,16 +384,15 @@ export class KeyCounts {
     const part = Math.max(1, (decided - this.#beforeStep) / this.#looked)
     if (part > 1) this.#sampled = since(this.#sampled, this.#at, Math.ceil(part))
     if (this.#stepMs > 1) this.#coarse = since(this.#coarse, this.#at, this.#stepMs)
-    const counts = this.#counts
-    for (let id = 0; id < this.size; id++) {
-      const [some, others] = [counts[id << 1]!, counts[(id << 1) | 1]!]
-      if (some + others === 0) continue
-      counts[id << 1] = counts[(id << 1) | 1] = 0
-      this.#weights[id]! += some + others
+    for (const id of this.#counted) {
+      const [offered, lost] = [this.#offered[id]!, this.#lost[id]!]
+      this.#offered[id] = this.#lost[id] = 0
+      this.#weights[id]! += offered
       this.#lastAt[id] = this.#at
       if (id === REST) this.#restUntil = this.#at
-      this.#add(id, Math.round(some * part), Math.round(others * part))
+      this.#add(id, Math.round((offered - lost) * part), Math.round(lost * part))
     }
+    this.#counted.length = 0
     this.#beforeStep = decided
     this.#looked = 0
   }
@@ -397,7 +422,8 @@ export class KeyCounts {
     this.#names.clear()
     this.#wanted.clear()
     this.#buckets.fill(-1)
-    this.#counts.fill(0)
+    for (const id of this.#counted) this.#offered[id] = this.#lost[id] = 0
+    this.#counted.length = 0
     this.#at = this.#looked = 0
     this.#beforeStep = this.#options.decided()
     this.#from = Math.floor(clock.wall())

@@ -7,6 +7,8 @@ const SAMPLE_PART = 4
  * then luck anyway.
  */
 const [MANY, SAMPLE_PART_OF_MANY] = [100, 32]
+/** Of so many events, only batches are inspected that were read in one of SLICES slices of time, which are 8 ms long. */
+const [SLICES, OTHER_SLICES] = [8, 0x38]
 
 /**
  * Chooses a bounded number of events per second by their place in the input: an event is chosen if its line covers a
@@ -17,6 +19,8 @@ export class PlaceSample {
   readonly #most: number
   #kept = 0
   #step = 1
+  /** Bits of the time at which a batch was read. If one of them is set, none of its events is chosen. */
+  #others = 0
 
   /** `most`: maximum number of events chosen per second. */
   constructor(most: number) {
@@ -26,18 +30,20 @@ export class PlaceSample {
   /** Begins a second. `events`: number of candidates in the last second; `size`: their average size in bytes. */
   second(events: number, size: number): void {
     const most = this.#most
-    const part = events > MANY * most ? SAMPLE_PART_OF_MANY : SAMPLE_PART
+    const isMany = events > MANY * most
+    const part = isMany ? SAMPLE_PART_OF_MANY / SLICES : SAMPLE_PART
+    this.#others = isMany ? OTHER_SLICES : 0
     this.#step = events > most ? 2 ** Math.ceil(Math.log2(Math.max(1, (events * size * part) / most))) : 1
     this.#kept = 0
   }
 
   /** Whether some events of the batch may be chosen. Most batches of a busy component have none. */
   wants(batch: EventBatch): boolean {
-    if (this.#kept >= this.#most) return false
+    if ((batch.receivedAt & this.#others) !== 0 || this.#kept >= this.#most) return false
     // Places that are derived from names are not in order.
     if (this.#step === 1 || batch.places !== undefined) return true
     const last = batch.length - 1
-    return this.#multiple(batch, 0) < batch.place(last) + Math.max(1, batch.size(last))
+    return batch.sentOffsets?.covers(this.#step, batch.starts, last, batch.size(last) || 1) ?? true
   }
 
   /**
@@ -45,6 +51,7 @@ export class PlaceSample {
    * candidates.
    */
   choose(batch: EventBatch, keep: (i: number) => void, to?: Uint8Array, value = 0): void {
+    if ((batch.receivedAt & this.#others) !== 0) return
     const { length } = batch
     // Some batches do not have places.
     const isOrdered = this.#step > 1 && batch.places === undefined && batch.reading !== ''

@@ -1,5 +1,5 @@
 import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
-import type { Processor, SeeDecisions } from '../../../core/component.js'
+import type { BucketState, Processor, SeeDecisions } from '../../../core/component.js'
 import { compileCondition } from '../../../core/condition/condition.js'
 import { conditionText } from '../../../core/condition/condition-text.js'
 import { LateFieldReader } from '../../../core/event/field-reader.js'
@@ -12,8 +12,6 @@ import type { Asked, Question } from './question.js'
 import { QuestionError } from './question-error.js'
 import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 
-/** While a throttle is busy, it counts one batch per interval of this length, in milliseconds. */
-const LOOK_MS = 50
 /** `busy` of KeyCountsOptions: for counts by the throttle's key, and for counts by another key. */
 const BUSY = 20_000
 const BUSY_TRIAL = 2000
@@ -82,6 +80,8 @@ export interface ThrottleView {
   /** `searched`: number of buckets of the last ten minutes; `found`: how many of them match. */
   readonly searched: number
   readonly found: number
+  /** The state of the bucket whose whole name was wanted, if its events are not counted by key. */
+  readonly uncounted?: BucketState & { readonly key: string }
   readonly counted: CountedBy
 }
 
@@ -160,9 +160,10 @@ export class ThrottleWatch {
     this.#counts.see(batch, decisions, key, buckets)
     for (const { counts } of this.#trials.values()) counts.see(batch, decisions, key)
     this.#endTrials()
-    if (!this.#counts.isBusy) return
+    const { pauseMs } = this.#counts
+    if (pauseMs === 0) return
     this.#stop?.()
-    this.#stop = this.#clock.after(LOOK_MS, () => this.#attach())
+    this.#stop = this.#clock.after(pauseMs, () => this.#attach())
   }
 
   #attach(): void {
@@ -214,7 +215,7 @@ export class ThrottleWatch {
     }
   }
 
-  async #keys(wanted: WantedKeys): Promise<Pick<ThrottleView, 'keys' | 'searched' | 'found'>> {
+  async #keys(wanted: WantedKeys): Promise<Pick<ThrottleView, 'keys' | 'searched' | 'found' | 'uncounted'>> {
     const { ring, size } = this.#counts
     const now = this.#clock.wall()
     const start = now - HISTORY * HISTORY_MS
@@ -240,12 +241,15 @@ export class ThrottleWatch {
     const historyOf = (column: Float64Array, id: number) => column.subarray(id * HISTORY, (id + 1) * HISTORY)
     const found: { id: number; shown: Omit<ThrottleKey, 'history'> }[] = []
     const isWanted = testOf(wanted)
+    const name = wanted.words?.trim() || (wanted.keys?.length === 1 && wanted.keys[0]) || undefined
+    let isCounted = false
     let searched = 0
     for (let id = 0; id < size; id++) {
       const named = this.#counts.keyOf(id)
       const isThere = [passed, discarded].some(column => historyOf(column, id).some(n => n > 0))
       if (id === REST || !named || !isThere) continue
       searched++
+      isCounted ||= named.key === name
       if (!isWanted(named.key)) continue
       const state = named.isName ? undefined : this.#processor.bucket?.(named.key)
       const { limit, window_ms, used, rule } = state ?? {}
@@ -271,7 +275,15 @@ export class ThrottleWatch {
       ...shown,
       history: { passed: [...historyOf(passed, id)], discarded: [...historyOf(discarded, id)] },
     }))
-    return { keys, searched, found: found.length }
+    const uncounted = name === undefined || isCounted ? undefined : this.#uncounted(name, found.length === 0)
+    return { keys, searched, found: found.length, ...(uncounted && { uncounted }) }
+  }
+
+  /** Undefined if nothing is known about the bucket. `isOnly`: whether the view has no other bucket. */
+  #uncounted(key: string, isOnly: boolean): ThrottleView['uncounted'] {
+    if (this.#options.key_field.length === 0) return undefined
+    const state = this.#processor.bucket?.(key)
+    return state && (isOnly || state.used || state.discarded_last_hour) ? { key, ...state } : undefined
   }
 
   /**

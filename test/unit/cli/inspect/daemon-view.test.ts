@@ -215,10 +215,11 @@ t.test('a table is as wide as it may be, and a screen that is drawn again has no
 })
 
 t.test('keys are shown with their buckets, and where discarded events go', async t => {
-  const bucket = { limit: 100, used: 40, discarded_last_hour: 1234, is_exact: true }
+  const discarded_since = '2026-11-28T09:12:05Z'
+  const bucket = { limit: 100, used: 40, discarded_last_hour: 1234, discarded_since, is_exact: true }
   const keys = [
     { key: 'a', passed: 10, discarded: 90, bucket },
-    { key: null, passed: 10, discarded: 90, bucket: { discarded_last_hour: 7, is_exact: false } },
+    { key: null, passed: 10, discarded: 90, bucket: { discarded_last_hour: 7, discarded_since, is_exact: false } },
   ]
   const about = { id: 'lim', seconds: 2, exact: true, keys }
   const text = screen(view(0, 1), view(2, 3), 80, [{ ...about, discarded_to: ['held_back', 'again'] }])
@@ -245,11 +246,19 @@ t.test('a daemon with a page shows exact numbers of the last minute of each key'
     { key: 'a', passed: 10, discarded: 90 },
     { key: null, passed: 1, discarded: 0 },
   ]
-  const minute = new Map([['a', { passed: 1234, discarded: 5_678_901 }]])
-  const text = screen(view(0, 1), view(2, 3), 80, [{ id: 'lim', seconds: 2, exact: true, keys, minute }])
-  t.match(text, /^lim: busiest keys +passed\/s +discard\/s +passed\/min +discard\/min$/m)
+  const since = new Date(2026, 10, 28, 9, 12, 5).toISOString()
+  const counted = new Map([['a', { last_minute: { passed: 1234, discarded: 5_678_901 }, since }]])
+  const now = { ...view(2, 3), wall: Date.parse(since) }
+  const about = { id: 'limit_apps', seconds: 2, exact: true }
+  const text = screen(view(0, 1), now, 80, [{ ...about, keys, counted }])
+  t.match(text, /^limit_apps: keys +passed\/s +discard\/s +passed\/min +discard\/min$/m)
   t.match(text, /^a +5 +45 +1,234 +5,678,901$/m)
   t.match(text, /^\(no key\) +0\.5 +0$/m, 'a key that was not counted yet')
+  const bucket = { limit: 100, used: 40, discarded_last_hour: 1234, discarded_since: since, is_exact: true }
+  const more = screen(view(0, 1), now, 80, [{ ...about, keys: keys.map(key => ({ ...key, bucket })), counted }])
+  t.match(more, /^limit_apps: keys +passed\/s +discard\/s +passed\/min +discard\/min +window +since$/m)
+  t.match(more, /^a +5 +45 +1,234 +5,678,901 +40\/100 +09:12:05$/m)
+  t.match(more, /^\(no key\) +0\.5 +0 +40\/100$/m)
 })
 
 t.test('a throttle says how many keys it has, and how many events wait for room in their limit', async t => {

@@ -6,6 +6,8 @@ const app = (app: unknown) => ({ app })
 const times = (n: number, key: unknown) => Array.from({ length: n }, () => app(key))
 const START = 1_700_000_000_000
 const at = (ms: number) => new Date(START + ms).toISOString()
+/** The throttles of these tests start at once. */
+const COUNTED = { discarded_since: at(0) }
 
 t.test('a bucket says how full it is, since when, and what it discarded in the last hour', async t => {
   for (const more of [{}, { summary: {} }, { mode: 'shadow' }]) {
@@ -17,7 +19,7 @@ t.test('a bucket says how full it is, since when, and what it discarded in the l
     })
     await time.advance(5000)
     await through([...times(5, 'a'), ...times(2, 'b'), {}])
-    const about = { limit: 3, unit: 'events', window_ms: 10_000, window_mode: 'fixed', is_exact: true }
+    const about = { limit: 3, unit: 'events', window_ms: 10_000, window_mode: 'fixed', is_exact: true, ...COUNTED }
     const open = { since: at(5000), until: at(15_000) }
     t.same(processor.bucket!('a'), { ...about, used: 3, ...open, discarded_last_hour: 2 })
     t.same(processor.bucket!('b'), { ...about, used: 2, ...open, discarded_last_hour: 0 })
@@ -89,7 +91,15 @@ t.test('under a rule it says how full it is now, and annotated events name the r
     const { processor, time } = stage
     const { discarded } = await stage.through(times(3, 'b1').map(event => ({ ...event, t: START })))
     const rule = 'limits[0] (key b*)'
-    const about = { rule, limit: 1, unit: 'events', window_ms: 10_000, window_mode: 'fixed', is_exact: true }
+    const about = {
+      rule,
+      limit: 1,
+      unit: 'events',
+      window_ms: 10_000,
+      window_mode: 'fixed',
+      is_exact: true,
+      ...COUNTED,
+    }
     const open = { since: at(0), until: at(10_000) }
     t.same(processor.bucket!('b1'), { ...about, used: 1, ...open, discarded_last_hour: 2 })
     t.same(processor.bucket!('b2'), { ...about, used: 0, discarded_last_hour: 0 })
@@ -97,6 +107,7 @@ t.test('under a rule it says how full it is now, and annotated events name the r
       rule: 'limits[1] (key free)',
       discarded_last_hour: 0,
       is_exact: true,
+      ...COUNTED,
     })
     t.match(processor.bucket!('a'), { limit: 5, used: 0 }, 'no rule holds')
     if ('annotate' in more) t.match(JSON.parse(discarded[0]!).throttle, { bucket: 'b1', limit: 1, rule })
@@ -111,11 +122,11 @@ t.test('a rule with a condition is the one that was asked for, or that discarded
   const { processor } = stage
   const hot = times(2, 'c').map(event => ({ ...event, hot: 'yes' }))
   await stage.through([...hot, ...times(4, 'c')])
-  t.same(processor.bucket!('c'), { discarded_last_hour: 0, is_exact: true }, 'it depends on the event')
+  t.same(processor.bucket!('c'), { discarded_last_hour: 0, is_exact: true, ...COUNTED }, 'it depends on the event')
   const rule = `limits[2] (key c and if (.hot equal 'yes'))`
   t.match(processor.bucket!('c', rule), { rule, limit: 2, used: 2 })
   t.match(processor.bucket!('c', null), { limit: 5, used: 4 })
-  t.same(processor.bucket!('c', 'limits[9] (key gone)'), { discarded_last_hour: 0, is_exact: true })
+  t.same(processor.bucket!('c', 'limits[9] (key gone)'), { discarded_last_hour: 0, is_exact: true, ...COUNTED })
   await stage.through([...hot.slice(1), ...times(2, 'c')])
   t.match(processor.bucket!('c'), { limit: 5, used: 5 }, 'the last discard was by the limit of the throttle')
   await stage.through(hot)

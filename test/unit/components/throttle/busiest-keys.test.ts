@@ -135,7 +135,7 @@ t.test('keys that are kept are followed however light they are', async t => {
 const MINUTE = 60_000
 
 t.test('the discards of an hour are those of its sixty minutes, by bucket', async t => {
-  const history = new DiscardHistory()
+  const history = new DiscardHistory(0)
   history.add('a', 5, 0)
   history.add('a', 2, 30 * MINUTE)
   history.add(null, 1, 30 * MINUTE)
@@ -152,7 +152,7 @@ t.test('the discards of an hour are those of its sixty minutes, by bucket', asyn
 t.test(
   'of many buckets those with most discards are kept, and that others were forgotten is said for an hour',
   async t => {
-    const history = new DiscardHistory()
+    const history = new DiscardHistory(0)
     for (let n = 0; n < 512; n++) history.add(`k${n}`, n + 1, 0)
     t.ok(history.isExact(0))
     history.add('new', 1, MINUTE)

@@ -18,8 +18,8 @@ const NOWHERE = Buffer.alloc(18)
 const READING = '0011223344556677'
 
 /** A batch whose lines begin at a place of what was read. */
-function batchAt(lines: readonly (object | string)[], at: number, reading = READING): EventBatch {
-  const batch = batchOf(lines)
+function batchAt(lines: readonly (object | string)[], at: number, reading = READING, receivedAt = 0): EventBatch {
+  const batch = batchOf(lines, { receivedAt })
   batch.sentOffsets = new SentOffsets(0, { reading, at })
   return batch
 }
@@ -67,6 +67,27 @@ t.test('the same events are chosen everywhere, as far as rates allow, and about 
   }
   const shared = [...chosen.narrow].filter(place => chosen.wide.has(place)).length
   t.ok(shared >= 0.9 * chosen.narrow.size, `${shared} of ${chosen.narrow.size} are chosen in both`)
+})
+
+t.test('a batch is wanted if one of its events is chosen', async t => {
+  for (const perSecond of [500, 20_000]) {
+    const sample = new PlaceSample(100)
+    sample.second(perSecond, 20)
+    let [place, wanted] = [0, 0]
+    for (let n = 0; n < 20_000; n++) {
+      if ((n * 3) % perSecond === 0) sample.second(perSecond, 20)
+      const batch = batchAt(['{}', `{"n":${n}}`, '{}'], place, READING, Math.floor((n * 3000) / perSecond))
+      place += batch.bytes
+      const isWanted = sample.wants(batch)
+      const chosen: number[] = []
+      sample.choose(batch, i => chosen.push(i))
+      if (isWanted !== chosen.length > 0) t.fail(`batch ${n}: ${isWanted ? 'wanted' : 'not wanted'}, ${chosen}`)
+      if (isWanted) wanted++
+    }
+    const seconds = 60_000 / perSecond
+    const all = perSecond > 10_000 ? 100 / 32 : 100 / 8
+    t.ok(wanted > 0.3 * all * seconds && wanted < 1.5 * all * seconds, `${wanted} in ${seconds} s`)
+  }
 })
 
 t.test('everything is chosen below the rate, and with a value in a column only what has it', async t => {

@@ -51,9 +51,9 @@ t.test('what comes in is counted by key, for ten minutes', async t => {
   t.same(
     [...sums()],
     [
-      [null, [1, 1]],
       ['a', [3, 2]],
       ['b', [1, 1]],
+      [null, [1, 1]],
       ['__other__', [1, 1]],
       [name, [1, 1]],
     ],
@@ -98,6 +98,28 @@ t.test('a key that comes again after its place was lost is counted as another on
   t.notOk(sums().has('a'))
 })
 
+t.test('a second with more than 2,000 events of a backlog is very busy', async t => {
+  for (const [events, isBacklog, pauseMs] of [
+    [1000, true, 0],
+    [1001, true, 100],
+    [1001, false, 0],
+    [10_001, false, 50],
+    [100_001, false, 100],
+  ] as const) {
+    const { counts, key, wanted, decided } = counting(1e6, { busy: 20_000 })
+    const batch = batchOf(
+      Array.from({ length: events }, () => ({ app: 'a' })),
+      { wanted, isBacklog },
+    )
+    for (let n = 0; n < 2; n++) {
+      counts.see(batch, new Uint8Array(events).fill(PASS), key)
+      decided.before += events
+    }
+    t.equal(counts.pauseMs, pauseMs, `2 x ${events}`)
+    t.equal(counts.counted().oneIn > 1, pauseMs > 0)
+  }
+})
+
 t.test('in a busy second some events are counted, which represent all', async t => {
   const { counts, sums, time, key, wanted, decided } = counting(1e6, { busy: 20_000 })
   const random = new Seeded(7)
@@ -114,7 +136,7 @@ t.test('in a busy second some events are counted, which represent all', async t 
     for (const app of apps) offered.set(`app-${app}`, (offered.get(`app-${app}`) ?? 0) + 1)
     const ids = Int32Array.from(apps, app => (app + owner) << 3)
     const decisions = Uint8Array.from(apps, app => (app % 2 ? DISCARD : PASS))
-    if (!counts.isBusy || n % 4 === 3) counts.see(batch, decisions, key, { ids, owner })
+    if (counts.pauseMs === 0 || n % 4 === 3) counts.see(batch, decisions, key, { ids, owner })
     decided.before += batch.length
   }
   t.match(counts.counted(), { stepMs: 100, hasRest: false, keys: 20 })

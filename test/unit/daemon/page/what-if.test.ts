@@ -171,6 +171,21 @@ t.test('the events of one key in the last minute and the last ten are counted ex
   t.same((await watch.view({ most: 9, words: 'default' })).found, 1)
 })
 
+t.test('a key that is not counted: the state of its bucket, if something is known', async t => {
+  const { watch, take } = await watchedThrottle({ limit: 3, window: '1h' })
+  await take(Array.from({ length: 5 }, () => ({ app: 'cart' })))
+  const about = async (wanted: object) => (await watch.view({ most: 9, ...wanted })).uncounted
+  const none = { used: 0, limit: 3, discarded_last_hour: 0 }
+  t.match(await about({ words: ' mail ' }), { key: 'mail', ...none })
+  t.match(await about({ keys: ['mail'] }), { key: 'mail', ...none })
+  for (const wanted of [{}, { words: 'cart' }, { words: 'car' }, { keys: ['cart'] }, { keys: [null] }, { words: ' ' }])
+    t.equal(await about(wanted), undefined, JSON.stringify(wanted))
+  t.equal(
+    (await (await watchedThrottle({ key_field: undefined })).watch.view({ most: 9, words: 'a' })).uncounted,
+    undefined,
+  )
+})
+
 t.test('pressure: a short time of many events is not taken for a whole window of them', async t => {
   const pressure = async (window: string) => {
     const { watch, take } = await watchedThrottle({ limit: 3, window })
