@@ -1,7 +1,9 @@
 import { SLOT, scanObject, type WantedNames } from '../../lib/formats/json-scan.js'
 import type { ByteSink } from '../../lib/formats/json-string.js'
+import type { ScannedLines } from '../../lib/kernel/line-memory.js'
 import { isInChunkMemory } from '../../lib/lines/chunk-memory.js'
 import { areaFor, numbersFor } from '../../lib/lines/chunk-pool.js'
+import type { EventBatch } from './batch.js'
 import { selectedRows } from './columns.js'
 
 /**
@@ -219,6 +221,20 @@ export class ChangedTexts {
   /** Scans text `i`. Returns whether it is a JSON object. */
   scan(i: number): boolean {
     return this.#scan(i)
+  }
+
+  /** Returns the texts of a batch as lines with their slots; undefined: most of its events have no text. */
+  lines({ length, flags }: EventBatch): ScannedLines | undefined {
+    this.renew()
+    const { starts, ends, bytes: chunk } = this
+    const [slots, stride] = [this.#slots, this.#stride]
+    let count = 0
+    for (let i = 0; i < length; i++) {
+      if (ends[i] === 0) continue
+      count++
+      if (slots[i * stride] === UNSCANNED) this.#scan(i)
+    }
+    return count * 2 > length ? { chunk, length, starts, ends, flags, slots, stride } : undefined
   }
 
   /** Prepares the texts for readers created since the last scan. */
