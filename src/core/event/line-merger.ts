@@ -12,8 +12,6 @@ const OPEN_MESSAGE = Buffer.from('{"message":"')
 const END = Buffer.from('}\n')
 /** Spare bytes for events that are merged one by one. */
 const ROOM = 16 * 1024
-/** Writes directly to texts that have room for many events. */
-const LEAST_ROOM = 256 * 1024
 /** Flags of lines whose text is not the unchanged, whole message. */
 const UNUSUAL = PIECE | CONTINUES | INVALID | MODIFIED
 
@@ -47,7 +45,8 @@ export class LineMerger {
     const stride = wanted.names.length * SLOT
     if (this.#slots.length !== stride) this.#slots = new Int32Array(stride)
     for (let from = 0; from < batch.length; ) {
-      const room = batch.textsToChange().room(LEAST_ROOM)
+      // An event is longer than its line. A small batch does not take an area.
+      const room = batch.textsToChange().room(batch.bytes)
       const until = kernel.write(this.#format, batch, from, UNUSUAL, 0, wanted, room)
       this.#takeGroup(batch, from, until, kernel, room)
       from = until
