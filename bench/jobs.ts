@@ -2,9 +2,11 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as wait } from 'node:timers/promises'
 import { CountingReceiver } from './counting.js'
-import { EXCLUDED_HOST, type Input } from './input.js'
+import { EXCLUDED_HOST, type Input, type InputKind } from './input.js'
 import { built, freePort, type Measured, measure, RUN } from './measure.js'
+import { fillIn } from './peers/conf.js'
 import { JOBS } from './peers/peer.js'
 import { checkThrottled, expect, sameBytes } from './verify.js'
 
@@ -14,6 +16,8 @@ export interface Job {
   readonly title: string
   /** How many times the obvious program's lines/s, and its CPU time a line, are wanted at least. */
   readonly target: number | undefined
+  /** Default: `ndjson`. */
+  readonly input?: InputKind
   /** Runs it once; throws when what came out is wrong. `thorough`: reads all of it again. */
   run(input: Input, folder: string, thorough: boolean): Promise<Measured>
 }
@@ -156,6 +160,29 @@ const tcp: Job = {
   },
 }
 
+/** With the configuration that is compared with other programs. */
+const otlp: Job = {
+  id: 'J5',
+  title: JOBS.J5,
+  target: undefined,
+  input: 'nginx',
+  async run(input, folder) {
+    const receiver = await CountingReceiver.start(['--records', 'otlp'])
+    try {
+      const config = join(folder, 'sluice.yaml')
+      fillIn('sluice-j5.yaml', config, { folder, input: input.path, out: '', port: receiver.port })
+      const measured = await measure([...RUN, config], async daemon => {
+        while (daemon.exitCode === null && (await receiver.counts()).lines < input.lines) await wait(100)
+        daemon.kill('SIGTERM')
+      })
+      expect('bytes that arrived', (await receiver.counts()).bytes, input.bytes)
+      return measured
+    } finally {
+      receiver.close()
+    }
+  },
+}
+
 export const jobs: readonly Job[] = [raw, throttled, http]
 /** The jobs that can be profiled. The obvious program has no part that compares with the last one. */
-export const profiled: readonly Job[] = [...jobs, tcp]
+export const profiled: readonly Job[] = [...jobs, tcp, otlp]

@@ -36,7 +36,7 @@ async function main(): Promise<void> {
   const job = profiled.find(({ id }) => id === operands[0]?.toUpperCase())
   if (!job) throw new Error(`there is no job ${operands[0] ?? ''}\n\n${USAGE}`)
   const work = workFolder(options.folder, 'profile')
-  const input = makeInput(work, options.lines, () => {})
+  const input = makeInput(work, options.lines, () => {}, job.input)
   const profiles = join(work, 'profiles')
   await withNodeOptions(['--cpu-prof', `--cpu-prof-interval=${INTERVAL}`, `--cpu-prof-dir=${profiles}`], () =>
     job.run(input, work, false),

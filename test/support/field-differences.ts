@@ -74,6 +74,8 @@ export async function fieldDifferences(
       if (chunk) {
         together.chunk.copy(chunk)
         together.chunk = chunk
+        // It also writes events there, otherwise only those of large batches.
+        if (how === 'parse' && random.chance(0.7)) together.textsToChange().room(CHUNK_BYTES)
       }
       const found = read(together)
       const alone = lines.flatMap(line => read(batchOf([line], of)))

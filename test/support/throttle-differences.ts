@@ -110,6 +110,7 @@ export function throttleDifferences(seed: number, batches: number) {
         const fields = { a: `app-${random.below(apps)}`, b: 'web-07' }
         for (const batch of [a, b]) batch.modify(i, { ...fields })
       }
+      if (random.chance(0.3)) for (const batch of [a, b]) changeAll(batch)
       if (hasRules && random.chance(0.05)) {
         const other = random.below(2)
         for (const { decider, rules } of [whole, single]) decider.setRules(rules[other]!)
@@ -177,6 +178,23 @@ function drained({ tally }: Side): string {
   const counts: unknown[] = []
   tally.drain(count => counts.push(count))
   return JSON.stringify(counts)
+}
+
+/** Gives most events the same fields as before, in the memory that the kernel reads. */
+export function changeAll(batch: EventBatch): void {
+  batch.remember()
+  const texts = batch.textsToChange()
+  texts.room(256 * 1024)
+  for (let i = 0; i < batch.length; i++) {
+    if (i % 9 < 8) {
+      if (batch.isObject(i)) batch.changeTo(i, Buffer.from(batch.line(i)))
+      continue
+    }
+    batch.modify(i, { a: 'app-0' })
+    // Its slots stay, but are no longer valid after the event is restored.
+    texts.slotStart(i, 0)
+    batch.restoreEvent(i)
+  }
 }
 
 /** Mostly with values that are plain strings. `odd`: how often not, in relation to what is usual. */

@@ -126,7 +126,7 @@ export class EventBatch {
     if (this.#remembers) {
       this.#before ??= { flags: this.flags.slice(0, this.length), texts: this.#texts?.slice(0, this.length) }
     }
-    this.#texts ??= ChangedTexts.of(this.length, this.origin.wanted)
+    this.#texts ??= ChangedTexts.of(this.length, this.chunk, this.origin.wanted)
     return this.#texts
   }
 
@@ -417,5 +417,6 @@ export class EventBatch {
     this.chunk = chunk
     this.starts = starts
     this.ends = ends
+    this.#texts?.moveTo(chunk)
   }
 }

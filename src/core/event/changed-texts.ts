@@ -1,5 +1,9 @@
 import { SLOT, scanObject, type WantedNames } from '../../lib/formats/json-scan.js'
 import type { ByteSink } from '../../lib/formats/json-string.js'
+import type { ScannedLines } from '../../lib/kernel/line-memory.js'
+import { isInChunkMemory } from '../../lib/lines/chunk-memory.js'
+import { areaFor, numbersFor } from '../../lib/lines/chunk-pool.js'
+import type { EventBatch } from './batch.js'
 import { selectedRows } from './columns.js'
 
 /**
@@ -16,25 +20,34 @@ class Arena {
   readonly bytes: Buffer
   used = 0
 
-  constructor(size: number) {
-    // Unlike `alloc`, this does not touch the memory before its use.
-    this.bytes = Buffer.allocUnsafeSlow(size)
+  constructor(bytes: Buffer) {
+    this.bytes = bytes
   }
 }
 
 export class ChangedTexts {
+  /** The texts are needed as long as this chunk of the batch. */
+  #chunk: Buffer
   readonly #wanted: WantedNames
   #stride: number
   /** The version of `#wanted` to which `#slots` belongs. */
   #version: number
   #arena: Arena
   /** Text `i` is bytes[starts[i], ends[i]), followed by a line feed. `ends[i]` is 0 if event `i` has no text. */
-  readonly starts: Int32Array
-  readonly ends: Int32Array
+  starts: Int32Array
+  ends: Int32Array
   /** Like the slots of a batch (see SLOT). */
   #slots: Int32Array
 
-  constructor(wanted: WantedNames, starts: Int32Array, ends: Int32Array, slots: Int32Array, arena: Arena) {
+  constructor(
+    chunk: Buffer,
+    wanted: WantedNames,
+    starts: Int32Array,
+    ends: Int32Array,
+    slots: Int32Array,
+    arena: Arena,
+  ) {
+    this.#chunk = chunk
     this.#wanted = wanted
     this.#stride = wanted.names.length * SLOT
     this.#version = wanted.version
@@ -44,9 +57,10 @@ export class ChangedTexts {
     this.#arena = arena
   }
 
-  static of(length: number, wanted: WantedNames): ChangedTexts {
-    const slots = new Int32Array(length * wanted.names.length * SLOT)
-    return new ChangedTexts(wanted, new Int32Array(length), new Int32Array(length), slots, new Arena(0))
+  static of(length: number, chunk: Buffer, wanted: WantedNames): ChangedTexts {
+    const [starts, ends] = [numbersFor(chunk, length), numbersFor(chunk, length).fill(0)]
+    const slots = numbersFor(chunk, length * wanted.names.length * SLOT)
+    return new ChangedTexts(chunk, wanted, starts, ends, slots, new Arena(Buffer.alloc(0)))
   }
 
   get bytes(): Buffer {
@@ -70,6 +84,13 @@ export class ChangedTexts {
     const needed = size + 1
     if (this.bytes.length - this.#arena.used < needed) this.#moveAll(needed + Math.max(more, needed, this.#arena.used))
     return this.#arena.used
+  }
+
+  /** Returns memory behind the texts in which the kernel can write `size` bytes; undefined: it cannot. */
+  room(size: number): Buffer | undefined {
+    if (this.bytes.length === 0) this.#arena = new Arena(areaFor(this.#chunk, size) ?? this.bytes)
+    const room = this.bytes.subarray(this.#arena.used)
+    return room.length >= size && isInChunkMemory(room) ? room : undefined
   }
 
   /** Sets the text of event `i` to the reserved bytes [start, end). `slots`: the slots of the text, if known. */
@@ -110,14 +131,15 @@ export class ChangedTexts {
   slice(from: number, to: number): ChangedTexts {
     this.renew()
     const slots = this.#slots.slice(from * this.#stride, to * this.#stride)
-    return new ChangedTexts(this.#wanted, this.starts.slice(from, to), this.ends.slice(from, to), slots, this.#arena)
+    const [starts, ends] = [this.starts.slice(from, to), this.ends.slice(from, to)]
+    return new ChangedTexts(this.#chunk, this.#wanted, starts, ends, slots, this.#arena)
   }
 
   select(indices: readonly number[]): ChangedTexts {
     this.renew()
     const [starts, ends] = [selectedRows(this.starts, 1, indices), selectedRows(this.ends, 1, indices)]
     const slots = selectedRows(this.#slots, this.#stride, indices)
-    return new ChangedTexts(this.#wanted, starts, ends, slots, this.#arena)
+    return new ChangedTexts(this.#chunk, this.#wanted, starts, ends, slots, this.#arena)
   }
 
   truncate(length: number): void {
@@ -130,6 +152,15 @@ export class ChangedTexts {
     if (arena > LEAST_ARENA && this.#size() * 4 < arena) this.#moveAll(0)
   }
 
+  /** The batch moves to another chunk, so memory that belongs to the old one may be reused. */
+  moveTo(chunk: Buffer): void {
+    this.#chunk = chunk
+    this.starts = this.starts.slice()
+    this.ends = this.ends.slice()
+    this.#slots = this.#slots.slice()
+    if (isInChunkMemory(this.bytes)) this.#moveAll(0)
+  }
+
   #size(): number {
     let size = 0
     for (let i = 0; i < this.ends.length; i++) if (this.ends[i] !== 0) size += this.ends[i]! - this.starts[i]! + 1
@@ -138,7 +169,9 @@ export class ChangedTexts {
 
   #moveAll(more: number): void {
     const old = this.bytes
-    const arena = new Arena(this.#size() + more)
+    const size = this.#size() + more
+    // Unlike `alloc`, `allocUnsafeSlow` does not touch the memory before its use.
+    const arena = new Arena(areaFor(this.#chunk, size) ?? Buffer.allocUnsafeSlow(size))
     for (let i = 0; i < this.ends.length; i++) {
       if (this.ends[i] === 0) continue
       const start = arena.used
@@ -188,6 +221,20 @@ export class ChangedTexts {
   /** Scans text `i`. Returns whether it is a JSON object. */
   scan(i: number): boolean {
     return this.#scan(i)
+  }
+
+  /** Returns the texts of a batch as lines with their slots; undefined: most of its events have no text. */
+  lines({ length, flags }: EventBatch): ScannedLines | undefined {
+    this.renew()
+    const { starts, ends, bytes: chunk } = this
+    const [slots, stride] = [this.#slots, this.#stride]
+    let count = 0
+    for (let i = 0; i < length; i++) {
+      if (ends[i] === 0) continue
+      count++
+      if (slots[i * stride] === UNSCANNED) this.#scan(i)
+    }
+    return count * 2 > length ? { chunk, length, starts, ends, flags, slots, stride } : undefined
   }
 
   /** Prepares the texts for readers created since the last scan. */

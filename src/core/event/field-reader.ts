@@ -79,9 +79,13 @@ export class FieldReader {
 
   /** Returns the slot of the field in lines of JSON; -1: there is no slot, or the first line is not DECODED. */
   slotIn(batch: EventBatch): number {
-    const { codec, wanted } = batch.origin
-    const hasSlot = wanted === this.#wanted && this.#rest.length === 0 && codec.form === 'object'
-    return hasSlot && (batch.look(0) & DECODED) !== 0 ? this.#slot : -1
+    const slot = batch.origin.codec.form === 'object' ? this.slotInTexts(batch) : -1
+    return slot >= 0 && (batch.look(0) & DECODED) !== 0 ? slot : -1
+  }
+
+  /** Returns the slot of the field in the texts of changed events; -1: there is no slot. */
+  slotInTexts({ origin }: EventBatch): number {
+    return origin.wanted === this.#wanted && this.#rest.length === 0 ? this.#slot : -1
   }
 
   /** Sets `among[i]` from 1 to 0 for each event whose value does not satisfy a test. */

@@ -45,23 +45,28 @@ export class LineMerger {
     const stride = wanted.names.length * SLOT
     if (this.#slots.length !== stride) this.#slots = new Int32Array(stride)
     for (let from = 0; from < batch.length; ) {
-      const until = kernel.write(this.#format, batch, from, UNUSUAL, 0, wanted)
-      this.#takeGroup(batch, from, until, kernel)
+      // An event is longer than its line. A small batch does not take an area.
+      const room = batch.textsToChange().room(batch.bytes)
+      const until = kernel.write(this.#format, batch, from, UNUSUAL, 0, wanted, room)
+      this.#takeGroup(batch, from, until, kernel, room)
       from = until
     }
     return this.#merged
   }
 
-  /** Adds the texts of events [from, until), except skipped ones. */
-  #takeGroup(batch: EventBatch, from: number, until: number, kernel: FieldLines): void {
+  /** Adds the texts of events [from, until), except skipped ones. `room`: the texts are there already. */
+  #takeGroup(batch: EventBatch, from: number, until: number, kernel: FieldLines, room: Buffer | undefined): void {
     const { output, starts, ends } = kernel
     const count = until - from
     let size = 0
     for (let n = count; n > 0 && size === 0; n--) size = ends[n - 1]!
     if (size === 0) return
     const texts = batch.textsToChange()
-    const at = texts.reserve(size - 1, Math.ceil((size / count) * (batch.length - until)) + ROOM)
-    output.copy(texts.bytes, at, 0, size)
+    let at = room ? room.byteOffset - texts.bytes.byteOffset : 0
+    if (!room) {
+      at = texts.reserve(size - 1, Math.ceil((size / count) * (batch.length - until)) + ROOM)
+      output.copy(texts.bytes, at, 0, size)
+    }
     texts.end(at + size - 1)
     for (let n = 0; n < count; n++) {
       if (ends[n] === 0) continue

@@ -11,6 +11,8 @@ import { DECODED, INVALID, MODIFIED } from './flags.js'
 
 /** The flags of lines that can have such values. */
 export const PLAIN = { mask: DECODED | INVALID | MODIFIED, plain: DECODED }
+/** The same for the texts of changed events. */
+export const PLAIN_TEXT = { mask: INVALID | MODIFIED, plain: MODIFIED }
 /** Marks a value that a reader must test. */
 export const UNKNOWN = 2
 

@@ -169,7 +169,7 @@ export class FieldLines {
 
   /**
    * Writes as many events as fit, for lines of valid UTF-8 from the line `from`. Skips lines whose flags under the mask
-   * `asked` differ from `taken`. Returns the end of the group.
+   * `asked` differ from `taken`. Returns the end of the group. `output`: other memory of the kernel to write to.
    */
   write(
     format: LineFormat,
@@ -178,6 +178,7 @@ export class FieldLines {
     asked: number,
     taken: number,
     wanted: WantedNames = NO_NAMES,
+    output: Buffer = this.output,
   ): number {
     const memory = this.#memory
     const stride = wanted.names.length * SLOT
@@ -198,8 +199,8 @@ export class FieldLines {
       memory.slots.byteOffset,
       stride * 4,
       memory.shift(lines, from),
-      this.output.byteOffset,
-      this.output.byteOffset + this.output.length,
+      output.byteOffset,
+      output.byteOffset + output.length,
     )
     return from + count
   }

@@ -33,9 +33,10 @@ export function chunkMemory(): FixedMemory | undefined {
   return memory
 }
 
-export function chunkAt(n: number): Buffer | undefined {
+/** Returns `count` adjacent chunks as one; undefined without WebAssembly. */
+export function chunkAt(n: number, count = 1): Buffer | undefined {
   const buffer = chunkMemory()?.buffer
-  return buffer && Buffer.from(buffer, OWN_BYTES + n * CHUNK_BYTES, CHUNK_BYTES)
+  return buffer && Buffer.from(buffer, OWN_BYTES + n * CHUNK_BYTES, count * CHUNK_BYTES)
 }
 
 export function isInChunkMemory(bytes: Uint8Array): boolean {

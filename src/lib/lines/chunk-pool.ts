@@ -12,6 +12,15 @@ const numbersOf = new WeakMap<Buffer, ArrayBuffer[]>()
 /** Number of chunks in the shared memory that were ever taken. */
 let used = 0
 
+/** An area takes the place of this many chunks: events with their fields as JSON are longer than their lines. */
+const AREA_CHUNKS = 4
+/** Areas take at most half of the shared memory. */
+const MOST_AREAS = MOST_CHUNKS / 2 / AREA_CHUNKS
+const freeAreas: Buffer[] = []
+const areasOf = new WeakMap<Buffer, Buffer[]>()
+/** Number of areas that were ever taken, from the end of the shared memory. */
+let usedAreas = 0
+
 /** Returns a chunk of at least `size` bytes, with the caller as holder. Only large chunks are reused. */
 export function takeChunk(size: number): Buffer {
   if (size > CHUNK_BYTES || size < REUSED_BYTES) return Buffer.allocUnsafeSlow(size)
@@ -21,7 +30,23 @@ export function takeChunk(size: number): Buffer {
 }
 
 function unused(): Buffer | undefined {
-  return used < MOST_CHUNKS ? chunkAt(used++) : undefined
+  return used + usedAreas * AREA_CHUNKS < MOST_CHUNKS ? chunkAt(used++) : undefined
+}
+
+/**
+ * Returns at least `size` bytes of the shared memory for texts about lines of the chunk, to be reused once the chunk is
+ * free. Undefined: `size` is too small or too large, the chunk is not reused, or all areas are in use.
+ */
+export function areaFor(chunk: Buffer, size: number): Buffer | undefined {
+  if (size < REUSED_BYTES || size > AREA_CHUNKS * CHUNK_BYTES || !holders.has(chunk)) return undefined
+  const area = freeAreas.pop() ?? unusedArea()
+  if (area) areasOf.set(chunk, [...(areasOf.get(chunk) ?? []), area])
+  return area
+}
+
+function unusedArea(): Buffer | undefined {
+  if (usedAreas === MOST_AREAS || used + (usedAreas + 1) * AREA_CHUNKS > MOST_CHUNKS) return undefined
+  return chunkAt(MOST_CHUNKS - ++usedAreas * AREA_CHUNKS, AREA_CHUNKS)
 }
 
 /** Smaller portions of a stream get memory of their own size. */
@@ -69,6 +94,8 @@ export function freeChunk(chunk: Buffer): void {
   }
   holders.delete(chunk)
   freeNumbers(chunk)
+  freeAreas.push(...(areasOf.get(chunk) ?? []))
+  areasOf.delete(chunk)
   if (isInChunkMemory(chunk)) free.push(chunk)
   else if (kept.length < MOST_KEPT) kept.push(chunk)
 }

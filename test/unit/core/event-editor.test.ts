@@ -304,7 +304,7 @@ t.test('changed events stay what they are, whatever happens to their batches', a
 
 t.test('texts that are much longer than their lines are moved only a few times', async t => {
   const events = 20_000
-  const texts = ChangedTexts.of(events, new WantedNames())
+  const texts = ChangedTexts.of(events, Buffer.alloc(0), new WantedNames())
   const text = Buffer.alloc(1000, 'x')
   const arenas = new Set<Buffer>()
   for (let i = 0; i < events; i++) {

@@ -2,7 +2,7 @@ import t from 'tap'
 import { Ack } from '../../../src/core/event/ack.js'
 import { EventBatch } from '../../../src/core/event/batch.js'
 import { findLines } from '../../../src/lib/kernel/find-lines.js'
-import { CHUNK_BYTES } from '../../../src/lib/lines/chunk-memory.js'
+import { CHUNK_BYTES, isInChunkMemory } from '../../../src/lib/lines/chunk-memory.js'
 import { freeChunk, holdChunk, numbersFor, takeChunk } from '../../../src/lib/lines/chunk-pool.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { originOf } from '../../support/batches.js'
@@ -30,15 +30,17 @@ function read(splitter: LineSplitter, bytes: Buffer, ack: Ack): EventBatch {
 
 const textOf = (batch: EventBatch) => {
   const lines: string[] = []
-  for (let i = 0; i < batch.length; i++) lines.push(batch.chunk.toString('latin1', batch.starts[i], batch.ends[i]))
+  for (let i = 0; i < batch.length; i++)
+    lines.push((batch.texts?.has(i) ? batch.texts.text(i) : batch.line(i)).toString('latin1'))
   return lines.join('\n')
 }
 
-t.test('a chunk and its columns are used again, and never while somebody needs them', async t => {
+t.test('a chunk, its columns and its texts are used again, and never while somebody needs them', async t => {
   const COUNT = rounds(400, 100)
   const splitter = new LineSplitter(1 << 20, false, findLines)
   const chunks = new Set<Buffer>()
   const columns = new Set<ArrayBufferLike>()
+  let inAreas = 0
   const held: { batch: EventBatch; text: string }[] = []
   let overwritten = 0
   const settleOne = () => {
@@ -50,6 +52,10 @@ t.test('a chunk and its columns are used again, and never while somebody needs t
     const batch = read(splitter, bytes, new Ack(() => {}))
     chunks.add(batch.chunk)
     columns.add(batch.starts.buffer)
+    if (random() < 0.5) {
+      for (let i = 0; i < 60; i++) batch.changeTo(i, Buffer.from(`{"n":${random()}${' '.repeat(12_000)}}`), 1 << 20)
+      if (isInChunkMemory(batch.texts!.bytes)) inAreas++
+    }
     if (random() < 0.3) {
       const copy = batch.fork(10, 20)
       held.push({ batch: copy, text: textOf(copy) })
@@ -65,6 +71,7 @@ t.test('a chunk and its columns are used again, and never while somebody needs t
   while (held.length > 0) settleOne()
   t.equal(overwritten, 0)
   t.ok(chunks.size < COUNT / 5, `${chunks.size} chunks for ${COUNT} reads`)
+  t.ok(inAreas > COUNT / 10, `the texts of ${inAreas} reads were in areas`)
   t.ok(columns.size < COUNT / 5, `${columns.size} columns for ${COUNT} reads`)
 })
 

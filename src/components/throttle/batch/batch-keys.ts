@@ -1,6 +1,6 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
-import { PLAIN } from '../../../core/event/plain-strings.js'
+import { PLAIN, PLAIN_TEXT } from '../../../core/event/plain-strings.js'
 import { SLOT } from '../../../lib/formats/json-scan.js'
 import { theKernel } from '../../../lib/kernel/kernel.js'
 import type { Strings } from '../../../lib/kernel/strings.js'
@@ -48,10 +48,11 @@ export class BatchKeys implements Keys {
    * need a bucket. The ids are valid until `buckets.layout` changes.
    */
   find(batch: EventBatch, buckets: BucketIds, isSkipped: Uint8Array | undefined): boolean {
-    const slot = this.#field.slotIn(batch)
+    const texts = batch.texts?.lines(batch)
+    const slot = texts ? this.#field.slotInTexts(batch) : this.#field.slotIn(batch)
     const strings = slot < 0 ? undefined : theKernel()?.strings
     if (strings === undefined) return false
-    const { length, chunk } = batch
+    const { length, chunk } = texts ?? batch
     if (this.ids.length < length) this.#grow(length * 2)
     const { layout } = buckets
     if (layout !== this.#layout) {
@@ -59,7 +60,7 @@ export class BatchKeys implements Keys {
       this.#owner = strings.owner()
     }
     const by = { seed: this.#seed, longest: LONGEST_KEY, owner: this.#owner }
-    const left = strings.hash(batch, slot * SLOT, by, isSkipped, this, PLAIN)
+    const left = strings.hash(texts ?? batch, slot * SLOT, by, isSkipped, this, texts ? PLAIN_TEXT : PLAIN)
     if (left === undefined) return false
     this.bytes = viewOf(chunk)
     this.foundCount = this.aloneCount = 0

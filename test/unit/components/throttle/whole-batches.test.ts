@@ -4,13 +4,14 @@ import { throttle } from '../../../../src/components/processors/throttle.js'
 import { createClockDecider } from '../../../../src/components/throttle/decider.js'
 import { DISCARD, PASS } from '../../../../src/components/throttle/decisions.js'
 import { Limiter } from '../../../../src/components/throttle/limiter.js'
+import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { theKernel } from '../../../../src/lib/kernel/kernel.js'
 import { originOf } from '../../../support/batches.js'
 import { rounds } from '../../../support/long-test.js'
 import { STOPPED_CLOCK } from '../../../support/manual-time.js'
 import { pooledLines } from '../../../support/pooled-batch.js'
-import { throttleDifferences } from '../../../support/throttle-differences.js'
+import { changeAll, throttleDifferences } from '../../../support/throttle-differences.js'
 
 const ROUNDS = rounds(4000, 1500)
 
@@ -37,7 +38,7 @@ t.test('decisions about whole batches are those about the same events one by one
 })
 
 /** A decider, to which events with these keys come, as JSON. */
-function deciderOf(config: object = {}) {
+function deciderOf(config: object = {}, change = (_: EventBatch) => {}) {
   const origin = originOf('json')
   const options = throttle.options.parse({ limit: 2, window: '1 Hours', key_field: '.k', ...config })
   const field = (path: ConstructorParameters<typeof FieldReader>[0]) => new FieldReader(path, origin.wanted)
@@ -45,6 +46,7 @@ function deciderOf(config: object = {}) {
   const decide = (keys: readonly string[], now = 0) => {
     const batch = pooledLines(keys.map(key => `{"k":${key}}`).join('\n'), origin)
     batch.scan()
+    change(batch)
     decider.decideAt(batch, now)
     batch.ack.settle('delivered')
     return [...decider.decisions.subarray(0, keys.length)]
@@ -103,6 +105,15 @@ for (const rules of RULES) {
     t.equal(alone(1, some), 8)
     t.equal(alone(9, some), 0)
     t.equal(alone(1, [...some, ...some, ...some, ...others]), 4)
+  })
+
+  t.test(`changed events are decided at once${how}`, async t => {
+    const { alone } = deciderOf(rules, changeAll)
+    t.equal(alone(1, names(8)), 8)
+    t.equal(alone(1, names(8)), 0)
+    const ofFew = deciderOf(rules, batch => batch.modify(0, batch.fields(0)))
+    t.equal(ofFew.alone(1, names(8)), 8)
+    t.equal(ofFew.alone(2, names(8)), 2, 'only the changed event of a batch is decided alone')
   })
 
   t.test(`when buckets were dropped, those that are left are found again${how}`, async t => {

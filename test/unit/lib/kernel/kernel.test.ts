@@ -9,12 +9,14 @@ import { STRING } from '../../../../src/core/event/field-reader.js'
 import { DECODED, SCANNED } from '../../../../src/core/event/flags.js'
 import { SLOT, WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { theKernel } from '../../../../src/lib/kernel/kernel.js'
+import { isInChunkMemory } from '../../../../src/lib/lines/chunk-memory.js'
 import { LINE_END } from '../../../../src/lib/lines/line-splitter.js'
-import { batchOf, linesOf, readerOf } from '../../../support/batches.js'
+import { batchOf, linesOf, originOf, readerOf } from '../../../support/batches.js'
 import { checkout } from '../../../support/checkout.js'
 import { fieldDifferences } from '../../../support/field-differences.js'
 import { lineDifferences } from '../../../support/line-differences.js'
 import { rounds } from '../../../support/long-test.js'
+import { pooledLines } from '../../../support/pooled-batch.js'
 import { chunkOf, scanDifferences } from '../../../support/scan-differences.js'
 import { loadedStageOf } from '../../../support/stage.js'
 
@@ -84,6 +86,27 @@ t.test('more events, and longer ones, than fit into its memory at a time, in the
     events.map(event => JSON.parse(event).path),
   )
   t.ok(lines.every((_, i) => reader.load(texts, i) === STRING && reader.text() === `/${i}`))
+})
+
+t.test('events of a chunk are written into the memory of the kernel while they fit there', async t => {
+  const { stage, wanted } = await loadedStageOf(parse, { codec: 'nginx' })
+  const reader = readerOf('.path', wanted)
+  for (const [file, fits] of [
+    ['/x', true],
+    ['/x'.repeat(500), false],
+  ] as const) {
+    const line = (i: number) => `192.0.2.7 - - [31/Jan/2026:12:00:00 +0000] "GET /${i} HTTP/1.1" 200 612 "-" "curl"`
+    const lines = Array.from({ length: 5000 }, (_, i) => line(i))
+    const batch = pooledLines(lines.join('\n'), { ...originOf('text', file), wanted })
+    stage.write(batch)
+    t.ok(lines.every((_, i) => reader.load(batch, i) === STRING && reader.text() === `/${i}`))
+    t.same(
+      linesOf(batch).map(event => JSON.parse(event).message),
+      lines,
+    )
+    t.equal(isInChunkMemory(batch.texts!.bytes), fits)
+    batch.ack.settle('delivered')
+  }
 })
 
 t.test('more lines, and longer ones, than fit into its memory at a time', async t => {
