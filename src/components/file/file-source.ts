@@ -85,7 +85,7 @@ export class FileSource implements Source {
         // After the stop, the committed position stays before the batch, so the next start reads it again.
         if (this.#stopped) return this.#reader.giveUp()
         tailer.rewind()
-        this.#saved.releaseCopy({ ...tailer.committed, head: tailer.head, claimed: tailer.claimed })
+        this.#openFiles.releaseCopy(tailer)
         this.#reader.fail(
           new GivenBackError('a batch was not delivered; reading its file again from the last checkpoint'),
         )

@@ -21,7 +21,7 @@ import type { Losses } from './rotation/losses.js'
 import { mayBecome } from './rotation/names.js'
 import { originalsOf } from './rotation/newcomers.js'
 import { Search } from './rotation/search.js'
-import type { Displaced, Entry, Saved } from './saved.js'
+import { continues, type Displaced, type Entry, type Saved } from './saved.js'
 import { Slices } from './slices.js'
 import { Sweeps } from './sweeps.js'
 
@@ -530,6 +530,15 @@ export class OpenFiles {
     this.#tailers.set(tailer.key, tailer)
     this.unsaved++
     return true
+  }
+
+  /** Forgets how far the file's copy was read, if less was delivered of the file: the copy must be searched again. */
+  releaseCopy(file: Tailer): void {
+    const known = { ...file.committed, head: file.head, claimed: file.claimed }
+    this.#options.saved.releaseCopy(known)
+    const copy = known.claimed === undefined ? undefined : this.#tailers.get(known.claimed)
+    const isRead = copy && copy !== file && copy.claimed === known.claimed && continues(copy.entry(), known)
+    if (isRead) this.forget(copy)
   }
 
   #moveTo(tailer: Tailer, place: Listed | Copy): boolean {

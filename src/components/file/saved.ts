@@ -202,7 +202,7 @@ function differ(a: Entry['head'], b: Entry['head']): boolean {
 }
 
 /** Whether `copy` was read further than the other entry, and may contain all that was read of the other file. */
-function continues(copy: Entry, { offset, head, tail }: Pick<Entry, 'offset' | 'head' | 'tail'>): boolean {
+export function continues(copy: Entry, { offset, head, tail }: Pick<Entry, 'offset' | 'head' | 'tail'>): boolean {
   const mark = copy.marks?.find(one => one.offset === offset)
   return copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
 }
