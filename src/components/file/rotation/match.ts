@@ -40,6 +40,8 @@ export interface Known {
    * bytes.
    */
   markIn(size: number): Mark | undefined
+  /** The last line that is known to end within the file's first `size` bytes. */
+  lineIn?(size: number): Mark | undefined
 }
 
 export interface Candidate {
@@ -114,8 +116,11 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
 function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint): Relation {
   if ((content.bytes < ALIKE_BYTES && !isBeingMade(file, one)) || !mayBePart(file, one)) return 'other'
   const mark = file.markIn(content.bytes)
-  const isSame = mark?.offset === content.bytes && same(mark.tail, content)
-  return isSame ? relationBySize(file, content.bytes) : 'other'
+  if (mark?.offset === content.bytes && same(mark.tail, content)) return relationBySize(file, content.bytes)
+  // A copy may end within a line. If nothing after the lines before it was delivered, no line is lost by mistake.
+  const line = file.lineIn?.(content.bytes)
+  const isRest = line && line.offset >= Math.max(ALIKE_BYTES, file.position.offset)
+  return isRest && same(one.head(line.offset), line.tail) ? 'rest' : 'other'
 }
 
 /**

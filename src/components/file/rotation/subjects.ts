@@ -52,7 +52,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     ...(own ?? {
       isThere: false,
       size: () => tailer.size,
-      markIn: markIn(position, head, trail),
+      ...marksOf(position, head, trail),
     }),
   }
 }
@@ -71,16 +71,17 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     // It may have been copied already when it was looked at, and truncated only after that.
     notBefore: since && since - TWIN_MS,
     claimed,
-    ...(there
-      ? wholeOf(there)
-      : { isThere: false, size: () => size, markIn: markIn(position, head, new Trail(marks)) }),
+    ...(there ? wholeOf(there) : { isThere: false, size: () => size, ...marksOf(position, head, new Trail(marks)) }),
   }
 }
 
 /** Finds marks in the part that was read. Of the unread part, only the first bytes are known. */
-function markIn(position: Mark, head: Fingerprint, trail: Trail): Known['markIn'] {
-  return size =>
-    (size < head.bytes ? trail.within(size) : undefined) ?? (size >= position.offset ? position : trail.within(size))
+function marksOf(position: Mark, head: Fingerprint, trail: Trail): Pick<Known, 'markIn' | 'lineIn'> {
+  return {
+    markIn: size =>
+      (size < head.bytes ? trail.within(size) : undefined) ?? (size >= position.offset ? position : trail.within(size)),
+    lineIn: size => trail.lineIn(size),
+  }
 }
 
 type Content = Pick<Known, 'isThere' | 'size' | 'markIn'>

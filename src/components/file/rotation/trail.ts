@@ -62,6 +62,11 @@ export class Trail {
     return mark && (mark.offset === size || mark.offset >= FIRST_MARK) ? mark : undefined
   }
 
+  /** The last line, or read, that ended within the first `size` bytes. */
+  lineIn(size: number): Mark | undefined {
+    return this.#marks.findLast(({ offset }) => offset <= size)
+  }
+
   /**
    * The marks to save for a file of which all before `end` was delivered, and whose first `head` bytes are known. For a
    * large file, the ends of its first lines are left out.
