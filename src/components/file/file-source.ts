@@ -216,11 +216,13 @@ export class FileSource implements Source {
     this.#stopped = true
     this.#watches.close()
     for (const tailer of [...this.#openFiles.tailers]) {
+      if (!this.#remote.has(tailer.path)) tailer.lookOnceMore()
       this.#descriptors.close(tailer)
       // An unfinished line of a file that is no longer open is still in memory.
       tailer.park()
     }
     this.#descriptors.end()
+    this.#context.checkpoints.changed()
   }
 
   async #keepSweeping(signal: AbortSignal): Promise<void> {
@@ -276,6 +278,7 @@ export class FileSource implements Source {
     const unwatched =
       found.isBlocked || !mayTouchAll ? undefined : await this.#remote.unlessSilent(() => this.#lookAt(found, slices))
     this.#isBlocked = unwatched === undefined
+    if (this.#openFiles.areUnsaved) this.#context.checkpoints.changed()
     // Waiting for a file system does not count as work.
     if (this.#isBlocked) slices.restart()
     slices.stop()

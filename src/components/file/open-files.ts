@@ -82,6 +82,12 @@ export class OpenFiles {
     return this.#tailers.values()
   }
 
+  /** Whether more bytes were seen than the saved positions tell. */
+  get areUnsaved(): boolean {
+    for (const { isUnsaved } of this.#tailers.values()) if (isUnsaved) return true
+    return false
+  }
+
   get size(): number {
     return this.#tailers.size
   }

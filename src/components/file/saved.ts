@@ -25,6 +25,8 @@ const fingerprint = z.object({ bytes, hash: bytes })
 
 const entrySchema = z.object({
   path: z.string(),
+  /** Where the file is if `path` is a link from another folder. */
+  target: z.string().optional(),
   /** The file name in the events, if it differs from `path` because the file was renamed during reading. */
   file: z.string().optional(),
   dev: digits,
@@ -170,10 +172,11 @@ export class Saved {
   byFolder(): Map<string, Entry[]> {
     const folders = new Map<string, Entry[]>()
     for (const entry of this.#entries.values()) {
-      const folder = dirname(entry.path)
-      const list = folders.get(folder)
-      if (list) list.push(entry)
-      else folders.set(folder, [entry])
+      for (const folder of new Set([dirname(entry.path), dirname(entry.target ?? entry.path)])) {
+        const list = folders.get(folder)
+        if (list) list.push(entry)
+        else folders.set(folder, [entry])
+      }
     }
     return folders
   }

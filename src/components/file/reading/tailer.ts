@@ -1,4 +1,5 @@
 import type { BigIntStats } from 'node:fs'
+import { dirname } from 'node:path'
 import type { Output } from '../../../core/component.js'
 import { EventBatch } from '../../../core/event/batch.js'
 import type { Origin } from '../../../core/event/origin.js'
@@ -115,6 +116,8 @@ export class Tailer {
   successor: Tailer | undefined
   /** The largest size seen while the file certainly contained what was read from it. */
   #sureSize = 0
+  /** What the last `entry` says of the size and the head. */
+  #saved = { size: 0, head: 0 }
   /** When this run first saw the file with its current content, wall clock in milliseconds. */
   readonly #firstSeen: number
   readonly #context: TailerContext
@@ -464,6 +467,17 @@ export class Tailer {
     this.trail.begin(first)
   }
 
+  /** Call before the stop: the next start needs the size and the first bytes to count lost bytes, and to find a copy. */
+  lookOnceMore(): void {
+    if (this.#fd === undefined || this.copy) return
+    try {
+      this.glance()
+      this.learnHead()
+    } catch {
+      // What is known of it stays.
+    }
+  }
+
   /** Remembers where a copy of the open file ends, to recognize it after a truncation. */
   noteCopy(size: number): void {
     const fd = this.#fd
@@ -641,14 +655,22 @@ export class Tailer {
     this.#splitter.release()
   }
 
+  /** Whether undelivered bytes were seen since the last `entry`. If they are lost, the next start reports them. */
+  get isUnsaved(): boolean {
+    const { size, committed } = this
+    return size > committed.offset && (size !== this.#saved.size || committed.content.head.bytes !== this.#saved.head)
+  }
+
   /** The checkpoint entry of the file, at its committed position. */
   entry(): Entry {
     const { path, origin, birth, claimed, size } = this
     const { offset, continues, carry, tail, content } = this.committed
     const [dev, ino] = this.key.split(':', 2) as [string, string]
     const marks = this.trail.saved(offset, content.head.bytes)
+    this.#saved = { size, head: content.head.bytes }
     return {
       path,
+      ...(dirname(this.target) === dirname(path) ? {} : { target: this.target }),
       ...(origin.path === path ? {} : { file: origin.path }),
       dev,
       ino,

@@ -1,5 +1,15 @@
 import { createHash } from 'node:crypto'
-import { appendFileSync, copyFileSync, renameSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  copyFileSync,
+  mkdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
@@ -141,6 +151,41 @@ t.test('a truncated file has a copy, and lines that were read but not delivered 
   await settled(next, 300)
   await next.scanned(3)
   t.equal(next.out.texts().length, 300)
+  await next.stop()
+})
+
+t.test('what was seen and not read before a stop is lost, and reported, when the file is deleted', async t => {
+  const dir = testFolder(t, { 'app.log': '' })
+  const path = join(dir, 'app.log')
+  const first = await tail({ include: [path] })
+  await first.scanned()
+  first.out.hold = true
+  appendFileSync(path, 'line 0\n')
+  await arrived(first, 1)
+  appendFileSync(path, 'line 1\n')
+  await first.stop()
+  rmSync(path)
+  const next = await tail({ include: [path] }, first.checkpoints)
+  await until('the loss', () => next.value('sluice_file_lost_bytes_total') === 14)
+  await next.stop()
+})
+
+t.test('the target of a link is rotated during a stop', async t => {
+  const dir = testFolder(t)
+  const target = join(dir, 'target', 'app.log')
+  const path = join(dir, 'app.log')
+  mkdirSync(join(dir, 'target'))
+  writeFileSync(target, 'line 0\n')
+  symlinkSync(target, path)
+  const first = await tail({ include: [path] })
+  await settled(first, 1)
+  await first.stop()
+  appendFileSync(target, 'line 1\n')
+  renameSync(target, `${target}.1`)
+  writeFileSync(target, 'line 2\n')
+  const next = await tail({ include: [path] }, first.checkpoints)
+  await settled(next, 2)
+  t.same(next.out.texts(), ['line 1', 'line 2'])
   await next.stop()
 })
 
