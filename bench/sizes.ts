@@ -56,7 +56,11 @@ interface Filled {
 const id = (kind: string, of = 1) => `'${kind.repeat(14)}' || (1000000000 + i / ${of})`
 const idOf = (kind: string, i: number) => `${kind.repeat(14)}${1_000_000_000 + i}`
 const now = `'${new Date().toISOString()}'`
-const hash = url ? "md5(i::text) || md5('x' || i)" : 'lower(hex(randomblob(32)))'
+/** The hashes of keys are spread evenly, and inserted in their order, which takes a tenth of the time. */
+const step = Math.floor(2 ** 32 / (KEYS * (FEW_ACCOUNTS + options.pipelines / PIPELINES)))
+const hash = url
+  ? `lpad(to_hex(i * ${step}), 8, '0') || md5(i::text) || substr(md5('x' || i), 9)`
+  : `printf('%08x', i * ${step}) || lower(hex(randomblob(28)))`
 const config = `'${JSON.stringify(pipelineConfig())}'`
 const report = `'{"host":"h","version":"1.0.0","revision":1,"health":"ready","totals":{}}'`
 
@@ -218,12 +222,14 @@ const stores = [
 ] as const
 const all = stores.map(({ accounts }) => calls(accounts))
 const times = new Map(Object.keys(all[0]!).map(name => [name, stores.map(() => [] as number[])]))
-for (let i = -10; i < TIMES; i++)
-  for (const [name, lists] of times)
-    for (const [n, list] of lists.entries()) {
-      const took = await ask(stores[n]!, all[n]![name]!())
-      if (i >= 0) list.push(took)
-    }
+for (let i = -10; i < TIMES; i++) {
+  // In random order, since the collection of garbage would otherwise often be part of the same call.
+  const turns = [...times].flatMap(([name, lists]) => lists.map((list, n) => ({ name, list, n, at: Math.random() })))
+  for (const { name, list, n } of turns.sort((a, b) => a.at - b.at)) {
+    const took = await ask(stores[n]!, all[n]![name]!())
+    if (i >= 0) list.push(took)
+  }
+}
 const rows = [...times].map(([call, lists]) => {
   const [few, many] = lists.map(median) as [number, number]
   return [call, few, many, many / few] as const
