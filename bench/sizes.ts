@@ -49,6 +49,8 @@ interface Filled {
   readonly accounts: number
   readonly app: Awaited<ReturnType<typeof benchApp>>
   readonly key: string
+  /** Empties the caches, which would otherwise hold all of the smaller store. */
+  forget(): void
   close(): Promise<void>
 }
 
@@ -131,6 +133,12 @@ async function filled(accounts: number, place: string | undefined): Promise<Fill
   const store: Store = place
     ? await openPostgres(given, log)
     : await openSqlite(workFolder(tmpdir(), 'sizes'), log, undefined, SERVED_STORE)
+  const forgets: (() => void)[] = []
+  const watch = store.watch.bind(store)
+  store.watch = (tables, forget) => {
+    forgets.push(forget)
+    watch(tables, forget)
+  }
   const service = await Service.open({
     store,
     secret: randomBytes(32),
@@ -149,7 +157,10 @@ async function filled(accounts: number, place: string | undefined): Promise<Fill
     await service.close()
     await store.close()
   }
-  return { accounts, app, key: made.enterprise_service_account.key, close }
+  const forget = () => {
+    for (const forget of forgets) forget()
+  }
+  return { accounts, app, key: made.enterprise_service_account.key, forget, close }
 }
 
 interface Asked {
@@ -161,10 +172,11 @@ interface Asked {
   readonly token?: string
 }
 
-async function ask({ app, key }: Filled, asked: Asked): Promise<number> {
+async function ask({ app, key, forget }: Filled, asked: Asked): Promise<number> {
   const { method = 'GET', path, account, json, token = key } = asked
   const delegate = account === undefined ? {} : { 'x-delegate-account-id': idOf('a', account) }
   const headers = { authorization: `Token ${token}`, ...delegate }
+  forget()
   const began = performance.now()
   const { statusCode, body } = await app.inject({ method, url: `/v3/${path}`, headers, ...(json && { payload: json }) })
   const took = performance.now() - began
