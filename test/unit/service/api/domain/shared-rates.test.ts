@@ -131,6 +131,16 @@ t.test('a use waits for units that other nodes have leased and do not use', asyn
   await time.advance(2000)
   t.match(await last, { allowed: false, remaining: 0 }, 'nobody has more')
   t.match(await b.take('k'), { allowed: false, remaining: 0 }, 'and nobody waits for more')
+  const all = async (uses: number, limiter: RateLimits) => {
+    const burst = allowed(uses, 'again', limiter)
+    await settle()
+    await time.advance(2000)
+    return await burst
+  }
+  t.equal(await allowedInTurn(64, 'again', a), 64)
+  t.equal(await all(880, b), 880)
+  t.equal(await allowedInTurn(1, 'again', a), 1, 'which leases another one')
+  t.equal(await all(60, b), 1000 - 64 - 880 - 1, 'after a wait that gained something, a refused use waits again')
   t.equal(await allowedInTurn(100, 'few', a), 100)
   let refused = 0
   const flood = Promise.all(
