@@ -137,10 +137,10 @@ t.test('a use waits for units that other nodes have leased and do not use', asyn
     await time.advance(2000)
     return await burst
   }
-  t.equal(await allowedInTurn(64, 'again', a), 64)
-  t.equal(await all(880, b), 880)
+  t.equal(await allowedInTurn(70, 'again', a), 70, 'which has leased 64 more')
+  t.equal(await all(900, b), 900)
   t.equal(await allowedInTurn(1, 'again', a), 1, 'which leases another one')
-  t.equal(await all(60, b), 1000 - 64 - 880 - 1, 'after a wait that gained something, a refused use waits again')
+  t.equal(await all(60, b), 1000 - 70 - 900 - 1, 'after a wait that gained something, a refused use waits again')
   t.equal(await allowedInTurn(100, 'few', a), 100)
   let refused = 0
   const flood = Promise.all(
