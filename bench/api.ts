@@ -52,12 +52,17 @@ async function start(...args: string[]): Promise<Server> {
  * One request after the other on each connection, as of a client with a key of its own; after some of them another
  * client takes its place. Counts the answers, which must be 200.
  */
-async function load({ url, keys }: Server, method: 'GET' | 'HEAD', ms: number): Promise<number> {
+export async function load(
+  { url, keys }: Pick<Server, 'url' | 'keys'>,
+  method: 'GET' | 'HEAD',
+  ms: number,
+  path = '/v3/pipeline',
+): Promise<number> {
   let answered = 0
   let clients = 0
   let on = true
   const requests = keys.map(key =>
-    Buffer.from(`${method} /v3/pipeline HTTP/1.1\r\nHost: x\r\nAuthorization: Token ${key}\r\n\r\n`),
+    Buffer.from(`${method} ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Token ${key}\r\n\r\n`),
   )
   const sockets: Socket[] = []
   await new Promise<void>((resolve, reject) => {

@@ -1,5 +1,5 @@
 import { execFileSync, spawn } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { SLUICE } from './measure.js'
 import { workFolder } from './work.js'
@@ -13,18 +13,35 @@ export interface Served {
   readonly work: string
   readonly made: { readonly manager: { readonly key: string }; readonly service_account: { readonly key: string } }
   /** A call with JSON; resolves with `data` of the answer. */
-  call(method: string, path: string, key: string, json?: unknown): Promise<{ id: string }>
+  call(method: string, path: string, key: string, json?: unknown): Promise<{ id: string; key?: string }>
   stop(): void
 }
 
-export async function startService(folder: string): Promise<Served> {
+interface Starting {
+  /** Another node of the service, which runs already. */
+  readonly first?: Served
+  readonly command?: string | undefined
+}
+
+/** `options`: further ones of the service. */
+export async function startService(
+  folder: string,
+  options: object = {},
+  { first, command = SLUICE }: Starting = {},
+): Promise<Served> {
   const work = workFolder(folder, 'service')
   const config = join(work, 'service.yaml')
-  const service = { listen: '127.0.0.1:0', data_dir: join(work, 'state'), limits: { requests: 1_000_000_000 } }
+  const data_dir = join(work, 'state')
+  const service = { listen: '127.0.0.1:0', data_dir, limits: { requests: 1_000_000_000 }, ...options }
   writeFileSync(config, JSON.stringify({ metrics: { listen: '127.0.0.1:0' }, service }))
-  const init = ['admin', 'init', '--config', config, '--json']
-  const made = JSON.parse(execFileSync(process.execPath, [SLUICE, ...init], { encoding: 'utf8' })) as Served['made']
-  const child = spawn(process.execPath, [SLUICE, 'serve', '--config', config], { stdio: ['ignore', 'ignore', 'pipe'] })
+  if (first) {
+    mkdirSync(data_dir, { mode: 0o700 })
+    copyFileSync(join(first.work, 'state/secret'), join(data_dir, 'secret'))
+  }
+  const init = () =>
+    execFileSync(process.execPath, [command, 'admin', 'init', '--config', config, '--json'], { encoding: 'utf8' })
+  const made = first?.made ?? (JSON.parse(init()) as Served['made'])
+  const child = spawn(process.execPath, [command, 'serve', '--config', config], { stdio: ['ignore', 'ignore', 'pipe'] })
   const kill = () => child.kill('SIGKILL')
   process.once('exit', kill)
   let log = ''
@@ -44,7 +61,7 @@ export async function startService(folder: string): Promise<Served> {
       const body = json === undefined ? {} : { body: JSON.stringify(json) }
       const response = await fetch(url + path, { method, headers, ...body })
       if (!response.ok) throw new Error(`${method} ${path}: ${await response.text()}`)
-      return ((await response.json()) as { data: { id: string } }).data
+      return ((await response.json()) as { data: { id: string; key?: string } }).data
     },
     stop() {
       process.removeListener('exit', kill)

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
@@ -258,6 +258,11 @@ t.test('sluice serve over PostgreSQL', async t => {
   const restore = await command(['admin', 'restore', '--config', served.config, '--from', join(folder, 'copy')])
   t.match(restore, { code: 1, stderr: /restore it with pg_restore or psql/ })
   await stop(t, served.running)
+
+  const empty = await newDatabase(server.options)
+  const config = join(folder, 'first.yaml')
+  writeFileSync(config, `service: { data_dir: ${join(folder, 'none/yet')}, store: ${store.replace(url, empty.url)} }\n`)
+  t.match(await command(['admin', 'init', '--config', config]), { code: 0 }, 'before the service ever ran')
 })
 
 /** The processes of a server, which it starts for connections. */

@@ -40,7 +40,7 @@ ${backendOf(nodes)}`,
       nginxConfig(
         folder,
         `  upstream nodes {
-${nodes.map(node => `    server ${HOST}:${node.port} max_fails=1 fail_timeout=5s;\n`).join('')}  }
+${nodes.map(node => `    server ${HOST}:${node.port} max_fails=1 fail_timeout=2s;\n`).join('')}  }
   server {
     listen ${HOST}:${port};
     client_max_body_size 16m;

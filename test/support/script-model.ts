@@ -37,7 +37,7 @@ export class ScriptModel {
   /** Replies to a call. */
   execute(keys: readonly Buffer[], [sets, asked]: readonly Buffer[], now: number): (number | string)[] {
     const questions = questionsOf(setsOf(sets!), asked!, keys.length)
-    return [now, ...keys.flatMap((key, i) => this.#answer(key.toString('latin1'), questions[i]!, now))]
+    return [now, ...keys.flatMap((key, i) => this.#answer(key.toString('latin1'), questions[i]!, now)), 0]
   }
 
   #answer(name: string, { set, back, ahead, need, ticket, list }: Question, now: number): (number | string)[] {

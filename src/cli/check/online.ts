@@ -1,5 +1,5 @@
 import type { AnyDefinition, ComponentContext } from '../../core/component.js'
-import { errorText, formatProblem } from '../../core/errors.js'
+import { errorText, formatProblem, type Problem } from '../../core/errors.js'
 import { FieldReader } from '../../core/event/field-reader.js'
 import { silentLog } from '../../core/silent-log.js'
 import type { ComponentConfig, Config } from '../../engine/config/load.js'
@@ -18,41 +18,68 @@ export interface OnlineFinding {
 }
 
 /**
- * Checks, all at once, the servers that the components of a valid configuration connect to. `path` is the
- * configuration. Each check may take `limitMs`.
+ * Checks, all at once, the servers that the components and the rate limits of a valid configuration connect to. `path`
+ * is the configuration. Each check may take `limitMs`.
  */
 export async function checkOnline(
   path: string,
-  { sources, processors, destinations }: Config,
+  { sources, processors, destinations, service }: Config,
   limitMs = LIMIT_MS,
 ): Promise<OnlineFinding[]> {
-  const all = [...sources, ...processors, ...destinations]
-  return (await Promise.all(all.map(component => checkComponent(path, component, limitMs)))).flat()
+  const all = [...sources, ...processors, ...destinations].map(config => checkComponent(path, config, limitMs))
+  const { redis } = service?.limits ?? {}
+  if (redis) all.push(checkRates(path, redis, limitMs))
+  return (await Promise.all(all)).flat()
 }
 
 async function checkComponent(file: string, config: ComponentConfig, limitMs: number): Promise<OnlineFinding[]> {
   const { id, kind, options, reach, place } = config
   const definition: AnyDefinition = config.definition
-  if (!definition.check) return []
+  const { check } = definition
+  if (!check) return []
   const wanted = new WantedNames()
   const context: ComponentContext = {
+    ...contextOf(id, kind, definition.type),
     id,
-    log: silentLog,
-    clock: systemClock,
-    metrics: new ComponentCounters(id, kind, definition.type),
     field: path => new FieldReader(path, wanted),
     reach,
   }
-  const path = `${SECTIONS[kind]}.${id}`
+  return await found({ file, ...place, path: `${SECTIONS[kind]}.${id}` }, limitMs, signal =>
+    check.call(definition, options, context, signal),
+  )
+}
+
+async function checkRates(
+  file: string,
+  redis: NonNullable<NonNullable<Config['service']>['limits']['redis']>,
+  limitMs: number,
+): Promise<OnlineFinding[]> {
+  const { checkRatesBackend, LIMITS } = await import('../../service/api/open-service.js')
+  const context = contextOf(LIMITS, 'processor', 'throttle')
+  return await found({ file, path: `${LIMITS}.redis` }, limitMs, () => checkRatesBackend(redis, context))
+}
+
+const contextOf = (id: string, kind: ComponentConfig['kind'], type: string) => ({
+  log: silentLog,
+  clock: systemClock,
+  metrics: new ComponentCounters(id, kind, type),
+})
+
+/** Runs a check of the servers that the part of the configuration at `place` connects to. */
+async function found(
+  place: Partial<Problem> & Pick<Problem, 'file' | 'path'>,
+  limitMs: number,
+  check: (signal: AbortSignal) => Promise<string | undefined>,
+): Promise<OnlineFinding[]> {
   const limit = deadline(limitMs)
   try {
-    const found = await Promise.race([definition.check(options, context, limit.signal), aborted(limit.signal)])
+    const text = await Promise.race([check(limit.signal), aborted(limit.signal)])
     limit.signal.throwIfAborted()
-    return found ? [{ isProblem: false, line: `${file}: ${path}: ok (${found})` }] : []
+    return text ? [{ isProblem: false, line: `${place.file}: ${place.path}: ok (${text})` }] : []
   } catch (error) {
     const late = `no answer within ${formatDuration(limitMs)}; check the address and the network`
     const message = limit.signal.aborted ? late : errorText(error)
-    return [{ isProblem: true, line: formatProblem({ file, line: 1, column: 1, ...place, path, message }) }]
+    return [{ isProblem: true, line: formatProblem({ line: 1, column: 1, ...place, message }) }]
   } finally {
     limit.clear()
   }

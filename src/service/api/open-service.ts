@@ -79,18 +79,28 @@ export async function openService(options: OpenOptions): Promise<OpenService> {
   }
 }
 
-function sharedRates(
-  redis: NonNullable<ServiceOptions['limits']['redis']>,
-  secret: Buffer,
-  nodes: SharedNodes,
-  context: Pick<OpenOptions, 'log' | 'clock'> & { readonly metrics: ComponentMetrics },
-): SharedRates {
-  const log = context.log.child({ component: LIMITS })
-  const connector = new RedisConnector(redis, { ...context, log, bound: boundReplies })
+type Redis = NonNullable<ServiceOptions['limits']['redis']>
+type RedisContext = Pick<OpenOptions, 'log' | 'clock'> & { readonly metrics: ComponentMetrics }
+
+function sharedRates(redis: Redis, secret: Buffer, nodes: SharedNodes, context: RedisContext): SharedRates {
   // All nodes have the same secret. Throttles of published pipelines must not use these buckets.
   const group = createHmac('sha256', secret).update('the group of the rate limits').digest('hex').slice(0, 16)
-  const password = () => connector.password
-  const settings = { group, timeoutMs: redis.timeout, onFailure: 'local_share', password } as const
-  const backend = new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, { ...context, log })
-  return new SharedRates(backend, nodes, context.clock)
+  const log = context.log.child({ component: LIMITS })
+  return new SharedRates(ratesBackend(redis, group, { ...context, log }), nodes, context.clock)
+}
+
+function ratesBackend(redis: Redis, group: string, context: RedisContext): RedisBackend {
+  const connector = new RedisConnector(redis, { ...context, bound: boundReplies })
+  const settings = { group, timeoutMs: redis.timeout, password: () => connector.password }
+  return new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, context)
+}
+
+/** Asks the server of the shared rate limits as a service does, without changing anything. Throws if that fails. */
+export async function checkRatesBackend(redis: Redis, context: RedisContext): Promise<string> {
+  const backend = ratesBackend(redis, 'check', context)
+  await backend.start()
+  const reason = backend.outage?.reason
+  backend.close()
+  if (reason !== undefined) throw new Error(reason)
+  return 'the server of the rate limits replies'
 }

@@ -5,13 +5,14 @@ import { type Clock, every } from '../../lib/time.js'
 import type { Body } from '../../net/http/events/send-body.js'
 import { Refusal } from '../../net/http/server/refusal.js'
 import type { Nodes } from '../api/nodes.js'
-import { type Store, StoreError, type Value } from '../api/store/store.js'
+import { type Sql, type Store, StoreError, type Value } from '../api/store/store.js'
 
 /**
  * The idempotency keys of requests, one row each. A request that is repeated with its key counts once, across all nodes
  * of the service. Invariants: a key is claimed before the body of its request is passed on; its row has a number of
  * events only when these events are safe. A node renews a claim while its request is in progress, so the claims of a
- * killed node end after a minute.
+ * killed node end after a minute. A service that is alone on its store needs no claims: requests in progress are in its
+ * memory.
  */
 
 const KEPT_MS = 12 * 3_600_000
@@ -31,6 +32,8 @@ const CLAIM = `
   ON CONFLICT (pipeline_id, key) DO UPDATE SET body = excluded.body, received = NULL, until = excluded.until
   WHERE idempotency.until < $6`
 const KNOWN = 'SELECT body, received FROM idempotency WHERE pipeline_id = $1 AND key = $2 AND until >= $3'
+/** Records how many events were received, without a claim. The key may have expired. */
+const SAVE = CLAIM.replace('NULL, $5)', '$7, $5)').replace('received = NULL', 'received = excluded.received')
 /** Renews a claim, or records how many events were received. */
 const KEEP = 'UPDATE idempotency SET received = $3, until = $4 WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
 const RELEASE = 'DELETE FROM idempotency WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
@@ -54,6 +57,7 @@ export interface KeyedRequest {
 /** A request in progress. Repeated requests with its key share the answer. */
 interface Attempt {
   readonly row: readonly [pipeline: string, key: string]
+  readonly account: string
   readonly body: string
   readonly answer: Promise<Received>
   /** The number of events, set if it could not be saved in the row. */
@@ -70,7 +74,7 @@ interface Options {
   readonly log: Logger
   /** The nodes that share the store; undefined for an embedded store. */
   readonly nodes?: Nodes | undefined
-  /** Whether no other service uses the store. All claims are then from an earlier run. */
+  /** Whether no other service uses the store. All claims are then from an earlier version. */
   readonly isAlone?: boolean
   /** Default: MOST_KEYS. */
   readonly mostKeys?: number
@@ -84,6 +88,8 @@ export class IdempotencyKeys {
   /** Number of keys by account. */
   readonly #counts = new Map<string, number>()
   readonly #stopSweeping: () => void
+  /** Number of attempts whose number of events could not be saved. */
+  #unsaved = 0
   /** Number of keys that were removed before they expired. */
   forgotten = 0
 
@@ -132,8 +138,8 @@ export class IdempotencyKeys {
       return await underWay.answer
     }
     const row = [pipeline, nameOf(key)] as const
-    const answer = this.#known(request, row, body).then(known => known ?? this.#take(attempt, account, take))
-    const attempt: Attempt = { row, body, answer }
+    const answer = this.#known(request, row, body).then(known => known ?? this.#take(attempt, take))
+    const attempt: Attempt = { row, account, body, answer }
     this.#attempts.set(name, attempt)
     try {
       return await answer
@@ -142,16 +148,19 @@ export class IdempotencyKeys {
     }
   }
 
-  /** Resolves with the result of an earlier request, or claims the key and resolves with undefined. */
+  /** Resolves with the result of an earlier request. Otherwise claims the key, if needed, and resolves with undefined. */
   async #known({ account, noRoom }: KeyedRequest, row: Attempt['row'], body: string): Promise<Received | undefined> {
     const now = this.#now()
+    const { isAlone } = this.#options
     try {
-      if (!noRoom && (await this.#run(row, CLAIM, account, body, now + CLAIMED_MS, now)) > 0) {
+      if (isAlone && this.#unsaved > 0) await this.#saveAttempts()
+      if (!isAlone && !noRoom && (await this.#run(row, CLAIM, account, body, now + CLAIMED_MS, now)) > 0) {
         this.#count(account, 1)
         return undefined
       }
       const known = await this.#store.get<{ body: string; received: number | null }>(KNOWN, ...row, now)
       if (!known && noRoom) throw noRoom
+      if (!known && isAlone) return undefined
       if (known && known.body !== body) throw reused()
       if (typeof known?.received !== 'number') throw underWayElsewhere()
       return { received: known.received, repeated: true }
@@ -160,19 +169,50 @@ export class IdempotencyKeys {
     }
   }
 
-  async #take(attempt: Attempt, account: string, take: () => Promise<Received>): Promise<Received> {
-    const { row } = attempt
+  async #take(attempt: Attempt, take: () => Promise<Received>): Promise<Received> {
+    const { row, account } = attempt
     try {
       const { received } = await take()
-      // Even if this fails, the events are safe. The attempt then stays in memory until a sweep saves the number.
-      await this.#run(row, KEEP, received, this.#now() + KEPT_MS).catch(() => (attempt.received = received))
+      // Even if this fails, the events are safe. The attempt then stays in memory until the number can be saved.
+      await this.#store
+        .change(row.join(' '), sql => this.#keep(sql, attempt, received))
+        .then(
+          () => this.#options.isAlone && this.#count(account, 1),
+          () => {
+            attempt.received = received
+            this.#unsaved++
+          },
+        )
       return { received }
     } catch (error) {
+      if (this.#options.isAlone) throw error
       await this.#run(row, RELEASE).then(
         released => this.#count(account, -released),
         () => {},
       )
       throw error
+    }
+  }
+
+  /** Saves the number of events, or renews the claim if it is null. */
+  async #keep(sql: Sql, { row, account, body }: Attempt, received: number | null): Promise<void> {
+    const now = this.#now()
+    const until = now + (received === null ? CLAIMED_MS : KEPT_MS)
+    if (!this.#options.isAlone) await sql.run(KEEP, ...row, received, until)
+    else if (received !== null) await sql.run(SAVE, ...row, account, body, until, now, received)
+  }
+
+  /** Renews claims, and saves the numbers of events that could not be saved. Rejects with StoreError. */
+  async #saveAttempts(): Promise<void> {
+    const attempts = [...this.#attempts].map(([name, attempt]) => ({ name, attempt, received: attempt.received }))
+    if (attempts.length > 0)
+      await this.#store.change('', async sql => {
+        for (const { attempt, received = null } of attempts) await this.#keep(sql, attempt, received)
+      })
+    for (const { name, attempt, received } of attempts) {
+      if (received === undefined || !this.#attempts.delete(name)) continue
+      this.#unsaved--
+      if (this.#options.isAlone) this.#count(attempt.account, 1)
     }
   }
 
@@ -184,13 +224,7 @@ export class IdempotencyKeys {
   /** Renews claims and removes expired keys. Runs every 20 seconds. Rejects with StoreError. */
   async sweep(): Promise<void> {
     const now = this.#now()
-    const attempts = [...this.#attempts].map(([name, { row, received }]) => ({ name, row, received }))
-    if (attempts.length > 0)
-      await this.#store.change('', async sql => {
-        for (const { row, received = null } of attempts)
-          await sql.run(KEEP, ...row, received, now + (received === null ? CLAIMED_MS : KEPT_MS))
-      })
-    for (const { name, received } of attempts) if (received !== undefined) this.#attempts.delete(name)
+    await this.#saveAttempts()
     const { nodes } = this.#options
     if (nodes) {
       if (!(await nodes.takes('idempotency keys', SHARED_SWEEP_MS))) return

@@ -231,10 +231,15 @@ class Doubles {
 
 /**
  * Stores a call's reply in `grants`, at the index of each demand. Throws if the script cannot have sent the reply.
- * Returns the server's time in milliseconds.
+ * Returns the server's time in milliseconds, and the number of keys that did not hold a bucket.
  */
-export function readReply(call: ScriptCall, demands: readonly Demand[], reply: unknown, grants: Grant[]): number {
-  if (!Array.isArray(reply) || reply.length !== 1 + call.demands.length * REPLIES_PER_KEY) throw unknownReply()
+export function readReply(
+  call: ScriptCall,
+  demands: readonly Demand[],
+  reply: unknown,
+  grants: Grant[],
+): { wall: number; foreign: number } {
+  if (!Array.isArray(reply) || reply.length !== 2 + call.demands.length * REPLIES_PER_KEY) throw unknownReply()
   const ticket = numberOf(reply[0])
   for (const [i, index] of call.demands.entries()) {
     const at = 1 + i * REPLIES_PER_KEY
@@ -250,7 +255,7 @@ export function readReply(call: ScriptCall, demands: readonly Demand[], reply: u
       endsMs: numberOf(reply[at + 6]) / MICROS,
     }
   }
-  return ticket / MICROS
+  return { wall: ticket / MICROS, foreign: numberOf(reply.at(-1)) }
 }
 
 function passedOf(passed: unknown, events: number): number | Uint8Array {

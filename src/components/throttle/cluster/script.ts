@@ -23,7 +23,8 @@ const LONGEST = 1e15
  * Replies with the time, which is the ticket of the units taken, and for each key: the events that pass, as their
  * number (-1: all) or as a text with 1 or 0 for each; the cost and the bytes taken ahead; how long these units are
  * valid or, if an event was refused, how long until the limit that refused it has room; the index of this limit,
- * otherwise of the fullest; how much of it is used; how long until its window ends.
+ * otherwise of the fullest; how much of it is used; how long until its window ends. Last comes the number of keys that
+ * held something else than a bucket: it is ignored, and replaced when units are taken.
  *
  * Units are given back only to windows that were open when they were taken. If the server's clock was set back, windows
  * restart but keep their counts.
@@ -66,13 +67,17 @@ local function ends(l, start, used)
   return start + l.window - now
 end
 
-local out = {now}
+local out, foreign = {now}, 0
 at = 1
 for i, key in ipairs(KEYS) do
   local which, ticket, count
   local back, ahead, need = {}, {}, {}
   which, back[1], back[2], ahead[1], ahead[2], need[1], need[2], ticket, count, at = struct.unpack('<ddddddddd', asked, at)
-  local set, state = sets[which + 1], redis.call('GET', key)
+  local set, state = sets[which + 1], redis.pcall('GET', key)
+  if state and (type(state) == 'table' or #state ~= #set * 16) then
+    if state.err and not string.find(state.err, 'WRONGTYPE', 1, true) then return state end
+    state, foreign = false, foreign + 1
+  end
   local start, used, smooth, full = {}, {}, false, 0
   for n, l in ipairs(set) do
     start[n], used[n] = open(l, state, n)
@@ -137,5 +142,6 @@ for i, key in ipairs(KEYS) do
     out[#out + 1] = value
   end
 end
+out[#out + 1] = foreign
 return out
 `

@@ -27,27 +27,32 @@ export function checkTlsFiles(
   { problems, warnings }: Found,
   wall: number,
 ): void {
-  const check = (node: ConfigNode, path: Path, tls: TlsPaths) => {
+  const check = (node: ConfigNode | undefined, path: Path, tls: TlsPaths | undefined) => {
+    if (!node || !tls) return
     for (const { option, file, message, kind } of inspectTls(tls, wall).problems) {
-      const at = locate(node, ['tls', option]).node ?? node
+      const at = locate(node, [option]).node ?? node
       const to = kind === 'broken' ? problems : warnings
-      to.add(at, [...path, 'tls', option], withoutEnvironment(node, tls, `${shownPath(file)} ${message}`))
+      to.add(at, [...path, option], withoutEnvironment(node, tls, `${shownPath(file)} ${message}`))
     }
   }
   for (const { id, kind, entry, config } of drafts) {
-    const { tls } = (config?.options ?? {}) as { readonly tls?: TlsPaths }
-    if (tls && TLS_OPTIONS.some(option => tls[option] !== undefined)) check(entry.value, [SECTIONS[kind], id], tls)
+    const options = (config?.options ?? {}) as { readonly tls?: TlsPaths; readonly redis?: TlsPaths }
+    for (const name of ['tls', 'redis'] as const)
+      check(locate(entry.value, [name]).node, [SECTIONS[kind], id, name], options[name])
   }
-  const section = root.entries.get('service')
-  if (service?.tls && section) check(section.value, ['service'], service.tls)
-  const store = locate(root, ['service', 'store']).node
-  if (store && service?.store.type === 'postgresql') check(store, ['service', 'store'], service.store.tls ?? {})
+  const { tls, store, limits } = service ?? {}
+  const places: [Path, TlsPaths | undefined][] = [
+    [['service', 'tls'], tls],
+    [['service', 'store', 'tls'], store?.type === 'postgresql' ? store.tls : undefined],
+    [['service', 'limits', 'redis'], limits?.redis],
+  ]
+  for (const [path, paths] of places) check(locate(root, path).node, path, paths)
 }
 
 /** If a path came from the environment, replaces it in the text by its reference, such as `${NAME}`. */
 function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): string {
   return TLS_OPTIONS.reduce((shown, option) => {
-    const { node: value } = locate(node, ['tls', option])
+    const { node: value } = locate(node, [option])
     const inFile = value?.kind === 'scalar' ? value.environment?.text : undefined
     return inFile === undefined || !tls[option] ? shown : shown.replaceAll(tls[option], inFile)
   }, text)

@@ -125,7 +125,8 @@ export class Context {
   /** Counts uses by key, on all nodes together if they share their limits. */
   limiter(name: 'requestsPerKey' | 'failedTries' | 'newDaemons' | 'changes' | 'changesOfAccount'): RateLimits {
     const local = new RateLimiter(this.limits[name], this.clock, this.nodes)
-    return this.#rates?.limiter(name, local) ?? local
+    // A change must not wait: it holds a connection to the database.
+    return this.#rates?.limiter(name, local, name === 'requestsPerKey') ?? local
   }
 
   /** The current time plus `laterMs` milliseconds, in ISO 8601. */

@@ -1,4 +1,5 @@
 import { every } from '../../../lib/time.js'
+import { ALONE } from '../nodes.js'
 import { Accounts } from './accounts/accounts.js'
 import { initialize, isInitialized } from './accounts/first-steps.js'
 import { SCOPES } from './accounts/scopes.js'
@@ -136,7 +137,8 @@ export class Service {
     const { nodes, store } = this.#context
     const isTurn = await nodes.takes('sweep', SWEEP_MS)
     await this.#keys.checkEnds(isTurn)
-    await this.pipelines.sizes.load(store)
+    // Only other nodes change the sizes unnoticed.
+    if (nodes !== ALONE) await this.pipelines.sizes.load(store)
     if (isTurn) {
       await this.fleet.forgetOld()
       await this.audit.forgetOld()

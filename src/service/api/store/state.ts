@@ -136,6 +136,8 @@ async function openSecret(dataDir: string, store: Store, random: (bytes: number)
     const made = await checkIn(sql)
     if (made !== undefined) return made
     const secret = (await readSecret(path)) ?? random(SECRET_BYTES)
+    // With PostgreSQL, `sluice admin init` may be the first to use the folder.
+    await makeFolder(dataDir, 0o700)
     await writeAtomic(path, `${secret.toString('hex')}\n`)
     await sql.run('INSERT INTO setting (name, value) VALUES ($1, $2)', CHECK, checkOf(secret))
     return checkOf(secret)

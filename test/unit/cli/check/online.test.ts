@@ -180,3 +180,23 @@ processors:
   )
   t.notMatch(bad.stdout + bad.stderr, /right-password|wrong-password/)
 })
+
+t.test('the server of the rate limits of a service', async t => {
+  const folder = testFolder(t, { password: 'right-password', wrong: 'wrong-password', broken: 'not a certificate' })
+  const server = await startRedis(t, folder, ['--requirepass', 'right-password'])
+  if (!server) return
+  const validate = async (redis: object) => {
+    const store = { type: 'postgresql', url: 'postgresql://sluice@127.0.0.1/sluice' }
+    const config = { service: { data_dir: './data', store, limits: { redis: { timeout: '60s', ...redis } } } }
+    writeFileSync(join(folder, 'sluice.yaml'), JSON.stringify(config))
+    return await command(['validate', '--online', 'sluice.yaml'], { cwd: folder })
+  }
+  const good = await validate({ url: server.url, password_file: './password' })
+  t.match(good, { code: 0, stdout: /service\.limits\.redis: ok \(the server of the rate limits replies\)\n/ })
+  const bad = await validate({ url: server.url, password_file: './wrong' })
+  t.match(bad, { code: 1, stderr: /service\.limits\.redis: the user name or the password is wrong/ })
+  t.notMatch(bad.stdout + bad.stderr, /right-password|wrong-password/)
+  const broken = await validate({ url: server.url.replace('redis:', 'rediss:'), ca_file: './broken' })
+  t.match(broken.stderr, /^sluice\.yaml:1:\d+: service\.limits\.redis\.ca_file: .*broken\) holds no PEM block/)
+  t.equal(broken.code, 78)
+})

@@ -163,6 +163,40 @@ t.test('a full disk: no new key is taken, none that was taken is forgotten', { b
   t.same(await a.send('new', one), { received: 1 })
 })
 
+t.test('a service that is alone claims nothing, and counts each key once', { buffered: true }, async t => {
+  const prlimit = needs(t, 'prlimit')
+  if (!prlimit) return
+  const folder = testFolder(t)
+  const { store, keys, send, pass } = await startService(t, folder, { isAlone: true })
+  const { take, begun, go } = held()
+  const [first, same] = [send('k', take), send('k', never)]
+  await begun
+  t.same(await store.all('SELECT key FROM idempotency'), [])
+  go()
+  t.same(await Promise.all([first, same]), [{ received: 1 }, { received: 1 }])
+  t.same(await send('k', never), { received: 1, repeated: true })
+  t.equal(keys.size, 1)
+  pass(12 * HOUR_MS + 1)
+  t.same(await send('k', one), { received: 1 }, 'it has expired')
+  t.same(await send('k', never), { received: 1, repeated: true })
+  await t.rejects(
+    send('refused', () => Promise.reject(new Refusal(503, 'x', 'x'))),
+    { code: 'x' },
+  )
+  t.same(await send('refused', one), { received: 1 })
+
+  t.teardown(() => limitFileSize(prlimit, undefined))
+  limitFileSize(prlimit, statSync(join(folder, 'store.sqlite-wal')).size)
+  t.same(await send('unsaved', one), { received: 1 }, 'its events are safe')
+  await t.rejects(send('new', never), { status: 503, code: 'store_unusable' })
+  t.same(await send('unsaved', never), { received: 1 })
+  limitFileSize(prlimit, undefined)
+  t.same(await send('new', one), { received: 1 })
+  const next = await startService(t, folder, { isAlone: true })
+  for (const key of ['unsaved', 'new']) t.same(await next.send(key, never), { received: 1, repeated: true })
+  t.equal(next.keys.size, 4)
+})
+
 t.test('keys are bounded in time and by account, and go with their pipeline', async t => {
   const { keys, send, pass, logged } = await startService(t, testFolder(t), { mostKeys: 40 })
   const { take, go } = held()

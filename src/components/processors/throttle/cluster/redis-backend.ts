@@ -21,8 +21,8 @@ import {
 export interface RedisBackendOptions {
   readonly group: string
   readonly timeoutMs: number
-  /** What happens to events while the server does not reply, for the log. */
-  readonly onFailure: OnFailure
+  /** What happens to events while the server does not reply, for the log. Undefined: it keeps limits of the service. */
+  readonly onFailure?: OnFailure
   /** Returns the password that was last sent. Problems do not show this password. */
   readonly password?: () => string | undefined
 }
@@ -55,6 +55,11 @@ const MEANWHILE: Readonly<Record<OnFailure, string>> = {
   discard: 'events are discarded (on_backend_failure: discard)',
   wait: 'events wait (on_backend_failure: wait)',
 }
+const OF_SERVICE = 'each node allows its share of the limits'
+const CODE = { code: 'SLUICE_THROTTLE_BACKEND' }
+const FOREIGN =
+  'replaced keys that another program had written to the server; their counts restart from zero. Make sure that only Sluice writes keys that begin with sluice:'
+const LOG_EVERY_MS = 60_000
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 /**
  * The server that keeps the buckets, behind a circuit breaker: after a failure, it is not asked until a new connection
@@ -74,6 +79,7 @@ export class RedisBackend implements Backend {
   /** The outage of the server; undefined: the server replies, or was not asked yet. */
   #down: { since: number; failures: number; error: string; nextAt: number | undefined } | undefined
   #loggedProblem = ''
+  #foreignLoggedAt = Number.NEGATIVE_INFINITY
   #cancelProbe: (() => void) | undefined
   #waiting: (() => void)[] = []
 
@@ -111,8 +117,17 @@ export class RedisBackend implements Backend {
       since: timeOf(since),
       attempts: failures,
       ...(nextAt !== undefined && { next_attempt: timeOf(nextAt) }),
-      meanwhile: MEANWHILE[this.#options.onFailure],
+      meanwhile: this.#meanwhile,
     }
+  }
+
+  get #meanwhile(): string {
+    const { onFailure } = this.#options
+    return onFailure ? MEANWHILE[onFailure] : OF_SERVICE
+  }
+
+  get #server(): string {
+    return this.#options.onFailure ? 'the server of the cluster limit' : 'the server of service.limits.redis'
   }
 
   /** Connects for the first time. Resolves when the attempt has succeeded or failed. */
@@ -163,8 +178,9 @@ export class RedisBackend implements Backend {
     const grants: Grant[] = []
     this.#requests.value++
     const ask = async (call: ScriptCall) => readReply(call, demands, await evaluate(connection, call), grants)
-    const [wall] = await inTime(Promise.all(calls.map(ask)), timeoutMs, clock)
-    this.#aheadMs = wall! - clock.now()
+    const replies = await inTime(Promise.all(calls.map(ask)), timeoutMs, clock)
+    this.#aheadMs = replies[0]!.wall - clock.now()
+    this.#foreign(replies.reduce((sum, { foreign }) => sum + foreign, 0))
     return grants
   }
 
@@ -189,7 +205,7 @@ export class RedisBackend implements Backend {
     this.#connection = connection
     if (this.#down) {
       const seconds = Math.round((clock.now() - this.#down.since) / 100) / 10
-      log.info({ seconds }, 'the server of the cluster limit replies again')
+      log.info({ seconds }, `${this.#server} replies again`)
     }
     this.#down = undefined
     this.#loggedProblem = ''
@@ -205,15 +221,9 @@ export class RedisBackend implements Backend {
 
   #failed(error: unknown): void {
     if (this.#closed.signal.aborted) return
-    const { clock, metrics } = this.#context
+    const { clock } = this.#context
     const problem = redisProblem(error, this.#options.password?.(), PERMISSIONS)
-    metrics.counter(
-      'sluice_throttle_backend_failures_total',
-      'Failures of the server or of the way to it, by reason.',
-      {
-        reason: problem.kind,
-      },
-    ).value++
+    this.#count(problem.kind)
     this.#log(problem)
     const waitMs = problem.kind === 'denied' ? DENIED_WAIT_MS : Math.max(FIRST_WAIT_MS / 4, this.#backoff.next())
     const now = clock.now()
@@ -223,19 +233,30 @@ export class RedisBackend implements Backend {
     this.#cancelProbe = clock.after(waitMs, () => void this.#probe())
   }
 
+  #count(reason: string): void {
+    const help = 'Failures of the server or of the way to it, by reason.'
+    this.#context.metrics.counter('sluice_throttle_backend_failures_total', help, { reason }).value++
+  }
+
+  /** Counts and logs buckets that held something else. The script has replaced them. */
+  #foreign(keys: number): void {
+    if (keys === 0) return
+    this.#count('foreign')
+    const now = this.#context.clock.now()
+    if (now < this.#foreignLoggedAt + LOG_EVERY_MS) return
+    this.#foreignLoggedAt = now
+    this.#context.log.error({ ...CODE, reason: 'foreign', keys }, FOREIGN)
+  }
+
   /** Logs a problem once for each outage, and again when its reason changes. */
   #log({ kind, text }: RedisProblem): void {
     if (this.#loggedProblem === kind) return
     this.#loggedProblem = kind
-    const fields = {
-      code: 'SLUICE_THROTTLE_BACKEND',
-      reason: kind,
-      error: text,
-      on_backend_failure: this.#options.onFailure,
-    }
+    const { onFailure } = this.#options
+    const meanwhile = onFailure ? 'applying on_backend_failure' : OF_SERVICE
     this.#context.log.error(
-      fields,
-      'cannot ask the server of the cluster limit; applying on_backend_failure until it replies',
+      { ...CODE, reason: kind, error: text, ...(onFailure && { on_backend_failure: onFailure }) },
+      `cannot ask ${this.#server}; ${meanwhile} until it replies`,
     )
   }
 

@@ -12,6 +12,7 @@ type Backend = Pick<RedisBackend, 'ask' | 'isUp' | 'start' | 'close'>
 
 const SWEEP_MS = 1000
 const MOST_ENCODED = 10_000
+const MOST_WAITS = 10_000
 /** Unlike Buffer.from, it does not keep a shared pool of memory alive for each key. */
 const ENCODER = new TextEncoder()
 
@@ -39,12 +40,20 @@ export class SharedRates {
     return this.#nodes.live > 1 && this.backend.isUp
   }
 
-  /** `name`: identifies the limit in Redis. `local`: decides while limits are not shared. */
-  limiter(name: string, local: RateLimiter): RateLimits {
+  /** Most units that the other nodes may have leased of a limit and not used. */
+  leasedElsewhere(limit: number): number {
+    return Math.floor(limit * LEASED_PART) * (this.#nodes.live - 1)
+  }
+
+  /**
+   * `name`: identifies the limit in Redis. `local`: decides while limits are not shared. `waits`: whether uses wait
+   * until other nodes have given back the units that they leased but do not use.
+   */
+  limiter(name: string, local: RateLimiter, waits = false): RateLimits {
     const limits = [{ mode: 'fixed', ...local.rate, unit: 'events' }] as const
     const leases = new LeaseLimiter({ limits, part: LEASED_PART, members: 1, maxKeys: MOST_KEYS, seed: randomSeed() })
     this.#all.push(leases)
-    return new SharedLimiter(name, local, leases, this)
+    return new SharedLimiter(name, local, leases, this, waits)
   }
 
   async close(): Promise<void> {
@@ -61,6 +70,18 @@ export class SharedRates {
   }
 }
 
+/** Refused uses of a key that wait, since other nodes may give units back. */
+interface Wait {
+  /** Of the first refused use. */
+  readonly state: RateState
+  /** How many more uses may wait. */
+  left: number
+  /** Resolves when other nodes have given back what they do not use. Undefined: they have. */
+  over: Promise<void> | undefined
+  /** The end of the window. Until then, uses that are refused after the wait do not wait again. */
+  readonly until: number
+}
+
 class SharedLimiter implements RateLimits {
   readonly #prefix: string
   readonly #local: RateLimiter
@@ -69,16 +90,56 @@ class SharedLimiter implements RateLimits {
   /** Encoded keys, since encoding costs more than the rest of a check. */
   readonly #buckets = new BoundedMap<string, Key>(MOST_ENCODED)
   #asking: Promise<readonly Grant[] | undefined> | undefined
+  readonly #waits: BoundedMap<string, Wait> | undefined
 
-  constructor(name: string, local: RateLimiter, leases: LeaseLimiter, rates: SharedRates) {
+  constructor(name: string, local: RateLimiter, leases: LeaseLimiter, rates: SharedRates, waits: boolean) {
     this.#prefix = `${name}:`
     this.#local = local
     this.#leases = leases
     this.#rates = rates
+    if (waits) this.#waits = new BoundedMap(MOST_WAITS)
     leases.asking.begin()
   }
 
   take(key: string): RateState | Promise<RateState> {
+    if (!this.#waits || !this.#rates.areShared) return this.#takeNow(key)
+    const wait = this.#waits.get(key)
+    if (wait?.over) return this.#wait(key, wait)
+    const state = this.#takeNow(key)
+    return state instanceof Promise ? state.then(state => this.#settle(key, state)) : this.#settle(key, state)
+  }
+
+  #settle(key: string, state: RateState): RateState | Promise<RateState> {
+    if (state.allowed) return state
+    const known = this.#waits!.get(key)
+    if (known?.over) return this.#wait(key, known)
+    return known && this.#rates.clock.now() < known.until ? state : this.#wait(key, this.#addWait(key, state))
+  }
+
+  #addWait(key: string, state: RateState): Wait {
+    const { clock } = this.#rates
+    const { limit, resetMs } = state
+    const over = new Promise<void>(resolve => clock.after(Math.min(resetMs, this.#leases.idleMs + SWEEP_MS), resolve))
+    const wait: Wait = { state, left: this.#rates.leasedElsewhere(limit), over, until: clock.now() + resetMs }
+    void over.then(() => (wait.over = undefined))
+    this.#waits!.set(key, wait)
+    return wait
+  }
+
+  async #wait(key: string, wait: Wait): Promise<RateState> {
+    if (wait.left === 0) {
+      const resetMs = Math.max(0, wait.until - this.#rates.clock.now())
+      return { ...wait.state, resetMs, waitMs: resetMs }
+    }
+    wait.left--
+    await wait.over
+    const state = await this.#takeNow(key)
+    // More may come back, so the next refused use waits as well.
+    if (state.allowed && this.#waits!.get(key) === wait) this.#waits!.delete(key)
+    return state
+  }
+
+  #takeNow(key: string): RateState | Promise<RateState> {
     if (!this.#rates.areShared) return this.#local.take(key)
     const leases = this.#leases
     const now = this.#rates.clock.now()

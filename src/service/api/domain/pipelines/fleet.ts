@@ -1,3 +1,4 @@
+import { nextTurn } from '../../../../lib/time.js'
 import type { Sql, Value } from '../../store/store.js'
 import { requireId, requireReporter, requireScope } from '../accounts/access.js'
 import { type Context, tooMany } from '../context.js'
@@ -11,6 +12,9 @@ import type { Pipelines } from './pipelines.js'
 
 /** Daemons that have not reported for this long are removed. */
 const FORGOTTEN_MS = 30 * 86_400_000
+
+/** Daemons per statement when all are checked: each statement keeps others waiting. */
+const PORTION = 1000
 
 /** JSON of the column `report`. */
 type Report = Pick<DaemonDocument, 'host' | 'version' | 'revision' | 'health' | 'error' | 'totals' | 'started_at'>
@@ -148,11 +152,24 @@ export class Fleet {
     await this.flush()
     const { store } = this.#context
     await store.run('DELETE FROM daemon WHERE reported_at <= $1', this.#context.time(-FORGOTTEN_MS))
-    // PostgreSQL can save a report while another connection removes its pipeline.
-    await store.run(
-      `DELETE FROM daemon WHERE NOT EXISTS (
-         SELECT p.id FROM pipeline p WHERE p.id = daemon.pipeline_id AND p.removed_at IS NULL)`,
-    )
+    await this.#forgetOrphans()
+  }
+
+  /** PostgreSQL can save a report while another connection removes its pipeline. */
+  async #forgetOrphans(): Promise<void> {
+    const { store } = this.#context
+    const orphans = `SELECT pipeline_id FROM daemon WHERE pipeline_id > $1 AND pipeline_id <= $2 AND NOT EXISTS (
+      SELECT p.id FROM pipeline p WHERE p.id = daemon.pipeline_id AND p.removed_at IS NULL)`
+    const end = 'SELECT pipeline_id FROM daemon WHERE pipeline_id > $1 ORDER BY pipeline_id LIMIT 1 OFFSET $2'
+    for (let after: string | undefined = ''; after !== undefined; ) {
+      const last: string | undefined = (await store.get<Pick<Row, 'pipeline_id'>>(end, after, PORTION))?.pipeline_id
+      const portion = [after, last ?? '~']
+      if (await store.get(`${orphans} LIMIT 1`, ...portion))
+        await store.run(`DELETE FROM daemon WHERE pipeline_id IN (${orphans})`, ...portion)
+      after = last
+      // The embedded store reads in this thread. Requests are answered in between.
+      await nextTurn()
+    }
   }
 
   /** Clears the daemons in memory, since other nodes may have added some. The next use reads them again. */

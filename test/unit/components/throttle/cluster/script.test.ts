@@ -185,14 +185,34 @@ t.test('the keys of a call are in one slot of a Redis Cluster, in at most 16 cal
 t.test('a reply that the script cannot give is refused', async t => {
   const demands = [need(new SharedLimits([one('fixed')], 0), 'a', 2)]
   const [call] = scriptCalls('group', demands, false, 0)
-  const usual = [1, 2, 0, 0, 1000, 0, 2, 1000]
+  const usual = [1, 2, 0, 0, 1000, 0, 2, 1000, 0]
   const read = (reply: unknown) => readReply(call!, demands, reply, [])
   t.doesNotThrow(() => read(usual))
-  for (const at of [0, 2, 3, 4, 5, 6, 7])
+  for (const at of [0, 2, 3, 4, 5, 6, 7, 8])
     for (const wrong of [-1, Number.NaN, Infinity, '1', null, [1], ...(at === 5 ? [1, 0.5] : [])])
       t.throws(() => read(usual.with(at, wrong as number)), /an unexpected reply to the script/, `${at}: ${wrong}`)
   for (const wrong of ['1', '111', null]) t.throws(() => read(usual.with(1, wrong as unknown as number)))
   for (const wrong of [[], [1], 'OK', null, usual.slice(1)]) t.throws(() => read(wrong))
+})
+
+t.test('a key that another program wrote is counted and replaced, and other keys are not affected', async t => {
+  const client = await server(t)
+  if (!client) return
+  const limits = new SharedLimits([one('fixed', { limit: 3 })], 0)
+  const demands = ['list', 'text', 'own'].map(key => need(limits, key, 2))
+  const [call] = scriptCalls('group', demands, false, Date.now())
+  const evaluated = async () => {
+    const grants: Grant[] = []
+    const command = ['EVAL', SCRIPT, String(call!.keys.length), ...call!.keys, ...call!.args]
+    const { foreign } = readReply(call!, demands, await client.sendCommand(command), grants)
+    return { foreign, passed: grants.map(({ passed }) => passed) }
+  }
+  t.same(await evaluated(), { foreign: 0, passed: [2, 2, 2] })
+  await client.sendCommand(['DEL', call!.keys[0]!])
+  await client.sendCommand(['LPUSH', call!.keys[0]!, 'x'])
+  await client.sendCommand(['SET', call!.keys[1]!, 'x'])
+  t.same(await evaluated(), { foreign: 2, passed: [2, 2, 1] })
+  t.same(await evaluated(), { foreign: 0, passed: [1, 1, 0] })
 })
 
 t.test('with gcra an event passes whatever it costs, and the server still replies', async t => {

@@ -464,3 +464,18 @@ t.test('the fleet', async t => {
   await other.flush()
   t.same((await other.fleet.list(me, PAGE)).items, [])
 })
+
+t.test('daemons of pipelines that do not exist are removed, wherever they are among many', async t => {
+  const { service, store, first } = await openService(t)
+  const me = await as(service, first.manager.key)
+  const { id } = (await service.pipelines.create(me, { title: 'p', config: config() })).document
+  const orphans = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500)
+    INSERT INTO daemon SELECT CASE WHEN i % 2 = 0 THEN '0' ELSE 'f' END || CAST(i AS text), 'd', 'e', 'a', '9', '9', '{}' FROM n`
+  await store.run(orphans)
+  await store.run(
+    "INSERT INTO daemon VALUES ('0', 'd', 'e', 'a', '9', '9', '{}'), ($1, 'd', 'e', 'a', '9', '9', '{}')",
+    id,
+  )
+  await service.sweep()
+  t.same(await store.all('SELECT pipeline_id FROM daemon'), [{ pipeline_id: id }])
+})

@@ -7,14 +7,14 @@ import type { RedisConnection } from '../../../../../src/net/redis/connection.js
 import { type Rate, RateLimiter, type RateLimits } from '../../../../../src/service/api/domain/keys/rate-limiter.js'
 import { SharedRates } from '../../../../../src/service/api/domain/keys/shared-rates.js'
 import { openService, outcome } from '../../../../support/api-service.js'
-import { ManualTime, settle } from '../../../../support/manual-time.js'
+import { advanceUntil, ManualTime, settle } from '../../../../support/manual-time.js'
 import { ScriptModel } from '../../../../support/script-model.js'
 
 /** A server in this process: the model of its script, behind connections that break. */
 class Server {
   readonly time = new ManualTime()
   state: 'up' | 'silent' | 'down' = 'up'
-  /** An error is the reply to each call about a key with this in its name. */
+  /** Keys with this in their names hold something else. */
   foreign = ''
   /** Of scripts. */
   calls = 0
@@ -38,12 +38,11 @@ class Server {
     this.calls++
     const count = 3 + Number(args[2])
     const keys = args.slice(3, count) as Buffer[]
-    if (this.foreign && keys.some(key => key.includes(this.foreign)))
-      return Promise.reject(new Error('WRONGTYPE Operation against a key holding the wrong kind of value'))
     // Its clock differs from those of the nodes.
     const micros = Math.floor(this.time.now() * 1000) + 1e15
     if (this.state === 'silent') return new Promise(() => {})
-    return Promise.resolve(this.#model.execute(keys, args.slice(count) as Buffer[], micros))
+    const foreign = this.foreign ? keys.filter(key => key.includes(this.foreign)).length : 0
+    return Promise.resolve([...this.#model.execute(keys, args.slice(count) as Buffer[], micros).slice(0, -1), foreign])
   }
 }
 
@@ -56,14 +55,15 @@ async function nodesOf(t: Test, server: Server, count = 2) {
   const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
   const open = () => {
     const metrics = new ComponentCounters('service.limits', 'processor', 'throttle')
-    const options = { group: 'g', timeoutMs: 250, onFailure: 'local_share' } as const
+    const options = { group: 'g', timeoutMs: 250 } as const
     const rates = new SharedRates(new RedisBackend(server.connect, options, { log, clock: time, metrics }), live, time)
     t.teardown(() => rates.close())
     return rates
   }
   const rates = Array.from({ length: count }, open)
   await settle()
-  const limiters = (rate = RATE) => rates.map(one => one.limiter('requests', new RateLimiter(rate, time, live)))
+  const limiters = (rate = RATE, waits = false) =>
+    rates.map(one => one.limiter('requests', new RateLimiter(rate, time, live), waits))
   return { time, live, logged, rates, limiters }
 }
 
@@ -118,6 +118,43 @@ t.test('units that a node does not use come back, except those of a node that wa
   t.ok(rest >= 600 && rest < 700, `all but a lease, a tenth of the limit at most: ${rest}`)
 })
 
+t.test('a use waits for units that other nodes have leased and do not use', async t => {
+  const { time, limiters } = await nodesOf(t, new Server(), 3)
+  const [a, b, c] = limiters(RATE, true) as [RateLimits, RateLimits, RateLimits]
+  t.equal(await allowedInTurn(100, 'k', a), 100)
+  t.equal(await allowedInTurn(100, 'k', c), 100)
+  const burst = Promise.all(Array.from({ length: 1000 }, () => b.take('k')))
+  for (let n = 0; n < 3; n++) await time.advance(2000)
+  const states = await burst
+  t.equal(states.filter(one => one.allowed).length, 800, 'all that is left')
+  const last = b.take('k')
+  await time.advance(2000)
+  t.match(await last, { allowed: false, remaining: 0 }, 'nobody has more')
+  t.match(await b.take('k'), { allowed: false, remaining: 0 }, 'and nobody waits for more')
+  const all = async (uses: number, limiter: RateLimits) => {
+    const burst = allowed(uses, 'again', limiter)
+    await settle()
+    await time.advance(2000)
+    return await burst
+  }
+  t.equal(await allowedInTurn(70, 'again', a), 70, 'which has leased 64 more')
+  t.equal(await all(900, b), 900)
+  t.equal(await allowedInTurn(1, 'again', a), 1, 'which leases another one')
+  t.equal(await all(60, b), 1000 - 70 - 900 - 1, 'after a wait that gained something, a refused use waits again')
+  t.equal(await allowedInTurn(100, 'few', a), 100)
+  let refused = 0
+  const flood = Promise.all(
+    Array.from({ length: 5000 }, async () => {
+      if (!(await b.take('few')).allowed) refused++
+    }),
+  )
+  await settle()
+  t.ok(refused >= 3900 && refused <= 4100, `${refused} of 5000 refused at once: the others may hold 200`)
+  for (let n = 0; n < 3; n++) await time.advance(2000)
+  await flood
+  t.equal(refused, 4100)
+})
+
 t.test('while Redis is away no request waits or is refused for that, and each node allows its share', async t => {
   const server = new Server()
   const { time, live, logged, limiters } = await nodesOf(t, server)
@@ -126,6 +163,8 @@ t.test('while Redis is away no request waits or is refused for that, and each no
   t.match(a.take('k'), { limit: 500, allowed: true }, 'at once')
   t.equal(await allowed(2000, 'k', a, b), 999)
   t.match(logged, [{ code: 'SLUICE_THROTTLE_BACKEND', reason: 'connection' }, {}])
+  t.match(logged[0], { msg: /^cannot ask the server of service.limits.redis; each node allows its share/ })
+  t.notMatch(logged[0], { on_backend_failure: /./ })
 
   server.state = 'up'
   await time.advance(60_000)
@@ -142,9 +181,12 @@ t.test('while Redis is away no request waits or is refused for that, and each no
   server.state = 'up'
   await time.advance(60_000)
   server.foreign = 'changed'
-  t.match(await a.take('changed'), { limit: 500, allowed: true }, 'a key that somebody else wrote')
+  for (const key of ['changed', 'not changed', 'changed too'])
+    t.match(await a.take(key), { limit: 1000, allowed: true }, 'the script replaces a key that another program wrote')
+  const logs = logged.filter(({ reason }) => reason === 'foreign')
+  t.match(logs, [{ code: 'SLUICE_THROTTLE_BACKEND', keys: 1, msg: /only Sluice writes keys that begin with sluice:/ }])
+  t.equal(logs.length, 1, 'once a minute')
   server.foreign = ''
-  await time.advance(60_000)
 
   live.live = 1
   const { calls } = server
@@ -165,7 +207,7 @@ t.test('every limit of the service is shared', async t => {
   const limit = { limit: 7, windowMs: 600_000 }
   const limits = { requestsPerKey: { ...limit, limit: 70 }, failedTries: limit, newDaemons: limit, changes: limit }
   const { first, again, store } = await openService(t, limits)
-  const { rates } = await nodesOf(t, new Server())
+  const { time, rates } = await nodesOf(t, new Server())
   const [a, b] = await Promise.all(rates.map(one => again(components, store, one)))
   const results = async (times: number, use: (service: typeof a, n: number) => Promise<unknown>) => {
     const outcomes: string[] = []
@@ -177,10 +219,12 @@ t.test('every limit of the service is shared', async t => {
   const wrong = `sts_${'0'.repeat(40)}`
   t.same(await results(9, service => enter(service, wrong)), { '401 token_unknown': 7, '429 too_many_failed_tries': 2 })
   t.same(await results(2, service => enter(service, 'x')), { '429 too_many_failed_tries': 2 })
-  t.same(await results(72, service => enter(service, first.enterprise_service_account.key)), {
-    done: 70,
-    '429 too_many_requests': 2,
-  })
+  const { key } = first.enterprise_service_account
+  let entered: unknown
+  void results(72, service => enter(service, key)).then(all => (entered = all))
+  // The first request over the limit waits for the other node.
+  await advanceUntil(time, 'all to be answered', () => entered !== undefined)
+  t.same(entered, { done: 70, '429 too_many_requests': 2 })
   const manager = await enter(a, first.manager.key)
   const config = { destinations: { out: { type: 'blackhole', inputs: ['ingest'] } } }
   const { id } = (await a!.pipelines.create(manager, { title: 'p', config })).document
