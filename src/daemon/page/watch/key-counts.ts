@@ -24,6 +24,8 @@ const KEY_BYTES = 420
 const PLACES_PER_KEY = 4
 /** Keys use at most 1/KEYS_PART of the memory. */
 const KEYS_PART = 4
+/** An odd number. As a factor, it spreads similar numbers over all places: the golden ratio times 2 ** 32. */
+const GOLDEN = 0x9e3779b1
 /** In a busy second: the maximum number of events counted per batch. */
 const LOOKED = 200
 /** `reads`: the maximum number of keys read per batch whose buckets the throttle knows. */
@@ -60,6 +62,8 @@ export interface KeyCountsOptions {
   readonly key?: readonly FieldReader[]
   /** Excludes these events, instead of those that the throttle excludes. */
   readonly exclude?: EventTest
+  /** Of the hashes of keys; random if it is not given. */
+  readonly seed?: number
 }
 
 export interface Counted {
@@ -92,7 +96,7 @@ export class KeyCounts {
   readonly #options: KeyCountsOptions
   readonly #ring: CountRing
   readonly #wall = new WallTime()
-  readonly #seed = randomSeed()
+  readonly #seed: number
   #bytes: number
   #fields: readonly FieldReader[] | undefined
   #key: BucketKey
@@ -109,10 +113,11 @@ export class KeyCounts {
   #shift = 0
   #owner = 0
   /**
-   * By the low bits of the hash: the hash of a key without counts of its own, and the key's approximate number of
-   * events.
+   * By some bits of the hash times `#spread`: the hash of a key without counts of its own, and the key's approximate
+   * number of events.
    */
   #candidates = { hashes: new Int32Array(0), counts: new Float64Array(0) }
+  #spread = GOLDEN
   /** Hashes of candidates that get counts of their own when they occur again. */
   readonly #wanted = new Set<number>()
   #choiceAt = Number.NEGATIVE_INFINITY
@@ -145,6 +150,7 @@ export class KeyCounts {
     const { clock, bytes, decided } = options
     this.#options = options
     this.#bytes = bytes
+    this.#seed = options.seed ?? randomSeed()
     this.#key = new BucketKey([], this.#seed)
     this.#wall.offsetMs = clock.wall() - clock.now()
     this.#from = Math.floor(clock.wall())
@@ -276,8 +282,8 @@ export class KeyCounts {
       if (decision === WAITS) waiting++
       if (decision === WAITS || (exclude ? exclude(batch, i) : !isCounted(decision))) continue
       const bucket = bucketOf ? bucketOf[i]! : -1
-      // With rules, bucket numbers are multiples of a power of two. The golden ratio spreads them over all places.
-      const place = Math.imul(bucket, 0x9e3779b1) >>> this.#shift
+      // With rules, bucket numbers are multiples of a power of two.
+      const place = Math.imul(bucket, GOLDEN) >>> this.#shift
       let id = this.#ids[place]!
       if (bucket < 0 || this.#buckets[place] !== bucket) {
         if (reads-- === 0) break
@@ -312,7 +318,7 @@ export class KeyCounts {
   /** Counts a key as a candidate. At each place, the most frequent key tends to stay. */
   #nominate({ hash }: Key): void {
     const { hashes, counts } = this.#candidates
-    const place = hash & (counts.length - 1)
+    const place = Math.imul(hash, this.#spread) >>> (Math.clz32(counts.length) + 1)
     if (hashes[place] === hash) counts[place]!++
     else if (--counts[place]! <= 0) {
       hashes[place] = hash
@@ -327,6 +333,8 @@ export class KeyCounts {
     this.#wanted.clear()
     if (this.#table.size >= this.#mostKeys) this.#replaceLightest(wall)
     this.#candidates.counts.fill(0)
+    // Busy keys that share a place keep each other out, so they get other places.
+    this.#spread = Math.imul(this.#spread, GOLDEN)
     for (let id = 0; id < this.#weights.length; id++) this.#weights[id]! /= 2
     const rows = this.#fineRows.reduce((sum, n) => sum + n, 0)
     if (this.#step > 0 && rows < this.#rows / 2) this.#step = 0

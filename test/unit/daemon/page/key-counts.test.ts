@@ -16,12 +16,12 @@ import { longTest } from '../../../support/long-test.js'
 import { ManualTime } from '../../../support/manual-time.js'
 import { Seeded } from '../../../support/seeded.js'
 
-/** Counts, and batches for them. */
-function counting(bytes: number, { time = new ManualTime(), busy = 1e6 } = {}) {
+/** Counts, and batches for them. `seed`: of the hashes, which decide which keys compete for a place. */
+function counting(bytes: number, { time = new ManualTime(), busy = 1e6, seed = 1 } = {}) {
   const wanted = new WantedNames()
   const key = [readerOf('.app', wanted)]
   const decided = { before: 0 }
-  const counts = new KeyCounts({ bytes, busy, decided: () => decided.before, clock: time })
+  const counts = new KeyCounts({ bytes, busy, decided: () => decided.before, clock: time, seed })
   const see = (keys: readonly (string | undefined)[], decision = PASS) => {
     const batch = batchOf(
       keys.map(app => ({ app })),
@@ -83,6 +83,20 @@ t.test('of more keys than are counted on their own, the busiest are', async t =>
   }
   t.ok(sums().get(undefined)![0] > 10_000, 'the others are counted together')
   t.match(counts.counted(), { hasRest: true, keys: 20 })
+})
+
+t.test('busy keys get counts of their own, whatever their hashes are', async t => {
+  for (let seed = 0; seed < 50; seed++) {
+    const { see, sums, time } = counting(4 * 420 * 4, { seed })
+    const usual = ['a', 'b', 'c', 'd']
+    see(usual)
+    for (let n = 0; n < 5; n++) {
+      await time.advance(61_000)
+      see([...usual, ...Array.from({ length: 20 }, (_, n) => (n % 2 ? 'busy' : 'as busy'))])
+    }
+    const found = sums()
+    if (!found.has('busy') || !found.has('as busy')) t.fail(`seed ${seed}: ${[...found.keys()]}`)
+  }
 })
 
 t.test('a key that comes again after its place was lost is counted as another one', async t => {
