@@ -87,7 +87,7 @@ export class Descriptors {
     for (const unfinished of [false, true]) {
       for (const tailer of this.#open) {
         if (excess <= 0) return
-        if (tailer.pending > 0 !== unfinished || tailer.reading) continue
+        if (tailer.pending > 0 !== unfinished || tailer.hasPortion) continue
         // The last line of a file that gets no more data must stay in memory.
         if (tailer.awaySince !== undefined && tailer.unread > 0) continue
         if (!leadsTo(tailer.path, tailer.key, false)) continue
