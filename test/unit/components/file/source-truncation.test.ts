@@ -508,6 +508,8 @@ for (const [isThere, isPlain] of [
     await until(() => isSearching(run), { show: () => `a copy is found, log ${JSON.stringify(run.log)}` })
     if (!isThere) {
       compress(join(dir, 'copy'))
+      // However many sweeps there were since the copy was made.
+      utimesSync(join(dir, 'copy.gz'), new Date(), new Date())
       renameSync(join(dir, 'copy.gz'), `${path}.1.gz`)
     }
     makeRoom()
