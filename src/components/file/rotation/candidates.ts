@@ -213,7 +213,7 @@ export class Candidates {
 
   /** Without birth times, the file that was changed earlier: a finished copy may have the times of its original. */
   #isOlder(original: BigIntStats, copy: BigIntStats): boolean {
-    if (this.#options.births.kept(copy)) return original.birthtimeNs <= copy.birthtimeNs
+    if (this.#options.births.kept(copy)) return original.birthtimeNs < copy.birthtimeNs
     return original.mtimeNs <= copy.mtimeNs
   }
 
