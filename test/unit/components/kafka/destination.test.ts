@@ -367,9 +367,10 @@ t.test('a token; sessions that end; a mechanism that is not offered', async t =>
       auth: { type, ...(type !== 'oauthbearer' ? { username: 'a', password_file: file } : { key_file: file }) },
     })
   const { destination } = await started(t, options(join(folder, 'token')), kafka)
-  for (let n = 0; n < 3; n++) await destination.write([batch(numbered(2, 2 * n))], never)
-  t.same(sorted(numbersOf(broker)), upTo(6))
-  t.ok(broker.connections >= 3, 'each is replaced before the broker ends it')
+  let written = 0
+  // Each session is replaced before the broker ends it. A fast machine writes several times in one.
+  for (; broker.connections < 3; written += 2) await destination.write([batch(numbered(2, written))], never)
+  t.same(sorted(numbersOf(broker)), upTo(written))
   writeFileSync(join(folder, 'other'), 'eyJ.other')
   const other = await started(t, options(join(folder, 'other')), kafka)
   const error = await failure(other.destination.write([batch(numbered(1))], never))
