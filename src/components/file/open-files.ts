@@ -382,9 +382,10 @@ export class OpenFiles {
       if (known || !stat.isFile()) return known
       this.#births.learnAround(path, stat)
       const remembered = saved.find(stat.dev, stat.ino, path)
-      const mayBeIt = remembered && mayBecome(remembered.path, path)
-      const judged = mayBeIt && judge(fd, stat, { ...remembered, birth: BigInt(remembered.birth) }, this.#births)
-      const verdict = judged || 'replaced'
+      const verdict =
+        remembered && mayBecome(remembered.path, path)
+          ? judge(fd, stat, { ...remembered, birth: BigInt(remembered.birth) }, this.#births)
+          : 'replaced'
       const entry = verdict === 'same' ? remembered : undefined
       const target = kind === 'link' || kind === 'unknown' ? finalPath(path) : path
       const atEnd = options.read_from === 'end' && this.#sweeps.isFirst

@@ -7,7 +7,7 @@ const SAMPLE_PART = 4
  * then luck anyway.
  */
 const [MANY, SAMPLE_PART_OF_MANY] = [100, 32]
-/** Of so many events, only batches are inspected that were read in one of SLICES slices of time, which are 8 ms long. */
+/** Above this number of events, only batches are inspected that were read in one of SLICES slices of time of 8 ms. */
 const [SLICES, OTHER_SLICES] = [8, 0x38]
 
 /**
