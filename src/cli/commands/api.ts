@@ -135,7 +135,7 @@ export const apiCommands: readonly Command[] = [
     text: [ENVIRONMENT],
     options: CONNECTION,
     operands: id('The service account.'),
-    examples: [{ title: 'a key that was seen somewhere', line: 'sluice api revoke ID' }],
+    examples: [{ title: 'a key that others may know', line: 'sluice api revoke ID' }],
     async run({ options, operands }, io) {
       return (await load()).withClient(options, io, client => client.serviceAccounts.revoke(operands[0]!))
     },
@@ -225,7 +225,7 @@ export const apiCommands: readonly Command[] = [
       text: 'The request, as in GET /v3/pipeline.',
     },
     instead: ([body = ''], line) =>
-      `a body is an option: ${line} --data ${shellWord(existsSync(body) ? `@${body}` : body)}`,
+      `give the body with --data: ${line} --data ${shellWord(existsSync(body) ? `@${body}` : body)}`,
     examples: [
       { title: 'list the pipelines', line: 'sluice api GET /v3/pipeline' },
       {

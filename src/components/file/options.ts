@@ -38,7 +38,7 @@ export const options = z
       .boolean()
       .default(false)
       .describe(
-        'Whether to read compressed files from before the first start with `read_from: end`, and compressed files that an earlier version of Sluice skipped.',
+        'Whether to read compressed files that existed at the first start (with `read_from: end`), or that an earlier version of Sluice skipped.',
       ),
     decode: decodeOption(),
     max_line_bytes: maxLineBytesOption(),

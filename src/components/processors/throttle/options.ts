@@ -184,7 +184,7 @@ const fields = z.strictObject({
             .int()
             .min(2)
             .max(1_000_000_000)
-            .describe('In each bucket, one in this many of the events over the limit passes.'),
+            .describe('Of the events over the limit, one in this many passes. Each bucket counts separately.'),
         }),
         z.strictObject({
           wait: duration().describe('How long an event over the limit may wait for room. Then it is discarded.'),
