@@ -136,7 +136,7 @@ export class LiveView {
       counted('together', all),
       '',
       `Delivered: ${number(delivered)} events to ${receiver}${rest}.`,
-      ...(received ? [`Received:  ${number(received.lines)} events, one a line in ${received.file}.`] : []),
+      ...(received ? [`Received:  ${number(received.lines)} events, one per line in ${received.file}.`] : []),
     ]
       .map(line => `${line}\n`)
       .join('')

@@ -21,7 +21,7 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
     says: /limit of (total fields|mapping depth)/i,
     reason: 'too_many_fields',
     advice:
-      'each name of a field is part of the mapping: remove or nest fields, or raise index.mapping.total_fields.limit',
+      'an index can have only a limited number of different fields: remove fields before they are sent, or raise index.mapping.total_fields.limit',
   },
   {
     says: /immense term|max_bytes_length_exceeded/i,
@@ -70,7 +70,7 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
 /** The key may not write to an index whose name comes from fields. Only this event is rejected. */
 const FORBIDDEN = {
   reason: 'forbidden',
-  advice: 'the fields of the event name an index that the key may not write to',
+  advice: 'the name of the index comes from fields of the event, and the key may not write to this index',
   isRejected: true,
 }
 

@@ -92,7 +92,10 @@ export class RecordFramer implements Framer {
     const { pending, place, problem } = this.#splitter
     if (!over) this.#splitter.skip()
     else if (pending > 0 && !problem) {
-      this.cutOff = new FramingError(`byte ${place}: the last record does not end, after ${pending} bytes`, place)
+      this.cutOff = new FramingError(
+        `byte ${place}: the last record is incomplete: it ended after ${pending} bytes`,
+        place,
+      )
     }
     this.#isOver = over
   }

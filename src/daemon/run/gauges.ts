@@ -27,7 +27,7 @@ export function reportUnsaved(unsaved: readonly UnsavedPositions[], log: Logger)
     const since = savedAt === undefined ? 'the start' : new Date(savedAt).toISOString()
     log.error(
       { code: 'SLUICE_ENDED_WITHOUT_POSITIONS', source, file, error, since },
-      'ended without saving the last positions of a source; events delivered since the last save are sent again after the next start. Check the disk of data_dir first',
+      'ended without saving the last positions of a source; events delivered since the last save are sent again after the next start. Before that start, check the disk of data_dir',
     )
   }
   return unsaved.length > 0

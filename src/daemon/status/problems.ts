@@ -166,7 +166,7 @@ const OF_THROTTLES: readonly Positive[] = [
   {
     metric: 'sluice_throttle_quota_ahead_timestamp_seconds',
     what: (id, value, wall) =>
-      `${id}: its quota counts in a later period until ${atSeconds(value, wall)}, because the clock was set back`,
+      `${id}: its events count in the quota of a later period until ${atSeconds(value, wall)}, because the clock was set back`,
     todo: 'Until then, a bucket that has used up its quota in that period passes nothing. If the clock is correct now, restart the daemon: systemctl restart sluice. With persist, the amount used in that period then counts in the current period.',
   },
   {

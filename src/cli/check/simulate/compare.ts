@@ -94,7 +94,7 @@ export class Comparison extends Twice<Passes> {
     if (!source) {
       const ids = sources.map(({ id }) => id).join(', ')
       throw new UsageError(
-        `--compare: in that configuration, ${throttle} does not read the source ${origin.source}, but ${ids}`,
+        `--compare: in that configuration, ${throttle} reads ${ids} instead of the source ${origin.source}`,
         'simulate',
       )
     }

@@ -60,7 +60,8 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
     ]
     if (here !== there) add('backlog', isBacklog ? liveText(here, there) : backlogText(there, here))
   }
-  if (late > 0) add('late', `${count(late, 'event')} later than allowed_lateness, in a window that is forgotten`)
+  if (late > 0)
+    add('late', `${count(late, 'event')} later than allowed_lateness, whose windows were no longer in memory`)
   if (span && looksLikeSeconds(span.from) && looksLikeSeconds(span.to))
     add('note', `numbers in ${time} are milliseconds; these look like seconds`)
   return facts

@@ -105,7 +105,7 @@ export class RefusedEvents {
     if (summary) {
       const unnamed = context.metrics.counter(
         'sluice_throttle_summarized_other_events_total',
-        'Discarded events in summaries of the bucket __other__, because more than max_per_interval buckets had discarded events.',
+        'Discarded events that a summary counts in the bucket __other__, because more than max_per_interval buckets had discarded events.',
       )
       this.#summary = new Summary(summary, context.id, this.#isShadow, context.clock, unnamed)
     }

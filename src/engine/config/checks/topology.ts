@@ -191,7 +191,7 @@ function checkCopies(connections: Connections, problems: Problems): void {
     if (draft.kind !== 'source' || count <= most) continue
     const number = count >= COUNTLESS ? 'more than 10^12' : String(count)
     const joins = joinsBehind(draft, connections, copies)
-    const text = `one of its events would be copied ${number} times (at most ${most} are allowed), because components such as these read several components that read each other: ${joins.join(', ')}. Remove inputs that bring the same events twice`
+    const text = `one of its events would be copied ${number} times (at most ${most} are allowed), because components such as these receive the same events by several paths: ${joins.join(', ')}. Remove inputs that bring the same events twice`
     report(problems, draft, [], text)
   }
 }

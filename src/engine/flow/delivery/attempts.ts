@@ -155,7 +155,8 @@ export class Attempts {
     metrics.gauge('sluice_delivery_holding', '1 if the destination is paused until an operator intervenes.', () =>
       this.holding ? 1 : 0,
     )
-    const failing = 'How long at least one request has been failing without interruption; 0 while delivery works.'
+    const failing =
+      'Time during which at least one request has been failing without interruption; 0 while delivery works.'
     metrics.gauge('sluice_delivery_failing_seconds', failing, () => seconds(this.#failingMs))
     const paused = 'Time until the end of a pause requested by the receiver (Retry-After); at most an hour.'
     metrics.gauge('sluice_delivery_paused_seconds', paused, () => seconds(this.#pausedUntil - clock.now()))
