@@ -67,7 +67,7 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
   { says: /^unavailable_shards_exception/, advice: 'a shard of the index is not available: see GET _cluster/health' },
 ]
 
-/** The key may not write to an index whose name comes from fields. Only this event is rejected. */
+/** The key is not allowed to write to this index, whose name comes from fields. Only this event is rejected. */
 const FORBIDDEN = {
   reason: 'forbidden',
   advice: 'the fields of the event name an index that the key may not write to',
