@@ -108,7 +108,7 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
 
 /**
  * Elasticsearch 8.18 to 9.2 rejects the whole request if a pipeline reads a document in which a name appears twice.
- * Divides the request into two groups, which are sent on their own.
+ * Divides the request into two groups, which are sent separately.
  */
 export function readRefusal(status: number, text: string, request: readonly EventBatch[]): Refused | undefined {
   const events = request.reduce((sum, { length }) => sum + length, 0)

@@ -181,7 +181,7 @@ export class Journald implements Source {
     }
   }
 
-  /** If the entry at the cursor was read before, removes it from the first entries of journalctl. */
+  /** Removes the entry at the cursor from the first entries that journalctl wrote, if the entry was read before. */
   async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
     this.#backoff.reset()
     this.#problems.works()

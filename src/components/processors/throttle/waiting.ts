@@ -19,7 +19,8 @@ import { longestWaits, type ThrottleOptions } from './options.js'
  */
 const FILE_MS = 500
 /**
- * While backlog waits, a live event that is decided this many milliseconds after its arrival may have waited behind it.
+ * While backlog waits, a live event that is decided this many milliseconds after its arrival may have waited behind the
+ * backlog.
  */
 const LATE_MS = 5
 
@@ -169,7 +170,7 @@ export class Pacing {
     if (!queue || !(isLate || isBehind(queue, now))) return
     const limits = this.#limits.ruleOf(batch, i)?.limits ?? this.#ownLimits
     if (isLate) queue.until = Math.max(queue.until, now + this.#spanOf(limits))
-    // With gcra, each passing event delays the time from which late events no longer matter.
+    // With gcra, each event that passes extends the time for which late events matter.
     if (this.#hasGcra && limits.some(isGcra))
       queue.until = Math.max(queue.until, this.#limits.level(batch, i)?.until ?? now)
   }
