@@ -196,7 +196,7 @@ function checkCopies(connections: Connections, problems: Problems): void {
   }
 }
 
-/** For each component: how many copies of one of its events the components downstream receive in total. */
+/** For each component that sends one event: the total number of copies that components downstream receive. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {
