@@ -5,7 +5,7 @@ import { DataDirError, type DataDirLock } from '../../engine/run/state/data-dir.
 import { moduleFiles } from '../../lib/modules/module-files.js'
 import { every } from '../../lib/time.js'
 
-/** Polling interval. A file must also stay unchanged for this long before its change is reported. */
+/** Polling interval. A change of a file is reported after the file has stayed the same for this long. */
 const POLL_MS = 500
 const DATA_DIR_POLL_MS = 1000
 

@@ -186,7 +186,7 @@ function positive({ series, wall }: Observed, all: readonly Positive[]): Problem
 }
 
 const SAFE = 'No events are lost.'
-/** Types of sources whose senders do not resend events that a stop loses. */
+/** Types of sources whose senders do not resend the events that are lost at a stop. */
 const ONCE: readonly string[] = ['tcp', 'stdin']
 
 /** Destinations that do not deliver, with details of the outage. */

@@ -130,7 +130,7 @@ export class KeyCounts {
   readonly #counted: number[] = []
   #at = 0
   #stepMs = 1
-  /** Numbers of events: those inspected in this step, and those decided before this step and before this second. */
+  /** Numbers of events: inspected in this step, decided before this step, and decided before this second. */
   #looked = 0
   #beforeStep: number
   #beforeSecond: number

@@ -37,7 +37,7 @@ export class PlaceSample {
     this.#kept = 0
   }
 
-  /** Whether some events of the batch may be chosen. Most batches of a busy component have none. */
+  /** Whether some events of the batch may be chosen. For most batches of a busy component, this is false. */
   wants(batch: EventBatch): boolean {
     if ((batch.receivedAt & this.#others) !== 0 || this.#kept >= this.#most) return false
     // Places that are derived from names are not in order.
