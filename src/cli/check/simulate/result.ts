@@ -132,7 +132,7 @@ export interface Unanswered {
 export interface SearchResult {
   /** The goal in words that follow `a limit that`. */
   readonly goal: string
-  /** Whether it is the lowest limit or the highest one that achieves the goal. */
+  /** Whether the limit is the lowest or the highest that achieves the goal. */
   readonly kind: 'lowest' | 'highest'
   /** The effect of the limit on the goal, in words. */
   readonly does: string
