@@ -225,8 +225,8 @@ export class EventBatch {
   }
 
   /**
-   * Allocates the slots. Scans all lines at once if the codec can. Scans the remaining lines one by one, but only those
-   * that are already DECODED, as after a move of the bytes.
+   * Allocates the slots. Scans all lines at once if the codec can. Scans the remaining lines one by one if they are
+   * already DECODED, as after a move of the bytes.
    */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
