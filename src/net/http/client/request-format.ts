@@ -84,7 +84,10 @@ export interface Refused
   readonly advice?: string | undefined
 }
 
-/** A list of events in a JSON response. Events that are not listed were accepted with a 2xx, but not with a 4xx. */
+/**
+ * A list of events in a JSON response. Events that are not listed were accepted if the status is a 2xx, but not if it
+ * is a 4xx.
+ */
 export interface AnswerList {
   readonly name: string
   /** Whether a 2xx lists every event. Any other 2xx does not come from the receiver, and delivers nothing. */
