@@ -15,7 +15,7 @@ interface Sum {
   readonly discarded: number
 }
 
-/** Counts since the previous line. */
+/** The counts since the previous line. */
 interface Advance {
   readonly by: ReadonlyMap<string, Sum>
   readonly read: number

@@ -46,7 +46,7 @@ export class EventBatch {
   /** Whether the events are consecutive lines as read, each with a line end: one range of the chunk. */
   isRun: boolean
   #slots: Int32Array | undefined
-  /** Numbers per event in `#slots`. */
+  /** How many numbers `#slots` has per event. */
   #stride = 0
   /** The version of `origin.wanted` to which `#slots` belongs. */
   #version = -1

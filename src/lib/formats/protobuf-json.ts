@@ -18,7 +18,7 @@ const SHORT = 2048
 const WIRE_TYPES = [-1, 1, 5, 0, 0, 0, 1, 5, 0, 2, -1, 2, 2, 0, 0, 5, 1, 0, 0]
 
 export interface JsonOptions {
-  /** Names as in the definition, or in the usual form of JSON. */
+  /** Whether names are written as in the definition, or in the usual form of JSON. */
   readonly fieldNames: 'proto' | 'json'
   /** Whether 64-bit integers are written as texts. */
   readonly textIntegers: boolean

@@ -28,7 +28,6 @@ export interface JsonExports {
 
 /** Maximum length for scanning a line without a line end here. */
 const COPY_BYTES = 256 * 1024
-/** Bytes for the wanted names. */
 const NAMES_BYTES = 16 * 1024
 const NAME_SIZE = 24
 

@@ -11,7 +11,7 @@ import { forgetBlock } from './special-characters'
  */
 
 /**
- * Uses of fields, as in ../log-records.ts. Other fields are attributes. Objects that have a LEFT field are left to
+ * The uses of fields, as in ../log-records.ts. Other fields are attributes. Objects that have a LEFT field are left to
  * JavaScript.
  */
 const LEFT: u32 = 1
