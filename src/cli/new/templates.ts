@@ -56,7 +56,7 @@ export default defineProcessor({
       process(batch, to) {
         for (let i = 0; i < batch.length; i++) {
           if (text.load(batch, i) !== STRING) continue
-          // \`length\` of a string counts some characters twice, an emoji for one.
+          // \`length\` of a string counts some characters twice, such as emojis.
           const characters = [...text.text()].length
           if (characters > longest) {
             to[i] = discard(0)

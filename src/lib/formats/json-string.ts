@@ -1,7 +1,7 @@
 import { BACKSLASH, ZERO } from './ascii.js'
 /** Writes JSON strings as JSON.stringify does, from bytes to bytes. */
 
-/** Receives bytes in order. Copies less than 16 KiB, and may keep a slice of more. */
+/** Receives bytes in order. Copies ranges of less than 16 KiB, and may keep slices of larger ones. */
 export interface ByteSink {
   add(source: Buffer, start: number, end: number): void
   /** Like the function `addEscaped`, if the sink has a faster way. */

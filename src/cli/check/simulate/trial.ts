@@ -148,7 +148,7 @@ class UsualTrial extends TrialDecider {
   }
 }
 
-/** By bucket: the time at which the last event that waited found room. */
+/** By bucket: the time at which its last waiting event found room. */
 class RoomTimes extends BucketColumns {
   at(bucket: number): number {
     return this.times[bucket]!

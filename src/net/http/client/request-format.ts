@@ -19,7 +19,9 @@ export interface RequestFormat {
   readonly contentType: string
   /** Default: 6. Level 1 takes less than half the time, for a body that is some percent larger. */
   readonly gzipLevel?: number
-  /** Additional headers of every request. All events of a request have the same values in their fields. */
+  /**
+   * Additional headers of every request. All events of a request have the same values in the fields of these templates.
+   */
   readonly headers?: Readonly<Record<string, string | Template>>
   /** Texts that the body contains once, such as labels. All events of a request have the same values in them. */
   readonly texts?: Readonly<Record<string, Template>>
