@@ -66,7 +66,7 @@ export const serviceCommands: readonly Command[] = [
     options: {
       config: SERVICE,
       from: { value: 'FOLDER', required: true, text: 'The folder of the backup.' },
-      replace: { text: 'If a store exists, moves it to the folder replaced-N in data_dir, and restores the backup. Without this option, the command then fails.' },
+      replace: { text: 'Moves an existing store to the folder replaced-N in data_dir, instead of failing.' },
       'store-only': {
         text: 'Does not restore the data of the pipelines: existing buffers, dead-letter queues and idempotency keys stay.',
       },
