@@ -8,10 +8,10 @@ import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
 
 const PATH = '/_bulk'
-/** Asks for these members of the response only. The others, such as the index, are as long as a short event. */
+/** Asks only for these members of the response. For each event, the others together are as long as a short event. */
 const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
-/** Whether the template gives valid names. The server computes the date in a name between < and >. */
+/** Whether the template gives valid names. In a name between < and >, the server computes the date. */
 function isName({ parts }: Template): boolean {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
   return text.startsWith('<') || !/^[-_+]|[\\/*?"<>|,#: ]/.test(text)

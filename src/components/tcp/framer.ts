@@ -17,8 +17,8 @@ export interface Framer {
   /** The error for a last record that the end of the connection cut off. The record is not delivered. */
   readonly cutOff?: Error | undefined
   /**
-   * Returns the messages that these bytes complete, if any. Copies the bytes, and may change them in place. `room`:
-   * memory to reserve, in bytes.
+   * Returns the messages that these bytes complete, if any. May change the bytes in place before it copies them.
+   * `room`: memory to reserve, in bytes.
    */
   push(bytes: Buffer, room?: number): Frame | undefined
   /** Returns the unfinished message, if any. `over`: no bytes follow; otherwise later bytes continue the message. */

@@ -33,7 +33,7 @@ export function reportUnsaved(unsaved: readonly UnsavedPositions[], log: Logger)
   return unsaved.length > 0
 }
 
-/** Exposes the data that components left which are not configured any more, until the data is removed. */
+/** Exposes the data of components that are not configured any more, until the data is removed. */
 export function orphanMetrics(metrics: Metrics, orphans: () => readonly Orphan[]): void {
   const show = (name: string, help: string, read: (orphan: Orphan) => number | undefined) =>
     metrics.series('gauge', name, help, () =>

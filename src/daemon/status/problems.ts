@@ -186,7 +186,7 @@ function positive({ series, wall }: Observed, all: readonly Positive[]): Problem
 }
 
 const SAFE = 'No events are lost.'
-/** Types of sources whose senders do not resend events that a stop loses. */
+/** Types of sources whose senders do not resend the events that are lost at a stop. */
 const ONCE: readonly string[] = ['tcp', 'stdin']
 
 /** Destinations that do not deliver, with details of the outage. */
@@ -247,7 +247,7 @@ function outageDetail(destination: DestinationState, wall: number): string {
 /** `1 failed attempt`, `2 failed attempts`. */
 export const failed = (attempts: number) => `${attempts} failed attempt${attempts === 1 ? '' : 's'}`
 
-/** Formats a number of seconds, as one second at least. */
+/** Formats a number of seconds. Formats less than one second as one second. */
 export const lasting = (seconds: number) => formatDuration(Math.max(1, Math.round(seconds)) * 1000)
 
 const atSeconds = (seconds: number, wall: number) => clockTime(new Date(seconds * 1000).toISOString(), wall)

@@ -115,7 +115,9 @@ interface Running {
   readonly cancel: () => void
 }
 
-/** Logs that a processor does not finish with a batch in time. The events wait, since nothing interrupts it. */
+/**
+ * Logs that a processor does not finish with a batch in time. The events wait, since nothing interrupts the processor.
+ */
 export class SlowWork {
   readonly #processor: Pick<Processor, 'isWaiting'>
   readonly #clock: TimerClock

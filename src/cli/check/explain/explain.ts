@@ -160,7 +160,7 @@ interface AskLive {
   readonly problems: ReadonlyMap<string, string>
 }
 
-/** Lists the steps in order. Components that read an output which the event does not take get a step too. */
+/** Lists the steps in order. A component also gets a step if it reads an output that the event does not take. */
 async function stepsFrom(
   { id }: { id: string },
   config: Config,

@@ -115,7 +115,7 @@ export function problems({ replay, time, route }: Replayed): string[] {
   return [...found, ...(lines ? [lines] : []), have]
 }
 
-/** Steps before the throttle: decoding other than JSON, and processors. */
+/** The steps before the throttle: decoding other than JSON, and processors. */
 export function routeText({ sources, processors }: Route): string {
   const decoding = sources.flatMap(({ id, options }) => {
     const codec = decodingOf(options)

@@ -414,7 +414,8 @@ export const throttleOptions = fields.superRefine(check).superRefine(checkCluste
 export type ThrottleOptions = z.output<typeof throttleOptions>
 
 /**
- * The options of a throttle that a program creates. There it only decides, so options that need a daemon are omitted.
+ * The options of a throttle that a program creates. Such a throttle only decides, so options that need a daemon are
+ * omitted.
  */
 export const streamThrottleOptions = fields
   .omit({ mode: true, over_limit: true, annotate: true, summary: true, per_key_metrics: true })

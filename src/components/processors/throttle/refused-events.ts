@@ -20,7 +20,7 @@ import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metr
 
 /** Maximum discarded events inspected for the history per second. Each batch may inspect one more. */
 const LOOKS_PER_SECOND = 1000
-/** Maximum events inspected in a batch that discards more than may still be inspected. */
+/** If a batch discards more events than may still be inspected in this second, at most this many are inspected. */
 const SOME_LOOKS = 16
 
 /** State that RefusedEvents passes to a successor with the same options. */

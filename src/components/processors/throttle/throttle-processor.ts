@@ -99,8 +99,8 @@ export class ThrottleProcessor implements Processor {
     this.#clock = clock
     this.#options = options
     const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
-    // Readers of fields that the line scanner finds. It does not find fields that only a later version of the limits
-    // file names.
+    // Readers of fields that the line scanner finds. It does not find fields that a later version of the limits file
+    // adds.
     const known = new Map<string, FieldReader>()
     const field = (path: FieldPath) => {
       const reader = context.field(path)

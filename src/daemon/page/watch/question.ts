@@ -19,7 +19,7 @@ export interface Asked {
 
 export interface Question {
   readonly limits: readonly Limit[]
-  /** Other fields of the key; undefined: the throttle's fields. */
+  /** The key's fields; undefined: the throttle's fields. */
   readonly key: readonly FieldPath[] | undefined
   readonly exclude: Condition | undefined
   /** The options that differ from the throttle's, as YAML. */

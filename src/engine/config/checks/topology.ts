@@ -115,7 +115,7 @@ function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Prob
   const done = new Set<Draft>()
   const reported = new Set<Draft>()
   for (const start of edges.keys()) {
-    // Not recursive, since the components may be nested deeper than the stack allows.
+    // Not recursive, since a chain of components may be longer than the stack allows.
     const trail: { draft: Draft; next: number }[] = [{ draft: start, next: 0 }]
     const onTrail = new Map<Draft, number>([[start, 0]])
     while (trail.length > 0 && !done.has(start)) {
@@ -196,7 +196,7 @@ function checkCopies(connections: Connections, problems: Problems): void {
   }
 }
 
-/** For each component: how many copies of one of its events the components downstream receive in total. */
+/** For each component that sends one event: the total number of copies that components downstream receive. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {

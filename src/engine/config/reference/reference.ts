@@ -206,8 +206,8 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
 }
 
 /**
- * The options inside an option that may be a mapping. If the option has several variants, a row says which of them has
- * it.
+ * The options inside an option that may be a mapping. If the outer option has several variants, each row says which
+ * variants have the inner option.
  */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []
