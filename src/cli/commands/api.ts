@@ -4,7 +4,7 @@ import { shellWord } from '../../lib/shell-word.js'
 import type { Client, ListPage, PageOptions } from '../../service/client/client.js'
 
 const ENVIRONMENT =
-  'The variable SLUICE_URL sets the address, SLUICE_ACCESS_KEY the key, and SLUICE_CA_FILE a file of authorities to trust; options override the variables.'
+  'The variable SLUICE_URL sets the address, SLUICE_ACCESS_KEY sets the key, and SLUICE_CA_FILE names a file of authorities to trust; options override these variables.'
 const PRINTS = `Prints the response of the service: as text on a terminal, otherwise as JSON. ${ENVIRONMENT}`
 
 const CONNECTION = {

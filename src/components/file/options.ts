@@ -45,7 +45,7 @@ export const options = z
     partial_line_timeout: duration()
       .optional()
       .describe(
-        'How long an unfinished last line may wait before it is delivered as it is. The rest of the line then becomes a second event, marked `partial`. Default: no limit; after the file is renamed or deleted, `rotate_wait`.',
+        'How long an unfinished last line may wait before it is delivered as it is. The rest of the line then becomes a second event, marked `partial`. Default: no limit, but `rotate_wait` after the file is renamed or deleted.',
       ),
     partial_line_at_stop: z
       .enum(['keep', 'deliver'])

@@ -122,7 +122,7 @@ export const grok = defineCodec({
   name: 'grok',
   summary: 'Each line matches a grok pattern: a regular expression with `%{NAME:field}` for common parts.',
   notes:
-    '`%{NAME}` stands for a named pattern. `%{NAME:field}` makes the matched text a field, `%{NAME:field:int}` or `:float` a number; `(?<field>…)` also makes a field. A part that matches ' +
+    '`%{NAME}` stands for a named pattern. `%{NAME:field}` makes the matched text a field, and `%{NAME:field:int}` or `%{NAME:field:float}` makes it a number; `(?<field>…)` also makes a field. A part that matches ' +
     'an empty text does not make a field; if a field occurs twice, the first value that is not empty counts. The pattern may match anywhere in the line: `^` and `$` match at its ends, and a dot also matches a line end within it. As for regex, matching takes time ' +
     'proportional to the length of the line. Patterns and fields are the same as in Logstash without ECS; the pattern sets of Bacula and of ECS are not included. ' +
     'Differences from Logstash:\n\n- `^` and `$` do not match at line ends within an event.\n- Atomic groups are ordinary groups.\n' +

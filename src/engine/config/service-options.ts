@@ -63,7 +63,7 @@ const ingest = z.strictObject({
   max_disk_per_account: byteSize(1_000_000)
     .prefault('1GB')
     .describe(
-      'Disk space for all pipelines of one account. Beyond it, destinations wait, events are not acknowledged, senders get status 503, and new revisions status 409. One sixteenth, at most 16 MiB, is reserved for revisions.',
+      'Disk space for all pipelines of one account. Beyond it, destinations wait, events are not acknowledged, senders get status 503, and new revisions get status 409. One sixteenth, at most 16 MiB, is reserved for revisions.',
     ),
   allow_files: z
     .array(absolutePath())

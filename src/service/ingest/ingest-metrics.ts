@@ -95,7 +95,7 @@ export class IngestMetrics {
     )
     sum(
       'sluice_ingest_waiting_destinations',
-      'Waiting destinations of published pipelines: the requests of their account take too much memory.',
+      'Destinations of published pipelines that wait because the requests of their account take too much memory.',
       ({ budget }) => budget.waiting,
     )
   }
