@@ -9,7 +9,7 @@ interface Written {
 }
 type Tree = Map<string, Tree | Written>
 
-/** Moves fields whose names are paths into nested objects. */
+/** Moves each field whose name is a path, such as `a.b`, into a nested object. */
 export class Nester {
   readonly #separator: string
   readonly #separatorBytes: Buffer

@@ -68,7 +68,7 @@ export class LeaseLimiter implements RuledLimiter {
   readonly #leased = new Map<string, Buffer>()
   readonly #ofRules = new Map<string, LeaseLimiter>()
   readonly #key: BucketKey
-  /** Demands that give back the leases of removed rules. */
+  /** The demands that give back the leases of removed rules. */
   #returned: LimiterDemand[] = []
   #now = 0
 
