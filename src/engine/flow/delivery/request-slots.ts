@@ -12,8 +12,9 @@ export interface RequestPool {
 }
 
 /**
- * The concurrent requests of one destination. Requests beyond the first start only if the pool has room. If a
- * destination has requests, it checks again when one ends; otherwise, when the pool has room.
+ * The concurrent requests of one destination. The first request always may start. Further requests start only if the
+ * pool has room. If the pool is full, a destination checks again when one of its own requests ends. A destination
+ * without requests checks again when the pool has room.
  */
 export class RequestSlots {
   readonly #max: () => number
