@@ -12,9 +12,8 @@ export interface RequestPool {
 }
 
 /**
- * The concurrent requests of one destination. The first request always may start. Further requests start only if the
- * pool has room. If the pool is full, a destination checks again when one of its own requests ends. A destination
- * without requests checks again when the pool has room.
+ * The concurrent requests of one destination. If the pool has no room for another request, a destination that has
+ * requests checks again when one of them ends. A destination without requests waits until the pool has room.
  */
 export class RequestSlots {
   readonly #max: () => number
