@@ -13,7 +13,7 @@ export interface WatchedFiles {
   readonly path: string
   /** The digest of the configuration's files when they were first read. */
   readonly digest: string
-  /** Files besides those of the configuration that the last reading used, such as plugins. */
+  /** Files that the last reading used besides those of the configuration, such as plugins. */
   readonly others?: () => readonly string[]
 }
 
@@ -75,7 +75,7 @@ export class ConfigWatch {
   }
 }
 
-/** The module files that components name, and the modules that these import by relative paths. */
+/** The files of the modules that components name, and of the modules that those modules import by relative paths. */
 export function filesOfModules({ processors }: Pick<Config, 'processors'>): readonly string[] {
   return processors.flatMap(({ definition: { module }, options }) => {
     const path = module && (options as Readonly<Record<string, unknown>>)[module]

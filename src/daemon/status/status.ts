@@ -95,7 +95,7 @@ export interface ComponentStatus extends Named {
 export interface Reports {
   /** The running components, in the order of the configuration. Metrics also have components that a reload removed. */
   components?(): readonly Named[]
-  /** Every destination. A destination that is not ready has a reason. */
+  /** Every destination. Its `reason` says why it is not ready. */
   destinations(): Observed['destinations']
   /** Sources that wait for an operator, or that failed recently and are being restarted. */
   failures?(): Observed['sources']

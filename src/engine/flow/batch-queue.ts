@@ -5,8 +5,8 @@ import { STREAM_DEPTH } from './side-output.js'
 
 /**
  * The queue of batches before a destination: in memory (delivery/delivery.ts) or on disk (disk-buffer/disk-buffer.ts).
- * It accepts batches one at a time, each when it has room. When the queue gives up, it settles all remaining batches as
- * `errored`.
+ * It accepts batches one at a time, as soon as it has room. When the queue gives up, it settles all remaining batches
+ * as `errored`.
  */
 export abstract class BatchQueue extends Writable {
   /** Events settled as `errored`. They stay in flight until they arrive again. */

@@ -11,7 +11,7 @@ const FALL = 0.25
 const SLOW_ROUNDS = 30
 /** After this many round trips, the refused number of requests is tried again. */
 const WAIT = 32
-/** The refused number is not tried again before this multiple of the pause that the receiver requested. */
+/** The refused number is tried again only after this multiple of the pause that the receiver requested. */
 const WAIT_PAUSES = 10
 
 /**

@@ -124,8 +124,8 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
-      // Even on a full disk, settled segments must be removed. The outdated ledger is removed before them. With it, the
-      // events of these segments would seem missing.
+      // Even on a full disk, settled segments must be removed. The outdated ledger is removed first, since with that
+      // ledger, the events of these segments would seem missing.
       if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }
