@@ -15,7 +15,7 @@ const BATCH_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
 /**
- * Ranges of one chunk, stored as columns. The events travel together and are acknowledged together. They are not
+ * Events as ranges of one chunk, stored as columns. They travel together and are acknowledged together. Events are not
  * objects; `fields(i)` decodes one on demand. The bytes stay valid until the batch is settled. A holder of the batch
  * either passes the batch on or settles its ack. The size of an event is that of its line and line end, even after the
  * event was modified.
