@@ -75,19 +75,19 @@ export class DeliveryError extends Error {
   readonly reasons: readonly string[] | undefined
   readonly statuses: readonly number[] | undefined
   /**
-   * If the response distinguished events: `rejected` has the indices (in the request) of the events that the receiver
-   * will never accept, `again` the indices of the events to which `failure` applies. All other events are delivered.
+   * Set if the response says which events failed. `rejected`: indices in the request of events that the receiver will
+   * never accept. `again`: indices of the events to which `failure` applies. All other events were delivered.
    */
   readonly rejected: readonly number[] | undefined
   readonly again: readonly number[]
   /**
-   * If the response does not say which events it rejects: the group number of each event, from 0. Each group is sent
+   * Set if the response does not say which events it rejects. Each event has a group number, from 0. Each group is sent
    * again as its own request, unless there is only one group.
    */
   readonly groups: readonly number[] | undefined
   /** Number of rejected events, if the response accepted the others without saying which. */
   readonly refused: number | undefined
-  /** Whether the error concerns only these events' partition, such as a limit of a stream. */
+  /** Whether the error concerns only the partition of these events, such as a stream that is over its limit. */
   readonly ofPartition: boolean
   constructor(
     message: string,
@@ -124,7 +124,10 @@ export class DeliveryError extends Error {
     this.ofPartition = options.ofPartition ?? false
   }
 
-  /** Returns one error for each reason in `reasons`, with the matching indices and messages. */
+  /**
+   * Returns one error for each reason in `reasons`. The error has the indices and messages of the events with that
+   * reason.
+   */
   byReason(): DeliveryError[] {
     const { rejected = [], reasons, messages, statuses } = this
     if (!reasons) return rejected.length > 0 ? [this] : []
@@ -143,7 +146,7 @@ export class DeliveryError extends Error {
   }
 }
 
-/** A source throws this to end its run when events came back undelivered. In the next run, it reads them again. */
+/** A source throws this to end its run when events came back undelivered. Its next run reads those events again. */
 export class GivenBackError extends Error {}
 
 export function errorCode(error: unknown): string | undefined {

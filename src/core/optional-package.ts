@@ -1,6 +1,6 @@
 import { lacksDescriptor, OptionError } from './errors.js'
 
-/** A package that npm may omit. Only configurations that use it need it. */
+/** A package that may be missing, since npm may omit it. Only some configurations need it. */
 export class OptionalPackage<T> {
   readonly #name: string
   readonly #version: string

@@ -9,7 +9,7 @@ import { compileTemplate, TEMPLATE, type Template } from './template.js'
 /** Maximum size of a field value in a partition name. Longer values are rarely names. */
 export const LONGEST_VALUE_BYTES = 256
 
-/** A text of a destination that all events of a request share, such as its URL or a header. */
+/** A text that all events of a request to a destination share, such as a URL or a header. */
 export interface RequestText {
   readonly option: string
   readonly template: Template

@@ -3,8 +3,9 @@ import type { EventBatch } from './event/batch.js'
 import type { Fields } from './event/event.js'
 
 /**
- * The contract between the engine and a processor. A processor only decides. Its stage (engine/flow/stage.ts) counts
- * and moves events, keeps their order, waits, settles acknowledgements and handles failures.
+ * The contract between the engine and a processor. A processor only decides about events. Its stage
+ * (engine/flow/stage.ts) does the rest: it counts and moves events, keeps their order, waits, settles acknowledgements
+ * and handles failures.
  */
 
 /** Values of the column that `process` fills, one per event. Initially each is MAIN. */
@@ -50,9 +51,9 @@ export interface Plan {
   /** Milliseconds between calls of `emit`. */
   readonly every?: number
   /**
-   * Keeps events between batches. On reload, `handOver` passes the kept events with their shares to a successor with
-   * the same options, and nothing is emitted. Without a successor, it must emit all of them, as when no more events
-   * arrive.
+   * Whether the processor keeps events between batches. On reload, `handOver` passes the kept events with their shares
+   * to a successor with the same options, and the processor emits nothing. Without a successor, the processor must emit
+   * all kept events, as it must when no more events arrive.
    */
   readonly keeps?: boolean
   /** Whether it may decide LATER. */
@@ -90,9 +91,9 @@ export interface BatchScope {
   readonly signal: AbortSignal
   /** Milliseconds since the batch's events became LATER; 0 when the processor is first asked about them. */
   readonly keptMs: number
-  /** Whether the events became LATER before a reload, and this is the first time this processor is asked about them. */
+  /** Whether the events became LATER before a reload and this processor has not been asked about them yet. */
   readonly isInherited: boolean
-  /** False while the stage ends. LATER events could then not be read again, so decide now if possible. */
+  /** False while the stage ends and LATER events could not be read again. Decide now if possible. */
   readonly mayWait: boolean
   /**
    * Makes the stage ask again about the LATER events in `ms` milliseconds or slightly later; the smallest value of all
@@ -101,7 +102,10 @@ export interface BatchScope {
   later(ms: number): void
   /** Replaces event `i` by any number of events, which are acknowledged together with it. */
   replace(i: number, events: readonly Fields[]): void
-  /** Like `replace`, with copies of the JSON objects in [start, end) of `lines`, each with its line end. */
+  /**
+   * Like `replace`, but the new events are the JSON objects in [start, end) of `lines`, each with its line end. Copies
+   * the bytes.
+   */
   replaceByLines(i: number, lines: Buffer, start?: number, end?: number): void
   /**
    * Also sends a copy of event `i` to output `n` of the plan, which must have `copies`. The event itself goes where the
@@ -126,9 +130,15 @@ export interface Emitted {
   readonly fields: Fields
   /** The side output for the event; default: the main output. Without a reader there, it is discarded as UNROUTED. */
   readonly to?: string
-  /** The shares of the events from which this one was made, settled with it. Events with shares go to one output. */
+  /**
+   * Shares of the events from which this event was made. They are settled when this event is settled. Events with
+   * shares go to one output.
+   */
   readonly shares?: readonly Share[]
-  /** A unique name, for the event's id. It must be the same when the event is made again from the same events. */
+  /**
+   * A unique name, from which the id of the event is derived. If the event is made again from the same events, it must
+   * get the same name.
+   */
   readonly name?: string
 }
 
@@ -148,8 +158,8 @@ export function outputNames({ outputs = [], main, reasons = [] }: Plan, onError:
 export interface Decides {
   /**
    * Decides about every event of a non-empty batch by filling `to`, synchronously or not. It may change events only
-   * with an EventEditor or `batch.modify`. If it throws or rejects, it is asked about each event alone. An event for
-   * which it throws again, or sets a value outside the plan, is FAILED.
+   * with an EventEditor or `batch.modify`. If `process` throws or rejects, it is called again for each event alone. If
+   * it then throws for an event, or sets a value outside the plan, that event is FAILED.
    */
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void>
   /** Returns the emitted events that are due. */

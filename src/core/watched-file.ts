@@ -6,8 +6,8 @@ import { errorCode } from './errors.js'
 const LOOK_EVERY_MS = 1000
 
 /**
- * A component's file that is read again when it changes. A change is applied only when two observations in a row see
- * the same version: at the first one, a writer may not have finished.
+ * A component's file that is read again when it changes. A change is applied only when two consecutive observations see
+ * the same version. After one observation, a writer may not have finished.
  */
 export class WatchedFile<T> {
   readonly path: string

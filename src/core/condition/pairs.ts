@@ -47,7 +47,7 @@ const contains: PairTest = (left, right) => {
 /** Finds a long part in linear time (Knuth, Morris and Pratt), since both texts are untrusted. */
 function containsLong(text: Uint8Array, part: Uint8Array): boolean {
   if (part.length > text.length) return false
-  /** For each length of a partial match: the length of the next shorter one that ends at the same byte. */
+  /** For each length of a partial match, the length of the next shorter partial match that ends at the same byte. */
   const shorter = new Int32Array(part.length + 1)
   for (let p = 1, length = 0; p < part.length; p++) {
     while (length > 0 && part[p] !== part[length]) length = shorter[length]!

@@ -1,6 +1,6 @@
 import { BOOLEAN, type FieldReader, STRING, type ValueKind } from '../event/field-reader.js'
 
-/** Functions that compare the texts of values, as bytes if the reader has them. */
+/** Functions that compare texts of values. They compare the bytes if the reader has them. */
 
 /** Minimum length for a native search. Below it, the call costs more than the search. */
 const SEARCH_NATIVE_FROM = 256

@@ -21,7 +21,9 @@ export type AckStatus = 'delivered' | 'rejected' | 'errored'
 const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
 
 export class Ack {
-  /** Releases the original chunk. Code that may read the chunk after the batch has settled needs its own hold on it. */
+  /**
+   * Releases the original chunk. Code that may read the chunk after the batch has settled must hold the chunk itself.
+   */
   release: (() => void) | undefined
   #holders = 1
   #status: AckStatus = 'delivered'
@@ -31,8 +33,8 @@ export class Ack {
   readonly #onErrored: (() => void) | undefined
 
   /**
-   * `onShrink` receives the bytes of memory that the batch released before it settled. `onErrored` is called when the
-   * first holder settles it as `errored`; others may still hold it.
+   * `onShrink` receives the bytes of memory that the batch released before it settled. `onErrored` is called as soon as
+   * one holder settles the batch as `errored`, even if other holders have not settled it yet.
    */
   constructor(onSettled: OnSettled, onShrink?: (bytes: number) => void, onErrored?: () => void) {
     this.#onSettled = onSettled
@@ -59,7 +61,10 @@ export class Ack {
     this.#holders++
   }
 
-  /** `from`, `to`: for `errored`, the range in the batch as sent that contains the events to be read again. */
+  /**
+   * For `errored`, `from` and `to` are a range in the batch as sent. The source must read the events in this range
+   * again.
+   */
   settle(status: AckStatus, from = 0, to = Number.POSITIVE_INFINITY): void {
     if (this.#holders === 0) throw new Error('a batch was settled twice')
     if (status === 'errored') {

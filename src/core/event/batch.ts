@@ -15,16 +15,17 @@ const BATCH_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
 /**
- * Events that travel together and are acknowledged together: ranges of one chunk, stored as columns. Events are not
- * objects; `fields(i)` decodes one on demand. The bytes stay valid until the batch is settled. Its holder either passes
- * it on or settles its ack. An event has the size of its line and line end, even after modification.
+ * Events as ranges of one chunk, stored as columns. They travel together and are acknowledged together. Events are not
+ * objects; `fields(i)` decodes one on demand. The bytes stay valid until the batch is settled. A holder of the batch
+ * either passes the batch on or settles its ack. The size of an event is that of its line and line end, even after the
+ * event was modified.
  */
 export class EventBatch {
   readonly origin: Origin
   /** Wall clock, in milliseconds. */
   readonly receivedAt: number
   readonly ack: Ack
-  /** Whether its source read it to catch up after a start or a stall. Such events arrive all at once. */
+  /** Whether the source read the batch to catch up after a start or a stall. Such events arrive all at once. */
   readonly isBacklog: boolean
   readonly unreadable: number
   /** Where the events were in the batch as it was sent; undefined: unknown. */
@@ -90,7 +91,7 @@ export class EventBatch {
     return (this.places ?? this.sentOffsets)?.reading ?? ''
   }
 
-  /** Returns a number that is unique within the reading. An event that is sent again keeps it. */
+  /** Returns a number for event `i` that is unique within the reading. An event that is sent again keeps its number. */
   place(i: number): number {
     return (this.places ?? this.sentOffsets)?.place(this.starts, i) ?? 0
   }
@@ -225,8 +226,8 @@ export class EventBatch {
   }
 
   /**
-   * Allocates the slots. Scans all lines at once if the codec can. Scans the remaining lines one by one if they are
-   * already DECODED, as after a move of the bytes.
+   * Allocates the slots. If the codec can, it scans all lines at once. A remaining line that is already DECODED, as
+   * after a move of the bytes, is scanned alone.
    */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
@@ -393,7 +394,10 @@ export class EventBatch {
     else this.ack.settle('errored')
   }
 
-  /** Copies the events and releases the chunk, if they use a small part of it and nobody else holds it. */
+  /**
+   * If the events use a small part of the chunk and the batch has no other holder, copies the events and releases the
+   * chunk.
+   */
   compact(): void {
     const memory = memoryOf(this.chunk)
     if (memory < 4096 || this.bytes * 4 > memory || !this.ack.sole) return

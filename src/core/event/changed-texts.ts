@@ -8,11 +8,11 @@ import { selectedRows } from './columns.js'
 
 /**
  * The JSON of a batch's changed events, as columns beside its lines. The bytes lie in an append-only arena. Copies of
- * the batch share the arena, but do not see each other's later texts.
+ * the batch share the arena, but a copy does not see texts that another copy adds later.
  */
 
 const LF = 0x0a
-/** The first number in the slots of a text that was not scanned since its last change. */
+/** Marks a text that was not scanned since its last change. It is stored as the first number of the text's slots. */
 const UNSCANNED = -1
 const LEAST_ARENA = 4096
 
@@ -76,9 +76,9 @@ export class ChangedTexts {
   }
 
   /**
-   * Returns the position in `bytes` of `size` free bytes and one more for a line feed. If the arena is full, the texts
-   * move to a new one of at least twice the size, which also has room for `more` bytes. Without that room, texts much
-   * longer than their lines would move many times.
+   * Reserves `size` bytes plus one for a line feed, and returns their position in `bytes`. If the arena is full, the
+   * texts move to a new arena of at least twice the size, with room for `more` bytes. Without `more`, texts that are
+   * much longer than their lines would move many times.
    */
   reserve(size: number, more: number): number {
     const needed = size + 1
@@ -146,13 +146,13 @@ export class ChangedTexts {
     this.ends.fill(0, length)
   }
 
-  /** If the texts use a small part of the arena, moves them to one that fits. */
+  /** If the texts use a small part of the arena, moves them to a smaller arena. */
   compact(): void {
     const arena = this.bytes.length
     if (arena > LEAST_ARENA && this.#size() * 4 < arena) this.#moveAll(0)
   }
 
-  /** The batch moves to another chunk, so memory that belongs to the old one may be reused. */
+  /** Call this when the batch moves to another chunk. Memory that belongs to the old chunk may then be reused. */
   moveTo(chunk: Buffer): void {
     this.#chunk = chunk
     this.starts = this.starts.slice()
@@ -195,8 +195,8 @@ export class ChangedTexts {
   }
 
   /**
-   * Writes text `i` and the texts that follow it directly in the arena, each with its line feed. Returns the index of
-   * the next event.
+   * Adds text `i` and the texts that follow it directly in the arena to `to`, each with its line feed. Returns the
+   * index of the next event.
    */
   addLines(i: number, length: number, to: ByteSink): number {
     const start = this.starts[i]!

@@ -62,13 +62,13 @@ export class EventEditor {
   #isEmpty = false
   /** The size of the JSON when the event was opened; 0 until it is looked up. */
   #size = 0
-  /** The object or array in which `#find` ended, and the number of path segments that led to it. */
+  /** The object or array in which `#find` ended, and the number of path segments that led there. */
   #parentStart = 0
   #parentEnd = 0
   #depth = 0
   /**
-   * Set by `#begin`: the range to replace, the start of the new bytes and of the value in them, and the number of
-   * closing braces.
+   * Set by `#begin`: the range to replace, the start of the new bytes, the start of the value in the new bytes, and the
+   * number of closing braces.
    */
   #from = 0
   #to = 0
@@ -130,8 +130,8 @@ export class EventEditor {
   }
 
   /**
-   * Sets a field to the JSON value [start, end). Creates missing objects on the path. Returns false, and changes
-   * nothing, if the path leads through a value that is not an object, or to a missing array item.
+   * Sets a field to the JSON value [start, end). Creates missing objects on the path. If the path leads through a value
+   * that is not an object, or to a missing array item, changes nothing and returns false.
    */
   setJson(field: EditedField, json: Buffer, start = 0, end = json.length): boolean {
     if (!this.#begin(field)) return false
@@ -245,7 +245,8 @@ export class EventEditor {
   }
 
   /**
-   * Prepares a change of one or two fields. First applies the pending changes if one concerns the same top-level field.
+   * Prepares a change of one or two fields. If a pending change concerns the same top-level field, applies all pending
+   * changes first.
    */
   #touch(field: EditedField, other = field): void {
     if (this.#end === 0) this.#read()
@@ -368,7 +369,7 @@ export class EventEditor {
     this.#isWritten = true
   }
 
-  /** Applies the pending changes, then removes duplicate names from the object that contains a field. */
+  /** Applies the pending changes. Then removes duplicate names from the object that contains the field. */
   #unify(field: EditedField): void {
     this.#apply()
     this.#find(field, true)

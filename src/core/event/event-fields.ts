@@ -11,13 +11,13 @@ export interface EventFields {
 export interface UsedField {
   readonly option: string
   readonly path: FieldPath
-  /** The consequence if no event has the field, such as "all events share one bucket". */
+  /** What happens if no event has the field, such as "all events share one bucket". */
   readonly without?: string
 }
 
 /**
- * The option by which a processor finds the time of events, and the fields that it searches. The first field that has a
- * time counts.
+ * Where a processor finds the time of an event: in the first field of `names` that contains a time. `option`: the
+ * option that sets these fields.
  */
 export interface TimeSearch {
   readonly option: string
@@ -27,7 +27,10 @@ export interface TimeSearch {
 /** Fields that every line can have, since a line may be kept as text or divided (core/event/event.ts). */
 const OF_A_LINE = ['message', 'host', 'timestamp', 'partial', 'raw']
 
-/** Returns the fields of lines that `codec` reads, plus the fields `own` of their source. Undefined: any. */
+/**
+ * Returns the fields that lines of this codec can have, plus the fields `own` that their source adds. Undefined: any
+ * field.
+ */
 export function fieldsOfLines({ eventFields }: Codec, own: readonly string[] = []): EventFields | undefined {
   return eventFields && { ...eventFields, names: [...new Set([...OF_A_LINE, ...eventFields.names, ...own])] }
 }

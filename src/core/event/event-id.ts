@@ -30,8 +30,8 @@ export function namedPlaces(reading: string, names: readonly string[]): SentOffs
 }
 
 /**
- * Returns the id of event `i`, 24 characters. No other event has it. Reading the same bytes from the same place again
- * gives the same id.
+ * Returns the id of event `i`, 24 characters. The id is unique. If the same bytes are read again from the same place,
+ * the event gets the same id.
  */
 export function eventId(batch: EventBatch, i: number): string {
   return eventIdBytes(batch, i).toString('base64url')

@@ -7,7 +7,9 @@ import { DECODED, INVALID } from './flags.js'
 const LF = 0x0a
 const CLOSE_OBJECT = 0x7d
 
-/** The JSON of one event as bytes. If the event's line or changed text is that JSON, its bytes are not copied. */
+/**
+ * The JSON of one event as bytes. The bytes are not copied if the event's line or changed text already is that JSON.
+ */
 export class EventJson {
   bytes: Buffer = Buffer.alloc(0)
   /** The range of the object with its braces. */

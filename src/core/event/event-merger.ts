@@ -84,7 +84,7 @@ export class EventMerger {
     batch.setText(i, start, start + unique.length)
   }
 
-  /** Writes an event whose line is its message, and whose other fields come from its origin. */
+  /** Writes an event whose `message` is the whole line. Its other fields come from the batch's origin. */
   #mergeLine(batch: EventBatch, i: number, members: Members, without: MemberName | undefined): void {
     const texts = batch.textsToChange()
     const line = batch.starts[i]!

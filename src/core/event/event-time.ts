@@ -32,9 +32,9 @@ export class EventTime {
   }
 
   /**
-   * Reads the time since the epoch into `unix`. The event's place fills the missing digits. So equal lines with equal
-   * times in milliseconds get different values if less than a million bytes lie between them, and the same values
-   * whenever they are sent again.
+   * Reads the time since the epoch into `unix`. Digits that the time does not have are derived from the event's place
+   * in the input. Equal lines whose times have milliseconds thus get different values, if less than a million bytes lie
+   * between the lines. A line that is sent again gets the same value.
    */
   readUnix(batch: EventBatch, i: number): void {
     const { unix } = this
@@ -115,7 +115,9 @@ export interface TimeParts {
 export class TimeText {
   #lastText = ''
   #lastParts: TimeParts | undefined
-  /** The last text without its fraction, and its seconds. Consecutive times are mostly in the same second. */
+  /**
+   * The last text without its fraction, and the seconds of that time. Consecutive times are mostly in the same second.
+   */
   #last = ''
   #seconds = 0
 

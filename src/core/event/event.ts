@@ -35,7 +35,7 @@ export function lineFields(
   return fields
 }
 
-/** The fields that state where and when a line was read, in the order in which they are added. */
+/** Fields that say where and when a line was read, in the order in which they are added to the event. */
 export const ORIGIN_FIELDS = ['file', 'peer', 'host', 'timestamp', 'partial']
 
 /** Returns the value of one of ORIGIN_FIELDS; undefined: the event does not have it. */

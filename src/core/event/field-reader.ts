@@ -258,7 +258,7 @@ export class LateFieldReader extends FieldReader {
   }
 }
 
-/** 10^0 to 10^15. They are exact, like integers of at most 15 digits, so a quotient is rounded only once. */
+/** 10^0 to 10^15. These powers and integers of at most 15 digits are exact, so their quotient is rounded only once. */
 const POWERS = Array.from({ length: LONGEST_PLAIN_NUMBER + 1 }, (_, digits) => 10 ** digits)
 
 /** Parses the JSON number [start, end). Builds a string only for a long number or a number with an exponent. */

@@ -1,6 +1,6 @@
-/** An event that more than doubles may grow by at most this many bytes. */
+/** Maximum growth of an event, in bytes. A larger event may double instead. */
 const MOST_GROWTH = 1024 * 1024
-/** Events that grow by more than this factor and by more than LITTLE_GROWTH bytes share a limit per batch. */
+/** Events that grow by more than this factor and by more than LITTLE_GROWTH bytes share one limit per batch. */
 const MUCH_GROWTH = 16
 const LITTLE_GROWTH = 1024
 

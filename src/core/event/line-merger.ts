@@ -16,8 +16,8 @@ const ROOM = 16 * 1024
 const UNUSUAL = PIECE | CONTINUES | INVALID | MODIFIED
 
 /**
- * Reads the fields of a line that is the message of an event, and merges them into that event. Gives the result of
- * EventMerger, but handles many events at once. Skips lines whose form is rare.
+ * For events whose message is a whole line: reads the fields of the line and merges them into the event. The result is
+ * that of EventMerger, but LineMerger handles many events at once. It skips lines whose form is rare.
  */
 export class LineMerger {
   readonly #wanted: WantedNames

@@ -7,7 +7,9 @@ import type { Origin } from './origin.js'
 const BITS = new Map(ORIGIN_FIELDS.map((name, n) => [name, 1 << n]))
 const MOST = 1 << ORIGIN_FIELDS.length
 
-/** Returns the bit of a field that comes from the origin if the line does not have it; 0 for other fields. */
+/**
+ * Returns the bit of a field that comes from the origin if the line does not have the field; 0 for all other fields.
+ */
 export function originBit(name: string): number {
   return BITS.get(name) ?? 0
 }

@@ -17,8 +17,9 @@ export const PLAIN_TEXT = { mask: INVALID | MODIFIED, plain: MODIFIED }
 export const UNKNOWN = 2
 
 /**
- * Where `among` has a 1, sets it to 0 if the value in `slot` does not match, or to UNKNOWN if a reader must test it.
- * Returns the number of UNKNOWN values; undefined if the kernel is unavailable.
+ * Tests the value in `slot` of each event that has a 1 in `among`. Sets that 1 to 0 if the value does not match, or to
+ * UNKNOWN if a reader must test the value. Returns the number of UNKNOWN values; undefined if the kernel is
+ * unavailable.
  */
 export function narrowStrings(
   batch: EventBatch,

@@ -1,12 +1,13 @@
 /**
- * Positions of a batch's events. Positions in the batch as sent let a source read only the batch's last events again.
- * Positions in the input give each event an id, which the event keeps when it is read or sent again.
+ * Where the events of a batch were, in the batch as sent and in the input. With the place in the batch, a source can
+ * read only the batch's last events again. The place in the input identifies an event: the event keeps its id when it
+ * is read or sent again.
  */
 export class SentOffsets {
   /** Where the batch began in its chunk when it was sent. */
   readonly #from: number
   readonly #read: ReadFrom
-  /** The position of each line in that chunk, if the lines were moved to another chunk. */
+  /** The position of each line in that chunk. Set when the lines were moved to another chunk. */
   readonly #lines: Lines | undefined
 
   constructor(from: number, read: ReadFrom = UNKNOWN, lines?: Lines) {
@@ -32,7 +33,7 @@ export class SentOffsets {
     return this.#read.at + this.#within(starts, i)
   }
 
-  /** Whether a multiple of `step` is between the places of the first event and the end of event `last`. */
+  /** Whether there is a multiple of `step` from the place of the first event up to the end of event `last`. */
   covers(step: number, starts: Int32Array, last: number, size: number): boolean {
     const lines = this.#lines ?? starts
     const at = this.#read.at - this.#from

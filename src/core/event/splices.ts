@@ -92,7 +92,10 @@ export class Splices {
     return n + 1 < this.count ? this.#from[n + 1]! : end
   }
 
-  /** Moves the slot at `at` by the growth before its value, and the value's end also by the growth within it. */
+  /**
+   * Moves a slot to where its value is after the changes. The value's start moves by `by` and the growth before the
+   * value, and its end also by the growth within the value.
+   */
   #move(slots: Int32Array, at: number, by: number): void {
     const start = slots[at]!
     const end = slots[at + 1]! >> 1

@@ -119,8 +119,8 @@ export class Splitting {
   }
 
   /**
-   * Creates a splitter that resumes where another one stopped. `continues` and `carry`: the state of that splitter.
-   * `offset`: the position of the first byte. A byte order mark is possible only if it is 0.
+   * Creates a splitter that resumes where another splitter stopped. `continues` and `carry`: the state of the other
+   * splitter. `offset`: the position of the first byte. Only at offset 0 can there be a byte order mark.
    */
   splitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const { decode, max_line_bytes } = this.#options
@@ -128,7 +128,7 @@ export class Splitting {
     return recordSplitter(decode.framing, max_line_bytes, this.#metrics, offset)
   }
 
-  /** Creates a splitter for lines, even if the codec has framing: each line then contains one record. */
+  /** Creates a splitter for lines, even if the codec has framing. Use it if each line contains one record. */
   lineSplitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const splitter = this.#lineSplitter(continues, carry)
     splitter.mayBeMarked = offset === 0

@@ -7,7 +7,7 @@ import { type FieldPath, PathError, parseFieldPath } from '../event/field-path.j
 /** Option schemas shared by several components. The reference shows their input types. */
 
 /**
- * Makes `build` return the same schema for the same arguments. Schemas are immutable, and building them again for every
+ * Makes `build` return the same schema for the same arguments. Schemas are immutable. Building a schema again for every
  * option would noticeably slow each start.
  */
 export function once<A extends (number | undefined)[], S>(build: (...args: A) => S): (...args: A) => S {
@@ -27,8 +27,8 @@ const FIELD_PATH = 'must be a field path, which starts with a dot, as in .app'
 const ADDRESS = 'must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598, or systemd:NAME'
 
 /**
- * Adds an issue with a constant message. The message does not contain the value, so it may be shown even for a secret
- * or a value from the environment. With `show`, the value as written in the file is appended.
+ * Adds an issue with a constant message that does not contain the value. The message may thus be shown even if the
+ * value is a secret or came from the environment. With `show`, the value as written in the file is appended.
  */
 export function refuse(context: z.RefinementCtx, message: string, show = false): never {
   context.addIssue({ code: 'custom', message, params: { constant: true, show } })

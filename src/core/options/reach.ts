@@ -4,9 +4,9 @@ import { z } from 'zod'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
 
 /**
- * Resources outside the configuration that a component can access. A managed configuration may use only some of them.
- * So each option that accepts text declares which kind of resource it names; an option without a declaration is
- * rejected (engine/config/published/permissions.ts).
+ * Resources outside the configuration that a component can access. A managed configuration may use only some of these
+ * resources. Each option that accepts text declares which kind of resource the text names. An option without a
+ * declaration is rejected (engine/config/published/permissions.ts).
  */
 
 /**

@@ -116,7 +116,7 @@ async function answer(
 }
 
 /**
- * Matches the Accept header of scrapers that read OpenMetrics: they list it before plain text, which they also read.
+ * Matches the Accept header of scrapers that prefer OpenMetrics. They list it before plain text, which they accept too.
  */
 const OPEN_METRICS = /^(?:(?!text\/plain).)*application\/openmetrics-text(?! *; *version=0)/i
 

@@ -116,7 +116,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     room = most
     // If the client is slow now, it gets the total later.
     if (response.writableLength <= UNREAD_BYTES) writeMissed()
-    // A reload may have replaced the pipeline, so the tap is attached to the current one.
+    // Attaches the tap again, since a reload may have replaced the pipeline.
     remove?.()
     remove = tappable.taps.tap(query.component, seen)
     if (!remove) end()

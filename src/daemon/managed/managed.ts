@@ -133,8 +133,8 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
 }
 
 /**
- * Returns a function that reads the file again when it was replaced. While the file is unusable, no request to the
- * service is possible.
+ * Returns a function that returns the content of the file, read again if the file was replaced. If the file cannot be
+ * used, requests to the service fail.
  */
 function authorities(file: string, log: Logger): () => Promise<Buffer> {
   const files = new TlsFiles({ ca_file: file }, { log, clock: systemClock, failed: () => {} })
@@ -159,7 +159,7 @@ function reported({ received, emitted, consumed, delivered, discarded, undeliver
   }
 }
 
-/** The id of the daemon. data_dir stores it, so it stays the same until data_dir is removed. */
+/** The id of the daemon. It is stored in data_dir and stays the same until data_dir is removed. */
 async function daemonId(dataDir: string): Promise<string> {
   const folder = join(dataDir, 'managed')
   const path = join(folder, 'daemon-id')
@@ -167,7 +167,8 @@ async function daemonId(dataDir: string): Promise<string> {
     const id = readFileSync(path, 'utf8').trim()
     if (/^[0-9a-f]{24}$/.test(id)) return id
   } catch (error) {
-    // Only a missing file means a first start. With a new id, the service would take this daemon for another one.
+    // Only a missing file means a first start. If the daemon got a new id after another error, the service would
+    // mistake it for another daemon.
     if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(path, error)
   }
   const id = randomBytes(12).toString('hex')

@@ -20,8 +20,8 @@ const hashOf = (text: string): Buffer => createHash('sha256').update(text).diges
 const hostOf = (header = ''): string => header.toLowerCase().replace(/:\d*$/, '')
 
 /**
- * Returns the reason to refuse a request that another site's page makes a browser send, also after DNS rebinding;
- * undefined: accept the request. `hosts`: the host names of the page; undefined: any.
+ * Protects the page from requests that pages of other sites make a browser send, directly or by DNS rebinding. Returns
+ * the reason to refuse a request; undefined: accept it. `hosts`: the host names of the page; undefined: any.
  */
 export function foreign(
   { headers, method }: IncomingMessage,

@@ -31,7 +31,9 @@ const STATUS_MS = 10_000
 const LOOK_MS = 2000
 const TIMES_A_LOOK = 400
 
-/** Maximum live tails of all readers, and maximum events that each tail inspects per second, to limit the CPU time. */
+/**
+ * Maximum live tails of all readers, and maximum events per second that each tail inspects. These limit the CPU time.
+ */
 const MOST_TAPS = 8
 const MOST_TAPPED_PER_SECOND = 2000
 
@@ -44,7 +46,7 @@ export class PageData {
   readonly #seconds: Seconds
   readonly #stop: () => void
   #memory: number
-  /** The last status without the numbers and times that change all the time, to detect news. */
+  /** The last status, without numbers and times that change all the time. If this text changes, there is news. */
   #news = ''
   /** A text that changes with most news; it is cheap to compute. */
   #signs = ''
@@ -93,7 +95,7 @@ export class PageData {
   async follow(response: ServerResponse): Promise<undefined> {
     const before = this.#news
     const status = await this.#look()
-    // The other readers have not received this status yet.
+    // Sends the new status to the readers that are already connected.
     if (this.#news !== before) this.#live.status(status)
     if (!response.destroyed) this.#live.add(response, status)
   }
@@ -198,7 +200,8 @@ function newsOf({ ready, stopping, config, problems, notices, managed, ...status
 }
 
 /**
- * Calls `fn` in the middle of each second of the clock, so a call that is a little early or late stays in its second.
+ * Calls `fn` in the middle of each second of the clock. A call that is a little early or late thus falls into the right
+ * second.
  */
 function eachSecond(clock: TimerClock, fn: () => void): () => void {
   const next = () => clock.after(1500 - (clock.now() % 1000), run)

@@ -2,8 +2,8 @@ import type { ComponentCounters } from '../../engine/flow/counters.js'
 import type { Clock } from '../../lib/time.js'
 
 /**
- * The counts of each component in each step of the last hour: a ring of numbers per component, indexed by the step of
- * the monotonic clock. Steps become longer if the rings exceed their memory limit.
+ * The counts of each component in each step of the last hour. Each component has a ring of numbers, indexed by the step
+ * of the monotonic clock. If the rings exceed their memory limit, steps become longer.
  */
 
 const SPAN_MS = 3_600_000

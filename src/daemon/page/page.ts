@@ -15,7 +15,10 @@ import { API, type Route, reply, routeOf } from './router.js'
 import { beginSession } from './session.js'
 import { StaticFiles } from './static-files.js'
 
-/** Sent with every response. With these headers, the page loads only its own files, and other pages cannot embed it. */
+/**
+ * Sent with every response. These headers make the browser load only the page's own files, and prevent other pages from
+ * embedding it.
+ */
 const HEADERS = {
   'content-security-policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",

@@ -23,7 +23,7 @@ export async function holdSignals(args: readonly string[], exit: (code: number) 
   }
   // Without a handler, Node.js responds to SIGUSR1 by opening its debugger on a port.
   process.on('SIGUSR1', () => {})
-  // Node.js ignores this signal, so a write beyond RLIMIT_FSIZE fails with EFBIG. If preloaded code has changed that,
+  // Node.js ignores this signal, and a write beyond RLIMIT_FSIZE fails with EFBIG. If preloaded code has changed that,
   // this listener keeps the signal from ending the process.
   process.on('SIGXFSZ', () => {})
   await closeDebugger()
@@ -46,7 +46,10 @@ export function onHeldSignal(name: NodeJS.Signals, handler: (name: NodeJS.Signal
   }
 }
 
-/** Closes the debugger that a SIGUSR1 opened before there was a handler, unless an option asked for it. */
+/**
+ * Closes the debugger that a SIGUSR1 opened before this process had a handler for it. Keeps a debugger that an option
+ * asked for.
+ */
 async function closeDebugger(): Promise<void> {
   const options = [...process.execArgv, process.env.NODE_OPTIONS ?? '']
   if (options.some(option => /--inspect(-brk|-wait)?(=|\s|$)/.test(option))) return

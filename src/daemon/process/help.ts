@@ -28,7 +28,9 @@ export const ENVIRONMENT: Rows = [
   ['SLUICE_DEBUG=1', 'Shows the stack of unexpected errors.'],
 ]
 
-/** Wraps `text`. Its first line follows other text that is as wide as `indent`. */
+/**
+ * Wraps `text`. The first line is shorter by the width of `indent`, since it is printed after other text of that width.
+ */
 function wrapped(text: string, indent = ''): string {
   return wrap(indent + text, WIDTH, indent)
     .join('\n')
@@ -64,7 +66,10 @@ export function usage(command: Command): string {
   return parts.join(' ')
 }
 
-/** The options of a command, with full descriptions. `more`: only those shown first (false) or last (true). */
+/**
+ * The options of a command, with full descriptions. `more`: true returns only the options listed under "More options",
+ * false only the others.
+ */
 export function optionRows(command: Command, more?: boolean): Rows {
   return Object.entries(command.options)
     .filter(([, spec]) => more === undefined || (spec.more ?? false) === more)

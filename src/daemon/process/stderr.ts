@@ -41,7 +41,7 @@ export const lostLines = (): number => lost
 
 /**
  * Writes lines to stderr at once, since the last lines before an exit matter most. A line that cannot be written, such
- * as on a full disk, is lost and counted. `again` is called with the number of lost lines when writing works again.
+ * as on a full disk, is lost and counted. When writing works again, `again` is called with the number of lost lines.
  */
 export function lineWriter(again: (lines: number) => void): (line: string) => void {
   let missing = 0

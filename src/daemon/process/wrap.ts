@@ -2,7 +2,7 @@ import stringWidth from 'string-width'
 
 /** Fits text into columns of a terminal, where a character takes up to two of them. */
 
-/** Columns that `text` takes on a terminal, as far as that can be determined. */
+/** Columns that `text` takes on a terminal. Terminals differ, so this is an estimate. */
 export const displayWidth = (text: string): number => stringWidth(text)
 
 const graphemes = new Intl.Segmenter()

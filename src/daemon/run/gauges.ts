@@ -55,8 +55,8 @@ const FAULTS_HELP = 'Errors that plugins threw outside of their calls, such as i
 
 /**
  * Lets the daemon continue after an error that a plugin throws in its own timers or listeners, or in a promise that
- * nobody awaits. The error is logged and counted; no event is lost. If the stack of the error does not name a plugin,
- * the daemon ends. The returned function restores the usual handling.
+ * nobody awaits. Such an error is logged and counted, and no event is lost. After an error whose stack does not name a
+ * plugin, the daemon ends. The returned function restores the usual handling.
  */
 export function tolerateFaultsOfPlugins(metrics: Metrics, log: Logger): () => void {
   let faults = 0

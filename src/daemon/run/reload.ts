@@ -13,7 +13,7 @@ import { ConfigWatch, type WatchedFiles } from './watch.js'
 export interface ReloadOrigin {
   /** Reads the configuration; throws ConfigError. */
   readonly read: () => Promise<Config>
-  /** Called with each configuration that replaces another one. */
+  /** Called with each configuration that replaces the running one. */
   readonly applied: (config: Config) => void
   /** Runs `work` while nothing else may replace the running configuration. Undefined: only reloads replace it. */
   readonly inTurn?: (work: () => Promise<void>) => Promise<void>
@@ -23,7 +23,7 @@ export interface ReloadOrigin {
 }
 
 export interface Reloads {
-  /** Called when the new configuration has failed to start, and `back`, the previous one, runs again. */
+  /** Called when the new configuration has failed to start and the previous one, `back`, runs again. */
   wentBack(error: Error, back: Config): void
   /** Resolves when no reload is running or requested any more. */
   stop(): Promise<void>
@@ -90,7 +90,7 @@ export function onReload(
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, texts.failed)
     }
   }
-  /** Resets the metrics, the page and the log to the settings of the configuration that runs again. */
+  /** Resets the metrics, the page and the log to the settings of `back`, the configuration that runs again. */
   const moveBack = async (back: Config) => {
     applied(back)
     try {
@@ -126,8 +126,8 @@ export function onReload(
 }
 
 /**
- * Runs reloads one at a time, since each starts from the addresses that the previous reload left. All requests during a
- * reload together cause one more reload, which begins afterwards.
+ * Runs reloads one at a time, since each starts from the addresses that the previous reload left. All requests made
+ * during a reload cause a single reload, which begins when the current one has ended.
  */
 class ReloadQueue {
   readonly #reload: () => Promise<void>

@@ -231,7 +231,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   }
 }
 
-/** Wraps `engine` with a `stop` that also reports to systemd that the daemon is stopping. */
+/** Adds to `stop`: it also notifies systemd that the daemon is stopping. */
 function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: () => number): Pick<Engine, 'stop'> {
   return {
     stop(deadline) {

@@ -67,7 +67,7 @@ export class Servers {
       await listenAtSocket(server, path)
       this.#socket = server
     } catch (error) {
-      // Only commands that inspect the daemon need the socket, so the daemon runs without it.
+      // The daemon runs without the socket, since only the commands that inspect the daemon need it.
       this.#log.info(
         { socket: path, error: errorText(error) },
         'cannot open the socket of the daemon; sluice status, top and tap cannot reach it',

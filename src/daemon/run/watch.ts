@@ -5,7 +5,7 @@ import { DataDirError, type DataDirLock } from '../../engine/run/state/data-dir.
 import { moduleFiles } from '../../lib/modules/module-files.js'
 import { every } from '../../lib/time.js'
 
-/** Polling interval. A change of a file is reported after the file has stayed the same for this long. */
+/** Polling interval. A change is reported once the file has not changed again for this long. */
 const POLL_MS = 500
 const DATA_DIR_POLL_MS = 1000
 
@@ -13,7 +13,7 @@ export interface WatchedFiles {
   readonly path: string
   /** The digest of the configuration's files when they were first read. */
   readonly digest: string
-  /** Other files that the last reading used, such as plugins. */
+  /** Files that the last reading used besides those of the configuration, such as plugins. */
   readonly others?: () => readonly string[]
 }
 
@@ -75,7 +75,7 @@ export class ConfigWatch {
   }
 }
 
-/** The files of the modules that components name, and of modules that these import by relative paths. */
+/** The files of the modules that components name, and of the modules that those modules import by relative paths. */
 export function filesOfModules({ processors }: Pick<Config, 'processors'>): readonly string[] {
   return processors.flatMap(({ definition: { module }, options }) => {
     const path = module && (options as Readonly<Record<string, unknown>>)[module]
@@ -84,9 +84,9 @@ export function filesOfModules({ processors }: Pick<Config, 'processors'>): read
 }
 
 /**
- * Notices when `data_dir` is removed or replaced while the daemon runs. Uses the folder that has taken its place, or
- * creates the folder again if it is missing, and then calls `renewed`. From then on, positions and disk buffers are
- * stored there. Returns a function that ends the watch.
+ * Notices when `data_dir` is removed or replaced while the daemon runs. If there is a new folder, uses it; otherwise
+ * creates the folder. Then calls `renewed`. From then on, positions and disk buffers are stored in that folder. Returns
+ * a function that ends the watch.
  */
 export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, renewed: () => void): () => void {
   let logged = ''

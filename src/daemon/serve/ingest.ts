@@ -18,7 +18,7 @@ import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
 import { IngestHost } from '../../service/ingest/ingest-host.js'
 import { forkProcesses } from '../../service/ingest/process/account-process.js'
 
-/** All pipelines together may hold this many times the memory that one pipeline may hold. */
+/** Maximum memory of all pipelines together, as a multiple of the maximum of one pipeline. */
 const SHARES = 8
 const MOST_REQUESTS = 10_000
 /** Maximum series of metrics: of one account, and of all running accounts together. */
@@ -39,7 +39,7 @@ interface ServedIngestParts {
   readonly shared?: Pick<Store, 'watch'> | undefined
 }
 
-/** Runs the published pipelines that the service names, in a process for each account. */
+/** Runs the published pipelines that the service names. Each account has its own process. */
 export class ServedIngest implements Ingest {
   readonly #service: Service
   readonly #host: IngestHost
@@ -135,7 +135,7 @@ export class ServedIngest implements Ingest {
     }
   }
 
-  /** Applies the changes of other nodes, within a second after this node notices them. */
+  /** Applies the changes that other nodes make, within a second after this node notices a change. */
   #followOthers(store: Pick<Store, 'watch'>): () => void {
     const due = new Set<() => Promise<void>>()
     let hasFailed = false

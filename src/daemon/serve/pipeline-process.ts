@@ -17,7 +17,7 @@ import { componentsWith } from './service-plugins.js'
 
 /** The program of the process that runs the published pipelines of one account. The service starts it (ingest.ts). */
 
-/** When the service is gone, this process has this many milliseconds to end before it is killed. */
+/** When the service is gone, this process is killed if it has not ended within this many milliseconds. */
 const END_MS = 3000
 
 // Only the service ends this process. A signal to the whole process group is meant for the service.
@@ -32,7 +32,7 @@ const answers = new Socket({ fd: FROM_CHILD, readable: false, writable: true })
 // The service is gone.
 answers.on('error', () => {})
 
-/** Reads bodies straight into their final place, with room for one more byte, so no garbage is left. */
+/** Reads bodies directly into their final memory, with room for one more byte. This creates no garbage. */
 const reader = new FrameReader(NO_LIMIT, head => {
   const message = deserialize(head) as ProcessSetup | Call
   if (!('name' in message)) return { most: 0, take: () => begin(message) }

@@ -53,7 +53,7 @@ export async function loadServiceConfig(
   throw new ConfigError([{ file: config.files[0] ?? path, line: 1, column: 1, path: 'service', message }])
 }
 
-/** Opens the store and the domain over it, with the clock and the random source of this machine. */
+/** Opens the store and, on top of it, the domain. Both use the clock and the random source of this machine. */
 export async function openConfigured(
   options: ServiceConfig,
   log: Logger,
@@ -72,7 +72,7 @@ export async function serve({ configPath }: { configPath: string }, io: Io): Pro
   const log = createLog(io, { format: config.logFormat })
   logNodeWarnings(log)
   logWarnings(log, config.warnings)
-  // The service does not write to its standard output, so it continues after an error there.
+  // The service continues after an error on its standard output, since it does not write there.
   io.stdout.on('error', error => log.warn({ error: errorText(error) }, 'standard output cannot be written'))
   const systemd = Systemd.from(io.env, { log })
   systemd.follow({ state: () => ({ ready: false, status: 'opens its store' }) })
@@ -145,7 +145,7 @@ async function serveOpened(
     'ending: no new requests are accepted, requests in progress are answered',
   )
   const ends: (() => void)[] = [signals.remove, onHeldSignal('SIGHUP', () => log.warn(NO_RELOAD))]
-  // A service that another program started ends with that program.
+  // If another program started the service, the service ends when that program ends.
   if (process.connected) process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
   try {
     serviceMetrics(metrics, counts, service, () => !ending && state.store.health().readable)

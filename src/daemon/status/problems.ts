@@ -38,7 +38,7 @@ export interface Observed {
   readonly destinations: readonly DestinationState[]
   /** Sources that wait for an operator, or that fail and are restarted. */
   readonly sources: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
-  /** Processors that need a server which does not reply, or that do not finish with events. */
+  /** Processors that wait for a server which does not reply, or that do not finish processing their events. */
   readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
   readonly managed?: ManagedReport | undefined
   /** The daemon's configuration, if that is a file, and its data_dir; missing while the daemon starts. */
@@ -344,14 +344,14 @@ function undecodedProblems({ series }: Observed): Problem[] {
   )
 }
 
-/** Processors that pass on most events because they could not process them. */
+/** Processors that could not process most of their events and passed them on unchanged. */
 function unprocessedProblems({ series }: Observed): Problem[] {
   const reason = PROCESSING_FAILED
   return series
     .all('sluice_component_errors_total', { component_kind: 'processor', kind: 'processing' })
     .flatMap(({ labels: { component_id = '' }, value }) => {
       const events = series.sum('sluice_component_received_events_total', { component_id })
-      // If the events are discarded or in the dead-letter queue, other problems report that.
+      // If such events are discarded or in the dead-letter queue, another problem reports that.
       if (value === 0 || value * 2 < events || series.sum(DISCARDED, { component_id, reason }) > 0) return []
       return {
         component: component_id,
@@ -472,7 +472,7 @@ function throttleProblems(seen: Observed): Problem[] {
   return [...limits, ...positive(seen, OF_THROTTLES), ...open]
 }
 
-/** Events in the dead-letter queues, with the commands that send them again. */
+/** Events in the dead-letter queues, with the commands that resend them. */
 function deadLetterProblems({ series, components, about }: Observed): Problem[] {
   return series.all('sluice_dead_letters').flatMap(({ labels, value }) => {
     if (value === 0) return []
@@ -516,7 +516,7 @@ function folderElsewhere(config: string): string | undefined {
   }
 }
 
-/** A service that is restarted or updated is unreachable for fewer seconds than this. */
+/** Shorter outages, in seconds, are not reported, since the service may just be restarting or being updated. */
 const AWAY_S = 60
 
 /** A revision that cannot run, and a service that cannot be reached. */

@@ -9,7 +9,10 @@ import type { Rate, Rates } from './rates.js'
 import { isReady } from './ready.js'
 import { type Samples, Series } from './series.js'
 
-/** The version of the document. It increases when a member is removed or changes its meaning, not when one is added. */
+/**
+ * The version of the document. It increases when a member is removed or changes its meaning, but not when a member is
+ * added.
+ */
 const VERSION = 1
 
 /** The state and the problems of a daemon, as JSON. docs/status-api.md describes the members. */
@@ -21,7 +24,7 @@ export interface Status {
   readonly version_of_sluice: string
   readonly host: string
   readonly ready: boolean
-  /** True after a signal to end. The daemon still delivers the events that it has read. */
+  /** True after a signal to end, while the daemon delivers the events that it has already read. */
   readonly stopping?: true
   readonly reloading_since?: string
   readonly config?: string | undefined
@@ -34,7 +37,7 @@ export interface Status {
   readonly books?: Books
   /** The data that the daemon's page keeps, while there is a page. */
   readonly status_page?: PageState
-  /** The busiest component that is not blocked, if it is busy most of the time. */
+  /** Of the components that are not blocked, the busiest one, if it is busy most of the time. */
   readonly bottleneck?: { readonly id: string; readonly share: number } | undefined
   readonly destinations: Observed['destinations']
   readonly sources: Observed['sources']
@@ -57,7 +60,7 @@ export interface PageState {
   /** `memory`: the limit for the kept data, in bytes; `used`: its present size. */
   readonly memory: number
   readonly used: number
-  /** The length of the history that each component has, and the interval between its numbers. */
+  /** The length of each component's history, and the interval between its values. */
   readonly history_seconds: number
   readonly history_step_ms: number
   /** Whether a token is set. Only with a token does the page show texts of events. */
@@ -92,13 +95,13 @@ export interface ComponentStatus extends Named {
 export interface Reports {
   /** The running components, in the order of the configuration. Metrics also have components that a reload removed. */
   components?(): readonly Named[]
-  /** Every destination, with the reason why it is not ready, if it is not. */
+  /** Every destination. Its `reason` says why it is not ready. */
   destinations(): Observed['destinations']
   /** Sources that wait for an operator, or that failed recently and are being restarted. */
   failures?(): Observed['sources']
-  /** Processors that need a server which does not reply, or that do not finish with events. */
+  /** Processors that wait for a server which does not reply, or that do not finish processing their events. */
   outages?(): Observed['processors']
-  /** Whether a signal has asked the daemon to end. The daemon still delivers the events that it has read. */
+  /** Whether a signal has asked the daemon to end. Until it ends, it delivers the events that it has already read. */
   isStopping?(): boolean
   /** Start of the running reload, wall clock in milliseconds; undefined: no reload is running. */
   reloadingSince?(): number | undefined

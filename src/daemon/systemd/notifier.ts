@@ -23,9 +23,11 @@ const STATES = ['READY', 'RELOADING', 'STOPPING']
 const hasState = (notice: Notice) => STATES.some(name => name in notice)
 
 /**
- * Sends notifications to systemd, one at a time. Invariants: state changes arrive in order, each in its own message; of
- * all other fields only the newest value is sent. Notifications that failed while systemd was unreachable are sent
- * again, newest last. A watchdog ping is never sent late: it goes with the next message or not at all.
+ * Sends notifications to systemd, one at a time. Invariants:
+ * - Each state change is sent in its own message, and all of them in order. Of every other field, only the newest value
+ *   is sent.
+ * - Notifications that failed while systemd was unreachable are sent again, the newest last.
+ * - A watchdog ping is never sent late. It is part of the next message or is not sent.
  */
 export class Notifier {
   readonly #send: Send

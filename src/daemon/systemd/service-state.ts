@@ -39,7 +39,9 @@ const HOW: Readonly<Record<string, string>> = {
   retrying: 'tries again',
 }
 
-/** The state of a daemon, worst problem first. A daemon that still waits for its receivers counts as started. */
+/**
+ * The state of a daemon, worst problem first. The daemon counts as started even if its receivers do not respond yet.
+ */
 export function daemonState({ destinations, failures = [], refused, stuck = [] }: DaemonState): ServiceState {
   const waiting = Object.keys(HOW).flatMap(state =>
     destinations

@@ -6,10 +6,7 @@ import { CHECKS, oneLine, type Subject } from './service-state.js'
 const CHECK_MS = 1000
 /** Interval of checks during startup: short, since other units wait until it ends. */
 const FIRST_CHECKS_MS = 50
-/**
- * Startup extends its own time limit by this many milliseconds, every EXTEND_EVERY checks, for as long as startup
- * takes.
- */
+/** While startup takes, its time limit is extended by this many milliseconds every EXTEND_EVERY checks. */
 const EXTEND_MS = 30_000
 const EXTEND_EVERY = 200
 
@@ -21,8 +18,8 @@ export interface SystemdParts {
 }
 
 /**
- * Notifies the service manager of readiness, problems, reloads and the end of this process, and pings its watchdog
- * while the process works. Does nothing if no service manager asks for it.
+ * Notifies the service manager of readiness, problems, reloads and the end of this process. Pings the watchdog while
+ * the process works. Does nothing if the service manager did not ask for notifications.
  */
 export class Systemd {
   readonly #notifier: Notifier | undefined
@@ -39,7 +36,7 @@ export class Systemd {
   #isEnding = false
   #answers = true
 
-  /** Removes the variables for this process from `env`, since child processes would use them as their own. */
+  /** Removes the variables that are meant for this process from `env`. Otherwise child processes would use them. */
   static from(env: NodeJS.ProcessEnv, { log, send, ...timers }: SystemdParts): Systemd {
     const { NOTIFY_SOCKET: socket, WATCHDOG_USEC: micros, WATCHDOG_PID: pid } = env
     for (const name of ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID']) delete env[name]

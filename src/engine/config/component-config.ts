@@ -34,7 +34,7 @@ import type { Problems } from './yaml/problems.js'
 /** Names of sections. A section among a component's options is probably indented too far. */
 const TOO_FAR_IN: readonly string[] = [...Object.values(SECTIONS), 'tests']
 
-/** One component of the configuration, with its options parsed by the schema of its definition. */
+/** A component of the configuration. The schema of its definition has parsed its options. */
 export interface ComponentConfig<K extends Kind = Kind> {
   readonly id: string
   readonly kind: K
@@ -282,10 +282,7 @@ export function checkNode<T>(schema: z.ZodType<T>, node: MapNode, path: Path, pr
   return 'issues' in checked && readPlain(checked.issues, node) ? check(schema, toValue(node)) : checked
 }
 
-/**
- * Reads variables as the numbers and booleans that they look like, if options require it. Returns whether a value
- * changed.
- */
+/** Where an option requires a number or boolean, converts the text of its variable. Returns whether a value changed. */
 function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
   let changed = false
   for (const issue of issues) {

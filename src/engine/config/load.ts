@@ -30,7 +30,7 @@ export type { ConfigText } from './yaml/files.js'
 
 export type LogFormat = NonNullable<Settings['log']['format']>
 
-/** The section `service`. Its data folder is resolved, and each plugin has the file that lists it. */
+/** The section `service`. The path of the data folder is absolute, and each plugin has the file that lists it. */
 type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
   readonly dataDir: string
   readonly plugins: readonly ServicePlugin[]
@@ -77,9 +77,9 @@ export interface LoadOptions {
   readonly given?: readonly ComponentConfig<'source'>[]
   /** An additional document, already parsed. It has its own environment. `name`: its file name in messages. */
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
-  /** Whether other parts of the configuration may have the components that are missing here. */
+  /** Whether components that are missing here may be in other parts of the configuration. */
   readonly partial?: boolean
-  /** Whether a section `managed` shows that this is the local part of a managed daemon's configuration. */
+  /** Whether a section `managed` marks this as the local part of a managed daemon's configuration. */
   readonly localPart?: boolean
   /**
    * Whether the configuration will run on this machine. If so, files that destinations write to are examined, not
@@ -210,7 +210,7 @@ function merged(
 
 function assemble(
   root: MapNode,
-  /** Whether all files could be read. If not, the other files may contain the components that seem to be missing. */
+  /** Whether all files could be read. If not, components that seem to be missing may be in the unread files. */
   isWhole: boolean,
   files: readonly { readonly file: string; readonly text: string }[],
   {

@@ -19,8 +19,8 @@ interface Named {
 }
 
 /**
- * Checks every option that names a file or folder. Returns, by component id, the files that each component reads
- * besides its inputs.
+ * Checks every option that names a file or folder. Returns the files that each component reads besides its inputs, by
+ * component id.
  */
 export function checkPaths(
   root: MapNode,

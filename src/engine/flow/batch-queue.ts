@@ -5,7 +5,7 @@ import { STREAM_DEPTH } from './side-output.js'
 
 /**
  * The queue of batches before a destination: in memory (delivery/delivery.ts) or on disk (disk-buffer/disk-buffer.ts).
- * It accepts one batch at a time, and the next one when it has room. When it gives up, it settles all remaining batches
+ * It accepts batches one at a time, as soon as it has room. When the queue gives up, it settles all remaining batches
  * as `errored`.
  */
 export abstract class BatchQueue extends Writable {
@@ -87,7 +87,7 @@ export abstract class BatchQueue extends Writable {
     batch.giveBack()
   }
 
-  /** Ends at once. Gives unsettled events back to their sources, which read them again. */
+  /** Ends at once. Gives unsettled events back to their sources, which then read these events again. */
   protected giveUp(): void {
     if (this.#isOver) return
     this.#isOver = true

@@ -36,7 +36,7 @@ export class Busy {
   }
 
   #turn(now: number): void {
-    // If the share was not read for a long time, it covers that whole time.
+    // The share covers the time since `#before`. That may be long if nobody read the share.
     this.#before = this.#mark
     this.#mark = { at: now, total: this.#sum(now) }
   }

@@ -40,11 +40,11 @@ export class ComponentSet implements CounterSet {
     this.#room = { left: mostSeries }
   }
 
-  /** The counters of a component. The same id returns the same counters, so counts survive a new pipeline. */
+  /** The counters of a component. They are kept by id, so the counts survive the replacement of a pipeline. */
   component(id: string, kind: Kind, type: string): ComponentCounters {
     const present = this.components.get(id)
     if (present && present.kind === kind && present.type === type) return present
-    // Keeps the counts of another component that had this id.
+    // If a component of another kind or type had this id, sets its counts aside.
     if (present) this.components.set(`${id} ${present.kind} ${present.type}`, present)
     const aside = `${id} ${kind} ${type}`
     const counters = this.components.get(aside) ?? new ComponentCounters(id, kind, type, this.#room)
@@ -79,7 +79,7 @@ export class ComponentSet implements CounterSet {
   }
 }
 
-/** Discard reason for events that a component had given back to their sources when a reload removed the component. */
+/** Discard reason for events that a component gave back to their sources before a reload removed the component. */
 export const GIVEN_BACK = 'given_back'
 
 /** Subtracts up to the given amount from `from`. Returns the subtracted amount. */
@@ -114,11 +114,11 @@ export interface Histogram {
 }
 
 /**
- * The counters of one component, as plain numbers that are cheap to increment. A scrape turns them into Prometheus
- * series. The counters satisfy: received + emitted = sent + discarded + consumed + in flight. Events in flight are
- * counted separately: events in the queue before the component, and events that the component says it holds. A
- * component that is replaced early gives back the events that it holds. These stay in flight until they arrive again,
- * and count as received once.
+ * The counters of one component, as plain numbers that are cheap to increment. A scrape turns the numbers into
+ * Prometheus series. They satisfy: received + emitted = sent + discarded + consumed + in flight. Events in flight are
+ * counted separately: they are in the queue before the component, or the component says that it holds them. A component
+ * that is replaced early gives back the events that it holds. These events stay in flight until they arrive again, and
+ * count as received only once.
  */
 export class ComponentCounters implements ComponentMetrics {
   readonly id: string
@@ -140,11 +140,14 @@ export class ComponentCounters implements ComponentMetrics {
   /** Events that an earlier run received and left in a spool. */
   foundEvents = 0
   /**
-   * Only for sources: events passed on and then given back. The source reads them again after the next start or reload,
-   * if it can.
+   * Only for sources: events that the source passed on and got back. If the source can, it reads these events again
+   * after the next start or reload.
    */
   readonly toRead: Amount = { events: 0, bytes: 0 }
-  /** Only for sources: settled events that the source will read again, since earlier events were given back. */
+  /**
+   * Only for sources: settled events that the source will read again. Events before them were given back, and the
+   * source continues from there.
+   */
   toRepeat = 0
   /** Only for sources: received events that had been settled before and were read again. */
   receivedAgain = 0
@@ -183,7 +186,10 @@ export class ComponentCounters implements ComponentMetrics {
     this.queued.bytes += bytes
   }
 
-  /** Counts events that an earlier run left, or that the component's predecessor left and that arrive again. */
+  /**
+   * Counts events from before the start of this component. An earlier run left them, or its predecessor left them and
+   * they arrive again.
+   */
   found(events: number, bytes: number): void {
     const before = this.received.events
     this.arrived(events, bytes)
@@ -257,7 +263,7 @@ export class ComponentCounters implements ComponentMetrics {
 
   counters(name: string, help: string, rest: Record<string, string>, read: Series['read']): void {
     const all = (this.series.get(name) ?? []).filter(series => series.rest === undefined)
-    // These series are read first, since reading them may change the rest counter.
+    // The series in `all` are read first, since reading them may change the rest counter.
     this.series.set(name, [{ type: 'counter', help, rest, read }, ...all])
   }
 
@@ -330,7 +336,7 @@ export class ComponentCounters implements ComponentMetrics {
     }
   }
 
-  /** For a removed component: discards the events that it gave back, since they will not arrive again. */
+  /** For a removed component. Discards the events that it gave back, since these will not arrive again. */
   abandon(): void {
     const { events, bytes } = takeOff(this.#givenBack, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
     if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)
@@ -340,7 +346,7 @@ export class ComponentCounters implements ComponentMetrics {
     return sum(this.queued, this.holds())
   }
 
-  /** Events and bytes in the component. Includes events that it gave back and that have not arrived again. */
+  /** Events and bytes in the component, including events that it gave back and that will arrive again. */
   inFlight(): Amount {
     return sum(this.held(), this.#givenBack)
   }

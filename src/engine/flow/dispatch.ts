@@ -23,7 +23,7 @@ import type { Work } from './work.js'
 
 export const PROCESSING_FAILED = 'processing_failed'
 
-/** The field that contains the error of an event that could not be processed. */
+/** If an event could not be processed, this field of it contains the error. */
 const ERROR_FIELD = parseFieldPath('.processing_error')
 
 /** MAIN decisions, for comparing blocks of this size at once. */
@@ -130,7 +130,7 @@ export class Dispatch {
     return letters
   }
 
-  /** Sends a batch to the main output, or to the side output that replaces it. */
+  /** Sends a batch to the main output or, if a side output replaces the main output, to that. */
   #pass(batch: EventBatch): void {
     batch.compact()
     const side = this.#main
@@ -201,7 +201,8 @@ export class Dispatch {
   }
 
   /**
-   * The origin of replacement events. Its source is that of the replaced events, so the new events keep their place.
+   * The origin of events that replace others. It has the source of the replaced events, so the order among events of
+   * that source is kept.
    */
   #originOf(source: string): Origin {
     let origin = this.#origins.get(source)

@@ -50,7 +50,7 @@ export class Emission {
     this.#failures = failures
   }
 
-  /** Collects the due events in one batch for each output that is read. */
+  /** Collects the due events into one batch for each output. Outputs that are not read get none. */
   emitted(why: EmitReason): EmittedBatch[] {
     const batches: EmittedBatch[] = []
     for (const [to, made] of this.#lines(why)) {
@@ -91,7 +91,7 @@ export class Emission {
       this.#failures.emission(error)
     }
     const isWritten = (share: Share) => [...outputs.values()].some(({ shares }) => shares.has(share))
-    // If the source read these events again, writing them would fail again.
+    // Rejects these shares. If the source read their events again, writing the line would only fail again.
     for (const share of unwritten) if (!isWritten(share)) share.settle('rejected')
     return outputs
   }
@@ -104,7 +104,8 @@ export class Emission {
         for (const share of shares) share.settle(status)
       },
       undefined,
-      // The sources will send the events again, no matter when the other holders of the batch settle it.
+      // As soon as one holder settles the batch as `errored`, it is certain that the sources will send the events
+      // again.
       () => {
         for (const share of shares) share.willError()
       },

@@ -34,7 +34,7 @@ const aboutBatch = ({ origin: { source, path: file, peer }, length: events }: Ev
   events,
 })
 
-/** Logs failures of a processor, and writes events that it could not process to the dead-letter queue. */
+/** Logs the failures of a processor. Writes events that the processor could not process to the dead-letter queue. */
 export class Failures {
   readonly #context: FailuresContext
   readonly #limit: LogLimit
@@ -75,8 +75,8 @@ export class Failures {
   }
 
   /**
-   * Writes events to the dead-letter queue, each with its message. Retries until they are stored. If the stage ends
-   * first, gives them back to be processed again.
+   * Writes events to the dead-letter queue, each with its message. Retries until the events are stored. If the stage
+   * ends before that, gives them back, and they will be processed again.
    */
   async keep(letters: EventBatch, messages: readonly string[]): Promise<void> {
     const { log, metrics, deadLetters } = this.#context
@@ -94,7 +94,7 @@ export class Failures {
         await sleep(RETRY_MS, this.#ended)
         continue
       }
-      // The events were given back during the write. They arrive again and are counted then.
+      // The events were given back during the write. They are counted when they arrive again.
       if (this.#ended.aborted) break
       this.held = undefined
       countDeadLetters(metrics, PROCESSING_FAILED, letters.length)

@@ -21,7 +21,7 @@ export class Input {
     this.#counters = counters
     const go = () => this.#go()
     stream.on('drain', go)
-    // A stream that ends while it is full does not emit `drain`, and not every stream closes itself.
+    // A stream that ends while it is full does not emit `drain`. Some streams do not emit `close` either.
     stream.on('finish', go)
     stream.on('close', go)
   }
@@ -35,14 +35,15 @@ export class Input {
   }
 
   /**
-   * Prepares for new feeders: accepts all events of the current feeders, and does not end when the last of these ends.
+   * Prepares for new feeders. The input accepts all events of the current feeders, and does not end when the last of
+   * them ends.
    */
   detach(): void {
     this.#isDetached = true
     this.#go()
   }
 
-  /** Undoes `detach`, since the feeders are not replaced. The input then ends with its last feeder. */
+  /** Undoes `detach` if no new feeders come. The input then ends with its last feeder. */
   release(): void {
     this.#isDetached = false
     if (this.#feeders === 0) this.#stream.end()
@@ -105,7 +106,8 @@ export class FanOut {
       return undefined
     }
     if (inputs.length === 1) return inputs[0]!.write(batch)
-    // Makes all copies before it passes on the first, whose reader may change or settle it at once.
+    // Makes all copies before passing on the original batch. The reader of the original may change or settle it at
+    // once.
     const copies = inputs.map((_, i) => (i === 0 ? batch : batch.fork()))
     const full = inputs.map((input, i) => input.write(copies[i]!)).filter(room => room !== undefined)
     return full.length === 0 ? undefined : Promise.all(full).then(() => {})
@@ -130,15 +132,13 @@ export function pump(from: Readable, fanOut: FanOut): { readonly events: number 
   return handedOn
 }
 
-/**
- * Pipes a side output into a fan-out. Returns a function that counts the events that have not reached the fan-out yet.
- */
+/** Pipes a side output into a fan-out. The returned function returns how many events are on the way to the fan-out. */
 export function pumpSide(output: SideOutput, fanOut: FanOut): () => number {
   const handedOn = pump(output, fanOut)
   return () => output.events - handedOn.events
 }
 
-/** An input that does not count its batches, since they were counted earlier. */
+/** An input that does not count the batches that arrive, since they were already counted. */
 export function directly(delivery: Writable): Input {
   const input = new Input(delivery, { arrived: () => {} })
   input.feed()

@@ -19,7 +19,7 @@ export interface DiscardedEvents {
  * Observes what becomes of a component's events, while their bytes are valid. Must not keep references to the events.
  */
 export interface FateObserver {
-  /** Whether the observer may need discarded events of the batch. Called for each batch, so it must be quick. */
+  /** Whether the observer may need the discarded events of a batch. Called for each batch, so it must be fast. */
   wants(batch: EventBatch): boolean
   discarded(events: DiscardedEvents): void
   rejected(request: readonly EventBatch[], error: DeliveryError): void

@@ -28,8 +28,8 @@ export class LowWaterMark<P> {
   }
 
   /**
-   * Adds the next position. Call the returned function when everything between the previous position and this one is
-   * settled. If the rest will not be settled, pass the position up to which everything is settled.
+   * Adds the next position. Call the returned function when everything between the previous position and `position` is
+   * settled. If only a part of this range will be settled, pass the position where the settled part ends.
    */
   add(position: P): (reached?: P) => void {
     const passed: Passed<P> = { position, isSettled: false, reached: undefined }

@@ -16,8 +16,9 @@ const READING = newReading()
 let made = 0
 
 /**
- * Names the events of `made`, which replace events [from, to) of `batch`. A name has the replaced event's id and a
- * number, so it is the same when that event is read again. `sizeOf`: bytes of the lines that replace one event.
+ * Names the events of `made`, which replace events [from, to) of `batch`. A name consists of the place of the replaced
+ * event and a number. When that event is read again, its replacements get the same names. `sizeOf`: bytes of the lines
+ * that replace one event.
  */
 export function nameAfter(
   made: EventBatch,

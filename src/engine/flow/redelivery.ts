@@ -4,23 +4,23 @@ import type { Ack } from '../../core/event/ack.js'
 const MOST_AT_ONCE = 1000
 
 /**
- * Tracks ids that a server sent to a source that `redelivers`, until the server knows that they were delivered. Ids
- * that come back undelivered are forgotten, since the server sends them again.
+ * For a source that `redelivers`. Tracks the ids that a server sent, until the server knows that they were delivered.
+ * If an id comes back undelivered, it is forgotten, since the server will send it again.
  */
 export class Redelivery {
   readonly #confirm: (ids: readonly string[]) => Promise<unknown>
-  /** Ids that are being delivered, or whose delivery the server does not know yet. */
+  /** Ids whose delivery is in progress or is not yet known to the server. */
   readonly #open = new Set<string>()
   #delivered: string[] = []
   #confirming: Promise<void> | undefined
   #gaveBack = false
 
-  /** `confirm` reports delivered ids to the server. If it rejects, they are reported again later. */
+  /** `confirm` reports delivered ids to the server. If it rejects, the same ids are reported again later. */
   constructor(confirm: (ids: readonly string[]) => Promise<unknown>) {
     this.#confirm = confirm
   }
 
-  /** Whether an id is being delivered, or its delivery is not confirmed yet. If so, do not send it again. */
+  /** Whether the delivery of an id is in progress, or is not confirmed yet. If so, do not send the id again. */
   has(id: string): boolean {
     return this.#open.has(id)
   }
@@ -44,7 +44,7 @@ export class Redelivery {
     })
   }
 
-  /** Whether anything was given back since the last call, and must be read again. */
+  /** Whether anything was given back since the last call. If so, it must be read again. */
   takeBack(): boolean {
     const gaveBack = this.#gaveBack
     this.#gaveBack = false

@@ -13,8 +13,8 @@ import type { ComponentCounters } from './counters.js'
 import type { FanOut } from './fan-out.js'
 
 /**
- * Maximum memory of all unacknowledged events, in bytes. Each source has its own share, within a minimum and a maximum,
- * so a blocked source does not slow the others.
+ * Maximum memory of all unacknowledged events, in bytes. It is divided equally among the sources, so a blocked source
+ * does not slow the other sources. A share has a minimum and a maximum.
  */
 const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
 const LARGEST_SHARE = 32 * 1024 * 1024
@@ -32,13 +32,16 @@ class Open extends Ack implements Linked<Open> {
   events = 0
   bytes = 0
   origin: Origin | undefined
-  /** The previous and the next batch of the same origin that are unsettled or were given back. */
+  /** The nearest batches of the same origin before and after this batch that are unsettled or were given back. */
   earlier: Open | undefined
   later: Open | undefined
-  /** Number of events in settled batches after this one. If this batch is given back, they are read again, too. */
+  /**
+   * Number of events in settled batches after this batch. If this batch is given back, those events are read again,
+   * too.
+   */
   behind = 0
   isGivenBack = false
-  /** The batch as sent, if its source cannot read it again. */
+  /** The batch as it was sent. Set only if its source cannot read it again. */
   kept: Kept | undefined
   previous: Open | undefined
   next: Open | undefined
@@ -85,11 +88,11 @@ export class SourceOutput implements Output {
   #waiting: (() => void)[] = []
   /** While downstream components are replaced: the promise for which `send` waits. */
   #gate: Deferred | undefined
-  /** Whether the source is being replaced. Its successor then reads the events that are given back. */
+  /** Whether the source is being replaced. Events that are given back are then read again by its successor. */
   #replaced = false
   /** Whether events were given back to the source during the current or the last replacement. */
   #gaveBack = false
-  /** Whether `attach` resends all kept batches, and not only the ones that were given back. */
+  /** Whether `attach` resends all kept batches. Otherwise it resends only those that were given back. */
   #resendsAll = false
   #isOver = false
   #hasSent = false
@@ -174,7 +177,7 @@ export class SourceOutput implements Output {
   }
 
   #shrunk(open: Open, bytes: number): void {
-    // A kept batch holds its chunk until it is settled, so nothing is freed.
+    // A kept batch holds its chunk until the batch is settled, so no memory is freed.
     if (open.kept || !this.#open.has(open)) return
     open.held -= bytes
     this.#release(bytes)
@@ -229,7 +232,7 @@ export class SourceOutput implements Output {
     this.#log.warn({ code: 'SLUICE_NOTHING_DECODED', decode: name, path: origin.path }, text)
   }
 
-  /** Notes that another source replaces this one. */
+  /** Notes that another source will replace this source. */
   replace(): void {
     this.#replaced = true
   }
@@ -251,9 +254,9 @@ export class SourceOutput implements Output {
   }
 
   /**
-   * Gives up all unsettled batches while sending is paused, even those that others still hold. `attach` resends kept
-   * batches; the others go back to their source. Without `isAborted`, does this only if events have already gone back
-   * to a source that sends in order: later events must not overtake them.
+   * Gives up all unsettled batches while sending is paused, even batches that other components still hold. Kept batches
+   * are resent by `attach`; all other batches go back to their source. Without `isAborted`, does this only if events
+   * have already gone back and their source sends in order. Later events would otherwise overtake those events.
    */
   giveUp(isAborted = true): void {
     this.#resendsAll = isAborted
@@ -291,7 +294,7 @@ export class SourceOutput implements Output {
     gate?.resolve()
   }
 
-  /** Whether downstream components, or their successors, will receive events that they have already seen. */
+  /** Whether downstream components or their successors will receive events that they have already received once. */
   get repeats(): boolean {
     if (this.#gaveBack) return true
     for (const open of this.#open) if (open.isErrored) return true

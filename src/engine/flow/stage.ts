@@ -21,7 +21,7 @@ import { Work } from './work.js'
 const LATE_STOP_MS = 1000
 
 export interface StageContext extends EmissionContext, FailuresContext {
-  /** Whether the source with this id reads events again after they were given back. Default: false. */
+  /** Whether the source with this id can read events again that were given back. Default: false. */
   readonly readsAgain?: (source: string) => boolean
 }
 
@@ -35,10 +35,11 @@ interface Pending {
 /**
  * A processor as a stream of batches. The processor decides, and the stage does everything else. Invariants:
  * - Batches leave in the order in which they arrived. Each event leaves once and is counted once: at the main output,
- *   at a side output or in the dead-letter queue, or as discarded or consumed.
- * - Arriving events may overtake LATER events, unless these are due and of the same source.
+ *   at a side output, in the dead-letter queue, as discarded, or as consumed.
+ * - An arriving event may overtake LATER events, unless these are due and from the same source.
  * - At most `plan.concurrency` batches are in the processor. No batch is taken while an output is full.
- * - A failure of the processor is never an error of the stream, and never affects other events.
+ * - A failure of the processor is never an error of the stream. It affects only the events that the processor failed
+ *   to process.
  */
 export class Stage extends Transform {
   readonly outputs: ReadonlyMap<string, SideOutput>
@@ -70,7 +71,7 @@ export class Stage extends Transform {
   #flushed: TransformCallback | undefined
   #cancelTimer: (() => void) | undefined
   #isEmitDue = false
-  /** Whether the main output asked for a batch that it has not received yet. */
+  /** Whether the reader of the main output asked for a batch and has not received it yet. */
   #isAsked = false
 
   constructor(processor: Processor, plan: Plan, context: StageContext) {
@@ -113,7 +114,10 @@ export class Stage extends Transform {
     this.#setTimer()
   }
 
-  /** Never throws. Returns soon after the deadline, since other components must still save their state. */
+  /**
+   * Never throws. Returns soon after the deadline even if the processor does not stop, since other components must
+   * still save their state.
+   */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#cancelTimer?.()
     const { clock, log } = this.#context
@@ -138,7 +142,7 @@ export class Stage extends Transform {
     this.#dispatch.observer = observer
   }
 
-  /** Events and bytes that the stage has taken, and that have not left it. */
+  /** Events and bytes that the stage has taken and that have not left the stage. */
   holds(): Amount {
     // `#waiting` counts waiting events, even while the processor is asked about them.
     const batches = this.#pending.flatMap(({ work }) => (work.asked ? [] : [work.batch]))
@@ -179,7 +183,7 @@ export class Stage extends Transform {
 
   override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {
     if (batch.length === 0) {
-      // A processor may assume that a batch has events. For an empty one, it could take a share that is never settled.
+      // A processor may assume that a batch has events. It could take a share of an empty batch and never settle it.
       batch.ack.settle('delivered')
       done()
       return
@@ -239,7 +243,7 @@ export class Stage extends Transform {
   }
 
   async #decide(pending: Pending, waits: Promise<void>): Promise<void> {
-    // After an abort, the batch is settled while the processor may still read its bytes.
+    // Holds the chunk: after an abort, the batch is settled although the processor may still be reading its bytes.
     const release = holdChunk(pending.work.batch.chunk)
     const end = this.slow.begin(pending.work.batch)
     try {
@@ -322,8 +326,8 @@ export class Stage extends Transform {
   }
 
   override _read(size: number): void {
-    // Node.js calls `_read` before it takes a batch from a full queue, and calls it again only after another batch was
-    // pushed.
+    // Node.js calls `_read` before it takes a batch from a full queue. It does not call `_read` again until another
+    // batch was pushed.
     this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()
@@ -377,7 +381,8 @@ export class Stage extends Transform {
     this.slow.stop()
     this.#ended.abort()
     for (const output of this.outputs.values()) if (!output.writableEnded) output.destroy()
-    // The source reads the events of these shares again, unless the successor has them.
+    // Settles remaining shares as `errored`, and the sources read the events of these shares again. If the processor
+    // keeps events and has a successor, the successor has the shares.
     if (!this.#plan.keeps || !this.isReplaced) for (const share of [...this.#shares]) share.settle('errored')
     for (const { work } of this.#pending) work.batch.ack.settle('errored')
     this.#waiting?.destroy()

@@ -1,5 +1,5 @@
 /**
- * A source that had no room for this many milliseconds has fallen behind. Events that it could have read before are
- * then backlog (EventBatch.isBacklog).
+ * A source that had no room for this many milliseconds has fallen behind. The events that it could have read during
+ * that time become backlog (EventBatch.isBacklog).
  */
 export const STALL_MS = 1000

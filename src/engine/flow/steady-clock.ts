@@ -1,8 +1,8 @@
 import type { TimerClock } from '../../lib/time.js'
 
 /**
- * A clock that can stand still for a moment. A processor then decides about waiting and arriving events as of the same
- * time. Otherwise, arriving events could overtake events that become due in between.
+ * A clock that can be stopped for a moment. A processor then sees the same time for waiting events and for an arriving
+ * batch. Otherwise, the batch could overtake waiting events that become due between the two decisions.
  */
 export class SteadyClock implements TimerClock {
   readonly #clock: TimerClock

@@ -9,12 +9,15 @@ import type { Work } from './work.js'
 export const MOST_EVENTS = 10_000
 export const MOST_BYTES = 4 * 1024 * 1024
 /**
- * Limits of all waiting events. A source's budget (source-output.ts) is far smaller, so these limits only matter for
- * events without a budget.
+ * Limits of all waiting events together. A source's budget (source-output.ts) is much smaller, so these limits matter
+ * only for events that have no budget.
  */
 const MOST_EVENTS_IN_ALL = 1_000_000
 const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
-/** Minimum pause between two rounds: in milliseconds, and as a multiple of the time that the last round took. */
+/**
+ * Minimum pause between two rounds: at least ROUND_MS milliseconds, and at least ROUND_SHARE times as long as the last
+ * round took.
+ */
 const ROUND_MS = 5
 const ROUND_SHARE = 10
 /**
@@ -34,7 +37,10 @@ export interface Waiting {
   isAsked: boolean
   /** The last round in which the processor was asked about these events. */
   readonly round: number
-  /** Whether the events waited in the stage's predecessor, and this stage has not asked about them yet. */
+  /**
+   * Whether the events waited in the predecessor of this stage and this stage has not asked the processor about them
+   * yet.
+   */
   readonly isInherited: boolean
 }
 
@@ -70,9 +76,9 @@ export interface WaitingStage {
 }
 
 /**
- * Keeps the events that a processor decided LATER, and asks about them again when they are due. The processor is asked
- * about events of a source in order of arrival, and about due events before a batch that arrives. Sources do not wait
- * for each other.
+ * Keeps the events for which a processor decided LATER, and asks the processor again when they are due. The processor
+ * is asked about events of the same source in order of arrival, and about due events before an arriving batch. Sources
+ * do not wait for each other.
  */
 export class WaitingEvents {
   readonly #stage: WaitingStage
@@ -151,8 +157,8 @@ export class WaitingEvents {
   }
 
   /**
-   * Whether the processor may decide LATER. At the end, only if a successor takes the events, or their source reads
-   * them again.
+   * Whether the processor may decide LATER. While the stage ends, it may do so only if a successor takes the events or
+   * their source reads them again.
    */
   mayWait({ origin: { source } }: EventBatch): boolean {
     return !this.#isEnding || this.#passesOn(source) || this.#stage.readsAgain(source)
@@ -202,7 +208,7 @@ export class WaitingEvents {
         const at = clock.now()
         hasRoom = mayAsk()
         for (let next = hasRoom && this.#next(at); next; next = hasRoom && this.#next(at)) {
-          // Compacts the batch, since other events of its chunk may be gone by now.
+          // Events in the same chunk may no longer be needed. Compacting the batch can then release that chunk.
           next.batch.compact()
           ask(next)
           hasRoom = mayAsk()
@@ -216,8 +222,8 @@ export class WaitingEvents {
   }
 
   /**
-   * The next due batch, marked as `isAsked`; undefined if none is due. Returns a batch only once per round: the
-   * processor may decide LATER about it again, with the same due time.
+   * Returns the next due batch and marks it as `isAsked`; undefined if none is due. Returns each batch at most once per
+   * round, since the processor may decide LATER again with the same due time.
    */
   #next(now: number): Waiting | undefined {
     const round = this.#round
@@ -232,7 +238,7 @@ export class WaitingEvents {
       }
       if (!next) continue
       next.isAsked = true
-      // Moves the source behind the other sources, which then come first.
+      // Moves the source to the end, so the next due batch comes from another source if possible.
       this.#lines.delete(source)
       this.#lines.set(source, line)
       return next
@@ -254,7 +260,7 @@ export class WaitingEvents {
     let due = Number.POSITIVE_INFINITY
     for (const [source, line] of this.#lines) {
       if (this.#passesOn(source)) continue
-      // The last round may have ended early for lack of room, so these batches are due at once.
+      // These batches are due at once, since the last round may have ended early for lack of room.
       if (line.behind.length > 0 && !isFull(line)) return Number.NEGATIVE_INFINITY
       for (const { isAsked, dueAt } of line.kept) if (!isAsked) due = Math.min(due, dueAt)
     }
@@ -297,8 +303,8 @@ export class WaitingEvents {
   }
 
   /**
-   * From now on, the successor takes waiting events of the sources that `passesOn` accepts. Other sources get their
-   * events back, if they can read them again. The remaining events are decided now.
+   * Ends the waiting. The successor takes the waiting events of the sources that `passesOn` accepts. Events of any
+   * other source are given back if the source can read them again. All remaining events are decided now.
    */
   end(passesOn: (source: string) => boolean): void {
     this.#isEnding = true

@@ -16,7 +16,9 @@ export class Work implements BatchScope {
   readonly batch: EventBatch
   readonly to: Uint8Array
   replaced: Replacements | undefined = undefined
-  /** By output number: 1 for each event that is copied to this output. Undefined if no event is copied. */
+  /**
+   * By output number: a column with a 1 for each event that is copied to this output. Undefined if no event is copied.
+   */
   copies: Map<number, Uint8Array> | undefined = undefined
   errors: Map<number, string> | undefined
   /** Error messages for the events in the dead-letter queue, in order. */
@@ -133,14 +135,16 @@ export class Work implements BatchScope {
     this.#isOver = true
   }
 
-  /** Releases the shares that a processor took before it threw, since its events are still here. */
+  /**
+   * Releases the shares that the processor took before it threw. The events of these shares have not left the batch.
+   */
   #giveBackShares(): void {
     for (const share of this.#taken.splice(0)) share.settle('delivered')
   }
 
   /**
-   * After the processor threw: asks it about the original events one by one. An event for which it throws again is
-   * FAILED. The processor's decisions about the other events count.
+   * Called after the processor threw. Asks the processor about each original event alone. If it throws again, the event
+   * is FAILED; otherwise its decision about the event counts.
    */
   async processEach(processor: Decides): Promise<void> {
     const { batch, to, signal } = this

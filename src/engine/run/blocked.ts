@@ -11,9 +11,10 @@ export interface Stuck {
 }
 
 /**
- * During a reload: why it is useless to wait longer; undefined if there may still be progress. There are three reasons:
- * all ending destinations with events are failing or paused, a full buffer is not emptied, or only stuck processors
- * have work. A destination that passes its events to its successor waits only for attempts in progress.
+ * During a reload: the reason why waiting longer is useless; undefined if there may still be progress. Waiting is
+ * useless if all ending destinations with events are failing or paused, if a full buffer is not being emptied, or if
+ * only stuck processors have work. For a destination that passes its events to its successor, the reload waits only
+ * until its attempts have ended.
  */
 export function stuckOf(ending: readonly DestinationRun[], stages: Pick<Stages, 'hanging'>): Stuck | undefined {
   const open = ending
@@ -28,9 +29,12 @@ export function stuckOf(ending: readonly DestinationRun[], stages: Pick<Stages, 
 }
 
 /**
- * During a shutdown: whether the remaining events are safe and cannot be delivered soon. Every destination with events
- * waits for an operator or for the end of a pause longer than the remaining `leftMs`, or it fails, has a disk buffer,
- * and makes no attempt now. Events are safe in files and buffers, or if their sender is asked to resend them.
+ * During a shutdown: whether the remaining events are safe but cannot be delivered soon. Events are safe in files and
+ * buffers, or if their sender is asked to resend them. They cannot be delivered soon if this is true of every
+ * destination with events:
+ * - it waits for an operator, or
+ * - it pauses for longer than the remaining `leftMs`, or
+ * - it is failing, has a disk buffer, and makes no attempt now.
  */
 export function isOnHold(
   destinations: readonly DestinationRun[],

@@ -106,7 +106,7 @@ export class DestinationRun {
 
   /** Runs until all its events are delivered, or until `leave`, after which the next engine calls `run` to resume. */
   async run(events: DestinationEvents): Promise<void> {
-    // As in SourceRun.feed: objects that live as long as the destination must not refer to an engine that has ended.
+    // Objects that live as long as the destination must not refer to an engine that has ended (see SourceRun.feed).
     const left = new Promise<void>(resolve => {
       this.#leave = resolve
     })

@@ -52,9 +52,9 @@ const MOST_NAMES = 200
 type Wide = ComponentContext & { readonly metrics: ComponentCounters }
 
 /**
- * Builds the topology of a configuration and runs it. Start: first destinations, then sources; a destination that does
- * not accept events yet blocks only its own sources. Shutdown: sources stop, streams end one after the other,
- * deliveries finish within the time allowed, checkpoints are written, and finally destinations release their resources.
+ * Builds the topology of a configuration and runs it. Destinations start first, then sources. If a destination does not
+ * accept events yet, only its own sources wait. On shutdown, sources stop, streams end one after the other, deliveries
+ * finish within the time allowed, checkpoints are written, and finally destinations release their resources.
  */
 export class Engine {
   readonly #config: EngineConfig
@@ -100,7 +100,7 @@ export class Engine {
     this.#outputs = handover?.outputs ?? new OwnOutputs()
     this.#outputs.connect(config)
     this.#handover = handover
-    // Components that keep running use the slots of these names, so the names must stay.
+    // If components keep running, they use the slots of these names, and the names must stay.
     if (!handover || handover.destinations.size + handover.processors.size === 0) this.#wanted.clear()
     this.#wanted.isUnused = isOnlyCopied(config)
     const users = [...config.processors, ...config.destinations]
@@ -278,7 +278,7 @@ export class Engine {
     this.#handovers.waiting = await this.#takeLeft(undelivered)
     await this.checkpoints.flush()
     const over = this.#delivering.signal
-    // Events that were given back will be decided again, so state that counts them must not be passed on.
+    // Events that were given back will be decided again. State that already counts these events must not be passed on.
     const isExact = (id: string) => !this.#wasCut && !this.repeats(id)
     for (const [id, component] of this.#lasting)
       if (!this.#keepsRunning(id) && this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id)))
@@ -303,13 +303,14 @@ export class Engine {
   }
 
   /**
-   * Takes the events that wait for successors. If a source will send events again, the processors that it reaches do
-   * not keep running after all, since they must not decide about the same events twice.
+   * Takes the events that wait for successors. If a source will send events again, the processors that it reaches must
+   * end after all. Otherwise they would decide twice about the same events.
    */
   async #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): Promise<WaitingBatches> {
     const { signal } = this.#delivering
     const isRepeated = (id: string) => this.#left.get(id)?.output.repeats === true || this.#isCut(id)
-    // A source that ends and cannot read its events again would not resend them.
+    // If a source ends and cannot read its events again, the events must wait for the successor. Nobody would resend
+    // them.
     const mayWait = (id: string) => {
       const stays = this.#left.get(id)
       return stays ? !stays.output.repeats : this.#isOnce(id)
@@ -381,9 +382,9 @@ export class Engine {
 
   /**
    * Stops for a replacement. The `same` sources pause for the next engine. The `same` destinations keep running, unless
-   * one of their sources ends. The `same` processors keep running if all components before and after them do. Other
-   * components pass their state to successors with the same options. If `emptied` accepts a destination, its buffer
-   * delivers its events; other buffers are passed on unchanged.
+   * one of their sources ends. The `same` processors keep running if all components before and after them do. All other
+   * components pass their state to successors with the same options. The buffer of a destination that `emptied` accepts
+   * delivers its events. The buffers of all other destinations are passed on unchanged.
    */
   leave(
     { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
@@ -433,8 +434,8 @@ export class Engine {
   }
 
   /**
-   * During a replacement: makes destinations that do not deliver pass their events to their successors. `all`: also
-   * destinations that deliver.
+   * During a replacement: makes destinations that are not delivering pass their events to their successors. With `all`,
+   * destinations that are delivering also do this.
    */
   leaveFailing(all = false): void {
     for (const [id, { delivery }] of this.#endingDestinations())
@@ -495,7 +496,10 @@ export class Engine {
     this.checkpoints.close()
   }
 
-  /** Whether a component or its successor will receive events that it has already seen. Without `id`: any component. */
+  /**
+   * Whether a component or its successor will receive events that it has already received once. Without `id`: whether
+   * any component will.
+   */
   repeats(id?: string): boolean {
     const reaches = (source: string) => id === undefined || this.#outputs.reaches(source, id)
     return [...this.#sources.values()].some(({ run }) => run.output.repeats && reaches(run.config.id))
@@ -521,7 +525,10 @@ export class Engine {
     return [...this.#sources.values()].flatMap(({ run }) => run.failure ?? [])
   }
 
-  /** Number of events read but not settled. The next start reads them again, if their source can. */
+  /**
+   * Number of events that were read but not settled. If a source can read its events again, it does so after the next
+   * start.
+   */
   undelivered(): number {
     let events = 0
     for (const one of this.#runtime.metrics.components.values()) events += one.held().events + one.toRead.events
@@ -562,7 +569,7 @@ function isOnlyCopied({ processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].every(({ definition, options, delivery }) => {
     const copies = definition.copiesLines?.(options) === true
     const fields = definition.usesFields?.(options) ?? []
-    // A disk buffer's records say which lines were decoded, so lines must then be decoded.
+    // Lines must be decoded for a disk buffer, since its records say which lines were decoded.
     return copies && fields.length === 0 && delivery?.buffer.type !== 'disk'
   })
 }

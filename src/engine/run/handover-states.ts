@@ -27,7 +27,7 @@ export class HandoverStates {
     return waiting
   }
 
-  /** The new configuration failed to start. Its components return the state that they had taken. */
+  /** Call this if the new configuration failed to start. Its components return the state that they had taken. */
   giveBack(): void {
     this.#taken.clear()
   }

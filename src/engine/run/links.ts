@@ -11,7 +11,7 @@ export function isRead(output: string, { processors, destinations }: EngineConfi
   return [...processors, ...destinations].some(({ inputs }) => inputs.includes(output))
 }
 
-/** The connections between the components of an engine, and access to their events while they run. */
+/** The connections between the components of an engine, and access to the events in them while the components run. */
 export class Links {
   readonly #config: EngineConfig
   readonly #processors = new Map<string, ProcessorRun>()

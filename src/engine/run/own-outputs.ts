@@ -18,9 +18,9 @@ interface Graph {
 }
 
 /**
- * The files that destinations write, by device and inode, also after rotation. A source must not read a file that its
- * own events reach, or these events would circulate forever. A configuration with visible cycles is refused when it is
- * loaded; this class finds cycles that links hide.
+ * The files that destinations write, by device and inode, also after rotation. A source must not read a file to which
+ * its own events are written, or these events would circulate forever. Cycles that are visible in a configuration are
+ * rejected when it is loaded. This class finds cycles that links hide.
  */
 export class OwnOutputs {
   readonly #files = new Map<string, Written>()

@@ -10,7 +10,10 @@ const ROWS_AT_ONCE = 10_000
 /** Receives a row. `at`: wall clock in milliseconds. */
 export type SeeRow = (at: number, key: number, offered: number, passed: number) => void
 
-/** Counts by time and key, oldest first, in columns that grow to a maximum number of rows. */
+/**
+ * Counts by time and key. The rows are stored in columns, oldest first. The columns grow up to a maximum number of
+ * rows.
+ */
 export class CountRing {
   #most: number
   #times: Uint32Array
@@ -70,7 +73,7 @@ export class CountRing {
     return row < this.#times.length ? row : row - this.#times.length
   }
 
-  /** Moves the base to the oldest row, so newer times fit into their column. */
+  /** Moves the base to the oldest row. The offsets of newer times then fit into the column. */
   #rebase(): void {
     const by = this.#times[this.#first]!
     this.#base += by
@@ -150,7 +153,7 @@ export class CountRing {
       const row = this.#row(n)
       const time = this.#times[row]! + shift
       const start = time - (time % stepMs)
-      // This does not overwrite unread rows, since it has read at least as many rows as it writes.
+      // Writing does not overwrite unread rows, since at least as many rows have been read as are written.
       if (start !== at) write()
       at = start
       const key = this.#keys[row]!

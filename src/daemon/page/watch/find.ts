@@ -123,7 +123,7 @@ function hasFields({ text, isCut }: Cursor, given: object): boolean {
   return Object.entries(given).every(([name, value]) => isDeepStrictEqual(fields?.[name], value))
 }
 
-/** Tests whether an event contains the text, either as it is or escaped as in a JSON string. */
+/** Returns a test whether an event contains the text, either literally or escaped as in a JSON string. */
 function textTest(text: string): Test {
   const needles = new Set([text, JSON.stringify(text).slice(1, -1)])
   const all = [...needles].map(needle => Buffer.from(needle))
@@ -203,8 +203,8 @@ class Events {
   }
 
   /**
-   * Finds an event by its checksum, since a disk buffer may change or remove its place. Equal lines count once per
-   * component.
+   * Finds an event by its checksum, since a disk buffer may change or remove the event's place. If a component has
+   * several equal lines, only one of them counts.
    */
   #sameText({ id, component }: Cursor): Found | undefined {
     const found = this.#bySum.get(sumOf(id))

@@ -18,7 +18,7 @@ const MOST_KEYS = 1000
 /** Assumed bytes of a key and its entries in all tables. Most keys are much shorter. */
 const KEY_BYTES = 420
 /**
- * Places for buckets, per key. With fewer places, more buckets would share one, and their keys would be read more
+ * Places for buckets, per key. With fewer places, more buckets would share a place, and keys would have to be read more
  * often.
  */
 const PLACES_PER_KEY = 4
@@ -38,7 +38,10 @@ const BUSY: Pace = { pauseMs: 50, reads: 80 }
 /** Applies if events come MANY times as fast as in a busy second. */
 const VERY_BUSY: Pace = { pauseMs: 100, reads: 10 }
 const MANY = 10
-/** If a second has more backlog events than this, more follow, as fast as the source can read them. */
+/**
+ * If more backlog events than this arrive in a second, the source is catching up and more of them follow, as fast as it
+ * can read.
+ */
 const LARGE_BACKLOG = 2000
 /** How often to choose the keys with counts of their own, in milliseconds. */
 const CHOICE_MS = 60_000
@@ -60,7 +63,7 @@ export interface KeyCountsOptions {
   readonly clock: Clock
   /** Counts by these fields instead of the throttle's fields. */
   readonly key?: readonly FieldReader[]
-  /** Excludes these events, instead of those that the throttle excludes. */
+  /** Excludes the events that pass this test, instead of the events that the throttle excludes. */
   readonly exclude?: EventTest
   /** Seeds the hashes of keys. Default: random. */
   readonly seed?: number
@@ -78,7 +81,10 @@ export interface Counted {
   readonly mostKeys: number
 }
 
-/** For a number that is usually 1: when it was last higher, and its maximum in the last ten minutes. */
+/**
+ * Tracks a number that is usually 1. `until`: when the number was last higher. `most`: its maximum in the last ten
+ * minutes.
+ */
 interface Recent {
   until: number
   readonly most: number
@@ -89,8 +95,8 @@ function since({ until, most }: Recent, at: number, number: number): Recent {
 }
 
 /**
- * Counts the events that reached and passed a throttle in the last ten minutes, by key and time. Memory is bounded: if
- * the counts do not fit, the steps become longer, and then the oldest counts are dropped.
+ * Counts the events that reached and passed a throttle in the last ten minutes, by key and time. Memory is bounded. If
+ * the counts do not fit, first the steps become longer, then the oldest counts are dropped.
  */
 export class KeyCounts {
   readonly #options: KeyCountsOptions
@@ -106,7 +112,10 @@ export class KeyCounts {
   /** By key: the number of events (older events weigh less), and the time of the last events. */
   #weights = new Float64Array(0)
   #lastAt = new Float64Array(0)
-  /** A cache by place: the last bucket that used the place, and the number of its key. Valid until `#owner` changes. */
+  /**
+   * A cache. For each place: the bucket that used the place last, and the key number of that bucket. Valid until
+   * `#owner` changes.
+   */
   #buckets = new Int32Array(0)
   #ids = new Uint16Array(0)
   /** How many bits of a hash are not part of the place. */
@@ -118,19 +127,22 @@ export class KeyCounts {
    */
   #candidates = { hashes: new Int32Array(0), counts: new Float64Array(0) }
   #spread = GOLDEN
-  /** Hashes of candidates that get counts of their own when they occur again. */
+  /** Hashes of candidates. When a key with such a hash occurs again, it gets counts of its own. */
   readonly #wanted = new Set<number>()
   #choiceAt = Number.NEGATIVE_INFINITY
   /**
-   * For the step that began at `#at` and is `#stepMs` long: the number of events of each key, how many of them did not
-   * pass, and the keys that have events.
+   * For the step that began at `#at` and is `#stepMs` long. `#offered`: number of events of each key. `#lost`: how many
+   * of these events did not pass. `#counted`: the keys that have events.
    */
   #offered = new Uint32Array(0)
   #lost = new Uint32Array(0)
   readonly #counted: number[] = []
   #at = 0
   #stepMs = 1
-  /** Numbers of events: inspected in this step, decided before this step, and decided before this second. */
+  /**
+   * Events inspected in the current step, events decided before this step, and events decided before the current
+   * second.
+   */
   #looked = 0
   #beforeStep: number
   #beforeSecond: number
@@ -139,7 +151,10 @@ export class KeyCounts {
   /** When counting began; wall clock in milliseconds. */
   #from: number
   #step = 0
-  /** When long steps, samples, and keys without counts of their own were last in use. */
+  /**
+   * When and how much steps were longer and events were sampled, and when keys without counts of their own were last
+   * counted.
+   */
   #coarse: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #sampled: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #restUntil = Number.NEGATIVE_INFINITY
@@ -326,14 +341,15 @@ export class KeyCounts {
     }
   }
 
-  /** Chooses the keys with counts of their own, and returns to short steps if these fit again. */
+  /** Chooses the keys that get counts of their own. Returns to short steps if the rows for these fit again. */
   #choose(wall: number): void {
     this.flush()
     this.#choiceAt = wall
     this.#wanted.clear()
     if (this.#table.size >= this.#mostKeys) this.#replaceLightest(wall)
     this.#candidates.counts.fill(0)
-    // Busy keys that share a place keep each other out, so they get other places.
+    // If busy keys share a place, each keeps the other from becoming a candidate. Another spread gives keys other
+    // places.
     this.#spread = Math.imul(this.#spread, GOLDEN)
     for (let id = 0; id < this.#weights.length; id++) this.#weights[id]! /= 2
     const rows = this.#fineRows.reduce((sum, n) => sum + n, 0)
@@ -357,7 +373,7 @@ export class KeyCounts {
     if (dropped.size > 0) this.#drop(dropped)
   }
 
-  /** The numbers of the keys that have counts of their own, the lightest first. */
+  /** The numbers of the keys that have counts of their own, the key with the lowest weight first. */
   #byWeight(): number[] {
     const order = Array.from({ length: this.#table.size }, (_, id) => id + FIRST)
     return order.sort((a, b) => this.#weights[a]! - this.#weights[b]!)

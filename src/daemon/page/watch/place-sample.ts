@@ -7,13 +7,13 @@ const SAMPLE_PART = 4
  * then luck anyway.
  */
 const [MANY, SAMPLE_PART_OF_MANY] = [100, 32]
-/** In that case, only the batches of one time slice in SLICES are inspected. A slice is 8 ms long. */
+/** With that many events, only batches read in one of every SLICES time slices are inspected. A slice is 8 ms long. */
 const [SLICES, OTHER_SLICES] = [8, 0x38]
 
 /**
- * Chooses a bounded number of events per second by their place in the input: an event is chosen if its line covers a
- * multiple of `#step` bytes. `#step` is a power of two. So all components on a path choose the same events, as far as
- * their rates allow, and most of a batch is skipped. Long lines are chosen more often.
+ * Chooses a bounded number of events per second by their place in the input. An event is chosen if its line covers a
+ * multiple of `#step` bytes. `#step` is a power of two. All components on a path thus choose the same events, as far as
+ * their rates allow, and need not inspect most events of a batch. Long lines are chosen more often than short ones.
  */
 export class PlaceSample {
   readonly #most: number
@@ -70,7 +70,7 @@ export class PlaceSample {
     return this.#multiple(batch, i) < batch.place(i) + Math.max(1, batch.size(i))
   }
 
-  /** The first multiple of `#step` at the beginning of event `i` or after it. */
+  /** The smallest multiple of `#step` that is not before the beginning of event `i`. */
   #multiple(batch: EventBatch, i: number): number {
     return Math.ceil(batch.place(i) / this.#step) * this.#step
   }

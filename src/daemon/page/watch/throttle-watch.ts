@@ -20,7 +20,7 @@ const TRIAL_MS = 60_000
 const MOST_TRIALS = 4
 /** All trials of a throttle together use 1/TRIALS_PART of the throttle's memory. */
 const TRIALS_PART = 8
-/** A bucket is within its limit again after this many milliseconds without discarded events. */
+/** A bucket counts as within its limit after this many milliseconds without discarded events. */
 const CALM_MS = 60_000
 /** The history of a bucket has HISTORY steps, each HISTORY_MS long. */
 const HISTORY_MS = 10_000

@@ -19,7 +19,7 @@ export interface KeyOutcome {
   readonly would: number
 }
 
-/** The number of events that passed (`was`), and that would have passed with other limits (`would`). */
+/** The number of events that passed (`was`) and the number that would have passed with other limits (`would`). */
 export interface Outcome {
   /** Wall clock, in milliseconds. */
   readonly from: number
@@ -93,7 +93,7 @@ class Replay {
     curve.would[step]! += would
   }
 
-  /** How many of these events of a key pass, if they arrive at the same time. */
+  /** How many of `events` events of a key pass, if all of them arrive at the same time. */
   #take(key: number, at: number, events: number): number {
     const windows = this.#windows
     if (this.#oneByOne) {

@@ -26,7 +26,7 @@ export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Pr
   }
 }
 
-/** Warns if an option uses a field that no event can have when it reaches the component. */
+/** Warns if an option uses a field that none of the component's incoming events can have. */
 export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Problems, explainer: Explainer): void {
   const known: Known = new Map()
   for (const draft of drafts.values()) {
@@ -69,7 +69,7 @@ interface KnownFields extends EventFields {
   readonly codec: Codec | undefined
 }
 
-/** Caches the fields that each component declares, since many components may have the same upstream component. */
+/** The fields that each component declares. A cache, since many components may share an upstream component. */
 type Known = Map<Draft['config'], EventFields | undefined>
 
 /**
@@ -100,13 +100,15 @@ function shownFields({ id, kind, names, others, codec }: KnownFields): string {
   return `${id}${how} ${kind === 'source' ? 'has' : 'adds'} ${listed}${advice}`
 }
 
-/** If the value came from the environment, replaces it in the message by its reference, such as `${NAME}`. */
+/**
+ * If `node` has its value from the environment, replaces that value in the message by its reference, such as `${NAME}`.
+ */
 function withoutEnvironment(node: ConfigNode, message: string): string {
   if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
   return message.replaceAll(node.value, node.environment.text)
 }
 
-/** Warns if a processor searches events for their time, but events of one of its sources cannot have a time field. */
+/** Warns if a processor needs the time of events, but the events of one of its sources cannot have a time field. */
 export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
   for (const draft of drafts.values()) {
     const search = draft.config?.definition.findsTime?.(draft.config.options as never)

@@ -6,7 +6,7 @@ import { type ConfigNode, locate, type Path, type Place, placeOf, type ScalarNod
 import type { Problems } from '../yaml/problems.js'
 import { knownElsewhere, noteOn } from './foreign-names.js'
 
-/** Converts the issues from a schema to sentences, each with its place in the file. */
+/** Converts the issues that a schema reports to sentences. Each sentence has its place in the file. */
 
 type Issue = z.core.$ZodIssue
 
@@ -16,7 +16,7 @@ type UnknownKeys = z.core.$ZodIssueUnrecognizedKeys & { readonly known?: readonl
 
 /** Parses `value` with `schema`. Issues have no message unless the schema provides one. */
 export function check<T>(schema: z.ZodType<T>, value: unknown): Checked<T> {
-  // Compiling a parser for each schema would take longer than it saves, since a configuration is parsed rarely.
+  // A configuration is parsed rarely, so compiling a parser for each schema would take longer than it saves.
   const result = schema.safeParse(value, { error: annotate, jitless: true })
   return result.success ? { value: result.data } : { issues: result.error.issues }
 }
@@ -47,7 +47,7 @@ export class Explainer {
     this.#nearest = nearest
   }
 
-  /** The candidate that `name` probably means: another program's name for it, or the most similar one. */
+  /** The candidate that `name` probably means: the one that another program calls `name`, or the most similar one. */
   meant(name: string, candidates: readonly string[]): string | undefined {
     return knownElsewhere(name, candidates) ?? this.#nearest.find(name, candidates)
   }
@@ -81,7 +81,7 @@ export class Explainer {
       }
       if (issue.code === 'invalid_union') {
         const { node } = locate(subject.node, path, subject.key)
-        // Keeps a message of the schema itself, since that message also names the other variants.
+        // If the schema itself provides a message, keeps it, since it also names the other variants.
         const words = node?.kind === 'scalar' && !issue.message ? wordsBranch(issue.errors) : undefined
         const branch = nearestBranch(issue.errors) ?? words
         if (branch) {

@@ -49,7 +49,7 @@ export function checkTlsFiles(
   for (const [path, paths] of places) check(locate(root, path).node, path, paths)
 }
 
-/** If a path came from the environment, replaces it in the text by its reference, such as `${NAME}`. */
+/** Replaces each path that came from the environment by its reference in the text, such as `${NAME}`. */
 function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): string {
   return TLS_OPTIONS.reduce((shown, option) => {
     const { node: value } = locate(node, [option])

@@ -1,6 +1,9 @@
 import { type ConfigNode, type Entry, locate, type MapNode, type Place } from '../yaml/node.js'
 
-/** Patterns for the start of a line that occurs in the configuration of another program, but never in Sluice's. */
+/**
+ * Each pattern matches the start of a line in another program's configuration. No configuration of Sluice has such a
+ * line.
+ */
 const PROGRAMS: readonly (readonly [string, RegExp])[] = [
   ['Fluent Bit', /^\[(?:service|input|filter|output|parser|multiline_parser)\]/im],
   ['Fluentd', /^<(?:source|match|filter|system)\b[^>\n]*>/m],
@@ -22,7 +25,7 @@ export function foreignProgram(text: string): { readonly program: string; readon
   return undefined
 }
 
-/** Each function finds an option that another program's YAML configuration has and Sluice's does not. */
+/** Each function finds an option that only the YAML configuration of another program has. */
 const DOCUMENTS: readonly (readonly [string, (root: MapNode) => Entry | undefined])[] = [
   ['Fluent Bit', ({ entries }) => entries.get('pipeline')],
   ['Filebeat', ({ entries }) => [...entries].find(([name]) => /^filebeat(?:\.|$)/.test(name))?.[1]],

@@ -2,9 +2,8 @@ const LEVEL =
   'the level is set in the environment, as in SLUICE_LOG_LEVEL=debug (under systemd: Environment=SLUICE_LOG_LEVEL=debug)'
 
 /**
- * Maps each name in Sluice to the names of the same option, section, type or value in Vector, Fluent Bit, Fluentd,
- * Filebeat, Logstash and the OpenTelemetry Collector. `OUTER.INNER` is an option inside another option. The first match
- * counts.
+ * For each option, section, type or value of Sluice: its names in Vector, Fluent Bit, Fluentd, Filebeat, Logstash and
+ * the OpenTelemetry Collector. `OUTER.INNER` is an option inside another option. The first match counts.
  */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   destinations: 'sinks sink outputs output exporters',

@@ -22,7 +22,7 @@ interface Output {
 
 /**
  * Checks that no two destinations write to the same file, and that no source reads a file to which its own events are
- * written. With `onThisMachine`, resolves symbolic links, and requires that an existing path is a regular file.
+ * written. With `onThisMachine`, also resolves symbolic links, and checks that each existing path is a regular file.
  */
 export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: boolean, found: Found): void {
   const { problems } = found
@@ -50,8 +50,8 @@ export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: 
 }
 
 /**
- * Finds destinations that write to the same file as an earlier one, perhaps through links. Call it only if the files
- * are permitted.
+ * Finds destinations that write to the same file as an earlier destination, perhaps through links. Call it only if the
+ * files are permitted.
  */
 export function sharedOutputs(destinations: readonly ComponentConfig<'destination'>[]): Fault[] {
   const first = new Map<string, { readonly id: string; readonly path: string }>()
@@ -73,8 +73,8 @@ export function sharedOutputs(destinations: readonly ComponentConfig<'destinatio
 }
 
 /**
- * Whether the path is on a local file system. Access to other file systems may block, so links there are resolved at
- * runtime.
+ * Whether the path is on a local file system. Access to another file system may block, so links on it are resolved only
+ * at runtime.
  */
 function isLocal(path: string): boolean {
   return fileSystems.mountOf(path) === undefined
@@ -91,7 +91,10 @@ function outputOf({ writes }: AnyDefinition, options: unknown): string | undefin
   return typeof path === 'string' ? path : undefined
 }
 
-/** Reports a source that would read the file to which its own events are written. Such a source would never finish. */
+/**
+ * Reports a source that would read a file to which its own events are written. It would read and write them without
+ * end.
+ */
 function reportReadAgain(
   output: Output,
   { id, definition, config, entry }: Draft,

@@ -5,8 +5,9 @@ import type { ConfigNode, Path } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 
 /**
- * Gives each option that is a template its text as written, including references to fields. Reports references to
- * fields in other options, since these have one value for all events. `schemas`: the possible schemas of the node.
+ * In each option that is a template, keeps the text as written, including references to fields. A reference to a field
+ * in any other option is reported, since such an option has one value for all events. `schemas`: the possible schemas
+ * of the node.
  */
 export function placeTemplates(
   node: ConfigNode,

@@ -42,7 +42,7 @@ export function checkTopology(
       const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, output) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
       else if (to) found.push({ to, output, item, node })
-      // A component counts as read if any of its outputs other than `discarded` is read.
+      // A component counts as read if one of its outputs is read, unless that output is `discarded`.
       if (output !== DISCARDED) read.add(id)
       if (output !== undefined) side.add(text)
       seen.add(text)
@@ -108,8 +108,8 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
 }
 
 /**
- * Reports each cycle at the input that closes it, unless a component at either end of this input was reported. Returns
- * whether there is a cycle.
+ * Reports each cycle at the input that closes it. Reports nothing if the component at either end of that input was
+ * already reported. Returns whether there is a cycle.
  */
 function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
@@ -140,7 +140,7 @@ function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Prob
   return reported.size > 0
 }
 
-/** Reports a second source that reads the same single stream: each would miss the bytes that the other one reads. */
+/** Reports a second source that reads the same single stream. Each source would miss the bytes that the other reads. */
 function reportSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
   const first = new Map<string, Draft>()
   for (const draft of drafts.values()) {
@@ -152,7 +152,7 @@ function reportSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Probl
   }
 }
 
-/** Shows the cycle as events flow: `a -> b -> a`. In `cycle`, each component follows the one that reads it. */
+/** Shows the cycle in the direction in which events flow: `a -> b -> a`. `cycle` is in the opposite direction. */
 function showCycle(cycle: readonly Draft[]): string {
   const ids = cycle.map(({ id }) => id).reverse()
   ids.push(ids[0]!)
@@ -161,8 +161,9 @@ function showCycle(cycle: readonly Draft[]): string {
 }
 
 /**
- * Limits how often one event is copied. A component receives an event once for each path to it. If each component reads
- * the two components before it, each receives 1.6 times as many copies as the one before.
+ * Limits how often one event is copied. A component receives an event once for each path that leads to the component.
+ * In a chain where each component reads the two components before it, the number of copies grows by a factor of 1.6 at
+ * each component.
  */
 
 interface Connection {
@@ -173,9 +174,7 @@ interface Connection {
 /** The readers of each component. There are no cycles. */
 type Connections = ReadonlyMap<Draft, readonly Connection[]>
 
-/**
- * Copies are rejected only if they exceed both limits, since a large configuration may have many copies without harm.
- */
+/** Copies are rejected only if they exceed both limits, since a large configuration may need many copies. */
 const MOST_COPIES = 1000
 const MOST_FOR_EACH_CONNECTION = 4
 /** Larger counts are replaced by this number. */
@@ -196,7 +195,7 @@ function checkCopies(connections: Connections, problems: Problems): void {
   }
 }
 
-/** For each component that sends one event: the total number of copies that components downstream receive. */
+/** For each component: how many copies all downstream components together receive of one event that it sends. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {
@@ -214,7 +213,10 @@ function countCopies(connections: Connections): Map<Draft, number> {
   return copies
 }
 
-/** If each event leaves by only one output, the output with the most copies counts. Otherwise all outputs count. */
+/**
+ * If the component sends each event to only one output, counts the output with the most copies. Otherwise adds up all
+ * outputs.
+ */
 function copiesOf({ config }: Draft, readers: readonly Connection[], copies: ReadonlyMap<Draft, number>): number {
   const byOutput = new Map<string | undefined, number>()
   for (const { reader, output } of readers) {
@@ -230,7 +232,7 @@ function copiesOf({ config }: Draft, readers: readonly Connection[], copies: Rea
     : Math.max(0, ...sums)
 }
 
-/** Follows the path with the most copies. Returns its first components that have several inputs. */
+/** Follows the path with the most copies. Returns the first components on it that have several inputs. */
 function joinsBehind(source: Draft, connections: Connections, copies: ReadonlyMap<Draft, number>): string[] {
   const joins: string[] = []
   for (let at: Draft | undefined = source; at && joins.length < SHOWN; ) {

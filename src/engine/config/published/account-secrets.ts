@@ -17,8 +17,9 @@ export function secretNamesIn(config: unknown): string[] {
 }
 
 /**
- * The names of the secrets to which a text refers; `$${` stands for a literal `${`. Scans once: a regular expression
- * would search again for the end of each reference, which takes minutes for a text with many unfinished ones.
+ * The names of the secrets to which a text refers. `$${` stands for a literal `${`. Scans the text once. A regular
+ * expression would search again for the end of each reference, and could take minutes for a text with many unfinished
+ * references.
  */
 export function referencesIn(text: string): string[] {
   const names: string[] = []

@@ -23,14 +23,14 @@ const NO_PLUGINS =
 
 /**
  * Combines the local part of a configuration with a published document. The local part contributes settings,
- * environment and sources; `ingest` in the document means the local sources. A local source replaces a source of the
- * document with the same id. The section `managed` must permit the other sources, and everything else on this machine
- * that the document names.
+ * environment and sources. In the document, `ingest` means the local sources. If a local source has the same id as a
+ * source of the document, the local source is used. All other sources of the document, and everything else on this
+ * machine that the document names, must be permitted in the section `managed`.
  */
 export class ManagedConfig {
   readonly local: Config
   readonly #path: string | undefined
-  /** The texts of the local part. They stay in use, even if files change, until the local part is read again. */
+  /** The texts of the local part. If the files change, these texts stay in use until the local part is read again. */
   readonly #texts: readonly ConfigText[]
   readonly #options: Options
 

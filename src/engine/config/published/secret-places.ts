@@ -8,8 +8,8 @@ import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
 
 /**
  * Components of a published pipeline may have secrets in options that their schemas mark as `secret()`, in values of
- * `headers`, in user names, and in URLs: as the user, password or a parameter. These must be references: everyone who
- * can read the pipeline sees a literal key.
+ * `headers`, in user names, and in URLs: as the user, the password or a parameter. Each secret must be a reference,
+ * since everyone who can read the pipeline could see a literal key.
  */
 
 type Document = Readonly<Record<string, unknown>>
@@ -53,7 +53,7 @@ const PUBLIC_HEADERS = new Set(
 )
 const ADDRESS_HEADERS = new Set(['origin', 'referer'])
 
-/** Shown instead of a literal key. It is not valid as a key or header, so it cannot be saved by mistake. */
+/** Shown instead of a literal key. This text is not valid as a key or header, so nobody can save it by mistake. */
 export const HIDDEN = '••••••••'
 
 /** Literal values in options for a key or a password, with paths such as `destinations.up.auth.key`. */
@@ -127,7 +127,8 @@ function holdersIn(config: Document, components: readonly AnyDefinition[]): Hold
   const placesOf = (kind: Kind, type: unknown) => {
     const own = components.filter(one => one.kind === kind && one.type === type)
     if (own.length > 0) return own.flatMap(placesIn)
-    // A removed plugin's schema is unknown, so secrets may be wherever any component may have them.
+    // The schema of a removed plugin is unknown. Its component may have secrets in every place where any other
+    // component may have them.
     const all = components.flatMap(placesIn)
     return [...new Map(all.map(place => [[place.what, ...place.path].join('.'), place])).values()]
   }

@@ -131,7 +131,7 @@ function reasonsText(reasons: Readonly<Record<string, string>>): string[] {
   return ['Events are discarded for these reasons, and can be read at the output `discarded`:', rows.join('\n')]
 }
 
-/** Lists the delivery options that have other defaults for this type. */
+/** Lists the delivery options whose defaults for this type differ from the usual ones. */
 function deliveryText(definition: AnyDefinition): string[] {
   if (definition.kind !== 'destination') return []
   const usual = new Map(rowsOf(inputSchema(deliveryOptions)).map(row => [row.name, row.preset]))
@@ -171,7 +171,8 @@ interface Row {
 }
 
 /**
- * A table of the options. If `first` lists options: a table of these with their inner options, then one of all others.
+ * A table of the options. With `first`, two tables: one of the options in `first` with their inner options, then one of
+ * all other options.
  */
 function optionTable(schema: z.ZodType, first?: readonly string[]): string {
   const rows = rowsOf(inputSchema(schema))

@@ -6,8 +6,8 @@ import type { Problems } from './problems.js'
 const MAX_DEPTH = 64
 
 /**
- * Converts a configuration that is already parsed to a tree. Each value's offset is its place in the order of values,
- * which sorts problems; lines and columns have no meaning. Without `env`, texts are literal, including `${NAME}`.
+ * Converts a parsed configuration to a tree. The offset of a value is its number in the order of values. Problems are
+ * sorted by it; lines and columns have no meaning. Without `env`, texts are literal, including `${NAME}`.
  */
 export function readDocument(
   document: unknown,

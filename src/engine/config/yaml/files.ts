@@ -35,8 +35,8 @@ export function digestOfFiles(paths: readonly string[]): string | undefined {
 }
 
 /**
- * A text that changes when a file of the configuration, or one of `others`, is written or replaced, or a link to it
- * changes. Takes less time than the digest.
+ * A text that changes when a file of the configuration or of `others` is written or replaced, or when a link to it
+ * changes. Computing it takes less time than computing the digest.
  */
 export function stateOfFiles(path: string, others: readonly string[] = []): string {
   try {

@@ -79,7 +79,10 @@ function reportErrors(document: Parsed, source: SourceText, problems: Problems):
   }
 }
 
-/** Describes the error that breaks the structure, at the place to correct. Other errors follow from this one. */
+/**
+ * Describes the error that breaks the structure, and finds the place to correct. Any other errors follow from that
+ * error.
+ */
 function placed(error: YAMLError, document: Parsed, text: string): { offset: number; message: string } {
   const at = error.pos[0]
   const message = sentence(error)
@@ -106,8 +109,8 @@ function openedAt({ contents }: Parsed, at: number, quote: boolean): number | un
   return opened
 }
 
-// References contain characters that have a meaning in YAML: "{" in [a, ${B}], "," or ": " in a default. During
-// parsing, each of these characters is replaced by one that no text contains, which keeps all offsets.
+// References contain characters that have a meaning in YAML: `{` in `[a, ${B}]`, `,` or `: ` in a default. During
+// parsing, each such character is replaced by a single character that no text contains. All offsets thus stay the same.
 const SHIELDED = '{}[],:#'
 const SHIELDS = '\uFDD0\uFDD1\uFDD2\uFDD3\uFDD4\uFDD5\uFDD6'
 const UNSHIELDED_REFERENCE = /\$\{(?:[A-Za-z_][A-Za-z0-9_]*(?::-[^}"'\r\n]*)?|\.[^}"'\r\n]*)\}/g
@@ -205,7 +208,8 @@ class TreeReader {
       if (this.#aliased <= MAX_ALIASED) return target
       return this.#broken(at, path, `aliases stand for more than ${MAX_ALIASED} values`)
     }
-    // A name that no anchor has is probably part of a password or the like, so messages must not contain it.
+    // If there is no anchor of this name, the name is probably part of a password. Then the message must not contain
+    // it.
     const message = this.#anchors.has(name)
       ? `the alias *${name} is inside the value that it stands for`
       : 'a value that begins with * is an alias of YAML, and there is no anchor of this name above; for the text, put it in quotes'

@@ -3,15 +3,15 @@ const START = 4
 const TOLERANCE = 1.5
 /** A mean is computed from at least this many answers. */
 const LEAST_ANSWERS = 8
-/** Shorter times count as this one, since differences between them do not indicate a queue. */
+/** Shorter times count as this time, since differences between such short times do not indicate a queue. */
 const LEAST_MS = 1
 /** If a mean is below the baseline, the baseline falls by this share of the difference. */
 const FALL = 0.25
-/** After this many rounds with a queue, the baseline is measured again, with half as many requests. */
+/** After this many rounds with a queue, halves the number of requests and measures the baseline again. */
 const SLOW_ROUNDS = 30
 /** After this many round trips, the refused number of requests is tried again. */
 const WAIT = 32
-/** Minimum time until the refused number is tried again, as a multiple of the pause that the receiver requested. */
+/** The refused number is tried again only after this multiple of the pause that the receiver requested. */
 const WAIT_PAUSES = 10
 
 /**
@@ -27,10 +27,10 @@ export interface LimitState {
 export type Outcome = 'ok' | 'overload' | 'other'
 
 /**
- * How many requests a destination may have in flight (`max_in_flight: auto`). After each round that used the whole
- * limit, the limit grows by its square root, unless answers take much longer than without a queue. When the receiver
- * refuses a request, the limit is halved. It then stays below the refused number of requests, which is tried again
- * later.
+ * Determines how many requests a destination may have in flight (`max_in_flight: auto`). After each round that used the
+ * whole limit, the limit grows by its square root, unless answers take much longer than they take without a queue. When
+ * the receiver refuses a request, the limit is halved. From then on, the limit stays below the number of requests that
+ * was refused. That number is tried again later.
  */
 export class AdaptiveLimit {
   readonly #most: number

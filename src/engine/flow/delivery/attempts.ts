@@ -40,7 +40,7 @@ interface Failures {
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
-  /** Of the kinds of tasks that failed, the one that comes last in `TASKS`. */
+  /** The kind of the task that failed. If several kinds failed, the one that comes last in `TASKS`. */
   readonly of: TaskKind
   readonly hasDelivered: boolean
   readonly isLogged: boolean
@@ -55,7 +55,7 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   readonly timeout: number
   readonly retry: RetryLimits
   readonly limit?: AdaptiveLimit | undefined
-  /** Called when a refused request waits. Another request may then take its slot. */
+  /** Called when a refused request starts to wait. Another request may then use its slot. */
   readonly yielded?: () => void
   /** During a hold: whether something changed that justifies an immediate attempt. */
   readonly changed: () => Promise<boolean>
@@ -83,7 +83,7 @@ interface Thrown {
 /** Result of `persist`: the delivery's successor takes over the task. */
 export const LEFT = 'left'
 
-/** A task that succeeds ends an outage of its own kind, or of a kind before it in this list. */
+/** In this order, a task that succeeds ends an outage of its own kind and of every earlier kind. */
 const TASKS = ['start', 'dead_letter', 'events'] as const
 type TaskKind = (typeof TASKS)[number]
 
@@ -109,7 +109,7 @@ export class Attempts {
   readonly #outage: Outage
   /** The error of each task that waits between two attempts. */
   readonly #failing = new Map<object, DeliveryError>()
-  /** The running attempts, each with a function that cancels its timeout. */
+  /** The running attempts. The function cancels the timeout of an attempt. */
   readonly #running = new Map<AbortController, () => void>()
   readonly #ended = new AbortController()
   readonly #limit: LogLimit
@@ -119,7 +119,7 @@ export class Attempts {
   /** End of the pause requested by the receiver. */
   #pausedUntil = 0
   #longPauseEnds: string | undefined
-  /** When a refusal with a short pause last lowered the limit, and when that pause ends. */
+  /** `at`: when a refusal that asked for a short pause last lowered the limit. `until`: when that pause ends. */
   #adapted = { at: 0, until: Number.NEGATIVE_INFINITY }
 
   constructor(context: AttemptsContext) {
@@ -236,7 +236,7 @@ export class Attempts {
         this.#outage.failed(error.message, task.kind)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
-        // A hold has ended since this attempt began, so the attempt does not start another hold.
+        // A hold ended after this attempt began, so this error does not start another hold.
         if (!this.holding && this.#hold.ended > ended) continue
         if (this.#hold.begin(error)) this.#logHold(error)
       } else if (error?.failure === 'retry') {
@@ -296,8 +296,8 @@ export class Attempts {
   }
 
   /**
-   * Whether a request's first refusal only lowers the limit. It then does not count as a failure, and only this request
-   * pauses. If the receiver also refuses a request sent during that pause, all requests pause.
+   * Whether a refusal only lowers the limit. The refusal then does not count as a failure, and only the refused request
+   * pauses. If the receiver also refuses a request that was sent during that pause, all requests pause.
    */
   #isAdapting({ retryAfterMs = 0 }: DeliveryError, began: number): boolean {
     const now = this.#context.clock.now()
@@ -464,8 +464,8 @@ function exhausted(error: DeliveryError, failures: number): DeliveryError {
 }
 
 /**
- * The pause of a destination until an operator intervenes. It applies to all requests. During a hold, one waiting
- * request is the probe. Only the probe makes attempts, and it stays the probe until it ends the hold.
+ * Pauses a destination until an operator intervenes. All its requests wait. One of the waiting requests is the probe,
+ * and only the probe makes attempts. It stays the probe until one of its attempts ends the hold.
  */
 class Hold {
   readonly #context: AttemptsContext
@@ -473,7 +473,7 @@ class Hold {
   readonly #backoff: Backoff
   readonly #waiting: (() => void)[] = []
   error: DeliveryError | undefined
-  /** How many holds have ended. An attempt that began before the last hold ended does not start another hold. */
+  /** How many holds have ended. A failed attempt does not start another hold if a hold ended during the attempt. */
   ended = 0
   /** Latest time of the probe's next attempt; undefined during an attempt. */
   nextAt: number | undefined

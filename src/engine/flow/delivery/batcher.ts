@@ -40,8 +40,8 @@ export class Batcher {
   }
 
   /**
-   * Whether there is a complete request. A request of whole batches is complete if it has no room for another batch as
-   * large as the last one.
+   * Whether there is a complete request. If batches are not divided, a request is complete when another batch as large
+   * as the last one would not fit.
    */
   get full(): boolean {
     const last = this.#keepsWhole ? this.#batches.at(-1) : undefined
@@ -145,7 +145,7 @@ export class Batcher {
     return amount
   }
 
-  /** Takes all waiting events. If events of the first batch are already in a request, takes the rest of that batch. */
+  /** Takes all waiting events. If the first batch is partly in a request, takes only the rest of it. */
   takeAll(): EventBatch[] {
     const all = this.#batches.map(batch => this.#rest(batch))
     this.#batches.length = 0
@@ -154,7 +154,7 @@ export class Batcher {
     return all
   }
 
-  /** Settles all waiting events as `errored`. They are then read again. */
+  /** Settles all waiting events as `errored`. Their sources then read them again. */
   giveBack(): Amount {
     const amount = this.amount()
     for (const [i, batch] of this.#batches.entries()) batch.giveBack(i === 0 ? this.#from : 0)

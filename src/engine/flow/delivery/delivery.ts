@@ -22,11 +22,12 @@ import { Uploads } from './uploads.js'
 
 /**
  * Turns batches into requests and completes each request. Invariants:
- * - Every batch is in the batcher or in requests until its parts are settled, each exactly once.
- * - A part is settled as `delivered` if the destination accepted it, and as `rejected` if it was rejected permanently
- *   and stored in the dead-letter queue (unless `on_reject` discards it). `errored`: there was no more time.
+ * - Every batch is in the batcher or in requests until all its parts are settled. Each part is settled exactly once.
+ * - A part is settled as `delivered` if the destination accepted it. It is settled as `rejected` if it was rejected
+ *   permanently and stored in the dead-letter queue, or discarded by `on_reject`. It is settled as `errored` if the
+ *   time was over.
  * - Nothing is written before the destination has started. With `max_in_flight: 1`, events stay in order.
- * - Events that a destination keeps in a spool are settled, and stay in flight until their object is delivered.
+ * - Events that a destination keeps in a spool are settled. They stay in flight until their object is delivered.
  */
 
 export interface DeliveryCounters extends Pick<ComponentMetrics, 'sent' | 'discarded' | 'failed'> {
@@ -89,7 +90,7 @@ export class Delivery extends BatchQueue {
   #hasFound = false
   /** Whether the spool keeps its open objects for the next run. */
   #isResting = false
-  /** Whether the delivery ended by `leave`. Its successor then takes its events. */
+  /** Whether the delivery ended by `leave`. The successor then takes the remaining events. */
   #hasLeft = false
   #stopping: Promise<Amount> | undefined
 
@@ -268,8 +269,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * The undelivered batches in order, after `leave` and the end of the stream. They stay in flight until they arrive
-   * again.
+   * Call this after `leave` and the end of the stream. Returns the undelivered batches in order. Their events stay in
+   * flight until they arrive again.
    */
   takeLeft(): EventBatch[] {
     if (!this.#hasLeft) return []
@@ -302,7 +303,7 @@ export class Delivery extends BatchQueue {
     this.giveUp()
     await this.#uploads?.ended()
     await this.#destination.stop?.(deadline)
-    // Stopping the spool has ended its writes, so these requests end, too.
+    // The spool has stopped and its writes have ended, so the requests that wait for these writes end too.
     if (this.#uploads) await Promise.all(this.#carried)
     return this.givenBack
   }
@@ -384,7 +385,7 @@ export class Delivery extends BatchQueue {
     return request
   }
 
-  /** Completes a request, including its rejected events and the parts into which it may be divided. */
+  /** Completes a request. Divides it if necessary, and handles its rejected events. */
   async #carry(whole: Request, partition: Partition | undefined): Promise<void> {
     if (partition?.refusal) {
       await this.#refuse(whole, partition.refusal)
@@ -438,7 +439,7 @@ export class Delivery extends BatchQueue {
         outcome.accepted = Math.max(outcome.accepted, size)
         this.#accepted(request, receipt)
       } else if (error === lastDivided) {
-        // Sends only those events again that were not rejected.
+        // Sends the events again that were not rejected.
         if (request.events > 0) left.unshift(request)
         else this.#unsettled.delete(request)
       } else if (groupsOf(error) > 1) {
@@ -476,7 +477,8 @@ export class Delivery extends BatchQueue {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
-    // At a deadline, events are settled while the destination may still read their bytes. So their chunks are held.
+    // At a deadline, events are settled although the destination may still be reading their bytes. The chunks are held
+    // until it has finished.
     const releases = parts.map(({ chunk }) => holdChunk(chunk))
     try {
       const accepted = await this.#destination.write(parts, signal, partition)
@@ -543,7 +545,10 @@ export class Delivery extends BatchQueue {
     return true
   }
 
-  /** Settles a refused request. If only the number of refused events is known, counts the first ones as refused. */
+  /**
+   * Settles a refused request. If the response states only the number of refused events, treats that many events at its
+   * beginning as refused.
+   */
   #settleRefused(request: Request, { reason, refused }: DeliveryError): void {
     if (refused === undefined) {
       this.#settle(request, reason)

@@ -17,14 +17,17 @@ export interface Partition {
   /** Why the receiver has no partition for these events; undefined if it has one. */
   readonly refusal: DeliveryError | undefined
   readonly batcher: Batcher
-  /** Whether the partition has a request in flight. To keep the order, its next request waits for that one. */
+  /**
+   * Whether the partition has a request in flight. The partition's next request waits until that request has ended, to
+   * keep the order.
+   */
   isBusy: boolean
 }
 
 /**
- * Queues events for a destination that divides them into partitions. Each partition has a batcher. Every event is in
- * the batcher of its partition, or in a batch that is not divided yet. The events of a partition leave in order, with
- * one request at a time.
+ * Queues events for a destination that divides them into partitions. Each partition has its own batcher. Every event is
+ * in the batcher of its partition, or in a batch that is not divided yet. The events of a partition leave in order,
+ * since only one request of a partition is in flight.
  */
 export class Partitions {
   readonly #partitionOf: NonNullable<Destination['partitionOf']>
@@ -32,7 +35,10 @@ export class Partitions {
   readonly #most: number
   /** Open partitions by key, least recently used first. Each has events or a request. */
   readonly #open = new Map<string, Partition>()
-  /** The partition of the last event, probably also of the next one. If it is in `#open`, it is the last one there. */
+  /**
+   * The partition of the last event. The next event is probably in the same partition. If this partition is open, it is
+   * the last one in `#open`.
+   */
   #last: Partition | undefined
   readonly #taken = new Map<readonly EventBatch[], Partition>()
   /** Batches with events for which no partition can be opened now. `at`: when the batch arrived. */
@@ -112,7 +118,7 @@ export class Partitions {
     return [...this.#all().flatMap(batcher => batcher.takeAll()), ...undivided]
   }
 
-  /** Settles all waiting events as `errored`. They are then read again. */
+  /** Settles all waiting events as `errored`. Their sources then read them again. */
   giveBack(): Amount {
     const amount = this.amount()
     for (const { batch } of this.#undivided.splice(0))
@@ -142,7 +148,10 @@ export class Partitions {
     }
   }
 
-  /** Puts events into their partitions, up to the first event whose partition cannot be opened. Returns the rest. */
+  /**
+   * Puts the events of a batch into their partitions. Stops at the first event whose partition cannot be opened.
+   * Returns the remaining events.
+   */
   #divide(batch: EventBatch, at: number): EventBatch | undefined {
     const indices = new Map<Partition, number[]>()
     let before: Partition | undefined

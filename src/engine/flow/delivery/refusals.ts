@@ -15,8 +15,8 @@ interface Span {
 }
 
 /**
- * Distinguishes a destination that rejects everything from one that rejects single events. If it rejects everything,
- * its address or configuration is wrong, and continuing would move all events to the dead-letter queue.
+ * Distinguishes a destination that rejects everything from a destination that rejects single events. If everything is
+ * rejected, the address or the configuration is wrong, and continuing would move all events to the dead-letter queue.
  */
 export class Refusals {
   readonly #limit: number

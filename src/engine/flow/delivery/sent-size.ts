@@ -3,7 +3,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import type { Amount } from '../counters.js'
 
 /**
- * After a request, the ratio is at least this share of its previous value. A few large requests thus have a lasting
+ * A request lowers the ratio at most to this share of its previous value. A few large requests thus have a lasting
  * effect.
  */
 const FALL = 0.9
@@ -28,8 +28,8 @@ export interface LearnedSize {
 }
 
 /**
- * Estimates and limits the size of requests as sent. An encoding adds fields and escapes, and processors modify events,
- * so a request may be many times larger than the bytes that were read.
+ * Estimates and limits the size of requests as sent. A request may be many times larger than the bytes that were read,
+ * since an encoding adds fields and escapes, and processors modify events.
  */
 export class SentSize {
   /** Bytes sent per byte read; at least 1. */
@@ -41,7 +41,10 @@ export class SentSize {
   /** Requests that were accepted since `maxBytes` changed. */
   #accepted = 0
 
-  /** `before`: the state of the predecessor. With it, the same events make the same requests. */
+  /**
+   * `before`: the state of the predecessor. If it is given, the same events are divided into the same requests as
+   * before.
+   */
   constructor(destination: Destination, configured: number, before?: LearnedSize) {
     this.#destination = destination
     this.#configured = configured

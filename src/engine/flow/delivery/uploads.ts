@@ -67,7 +67,10 @@ export class Uploads {
   }
 }
 
-/** A receiver cannot reject an object as it rejects an event, so an operator has to fix the cause. */
+/**
+ * An object cannot be moved to the dead-letter queue as an event can. If the receiver rejects an object, an operator
+ * has to correct the cause.
+ */
 function classify(error: unknown): DeliveryError {
   if (!(error instanceof DeliveryError))
     return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })

@@ -22,13 +22,14 @@ import { Settlement } from './settlement.js'
 
 /**
  * A buffer between the pipeline and a destination's delivery. Writes batches to disk, acknowledges them when they are
- * safe there, and delivers them from there in order. Invariants:
- * - A batch is acknowledged as `delivered` only after its record is synced. Batches that arrive during a sync share the
- *   next one.
- * - A record is passed on once per run, and again in the next run unless the ledger says that it was settled.
- * - Batches that cannot be written wait, and so do the sources. Records that cannot be read are skipped, counted and
- *   logged. Neither ends the daemon.
- * - Memory is limited in bytes, whatever the size on disk.
+ * safe there, and delivers them from disk in order. Invariants:
+ * - A batch is acknowledged as `delivered` only after its record is synced. All batches that arrive during a sync share
+ *   the next sync.
+ * - A record is passed on once per run. It is passed on again in the next run, unless the ledger says that it was
+ *   settled.
+ * - If a batch cannot be written, the batch and the sources wait. If a record cannot be read, it is skipped, counted
+ *   and logged. In both cases the daemon continues.
+ * - Memory is limited in bytes, regardless of the size on disk.
  */
 
 /** Limits of records in memory, in bytes. */
@@ -47,7 +48,7 @@ const MIB = 1024 * 1024
 const MEMORY: BufferMemory = { waiting: 4 * MIB, ahead: 8 * MIB, held: 8 * MIB }
 const MOST_HELD = 32 * MIB
 
-/** Memory for all concurrent requests and the next one. Large requests then do not wait for each other. */
+/** Memory for all concurrent requests and one more, so large requests need not wait for each other. */
 export function memoryFor({ batch, max_in_flight }: Pick<DeliveryOptions, 'batch' | 'max_in_flight'>): BufferMemory {
   const held = 1.25 * batch.max_bytes * (mostInFlight(max_in_flight) + 1)
   return { ...MEMORY, held: Math.min(MOST_HELD, Math.max(MEMORY.held, held)) }
@@ -187,7 +188,7 @@ export class DiskBuffer extends BatchQueue {
     this.#next()
   }
 
-  /** Takes the next part of an arrived batch, unless another part already waits for room. */
+  /** Takes the next part of an arrived batch. Does nothing if a part is already waiting for room. */
   #next(): void {
     if (this.#blocked) return
     for (let next = this.#encoding.next(); next; next = this.#encoding.next()) {
@@ -213,7 +214,10 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Writes a batch if there is room, or discards it if it may not wait. Returns false if it has to wait. */
+  /**
+   * Writes a batch if there is room for it. If not, discards it when the buffer drops the newest events. Returns false
+   * if the batch has to wait.
+   */
   #admits(blocked: Arrival): boolean {
     const { maxBytes, whenFull, disk } = this.#context
     const own = this.#hasRoom(blocked)

@@ -37,7 +37,7 @@ export interface BufferFile {
 /** After this many attempts, a file counts as unreadable. */
 const ATTEMPTS = 3
 
-/** Whether it is useless to read a file again after this number of failures. */
+/** Whether reading a file again after this number of failures is useless. */
 export function isFinal(error: unknown, failures: number): boolean {
   return failures >= ATTEMPTS || error instanceof NewerFormat || errorCode(error) === 'ENOENT'
 }

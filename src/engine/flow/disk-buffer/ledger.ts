@@ -6,12 +6,15 @@ import type { Cursor, Incoming } from './log.js'
 import type { LogPosition } from './segments.js'
 
 /**
- * Records how far a buffer's events are settled. The file has two slots that are written in turn, so one is always
- * intact. Both are allocated at the start, so even a full disk can record progress. A lost or outdated ledger only
- * causes repetition.
+ * Records how far a buffer's events are settled. The file has two slots. They are written in turn, so one of them is
+ * always intact. Both are allocated at the start, so progress can be recorded even on a full disk. If the ledger is
+ * lost or outdated, events are repeated but not lost.
  */
 
-/** Consecutive records; the first and last may be partial. If the last one is partial, the cursor is at its start. */
+/**
+ * Consecutive records. The first and the last record may be partial. If the last record is partial, the cursor is at
+ * the start of that record.
+ */
 export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
 
 /** How many ranges fit into a slot, even if the numbers in them are large. */

@@ -35,7 +35,9 @@ export interface Incoming extends Linked<Incoming> {
   readonly skipped?: number
   /** Where the record begins in its segment. */
   readonly start: Cursor
-  /** Where reading continues: after the record, or at the record's start if some of its events are still to be read. */
+  /**
+   * Where reading continues: after the record, or at the start of the record if some of its events remain to be read.
+   */
   readonly cursor: Cursor
   /** Whether this empty record stands for records that an earlier run settled. */
   readonly isSettled?: boolean
@@ -97,8 +99,8 @@ export class SegmentReader {
   }
 
   /**
-   * The next record at or after the place `expected`, or the rest of the record that contains this place. Undefined if
-   * there is none.
+   * The next record at or after the place `expected`. If `expected` is within a record, the rest of that record.
+   * Undefined if there is none.
    */
   async next(expected: LogPosition): Promise<Incoming | undefined> {
     for (;;) {
@@ -264,11 +266,11 @@ interface Open {
 }
 
 /**
- * The records of a buffer: appended to the newest segment, and taken in order. If the reader has caught up, they come
- * from memory, otherwise from disk. Invariants:
+ * The records of a buffer. New records are appended to the newest segment, and records are taken in order. They come
+ * from memory if the reader has caught up, otherwise from disk. Invariants:
  * - When `append` resolves, the records and the names of their files are synced. If it rejects, the records do not
- *   count and are cut off if possible. After any failure a new segment begins, since the state of the old one after its
- *   last sync is unknown.
+ *   count, and are cut off if possible. After any failure a new segment begins, since it is unknown what the old
+ *   segment contains after its last sync.
  * - Records in memory directly follow the last one taken, and are safe on disk.
  * - A record is taken once. Each range that an earlier run settled is read as one empty record.
  */
@@ -318,7 +320,7 @@ export class RecordLog {
     return unsettled(this.#taken, this.#end, this.#settled)
   }
 
-  /** Ranges that an earlier run settled and that were not taken yet, in order. */
+  /** Ranges that an earlier run settled and that have not been taken in this run, in order. */
   get settled(): readonly Range[] {
     return this.#settled.map(({ place, events, bytes, cursor }) => ({ place, events, bytes, cursor }))
   }
@@ -339,8 +341,8 @@ export class RecordLog {
   }
 
   /**
-   * Writes the first records of `waiting`: at most `most` of them, until the segment is full. Removes them from
-   * `waiting` at the moment when they are safe, and resolves with them. Keeps them in memory while `room` returns
+   * Writes records from the beginning of `waiting`, until `most` records are written or the segment is full. When they
+   * are safe, removes them from `waiting` and resolves with them. Keeps the records in memory while `room` returns
    * enough bytes.
    */
   async append<T extends Outgoing>(waiting: T[], most: number, room: () => number): Promise<T[]> {
@@ -399,7 +401,7 @@ export class RecordLog {
     if (segment.end === 0) await this.#folder.remove(segment.name).catch(() => {})
   }
 
-  /** Keeps a written record in memory, if there is room and the record directly follows the last one in memory. */
+  /** Keeps a written record in memory, if there is room and it directly follows the last record there. */
   #keep(incoming: Incoming, room: () => number): void {
     if (this.#recent.size === 0) this.#recentEnd = this.#taken
     if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) {

@@ -10,7 +10,7 @@ import { BatchDecoder } from './record.js'
 import type { BufferReport } from './report.js'
 import type { Settlement } from './settlement.js'
 
-/** Memory that a record takes as a batch, in addition to its own bytes: per record, and per event. */
+/** Memory of a decoded record in addition to its bytes: for the batch, and for each event. */
 const RECORD_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 

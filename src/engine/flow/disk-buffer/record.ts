@@ -21,9 +21,10 @@ import { HEAD_SIZE } from './segments.js'
  *     4 bytes of the origin, 8 events, 12 bytes of the lines, 16 receivedAt (64-bit float)
  *    24 origin as JSON; for each event, the length of its line (2 or 4 bytes); for each event, its flags (1 byte);
  *       the lines with their ends; for each modified event, the length of its fields (4 bytes) and the fields as JSON;
- *       with places: the reading (8 bytes), and for each event its place in that (64-bit float), for ids of events
+ *       with places: the reading (8 bytes), and for each event its place in the reading (64-bit float)
  *
- * Spaces replace the line of a modified event: nobody reads it again, and it may contain removed or redacted data.
+ * The line of a modified event is replaced by spaces. Nobody reads the line again, and it may contain data that was
+ * removed or redacted.
  */
 
 const VERSION = 1
@@ -233,7 +234,7 @@ function parse(text: string): unknown {
 /** A batch, or a part of one, and its record. */
 export interface Arrival extends Outgoing {
   readonly batch: EventBatch
-  /** Whether this is the first part of a batch that arrived. */
+  /** Whether this is the first of the parts into which an arrived batch was divided. */
   readonly isFirst: boolean
 }
 
@@ -290,7 +291,7 @@ export class Encoding {
     return undefined
   }
 
-  /** Divides a part of `bytes` bytes, unless it is small enough or has one event. Returns whether it was divided. */
+  /** Divides a part of `bytes` bytes if it is too large and has several events. Returns whether it was divided. */
   #divides({ batch, isFirst }: Part, bytes: number, most: number): boolean {
     const { length } = batch
     if (bytes <= most || length === 1) return false

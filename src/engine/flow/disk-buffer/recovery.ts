@@ -37,9 +37,9 @@ const START: Cursor = { segment: 0, offset: 0 }
 type LeaveOut = (segment: Segment, error: unknown) => Promise<unknown>
 
 /**
- * Recovers a buffer's folder. Rejects with StateUnreadable if its ledger or a segment cannot be opened. Reads only the
- * end of the last segment, and cuts off a write that a crash left unfinished. Such a write was never acknowledged.
- * Other damage is found later by reading. With `readOnly`, changes nothing.
+ * Recovers a buffer's folder. Rejects with StateUnreadable if the ledger or a segment cannot be opened. Reads only the
+ * end of the last segment, and cuts off a write that a crash left unfinished, which was never acknowledged. Other
+ * damage is found when the records are read. With `readOnly`, changes nothing.
  */
 export async function recover(folder: BufferFolder, log: Logger, readOnly = false): Promise<Recovered> {
   const ledger = await readLedger(folder)
@@ -71,7 +71,8 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
   }
   const segments = new Segments(kept, Math.max(found.at(-1)?.number ?? 0, state?.highest ?? 0))
   const { end, tornBytes, cuts } = await findEnd(folder, segments, readOnly, leaveOut)
-  // The ledger may be older than the last acknowledged record, so only `isShort` proves a loss.
+  // Only `isShort` proves a loss. Otherwise a loss may go unnoticed, since the ledger may be older than the last
+  // acknowledged record.
   const isShort = state !== undefined && state.end.event > Math.max(end.event, state.settled.event)
   for (const cut of cuts)
     if (isShort)
@@ -103,7 +104,9 @@ async function measure(folder: BufferFolder, segment: Segment): Promise<void> {
   }
 }
 
-/** Renames a segment: the next start then ignores it, and operators can find it. Returns whether that succeeded. */
+/**
+ * Renames a segment. The next start then ignores it, but operators can find it. Returns whether the renaming succeeded.
+ */
 export async function setAside(folder: BufferFolder, segment: Segment, error: unknown, log: Logger): Promise<boolean> {
   const { name } = segment
   const fields = { file: `${folder.path}/${name}`, error: errorText(error) }
@@ -120,7 +123,7 @@ export async function setAside(folder: BufferFolder, segment: Segment, error: un
   return renamed
 }
 
-/** Finds the last intact record and, unless `readOnly`, cuts off the bytes after it. */
+/** Finds the last intact record. Unless `readOnly`, cuts off the bytes after that record. */
 async function findEnd(
   folder: BufferFolder,
   segments: Segments,
@@ -151,8 +154,8 @@ async function findEnd(
 
 interface Found {
   /**
-   * The place after all records. Includes records that cannot be read now, since their places must not be reused: each
-   * of their bytes counts as one event.
+   * The place after all records. This includes records that cannot be read now, since their places must not be used
+   * again. Each byte of such records counts as one event.
    */
   readonly end: LogPosition
   readonly tornBytes: number
@@ -179,7 +182,7 @@ async function cut(folder: BufferFolder, { name }: Segment, to: number): Promise
   }
 }
 
-/** The last intact record of a segment, and the error that prevented reading further. */
+/** The last intact record of a segment, and the error that ended reading, if any. */
 async function lastRecord(folder: BufferFolder, segment: Segment): Promise<{ last?: Range; error?: unknown }> {
   const found: { last?: Range; error?: unknown } = {}
   const alone = new Segments([segment], segment.number)

@@ -7,8 +7,8 @@ import { type Amount, add } from '../counters.js'
  *     0 mark (4 bytes), 4 checksum of the header from 8 on, 8 checksum of the record, 12 bytes of the record,
  *    16 events, 20 bytes of their lines, 24 and 32 the place: events and bytes ever put in before (64-bit floats)
  *
- * Places reveal gaps. If a record's place is ahead of the expected one, the difference is missing; if it is behind, the
- * record is a repetition.
+ * Places reveal gaps. If the place of a record is after the expected place, the events between the two places are
+ * missing. If it is before the expected place, the record is a repetition.
  */
 
 export const HEAD_SIZE = 40
@@ -41,7 +41,7 @@ export function unsettled(from: LogPosition, to: LogPosition, settled: readonly 
   return amount
 }
 
-/** Writes the header into the first bytes of `framed`, which contains the record after it. */
+/** Writes the header into the first bytes of `framed`. The record is already there, after the header. */
 export function seal(framed: Buffer, place: LogPosition, events: number, bytes: number): void {
   const record = framed.subarray(HEAD_SIZE)
   MARK.copy(framed)
@@ -78,7 +78,7 @@ export interface Segment {
   readonly name: string
   /** Number of bytes that are safe on disk. */
   end: number
-  /** The place of the segment's first record, if that record existed when this run started. */
+  /** The place of the segment's first record, if the record was already there when this run started. */
   first?: LogPosition | undefined
 }
 
@@ -140,14 +140,15 @@ export class Segments {
     this.#list.push(segment)
   }
 
-  /** The segment with this number, or the first one after it. */
+  /** The segment with this number or, if it does not exist, the next one. */
   from(number: number): Segment | undefined {
     return this.#list.find(segment => segment.number >= number)
   }
 
   /**
-   * The first event of later segments; Infinity if unknown. Records of this segment from that event on do not count: a
-   * failed write was cut off, a power failure undid the cut, and the places of these records were used again.
+   * The first event of the next segments; Infinity if unknown. Records of this segment with that event or later ones do
+   * not count. They are from a failed write that was cut off. A power failure undid the cut, and their places were used
+   * again.
    */
   limitOf({ number }: Segment): number {
     const next = this.#list.find(segment => segment.number > number && segment.first)

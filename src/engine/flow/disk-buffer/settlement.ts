@@ -25,8 +25,9 @@ interface Ahead {
 
 /**
  * Tracks settled records, in memory and in the ledger. The mark never passes an unsettled record. A segment is removed
- * when the mark has passed all of it and the ledger has recorded this, or has been removed itself. It is also removed
- * when a range in the ledger covers all of it; the ledger then keeps that range until the mark has passed it.
+ * after the mark has passed all of it, as soon as the ledger has recorded this or the ledger itself was removed. A
+ * segment after the mark is removed if a range in the ledger covers all of it. The ledger then keeps that range until
+ * the mark has passed it.
  */
 export class Settlement {
   readonly #context: DiskBufferContext
@@ -74,7 +75,7 @@ export class Settlement {
     }
   }
 
-  /** Registers settled ranges of a record whose other events will not be settled in this run. */
+  /** Registers the settled ranges of a record. The other events of the record will not be settled in this run. */
   partly(ranges: readonly Range[]): void {
     if (ranges.length === 0) return
     this.#partly.push(...ranges)
@@ -123,8 +124,8 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
-      // A full disk must not keep settled segments. Removes the outdated ledger first, since it would make the events
-      // of these segments seem missing.
+      // Even on a full disk, settled segments must be removed. The outdated ledger is removed first, since with that
+      // ledger, the events of these segments would seem missing.
       if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }
@@ -140,8 +141,8 @@ export class Settlement {
   }
 
   /**
-   * Settled ranges after the mark, for the ledger. While one request is retried, a restart then repeats fewer events,
-   * and segments can be removed.
+   * Settled ranges after the mark, for the ledger. With these ranges, segments can be removed and a restart repeats
+   * fewer events, even while one request is retried.
    */
   #ahead(): readonly Ahead[] {
     const { segments, current, settled } = this.#records

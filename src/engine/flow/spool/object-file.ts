@@ -5,13 +5,14 @@ import type { BufferFile, BufferFolder } from '../disk-buffer/files.js'
 import { HEAD_SIZE, isWhole, type LogPosition, MARK, placeAfter, readHead, seal } from '../disk-buffer/segments.js'
 
 /**
- * The file of an object in a spool: a title, a record with its facts, and one record per write. Such a record contains
- * the length of its ids (4 bytes), the ids of its events, and content. The object is the content of these records in
- * order. Records have the headers of a disk buffer, whose checksums and places show where the file is damaged and how
- * many events are lost. In an open object, a damaged last record counts as an unfinished write.
+ * The file of an object in a spool: a title, a record with the object's facts, and one record per write. A record of a
+ * write contains the length of its ids (4 bytes), the ids of its events, and content. The content of these records, in
+ * order, is the object. Records have the same headers as in a disk buffer. Their checksums and places show where the
+ * file is damaged and how many events are lost. If the last record of an open object is damaged, it counts as an
+ * unfinished write.
  */
 
-/** The facts about an object that its first event determines. */
+/** Facts about an object, determined by its first event. */
 export interface ObjectFacts {
   /** The object's name at the receiver. */
   readonly key: string
@@ -65,8 +66,8 @@ export function framed(ids: Buffer, content: readonly Buffer[]): Buffer {
 }
 
 /**
- * Reads a file up to `size`, and checks every byte. `onIds` gets the ids of each record, in memory that the next record
- * overwrites.
+ * Reads a file up to `size` and checks every byte. `onIds` receives the ids of each record. The next record overwrites
+ * their memory.
  */
 export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer) => void = () => {}): Promise<Survey> {
   const read = async (at: number, length: number) => {
@@ -204,7 +205,7 @@ export class ObjectFile {
   readonly #folder: BufferFolder
   #place = START
   #pieces: readonly Piece[] | undefined
-  /** Whether the name that marks the object as closed is synced, and so survives a power failure. */
+  /** Whether the name that marks the object as closed is synced. The object then stays closed after a power failure. */
   #isClosed = false
 
   constructor(folder: BufferFolder, name: string, facts: ObjectFacts, openedAt: number) {
@@ -258,7 +259,7 @@ export class ObjectFile {
     this.held = { events: this.held.events + events, bytes: this.held.bytes + bytes }
   }
 
-  /** Cuts off the bytes after the last whole record, since they must not count as a part of the object. */
+  /** Cuts off the bytes after the last whole record. They must not become part of the object. */
   async cut(): Promise<void> {
     const file = await this.#folder.open(this.name)
     try {

@@ -37,7 +37,7 @@ export class SpoolReport {
     this.#problem('written', 'error', fields, 'cannot write to the spool')
   }
 
-  /** Reports that `most` objects are open, so one was closed to open another. */
+  /** Reports that an object was closed because `most` objects were open and another object was needed. */
   crowded(most: number): void {
     const text =
       'too many objects are open; the least recently written objects are sent early, and are small. For larger objects, use fields with fewer values in "key"'

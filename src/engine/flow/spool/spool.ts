@@ -12,8 +12,8 @@ import { isClosed, isObject, nameOf, type ObjectFacts, ObjectFile, readIds, surv
 import type { SpoolReport } from './spool-report.js'
 
 /**
- * Ids are kept for this long after their events were written. Sources save their positions much sooner, unless the disk
- * or another destination delays that.
+ * Ids are kept for this long after their events were written. Normally sources save their positions much sooner. A disk
+ * or another destination may delay that.
  */
 const KEEP_IDS_MS = 60_000
 /** Sources may read events again for this long after the start. */
@@ -32,7 +32,9 @@ export interface SpoolOptions {
   readonly state: Pick<StateFolder, 'hasRoom' | 'count'>
   readonly clock: TimerClock
   readonly report: SpoolReport
-  /** An object is closed when it has this size, in bytes as sent, or the maximum age. */
+  /**
+   * Maximum size of an object, in bytes as sent. When the object reaches this size or the maximum age, it is closed.
+   */
   readonly maxObjectBytes: number
   readonly maxObjectAgeMs: number
   /** Maximum size of all files, in bytes. */
@@ -46,11 +48,12 @@ export interface SpoolOptions {
 /**
  * Collects events on disk into objects of a useful size. A partition has at most one open object. Closed objects wait
  * to be sent. Invariants:
- * - Events belong to the spool once their record is synced.
- * - Nothing is appended to an object that `next` has returned. Its name and bytes never change, even after a kill.
- * - Events that a source reads again soon after a kill are recognized by their ids, in object files and `.sent` files.
- * - The file of an object is removed when the receiver has accepted the object. If removing fails, the object is sent
- *   again.
+ * - The spool is responsible for events once their record is synced.
+ * - Once `next` has returned an object, nothing is appended to it. Its name and bytes never change, even after a kill.
+ * - If a source reads events again soon after a kill, the spool recognizes them by the ids in object files and `.sent`
+ *   files.
+ * - The file of an object is removed when the receiver has accepted the object. If removing the file fails, the object
+ *   is sent again.
  */
 export class ObjectSpool implements Spool {
   readonly #options: SpoolOptions
@@ -133,8 +136,8 @@ export class ObjectSpool implements Spool {
       ids.push(...recent)
       const { facts, end } = found
       const { from, to } = found.last
-      // In an open object, the last record may be an unfinished write, so it does not count. In a closed object, it
-      // counts.
+      // The last record of an open object may be an unfinished write, so it does not count. In a closed object, the
+      // last record counts.
       const known = isClosed(name) ? to : from
       const place = known.event > found.place.event ? known : found.place
       const age = Math.max(0, clock.wall() - (facts?.openedAt ?? 0))
@@ -154,7 +157,7 @@ export class ObjectSpool implements Spool {
     }
   }
 
-  /** Whether an earlier run stored this event, and its source has now read it again. */
+  /** Whether an earlier run stored this event. If so, the source has now read it again. */
   isKnown(batch: EventBatch, i: number): boolean {
     return this.#known.has(batch, i)
   }
@@ -188,7 +191,9 @@ export class ObjectSpool implements Spool {
     return oldest
   }
 
-  /** Appends a record to the object of a partition. Do not call it again for the same partition before it resolves. */
+  /**
+   * Appends a record to the object of a partition. For each partition, wait until a call resolves before the next call.
+   */
   append(partition: string, factsOf: (id: string) => ObjectFacts, framed: Buffer, amount: Amount): Promise<void> {
     const done = this.#append(partition, factsOf, framed, amount).finally(() => {
       this.#appends.delete(done)

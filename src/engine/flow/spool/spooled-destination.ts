@@ -127,7 +127,7 @@ export class SpooledDestination implements Destination {
     const ids = encodeIds(request, this.#context.clock.wall())
     const encoded = encodeAlone(encoding, request)
     const last = encoded.parts.at(-1)
-    // The next write must not continue the last line of this one.
+    // Ends the last line. Otherwise the next write would continue it.
     const isOpen = encoding === 'raw' && last !== undefined && last.at(-1) !== LF
     const parts = isOpen ? [...encoded.parts, NEWLINE] : encoded.parts
     const content = compression === 'none' ? parts : [await compress(Buffer.concat(parts), compression)]
@@ -148,7 +148,7 @@ export class SpooledDestination implements Destination {
     await this.#spool.append(partition, factsOf, record, amount)
   }
 
-  /** Those events of a request that are not in an object yet. */
+  /** Returns the events of a request that are not yet in an object. */
   #unknown(request: readonly EventBatch[]): EventBatch[] {
     return request.flatMap(batch => {
       const rest = batch.snapshot()

@@ -22,8 +22,9 @@ interface Found {
 }
 
 /**
- * Yields the records of a file from `from` on, several at a time. A complete last line without a line end counts. An
- * incomplete one was left by a crash, and the component that had the event sends it again.
+ * Yields the records of a file from `from` on, several at a time. The last line counts if it is complete, even without
+ * a line end. If it is incomplete, a crash has interrupted the write, and the component that had the event sends the
+ * event again.
  */
 async function* readRecords(path: string, from: number): AsyncGenerator<Found[]> {
   const splitter = new LineSplitter(LONGEST_RECORD)
@@ -159,8 +160,8 @@ export function originOf({ path, peer, host, codec, rejectedAt }: Letter, source
 }
 
 /**
- * Whether a rejected event may come from the same file or connection as the one before it. The event must also continue
- * a line, or have been rejected at the same time. Only then can pieces of a line be matched.
+ * Whether a rejected event may come from the same file or connection as the event before it. To match pieces of a line,
+ * the event must also continue a line, or must have been rejected at the same time as the event before it.
  */
 function hasSameOrigin(before: Letter, { codec, path, peer, host, flags, rejectedAt }: Letter): boolean {
   const isAlike = before.codec.isSame(codec) && before.path === path && before.peer === peer && before.host === host

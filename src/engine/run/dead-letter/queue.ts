@@ -22,8 +22,9 @@ import { DeadLetterStock } from './stock.js'
 /**
  * The dead-letter queue of a component: a file of JSON lines, one per rejected event (record.ts). It is used unless a
  * component reads the side output for rejected events. When `write` resolves, its events are on disk, in the file that
- * has this path at that time. A record is complete or absent: the next write first cuts off a record that a crash or a
- * full disk left incomplete. The file may be moved away at any time. No other process may write to it.
+ * has this path at that time. A record is either complete or absent. If a crash or a full disk left an incomplete
+ * record, the next write first cuts it off. The file may be moved away at any time, but no other process may write to
+ * it.
  */
 
 const LF = 0x0a
@@ -82,11 +83,12 @@ export class DeadLetterFile implements DeadLetters {
   async #append(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
     const { destination, clock } = this.#options
     const bytes = encodeLetters(request, error, { destination, wall: clock.wall() })
-    // Writes again if the file was moved away meanwhile: whoever moved it may have read it before this write.
+    // Writes again if the file was moved away during the write. Whoever moved the file may have read it before the
+    // events were in it.
     while (!(await this.#appendTo(bytes))) {}
   }
 
-  /** Appends and syncs. Returns whether the file still had its name after that. */
+  /** Appends and syncs. Returns whether the file still had its name after the sync. */
   async #appendTo(bytes: Buffer): Promise<boolean> {
     const { log, disk } = this.#options
     const folder = dirname(this.path)
@@ -122,7 +124,7 @@ export class DeadLetterFile implements DeadLetters {
 
 /**
  * The side output of a destination for rejected events. Passes on each event as a dead-letter record in JSON, with
- * fields such as reason, status, request_id and event. The event is safe when every reader of the output has accepted
+ * fields such as reason, status, request_id and event. An event is safe when every reader of the output has accepted
  * it.
  */
 export class RejectedOutput implements DeadLetters {

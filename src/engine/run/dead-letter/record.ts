@@ -12,13 +12,14 @@ import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
 
 /**
  * A rejected event as a line of JSON with `time`, `since` (when it was first rejected, if earlier), `destination`,
- * `status` (if any), `reason`, `request_id` (if any), `error` and `event`: the event as sent with `encoding: json`. If
- * the line as sent with `encoding: raw` differs from that, `line` describes it:
+ * `status` (if any), `reason`, `request_id` (if any), `error` and `event`: the event as it is sent with
+ * `encoding: json`. If the line that is sent with `encoding: raw` differs from `event`, `line` describes that line:
  * - "message" or "raw": the line is the event's member of this name, as text or in base64. The codec is json or text.
  * - {"syslog": the text, "options": the codec's options, if any}: a line for the codec of this name.
- * - {"raw": "syslog", "options"}: the same for a line that is not UTF-8. Its bytes are the event's member `raw`.
- * If the line is a piece, the object forms also have "partial", since the line may contain a field of this name. Unless
- * it is the last piece, they also have the origin's "host".
+ * - {"raw": "syslog", "options"}: also a line for the codec of this name, but not valid UTF-8. Its bytes are the
+ *   event's member `raw`.
+ * The object forms also have "partial" if the line is a piece, since the line itself may contain a field of this name.
+ * Unless it is the last piece, they also have the origin's "host".
  */
 
 export function encodeLetters(
@@ -64,7 +65,7 @@ function lineMember(batch: EventBatch, i: number): Line {
   return flags & DECODED ? undefined : 'message'
 }
 
-/** All that is needed to resend an event: its line, and the data for fields that are not in it. */
+/** The data needed to resend an event: its line, and the fields that are not in the line. */
 export interface Letter {
   readonly reason: string
   readonly line: Buffer

@@ -17,9 +17,10 @@ import { doneIn, folderOf, forgetDone, mergingIn, recordsIn, SOURCE } from './st
 
 /**
  * Resends the events of a dead-letter file. First moves the file to a folder beside it; a daemon can then start a new
- * one. Until the destination has accepted an event, the event is in the file or, behind the recorded progress, in the
- * folder. Events rejected again are safe in the folder before the progress passes them, and return to the file at the
- * end. A crash repeats events but does not lose any: the next call resumes with the contents of the folder.
+ * file. Until the destination has accepted an event, the event is in the folder after the recorded progress, or in the
+ * file. If an event is rejected again, it is stored in the folder before the progress passes it, and returns to the
+ * file at the end. A crash may repeat events but does not lose any. After a crash, the next call resumes with the
+ * contents of the folder.
  */
 
 export interface Resent {
@@ -113,7 +114,7 @@ async function lockFolder(folder: string, path: string): Promise<{ release(): vo
   }
 }
 
-/** Moves the file back and throws if one of its lines is not a rejected event. */
+/** If a line of the file is not a rejected event, moves the file back and throws. */
 async function checkRecords(folder: string, path: string): Promise<void> {
   const { wrongLine } = await surveyLetters(recordsIn(folder))
   if (wrongLine === undefined) return
@@ -162,7 +163,10 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   if (progress.events === events) await unlink(records)
 }
 
-/** The target and everything downstream of it, changed to always keep events that fail or are rejected. */
+/**
+ * The target and everything downstream of it. The options are changed: events that fail or are rejected are always
+ * kept.
+ */
 function partFrom({ config, target }: ResendContext): Pick<Config, 'processors' | 'destinations'> {
   const all = [...config.processors, ...config.destinations]
   const reached = new Set([target.id])
@@ -219,7 +223,8 @@ async function giveBack(path: string, folder: string, id: string, scratch = fold
 }
 
 /**
- * Renames the file `from` to `path`. If a daemon has written a file there, first appends that file's events to `from`.
+ * Renames the file `from` to `path`. If a daemon has created a file at `path`, first appends the events of that file to
+ * `from`.
  */
 async function putBack(from: string, path: string, folder: string): Promise<void> {
   for (;;) {

@@ -14,7 +14,10 @@ export const recordsIn = (folder: string) => join(folder, 'records.ndjson')
 const POSITIONS = join('checkpoints', `${SOURCE}.json`)
 /** Where earlier versions saved how far the events are settled. */
 const FORMER = 'progress.json'
-/** Events that a daemon rejected during a resend, until they are appended to the events that were rejected again. */
+/**
+ * Events that a daemon rejected during a resend. They stay in this file until they are appended to the events that were
+ * rejected again.
+ */
 export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 
 /** The offset in bytes before which all records are settled; 0 if the progress is damaged. Throws StateUnreadable. */
@@ -77,7 +80,7 @@ export class DeadLetterStock {
     return times.length > 0 ? Math.min(...times) : undefined
   }
 
-  /** Counts changes since the last call. A file that cannot be read keeps its last count. */
+  /** Updates the counts with all changes since the last call. If a file cannot be read, its last count is kept. */
   refresh(): Promise<void> {
     this.#refreshing ??= this.#refresh().finally(() => {
       this.#refreshing = undefined

@@ -1,7 +1,10 @@
 import { type Amount, type ComponentCounters, sum } from '../../flow/counters.js'
 import type { CounterSnapshot, SeriesRow } from './counter-snapshot.js'
 
-/** Stands for several components that have no series of their own or, as a label, for several values. */
+/**
+ * Replaces the ids of components that have no series of their own. As the value of another label, it replaces several
+ * values.
+ */
 export const OTHER = '__other__'
 
 /** A line of a scrape with more characters than this counts as several lines. */

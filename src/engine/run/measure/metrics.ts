@@ -18,7 +18,8 @@ interface About {
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
 
 /**
- * Gauges that cannot be read without a free file descriptor. prom-client would then show their last value, at first 0.
+ * Reading these gauges needs a free file descriptor. Without one, prom-client would show the last value, which is 0 at
+ * first.
  */
 const FROM_PROC = [
   'process_resident_memory_bytes',
@@ -123,7 +124,7 @@ class Family {
     return this.#about.help
   }
 
-  /** The family's name, and its samples that are finite numbers and not part of a histogram. */
+  /** The family's name and its samples. Omits values that are not finite, and histograms. */
   get samples(): readonly [string, readonly { readonly labels: Labels; readonly value: number }[]] {
     const plain = this.#values.filter(({ metricName, value }) => metricName === undefined && Number.isFinite(value))
     const texts = (labels: Sample['labels'] = {}) =>
@@ -147,7 +148,10 @@ class Family {
   }
 }
 
-/** Callers during a run share the result of the next run, since the current one began before they called. */
+/**
+ * A caller during a run gets the result of the next run, since the current run began before the call. All such callers
+ * share it.
+ */
 class Together<T> {
   readonly #make: () => Promise<T>
   #running: Promise<T> | undefined
@@ -179,9 +183,9 @@ class Together<T> {
 }
 
 /**
- * All metrics of a daemon. Components count plain numbers (engine/flow/counters.ts). A scrape puts them into a
- * prom-client registry: all numbers of a component at one moment, since only then do they add up. Reading and writing
- * take several turns of the event loop.
+ * All metrics of a daemon. Components count plain numbers (engine/flow/counters.ts). A scrape puts these numbers into a
+ * prom-client registry. It reads all numbers of a component at one moment, since otherwise they would not add up. A
+ * scrape takes several turns of the event loop.
  */
 export class Metrics extends ComponentSet {
   #process: ReturnType<typeof measureProcess> | undefined
@@ -207,8 +211,9 @@ export class Metrics extends ComponentSet {
   }
 
   /**
-   * Starts measuring this process's delays and garbage collections, unless that was started before. The first scrape
-   * calls it at the latest, since loading prom-client takes too long for the start of a process.
+   * Starts measuring this process's delays and garbage collections, unless this was already started. Loading
+   * prom-client takes too long for the start of a process. The first scrape calls this function, if nobody did so
+   * before.
    */
   measureProcess(): ReturnType<typeof measureProcess> {
     this.#process ??= measureProcess()
@@ -257,7 +262,9 @@ export class Metrics extends ComponentSet {
     return false
   }
 
-  /** The response to a scrape. Concurrent calls share one response, which is rendered after all of them were made. */
+  /**
+   * The response to a scrape. Concurrent calls share one response. Its rendering begins after the last of these calls.
+   */
   render(format: Format = 'text'): Promise<Buffer> {
     return this.#renders[format].result()
   }
@@ -282,7 +289,7 @@ export class Metrics extends ComponentSet {
     return Object.fromEntries(families.map(({ samples }) => samples).filter(([, all]) => all.length > 0))
   }
 
-  /** The samples of one component as in a scrape, each with the help text of its metric. Omits histograms. */
+  /** The samples of one component, as in a scrape. Each sample has the help text of its metric. Omits histograms. */
   async of(component: string): Promise<readonly ComponentSeries[]> {
     await this.refresh(REFRESH_MS)
     return [...(await this.#ofComponents('text'))].flatMap(family => {

@@ -139,7 +139,7 @@ export class MirroredCounters {
   }
 }
 
-/** The counters of one component or, if it is folded, its share in the counters of `__other__/KIND`. */
+/** The counters of one component. If the component is folded, its share in the counters of `__other__/KIND`. */
 class Mirror {
   readonly id: string
   readonly group: string
@@ -174,7 +174,7 @@ class Mirror {
     const { counters } = this
     const last = this.#last
     this.#last = now
-    // Events that the component held while it ran in this process will not arrive here again.
+    // The component used to run in this process. The events that it gave back will not arrive here again.
     if (!last) counters.abandon()
     grow(counters.received, now.received, last?.received)
     grow(counters.passed, now.passed, last?.passed)
@@ -244,8 +244,8 @@ class Mirror {
   }
 
   /**
-   * Notes that the component's process ended. Its events went back to their sources, and count as new when they arrive
-   * again.
+   * Notes that the component's process ended. The events of the component went back to their sources. When they arrive
+   * again, they count as new events.
    */
   ended(): void {
     const last = this.#last

@@ -26,7 +26,7 @@ export class ProgressWatch {
   readonly #inspections: number
   #seen = new Map<Watched, { moved: number; stillFor: number }>()
 
-  /** A part is stuck if it made no progress between this many consecutive inspections. */
+  /** A part that made no progress between `inspections` consecutive inspections is stuck. */
   constructor(inspections: number) {
     this.#inspections = inspections
   }

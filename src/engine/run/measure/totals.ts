@@ -9,8 +9,8 @@ export interface Totals {
   /** Events read by sources, each counted once. */
   readonly received: number
   /**
-   * Events that reloads gave back to their sources, counted each time; the sources pass them on again. Settled events
-   * after them may be read again too, and are not counted here. Missing if 0.
+   * Events that reloads gave back to their sources. The sources pass them on again. An event counts each time it is
+   * given back. Settled events after such events may also be read again, but do not count here. Missing if 0.
    */
   readonly given_back?: number
   /**
@@ -63,7 +63,7 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
     if (kind === 'source') received += read.events - counted.receivedAgain
     if (kind === 'destination') delivered[id] = (delivered[id] ?? 0) + passed.events
     for (const [reason, { events }] of discards) {
-      // A removed component gave these events back. They then arrived at other components.
+      // These events were given back by a component that was then removed. They arrived at other components.
       if (reason === GIVEN_BACK) continue
       discarded[id] ??= {}
       discarded[id][reason] = (discarded[id][reason] ?? 0) + events
@@ -99,15 +99,18 @@ function addTo(sums: Record<string, number>, id: string, events: number): void {
 
 const sumOf = (sums: Readonly<Record<string, number>>) => Object.values(sums).reduce((sum, events) => sum + events, 0)
 
-/** The events of this run that a destination holds, and whether it discarded any. */
+/** How many events of this run a destination holds, and whether it discarded any events. */
 interface Place {
   readonly held: number
   readonly discards: boolean
-  /** Whether some of the events that it discarded may be from an earlier run. */
+  /** Whether some of the events that the destination discarded may be from an earlier run. */
   readonly unclear: boolean
 }
 
-/** The buffer of a destination is first in, first out. Its events from earlier runs leave before those of this run. */
+/**
+ * The buffer of a destination is first in, first out. The events of earlier runs leave the buffer before the events of
+ * this run.
+ */
 function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Place {
   if (!counters) return { held: 0, discards: false, unclear: false }
   const heldBefore = inBuffer + counters.foundEvents
@@ -120,9 +123,10 @@ function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Pla
 }
 
 /**
- * Whether it is certain which events the destinations of one output hold, and which they discarded. All receive the
- * same events in the same order. If one holds fewer events than another, these are the last ones that the other holds.
- * If two of them discarded events, these may be the same.
+ * Whether it is certain which events the destinations of one output hold and which events they discarded. All of these
+ * destinations receive the same events in the same order. If one destination holds fewer events than another, its
+ * events are the last ones that the other holds. If two destinations discarded events, nobody knows whether these are
+ * the same events.
  */
 function isOnce(end: readonly Place[]): boolean {
   const discarding = end.filter(({ discards }) => discards)
@@ -171,7 +175,10 @@ class Ways {
   }
 }
 
-/** Components whose events reach no destination, and whose inputs are also read by components that lead to one. */
+/**
+ * Components whose events reach no destination, although all their inputs are also read by components that lead to a
+ * destination.
+ */
 function deadEnds(main: ReadonlyMap<string, readonly string[]>, destinations: TotalsOf['destinations']): Set<string> {
   const leading = new Set(destinations.map(({ id }) => id))
   // The set grows during this loop.
