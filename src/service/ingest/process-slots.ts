@@ -1,6 +1,9 @@
 import { Refusal } from '../../net/http/server/refusal.js'
 
-/** Decides which accounts have a process for their pipelines, and which account loses its process to another. */
+/**
+ * Decides which accounts have a process for their pipelines. If another account needs one, decides who loses its
+ * process.
+ */
 
 /**
  * The work of a pipeline. `idle`: all events are delivered. `buffered`: clients do not wait, and the remaining events

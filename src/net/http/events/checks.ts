@@ -72,7 +72,7 @@ export async function checkAccess(
   key: AccessKey | undefined,
 ): Promise<void> {
   // Only browsers send this header. Without this check, any web page could send events to a daemon on the machine of
-  // its reader.
+  // its visitor.
   if (headers.origin !== undefined) throw new Refusal(403, 'web_page', 'requests from web pages are not accepted')
   if (!key) return
   const wanted = await key.current().catch(error => {
