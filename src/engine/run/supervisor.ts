@@ -338,8 +338,8 @@ export class Supervisor {
   }
 
   /**
-   * Ends the shutdown early if the remaining events are safe and cannot be delivered before the deadline: they wait for
-   * an operator, or for a pause that ends after it.
+   * Ends the shutdown early if the remaining events are safe, and wait for an operator or for a pause that ends after
+   * the deadline.
    */
   #endOnHold(): () => void {
     const { clock } = this.#runtime

@@ -51,15 +51,16 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
 }
 
 const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
-/** If all events of an account are in disk buffers: how long it keeps its process while other accounts wait for one. */
+/**
+ * How long an account keeps its process while other accounts wait for one. Applies if all its events are in disk
+ * buffers.
+ */
 const TURN_MS = 30_000
 const CHECKS_A_TURN = 6
 /** How long a request waits for its pipeline to start. The start continues for the next attempt. */
 const WAIT_MS = 10_000
 const MOST_REMOVED = 10_000
-/**
- * If the process of an account uses more than half of its memory: how long a pipeline may be idle before it is ended.
- */
+/** How long a pipeline may be idle before it is ended. Applies if its process uses more than half of its memory. */
 const IDLE_MS = 5 * 60_000
 /** Time limit to stop an idle pipeline, whose processors may still hold events. */
 const LAST_EVENTS_MS = 10_000

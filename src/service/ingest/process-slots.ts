@@ -1,8 +1,7 @@
 import { Refusal } from '../../net/http/server/refusal.js'
 
 /**
- * Decides which accounts have a process for their pipelines. If another account needs one, decides who loses its
- * process.
+ * Decides which accounts have a process for their pipelines, and which account loses it if another account needs one.
  */
 
 /**

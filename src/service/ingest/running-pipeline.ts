@@ -100,7 +100,7 @@ export class RunningPipeline {
     return this.#state.hasDiskBuffers
   }
 
-  /** Whether this revision is running and its secrets still have the values with which it runs. */
+  /** Whether exactly this revision is running, with the current values of its secrets. */
   runs(published: HostedRevision): boolean {
     return this.#state.version === versionName(published)
   }

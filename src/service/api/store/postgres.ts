@@ -280,8 +280,8 @@ export class PostgresStore implements Store {
       // The server rolls back when a connection ends.
       if (failure) {
         isBroken = true
-        // The server may still commit the change. This node then reads it as if another node had made it, due to the
-        // new name.
+        // The server may still commit the change. The new name makes this node read the change as if another node had
+        // made it.
         this.node = newName()
       } else await client!.query('ROLLBACK').catch(() => (isBroken = true))
       throw failure ?? error

@@ -225,7 +225,7 @@ export class SqliteStore implements Store {
     return unwritable(this.#path, error)
   }
 
-  /** Throws StoreError if another file is now at the path of the open file. */
+  /** Throws StoreError if the open file was removed from its path, or replaced by another file. */
   #requireInPlace(): void {
     const now = fileAt(this.#path)
     this.#isAway = now !== undefined && this.#file !== undefined && now !== this.#file

@@ -14,7 +14,7 @@ import type { BytesInStore } from '../process/messages.js'
  * The disk usage of the pipelines of an account, running or not. Buffers and dead-letter queues are in the folders of
  * the pipelines. The process of the account counts these folders, and decides whether there is room for events.
  * Idempotency keys and saved revisions are in stores of the service. The service decides whether there is room for
- * these, with the last sum that the process reported for the folders.
+ * them. To do so, it adds the last sum that the process reported for the folders.
  */
 
 /** An account counts as full if it uses this share of its disk space. */
