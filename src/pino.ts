@@ -18,10 +18,11 @@ import { after, systemClock } from './lib/time.js'
 import { formatDuration } from './lib/units.js'
 
 /**
- * A target for pino. The engine of the daemon throttles the lines by key and ships them over HTTP. Invariant: every
- * line is delivered, discarded by the throttle, rejected by the receiver, or counted as lost in a message on standard
- * error. The lines that wait for the receiver take about 10 MB of memory, and at most 40 MB. Beyond that, `on_full`
- * decides what happens.
+ * A target for pino. The engine of the daemon throttles the lines by key and ships them over HTTP.
+ *
+ * Invariant: every line is delivered, discarded by the throttle, rejected by the receiver, or counted as lost in a
+ * message on standard error. The lines that wait for the receiver take about 10 MB of memory, and at most 40 MB. Beyond
+ * that, `on_full` decides what happens.
  */
 
 /** Bytes of lines that may wait between the app and the source. */

@@ -42,8 +42,8 @@ export class Pattern {
   /**
    * Returns the first match that begins at `from` or later, with the groups that V8 would find. Finding all matches of
    * a text, each from the end of the previous match, takes a time proportional to the text's length. Throws
-   * PatternError if the search would take too much memory. This needs a text of several megabytes, or a shorter one
-   * with a large pattern.
+   * PatternError if the search would take too much memory. This happens only with a text of several megabytes, or a
+   * shorter one and a large pattern.
    */
   exec(text: string, from = 0): PatternMatch | undefined {
     try {
@@ -64,9 +64,7 @@ interface Compiled {
   readonly groupNames: readonly (string | undefined)[]
 }
 
-/**
- * The patterns that `compilingWithin` has compiled so far, and the CPU time left for more patterns, in milliseconds.
- */
+/** The patterns that `compilingWithin` has compiled so far, and the milliseconds of CPU time left for others. */
 let within: { readonly known: Map<string, Compiled>; left: number } | undefined
 
 /**

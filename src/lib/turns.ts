@@ -1,7 +1,4 @@
-/**
- * Runs tasks with the same key one after the other, in the order of the calls. Tasks with different keys run
- * concurrently.
- */
+/** Runs tasks with the same key one after the other, in order of the calls. Tasks with other keys run concurrently. */
 export class Turns {
   /** For each key with waiting or running tasks: the last task. */
   readonly #last = new Map<string, Promise<unknown>>()

@@ -44,7 +44,7 @@ export interface ConnectionEvents {
 const PROGRESS_BYTES = 64 * 1024
 const LONGEST_SWEEP_MS = 1000
 /**
- * To make room, a connection that is older than this and has not sent a complete request is closed before used ones.
+ * To make room, a connection that has not sent a complete request within this time is closed before used connections.
  */
 const FIRST_REQUEST_MS = 1000
 

@@ -85,7 +85,8 @@ export class ProcessorRun {
 
   /** Runs until all its outputs have ended, or until `leave`, after which the next engine calls `run` to resume. */
   async run(): Promise<void> {
-    // This must not refer to the engine, which may end before the processor does. The same holds in SourceRun.feed.
+    // Objects that live as long as the processor must not refer to an engine that has ended. The same holds in
+    // SourceRun.feed.
     const left = new Promise<void>(resolve => {
       this.#leave = resolve
     })

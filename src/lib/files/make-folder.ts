@@ -9,9 +9,7 @@ import { syncFolder } from './atomic-file.js'
 
 const durable = new Set<string>()
 const MOST_DURABLE = 1000
-/**
- * Error codes for a parent folder that cannot be synced because the process may not read it or the disk is read-only.
- */
+/** Error codes for a parent folder that cannot be synced, because it is unreadable or its disk is read-only. */
 const NOT_SYNCED = new Set(['EACCES', 'EPERM', 'EROFS'])
 
 /**

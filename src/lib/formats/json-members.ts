@@ -169,10 +169,7 @@ function isSame(b: Buffer, quote: number, end: number, { bytes }: MemberName): b
   return true
 }
 
-/**
- * Sets the range to cut. It includes the comma after the member or item. If there is none, it includes the comma
- * before.
- */
+/** Sets the range to cut. It includes the comma after the member or item or, if there is none, the comma before it. */
 function cut(b: Buffer, from: number, to: number, comma: number, next: number, end: number): void {
   const isLast = b[next] !== COMMA
   found.cutStart = isLast && comma >= 0 ? comma : from

@@ -6,8 +6,8 @@ import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OB
  * names may be escaped, the last of duplicate names counts, and nesting is unlimited.
  *
  * A control character, usually a line end, must follow the scanned bytes. It stops every inner loop, so the loops do
- * not check for the end. No byte after it is read. A single read past the end of a buffer would make the loops several
- * times slower for the lifetime of the process.
+ * not check for the end. Nothing after that character is read. A single read past the end of a buffer would make the
+ * loops several times slower for the lifetime of the process.
  */
 
 /**
@@ -23,10 +23,7 @@ export class WantedNames {
   version = 0
   /** Whether components use only whole lines. Lines are then not scanned in advance. */
   isUnused = false
-  /**
-   * Whether components use event ids. If so, sources save the id of an input before the first event of that input
-   * leaves.
-   */
+  /** Whether components use event ids. If so, sources save the id of an input before its first event leaves. */
   areIdsUsed = false
 
   /** Returns the slot of `name`. Adds the name if it is new. */

@@ -22,9 +22,7 @@ export class MsgpackWriter {
   #b: Buffer = Buffer.alloc(0)
   #end = 0
   #to!: GrowingBytes
-  /**
-   * For each open object or array: its start in the output, its number of members so far, and whether it is an object.
-   */
+  /** For each open object or array: its start in the output, its member count so far, and whether it is an object. */
   readonly #heads: number[] = []
   readonly #counts: number[] = []
   readonly #areObjects: boolean[] = []

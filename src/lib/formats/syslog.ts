@@ -5,8 +5,10 @@ import { classicTimeEnd, isoTimeEnd } from './syslog-time.js'
 /**
  * Reads syslog lines in the forms found in practice: RFC 5424, and RFC 3164 with and without a host, with the RFC 3339
  * timestamps that rsyslog forwards, and without a priority, as in files. Finds the parts in one pass over the bytes,
- * and decodes them on demand. A line is syslog if it begins with a priority or a timestamp. All text that belongs to no
- * other part is the message, except separators.
+ * and decodes them on demand.
+ *
+ * A line is syslog if it begins with a priority or a timestamp. All text that belongs to no other part is the message,
+ * except separators.
  */
 
 /** Parts of a line: indexes into `partStarts` and `partEnds`. */

@@ -71,7 +71,7 @@ export function portionAfter(pending: number, bytes: number): number {
 
 /**
  * Whether `pending` bytes take so little of their chunk that they should move to memory of their own size. False if the
- * next small portion would move them to a reused chunk again, because each small portion would then cost a copy.
+ * next small portion would move them to a reused chunk again. Otherwise, each small portion would cost a copy.
  */
 export function isMostlyFree(chunk: Buffer, pending: number): boolean {
   return pending * 4 < chunk.length && (pending * 2 < REUSED_BYTES || !holders.has(chunk))

@@ -1,9 +1,11 @@
 /**
  * Divides bytes into records that are not lines, and makes each record a line. The line is the JSON of the record or,
  * if the record cannot be read, its content in base64. Frames consist of these lines. An unfinished record stays in the
- * splitter. The result does not depend on how the bytes were portioned, and the work is linear in the number of bytes.
- * A record above the maximum size is skipped and reported. Bytes that are not a record end the reading. They stay
- * pending, and `reserve` and `release` then throw.
+ * splitter.
+ *
+ * The result does not depend on how the bytes were portioned, and the work is linear in the number of bytes. A record
+ * above the maximum size is skipped and reported. Bytes that are not a record end the reading. They stay pending, and
+ * `reserve` and `release` then throw.
  */
 
 import { isUtf8 } from 'node:buffer'

@@ -18,7 +18,7 @@ export const JOINS = 1
 /** The line belongs to the event before it, even if that event was already emitted. */
 export const BELONGS = 2
 
-/** How many bytes of a line a joiner sees at most, unless it asks for more. */
+/** Maximum bytes of a line that a joiner sees, unless the joiner asks for more. */
 export const JUDGED_BYTES = 4096
 
 /** Decides which lines form one event. Stateless: `judge` returns the state for the next line. */

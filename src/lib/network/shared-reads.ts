@@ -2,8 +2,9 @@ import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'nod
 
 /**
  * Sockets that read into shared memory. By default, Node.js allocates a buffer for each read. The allocation costs more
- * than the read itself, and causes a garbage collection every few dozen reads. The bytes of a read are used in the same
- * synchronous call, so reads do not overlap.
+ * than the read itself, and causes a garbage collection every few dozen reads.
+ *
+ * The bytes of a read are used in the same synchronous call, so reads do not overlap.
  */
 
 /** Size of a read while few sockets are open. */

@@ -17,9 +17,7 @@ export interface Nodes {
   /** Number of running nodes, including this one. */
   readonly live: number
   readonly gone: readonly Node[]
-  /**
-   * Whether this node may do the job now. If so, no node may do the job again for `ms` milliseconds. Throws StoreError.
-   */
+  /** Whether this node may do the job now. If so, no node may do it again for `ms` milliseconds. Throws StoreError. */
   takes(job: string, ms: number): Promise<boolean>
   forgetOld(): Promise<void>
 }

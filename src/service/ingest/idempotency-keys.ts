@@ -8,9 +8,9 @@ import type { Nodes } from '../api/nodes.js'
 import { type Sql, type Store, StoreError, type Value } from '../api/store/store.js'
 
 /**
- * The idempotency keys of requests, one row each. Requests with the same key count once, across all nodes of the
- * service. Invariants: a key is claimed before the body of its request is passed on. The row of a key gets a number of
- * events only when these events are safe.
+ * The idempotency keys of requests, one row each. A request that is repeated with its key counts once, across all nodes
+ * of the service. Invariants: a key is claimed before the body of its request is passed on. The row of a key gets a
+ * number of events only when these events are safe.
  *
  * A node renews a claim while its request is in progress. The claims of a killed node therefore end after a minute. A
  * service that is alone on its store needs no claims, because its memory contains all requests in progress.

@@ -90,9 +90,7 @@ export class IngestHost {
   readonly #left = new Map<string, number>()
   /** Pipelines that are stopping. The next start of a pipeline awaits the promise. */
   readonly #ending = new Map<string, Promise<void>>()
-  /**
-   * Recently removed pipelines. Requests that were accepted before the removal may still try to start these pipelines.
-   */
+  /** Recently removed pipelines. Requests accepted before the removal may still try to start these. */
   readonly #removed = new Set<string>()
   readonly #disks: AccountDisks
   readonly #processes: AccountProcesses
@@ -444,10 +442,7 @@ export class IngestHost {
     return ending
   }
 
-  /**
-   * Called when a pipeline has released its files. If it was the last pipeline of its account, the account's process
-   * ends.
-   */
+  /** Called when a pipeline has released its files. After the last pipeline of an account, its process ends. */
   async #ended(hosted: RunningPipeline): Promise<void> {
     const { id, accountId: account } = hosted
     this.#noteLeft(hosted)

@@ -115,10 +115,7 @@ export class RunningPipeline {
     return this.undelivered > 0 ? 'buffered' : 'idle'
   }
 
-  /**
-   * Applies a published revision. If the revision cannot run, the process logs that, and the previous revision keeps
-   * running.
-   */
+  /** Applies a published revision. If it cannot run, the process logs this, and the previous revision keeps running. */
   async update(published: HostedRevision): Promise<void> {
     this.published = published
     await this.#options.process.call('update', dataOf(published))

@@ -12,7 +12,7 @@ import { measureWork, type TimerClock } from '../../../lib/time.js'
 /**
  * Saved positions: one file per source in `data_dir/checkpoints`. A file has two lines: a header with the checksum of
  * the second line, and the source's document. Each write replaces the file atomically and keeps the previous version.
- * If a file is damaged, the previous version costs a second of repeated events.
+ * If a file is damaged, its previous version is used, which repeats about a second of events.
  *
  * No problem with these files ends the daemon. Failed writes are retried, and damaged files are set aside. A file that
  * cannot be read, or that has a later format, counts neither as missing nor as damaged. Its source waits until the file

@@ -86,9 +86,7 @@ export class FileSystems {
     return this.#mounts.remoteOn(path.startsWith('/') ? path : resolve(path))
   }
 
-  /**
-   * Returns the mount of `path` if the mount did not respond to its last probe; otherwise undefined. Starts no probe.
-   */
+  /** Returns the mount of `path` if its last probe got no answer; otherwise undefined. Starts no probe. */
   silentAt(path: string): string | undefined {
     const mount = this.mountOf(path)
     return mount !== undefined && this.isSilent(mount) ? mount : undefined

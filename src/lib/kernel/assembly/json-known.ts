@@ -207,8 +207,8 @@ export function setSlot(out: usize, slot: i32, start: i32, end: i32, special: u3
 }
 
 /**
- * Returns the address of the first byte from `p` on that may follow a number or literal. Searches 16 bytes; `p` + 16 if
- * none of them may.
+ * Returns the address of the first byte from `p` on that may follow a number or literal. Searches only 16 bytes;
+ * returns `p` + 16 if it finds none.
  */
 @inline
 function stopFrom(p: usize): usize {

@@ -329,9 +329,7 @@ const GROUPED: usize = 8 * 16
 const values: usize = memory.data(2 * 8 * 16, 8)
 let lastGrouped: usize = 0
 
-/**
- * Whether this object has the same values as the previous object. Stores the values of this object for the next call.
- */
+/** Whether this object has the same values as the previous one. Keeps the values for the next object. */
 function isSameGroup(): bool {
   let isSame = true
   for (let value = values + 8; value <= lastGrouped; value += 8) {

@@ -23,8 +23,7 @@ export class Transport {
   }
 
   /**
-   * Reads the certificates. If they are unusable, throws an error that pauses delivery until the certificates are
-   * replaced.
+   * Reads the certificates. If they are unusable, throws an error that pauses delivery until these files are replaced.
    */
   async open(): Promise<void> {
     if (this.#client) return await this.#dialer.renew()

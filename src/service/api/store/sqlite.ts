@@ -12,9 +12,9 @@ import { changedBy, type Sql, type Store, StoreError, type StoreHealth, type Tab
 
 /**
  * The embedded store is one file. Changes run one after the other on one connection. In a running service, that
- * connection is in a thread. Changes that wait at the same time share a commit, and thus one sync of the disk. Reads
- * outside of changes use a second connection, which sees committed data. Other processes, such as `sluice admin`, may
- * open the file as well.
+ * connection is in a thread of its own. Changes that wait at the same time share a commit, and thus one sync of the
+ * disk. Reads outside of changes use a second connection, which sees committed data. Other processes, such as `sluice
+ * admin`, may open the file as well.
  */
 
 const FILE = 'store.sqlite'

@@ -115,10 +115,7 @@ export class AccountDisk implements DiskAllowance {
 
 interface DiskUse {
   readonly pipelines: Set<string>
-  /**
-   * Bytes of the files of these pipelines: the last sum that the process reported, plus files that were measured after
-   * that.
-   */
+  /** Bytes of their files: the last sum that the process reported, plus files that were measured later. */
   files: number
 }
 

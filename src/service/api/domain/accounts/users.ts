@@ -125,9 +125,7 @@ export class Users {
     })
   }
 
-  /**
-   * The keys that the user creates with the first key may last longer than the first key itself, until `givesUntil`.
-   */
+  /** Keys that the user creates with the first key may last longer than the first key, until `givesUntil`. */
   async #addFirstKey(sql: Sql, user: Row, expiresIn: number | null | undefined, givesUntil: string | null) {
     const { key, document } = await this.#keys.add(sql, {
       type: 'personal',

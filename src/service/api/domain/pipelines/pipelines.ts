@@ -49,9 +49,7 @@ const PORTION = 20
 /** Pipelines per statement when their states are read. */
 const STATES = 500
 const LATER_SECONDS = '10'
-/**
- * How long a removed pipeline is remembered. A node that was down at its removal may still have files of the pipeline.
- */
+/** How long a removed pipeline is remembered. A node that is down may still have files of the pipeline. */
 const FORGOTTEN_MS = 30 * 86_400_000
 /** Maximum pipelines in each generation of the cache. */
 const MOST_REMEMBERED = 10_000
@@ -318,10 +316,7 @@ export class Pipelines {
     await this.#context.store.run('DELETE FROM pipeline WHERE id = $1 AND removed_at IS NOT NULL', id)
   }
 
-  /**
-   * Forgets pipelines that were removed long ago. A node that still has files of such a pipeline then logs them as
-   * orphaned.
-   */
+  /** Forgets pipelines removed long ago. A node that still has files of one then logs the files as orphaned. */
   async forgetOld(): Promise<void> {
     await this.#context.store.run('DELETE FROM pipeline WHERE removed_at <= $1', this.#context.time(-FORGOTTEN_MS))
   }
