@@ -149,7 +149,10 @@ export class IdempotencyKeys {
     }
   }
 
-  /** Resolves with the result of an earlier request. Otherwise claims the key, if needed, and resolves with undefined. */
+  /**
+   * Resolves with the result of an earlier request. If there is none, claims the key if needed, and resolves with
+   * undefined.
+   */
   async #known({ account, noRoom }: KeyedRequest, row: Attempt['row'], body: string): Promise<Received | undefined> {
     const now = this.#now()
     const { isAlone } = this.#options

@@ -23,7 +23,8 @@ export class Transport {
   }
 
   /**
-   * Reads the certificates. If they are unusable, throws an error that pauses delivery until these files are replaced.
+   * Reads the certificates. If they are unusable, throws an error that pauses delivery until the certificates are
+   * replaced.
    */
   async open(): Promise<void> {
     if (this.#client) return await this.#dialer.renew()
