@@ -25,7 +25,7 @@ export type { Clock } from './lib/time.js'
 /** The version of the package, as in `0.1.0`. */
 export const version: string = packageVersion()
 
-/** The options of the `throttle` processor, with the names and values that they have in a configuration. */
+/** The options of the `throttle` processor, with the same names and values as in a configuration. */
 export type ThrottleOptions = z.input<typeof streamThrottleOptions>
 
 export interface ThrottleSurroundings {
@@ -53,8 +53,8 @@ export interface ThrottleStats {
 /** An object-mode stream that passes at most `limit` events of each bucket in each window. */
 export interface Throttle extends Transform {
   /**
-   * The events that do not pass, in order. Until this property is first read, they are dropped and only counted. After
-   * that, they are kept for the reader, and a slow reader slows the throttle down.
+   * The events that do not pass, in order. They are only counted and dropped until this property is read for the first
+   * time. From then on they are kept for the reader, and a slow reader slows the throttle down.
    */
   readonly discarded: Readable
   readonly stats: ThrottleStats

@@ -20,9 +20,9 @@ import { formatDuration } from './lib/units.js'
 /**
  * A target for pino. The engine of the daemon throttles the lines by key and ships them over HTTP.
  *
- * Invariants: a line is delivered, discarded by the throttle, rejected by the receiver, or counted as lost in a message
- * on standard error. Lines that wait for the receiver take about 10 MB, at most 40 MB. `on_full` decides about further
- * lines.
+ * Invariant: every line is delivered, discarded by the throttle, rejected by the receiver, or counted as lost in a
+ * message on standard error. The lines that wait for the receiver take about 10 MB of memory, and at most 40 MB. Beyond
+ * that, `on_full` decides what happens.
  */
 
 /** Bytes of lines that may wait between the app and the source. */
@@ -62,7 +62,7 @@ export interface PinoTransportOptions extends Omit<z.input<typeof schema>, 'thro
   http: z.input<typeof http.options> & Partial<z.input<typeof deliveryOptions>>
 }
 
-/** Options that pino adds to those of its targets. */
+/** Options that pino adds to the options of each target. */
 const PINO_OWN = ['$context', 'pinoWillSendConfig']
 
 /**
@@ -159,7 +159,7 @@ interface Parts {
 class Shipper extends Writable {
   readonly #parts: Parts
   readonly #running: Promise<void>
-  /** Whether the bytes so far end in the middle of a line, and whether that line is being discarded. */
+  /** Whether the bytes received so far end in the middle of a line, and whether that line is being discarded. */
   #inLine = false
   #discarding = false
   /** Number of lines that were not discarded here. */

@@ -4,7 +4,8 @@ export type Random = () => number
 export const systemRandom: Random = () => Math.random()
 
 /**
- * The waiting times between attempts, with full jitter: each is a random part of a ceiling that doubles up to a limit.
+ * The waiting times between attempts, with full jitter. Each is a random part of a ceiling, which doubles with each
+ * attempt up to a limit.
  */
 export class Backoff {
   readonly #initialMs: number

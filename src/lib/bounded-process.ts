@@ -38,7 +38,7 @@ setpriv --pdeathsig KILL true 2>/dev/null && exec setpriv --pdeathsig KILL "$@"
 exec "$@"`
 
 export interface ProcessEnd {
-  /** Why it could not start, or the unexpected output for which it was killed. */
+  /** Why the process could not start, or the unexpected output for which it was killed. */
   readonly wrong: string | undefined
   /** Whether it ran out of memory, if that can be detected. */
   readonly outOfMemory: boolean
@@ -159,7 +159,7 @@ export class BoundedProcess {
 /** The messages with which V8 and the C++ library end a process that got no memory. */
 const OUT_OF_MEMORY = /out of memory|Array buffer allocation failed|Failed to allocate memory|bad_alloc/
 
-/** A process that gets no memory may end with one of these signals. */
+/** A process that cannot get memory may end with one of these signals. */
 const CRASHES = new Set(['SIGABRT', 'SIGSEGV', 'SIGTRAP', 'SIGBUS', 'SIGILL'])
 
 /** Returns the bytes of resident memory of a process; undefined if it has ended or the system does not report them. */

@@ -1,6 +1,6 @@
 /**
- * Frames for a pipe between two processes: the sizes of head and bytes, the head, then the bytes. The reader limits
- * both sizes, so an error that it throws is the fault of the writer.
+ * Frames for a pipe between two processes. A frame contains the sizes of its head and its bytes, then the head, then
+ * the bytes. The reader limits both sizes, so if it throws, the writer is at fault.
  */
 
 /** Descriptors in a BoundedProcess: the process reads frames from the first, and writes frames to the second. */

@@ -6,11 +6,12 @@ export interface Linked<T> {
 }
 
 /**
- * Items in the order in which they were added, or before another item. Adding and deleting take constant time.
+ * Items in the order in which they were added. An item can also be added before another item. Adding and deleting take
+ * constant time.
  *
- * A Set or Map would keep deleted items in memory: V8 replaces its table every few changes, and the old table refers to
- * the new one. Once a table is in the old generation, everything that later tables ever contained looks reachable until
- * the next full collection. Here, a deleted item keeps no links.
+ * A Set or Map would keep deleted items in memory, because V8 replaces its table every few changes, and the old table
+ * refers to the new one. Once a table is in the old generation, everything that later tables ever contained looks
+ * reachable until the next full collection. A deleted item of this list keeps no links.
  */
 export class LinkedList<T extends Linked<T>> {
   #first: T | undefined

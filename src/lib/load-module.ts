@@ -15,10 +15,10 @@ let prepared = false
 const failures = new Map<string, number>()
 
 /**
- * Imports a user's module: JavaScript, or TypeScript whose types are stripped, in any folder. The module may import
- * `@sluice-logs/sluice` and its subpaths: the modules of the running program.  With `fresh`, loads the module again if
- * its file, or one that it imports by a relative path, has changed. The code of earlier versions stays in memory until
- * the process ends.  Throws the error of the module or of Node.js; `loadErrorText` describes it.
+ * Imports a user's module from any folder. The module is JavaScript, or TypeScript whose types are stripped. It may
+ * import `@sluice-logs/sluice` and its subpaths, and gets the modules of the running program. With `fresh`, loads the
+ * module again if its file has changed, or a file that it imports by a relative path. The code of earlier versions
+ * stays in memory until the process ends. Throws the error of the module or of Node.js; `loadErrorText` describes it.
  */
 export async function loadModule(path: string, { fresh = false }: { fresh?: boolean } = {}): Promise<ModuleExports> {
   prepare()
@@ -26,7 +26,7 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
   const first = versioned(pathToFileURL(file).href, fresh ? moduleDigest(file) : '0')
   const failed = failures.get(first)
   const url = failed ? versioned(first, `${new URL(first).searchParams.get(VERSION)}.${failed}`) : first
-  // `import` caches a CommonJS module by its path, so it would not load a changed file.
+  // `import` caches a CommonJS module by its path, so without this it would not load a changed file.
   if (failed === undefined) delete nodeModule.createRequire(import.meta.url).cache[file]
   try {
     const exports = (await import(url)) as ModuleExports
@@ -46,7 +46,7 @@ export async function loadPackage(name: string, folder: string): Promise<ModuleE
   return (await import(`${PACKAGE}${encodeURIComponent(JSON.stringify(asked))}`)) as ModuleExports
 }
 
-/** Describes an error of `loadModule` for this path on one line, with its place if that is known. */
+/** Describes on one line an error that `loadModule` threw for this path, with the place of the error if it is known. */
 export function loadErrorText(error: unknown, path: string): string {
   if (!(error instanceof Error)) return String(error)
   const { code } = error as NodeJS.ErrnoException
@@ -68,7 +68,7 @@ function prepare(): void {
 
 /**
  * Returns the place of a syntax error in a module or its relative imports, such as `/etc/sluice/mine.js:3:9`. The error
- * of an import does not contain this place. Undefined if the JavaScript has no syntax error.
+ * that `import` throws does not contain this place. Returns undefined if the JavaScript has no syntax error.
  */
 function syntaxPlace(path: string): string | undefined {
   for (const file of moduleFiles(path)) {

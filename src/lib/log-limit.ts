@@ -3,7 +3,7 @@ import type { Clock } from './time.js'
 /** Minimum time between messages of the same kind. */
 const EVERY_MS = 60_000
 
-/** Limits the rate of repeated log messages of each kind, and counts suppressed ones. */
+/** Limits how often messages of each kind are logged, and counts the suppressed messages. */
 export class LogLimit {
   readonly #clock: Clock
   readonly #kinds = new Map<string, { at: number; suppressed: number }>()
@@ -13,8 +13,8 @@ export class LogLimit {
   }
 
   /**
-   * Returns undefined if the message should not be logged now. Otherwise returns a field: the number of suppressed
-   * messages of this kind since the last one.
+   * Returns undefined if the message should not be logged now. Otherwise returns a field with the number of messages of
+   * this kind that were suppressed since the last logged one.
    */
   next(kind: string): { suppressed?: number } | undefined {
     const now = this.#clock.now()
@@ -28,15 +28,15 @@ export class LogLimit {
   }
 
   /**
-   * Returns 0 if the message should not be logged now; otherwise the number of messages since the last logged one,
-   * including this one.
+   * Returns 0 if the message should not be logged now. Otherwise returns how many messages there were since the last
+   * logged one, counting this one.
    */
   count(kind: string): number {
     const next = this.next(kind)
     return next ? (next.suppressed ?? 0) + 1 : 0
   }
 
-  /** Returns the number of suppressed messages that were not reported so far, for each kind. */
+  /** Returns, by kind, the number of suppressed messages that no log message has reported. */
   rest(): Record<string, number> {
     return Object.fromEntries(
       [...this.#kinds].flatMap(([kind, { suppressed }]) => (suppressed > 0 ? [[kind, suppressed]] : [])),

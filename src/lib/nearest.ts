@@ -8,7 +8,7 @@ const row = () => new Int32Array(MAX_LENGTH + 1)
  * hostile.
  */
 export class NearestName {
-  /** Cells of the distance table that it may still compute. */
+  /** How many more cells of the distance table may be computed. */
   #budget: number
   readonly #rows: readonly [Int32Array, Int32Array, Int32Array] = [row(), row(), row()]
 

@@ -10,7 +10,7 @@ export type { PatternMatch }
 /**
  * Users' regular expressions, with the syntax and semantics of JavaScript, matched in a time bounded by the text's
  * length. V8 backtracks: `(a+)+$` on 40 characters takes minutes and blocks everything else. So V8 matches only
- * patterns and texts that need at most a few hundred steps per character. An automaton matches the rest, in about the
+ * patterns and texts that need at most a few hundred steps per character. An automaton matches all others, in about the
  * same time for every pattern.
  */
 
@@ -41,8 +41,9 @@ export class Pattern {
 
   /**
    * Returns the first match that begins at `from` or later, with the groups that V8 would find. Finding all matches of
-   * a text, each from the end of the last one, takes a time proportional to its length. Throws PatternError if the
-   * search would take too much memory: for a text of several megabytes, or less with a large pattern.
+   * a text, each from the end of the previous match, takes a time proportional to the text's length. Throws
+   * PatternError if the search would take too much memory. This happens only with a text of several megabytes, or a
+   * shorter one and a large pattern.
    */
   exec(text: string, from = 0): PatternMatch | undefined {
     try {
@@ -63,12 +64,13 @@ interface Compiled {
   readonly groupNames: readonly (string | undefined)[]
 }
 
-/** Patterns that `compilingWithin` has compiled, and the CPU time left for other patterns, in milliseconds. */
+/** The patterns that `compilingWithin` has compiled so far, and the milliseconds of CPU time left for others. */
 let within: { readonly known: Map<string, Compiled>; left: number } | undefined
 
 /**
- * Runs work that compiles patterns, each only once. After `ms` milliseconds of CPU time in total, further patterns
- * throw PatternError. Use it for patterns from other people, since compiling blocks this process.
+ * Runs `work` and compiles each of its patterns only once. After `ms` milliseconds of CPU time for all patterns
+ * together, further patterns throw PatternError. Use it for patterns from other people, since compiling blocks this
+ * process.
  */
 export function compilingWithin<T>(ms: number, work: () => T): T {
   const outer = within

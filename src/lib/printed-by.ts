@@ -3,8 +3,9 @@ import { after } from './time.js'
 import { formatDuration } from './units.js'
 
 /**
- * Runs a program without a shell. Resolves with its standard output. Errors do not contain its arguments or its
- * standard error, which may be secret. After the time limit, kills it with all processes that it started.
+ * Runs a program without a shell. Resolves with its standard output. Errors contain neither its arguments nor its
+ * standard error, because both may be secret. After the time limit, kills the program and all processes that it
+ * started.
  */
 export function printedBy(
   [program = '', ...args]: readonly string[],

@@ -35,7 +35,7 @@ export function sleep(ms: number, signal?: AbortSignal, timer = after): Promise<
   })
 }
 
-/** Resolves in the next turn of the event loop, after all that is already due. */
+/** Resolves in the next turn of the event loop, after all callbacks that are already due. */
 export { setImmediate as nextTurn } from 'node:timers/promises'
 
 export function after(ms: number, fn: () => void): () => void {
@@ -76,9 +76,9 @@ export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => vo
 }
 
 /**
- * Runs `fn` once after `ms` milliseconds, unless the returned function was called because the awaited answer has
- * arrived. After a stop or a busy time, timers fire before the process reads answers that have arrived, so this lets it
- * read them first.
+ * Runs `fn` once after `ms` milliseconds. Call the returned function when the awaited answer arrives; `fn` then does
+ * not run. After a stop or a busy time, timers fire before the process has read the answers that have arrived. `fn`
+ * therefore waits until these are read.
  */
 export function unlessAnswered(ms: number, fn: () => void, timer = after): () => void {
   let isAnswered = false

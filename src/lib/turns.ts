@@ -1,4 +1,4 @@
-/** Runs tasks of the same key one after the other, in order of the calls. Other tasks run at the same time. */
+/** Runs tasks with the same key one after the other, in order of the calls. Tasks with other keys run concurrently. */
 export class Turns {
   /** For each key with waiting or running tasks: the last task. */
   readonly #last = new Map<string, Promise<unknown>>()

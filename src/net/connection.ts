@@ -7,8 +7,9 @@ import type { DialOptions } from './dial-options.js'
 import { closeAll, Dialer } from './dialer.js'
 
 /**
- * The connection of a destination whose protocol has no requests, such as syslog. It is made on first use, and made
- * again after it ended or certificates were replaced. The caller decides what to send and what counts as acknowledged.
+ * The connection of a destination whose protocol has no requests, such as syslog. The connection is made on first use,
+ * and again after it has ended or certificates were replaced. The caller decides what to send and what counts as
+ * acknowledged.
  */
 export class Connection {
   readonly #url: string

@@ -111,8 +111,8 @@ export function coded(code: string, message: string): Error {
 }
 
 /**
- * Returns a lookup that finds only addresses that `reach` allows. The connection itself uses this lookup, so a name
- * server cannot give another answer between the check and the connection.
+ * Returns a lookup that finds only addresses that `reach` allows. The connection itself uses this lookup. A name server
+ * therefore cannot answer the check with one address and the connection with another.
  */
 function permittedLookup(reach: Reach, port: number): LookupFunction {
   return (name, options, callback) => {

@@ -40,8 +40,9 @@ export class Dialer {
   }
 
   /**
-   * Reads the certificates. If they are unusable, throws an error that pauses delivery until they are replaced.
-   * `renewed` receives the certificates, now and after each replacement, and must stop using older connections.
+   * Reads the certificates. If they are unusable, throws an error that pauses delivery until the certificates are
+   * replaced. Calls `renewed` with the certificates now and after each replacement. `renewed` must stop using older
+   * connections.
    */
   async open(target: URL, renewed: (content: TlsContent) => void): Promise<void> {
     this.#openProxy(target)

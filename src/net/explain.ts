@@ -98,7 +98,8 @@ function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way)
   if (reason === 'protocol') {
     const { rawPacket } = error as { readonly rawPacket?: unknown }
     if (!Buffer.isBuffer(rawPacket)) return ''
-    // A TLS alert, and the first and last frames of HTTP/2, begin with these bytes.
+    // A TLS alert begins with 0x15 and 0x03. A server that speaks HTTP/2 sends a SETTINGS frame first and a GOAWAY
+    // frame last.
     if (rawPacket[0] === 0x15 && rawPacket[1] === 0x03) return '; it speaks TLS there: use https://'
     const isHttp2 = rawPacket[0] === 0 && (rawPacket[3] === SETTINGS || rawPacket[3] === GOAWAY)
     return isHttp2 ? '; it speaks HTTP/2 there, as gRPC does: use its port for HTTP' : ''

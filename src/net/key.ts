@@ -20,7 +20,7 @@ const KEYS = ['key', 'key_file', 'credential', 'exec'] as const
 const PASSWORDS = ['password', 'password_file', 'credential', 'exec'] as const
 const ALL = [...KEYS, 'username', 'password', 'password_file', 'scheme'] as const
 
-/** For each type: the word before the key, the options that can hold the key, and its other options. */
+/** For each type: the word before the key, the options that can hold the key, and other options of the type. */
 const TYPES = {
   token: { word: 'Token', places: KEYS, others: ['scheme'] },
   bearer: { word: 'Bearer', places: KEYS, others: [] },
@@ -72,7 +72,7 @@ export const auth = z
 
 type AuthName = (typeof ALL)[number]
 
-/** For each type of authentication: the options that can hold the key or password, and its other options. */
+/** For each type of authentication: the options that can hold the key or password, and other options of the type. */
 export const USES = {
   key: { places: KEYS, others: [] },
   password: { places: PASSWORDS, others: ['username'] },
@@ -188,8 +188,8 @@ interface Version {
 }
 
 /**
- * A password may contain any character, since it is encoded. A token grants access by itself, so its file must not be
- * readable by everyone.
+ * A password may contain any character, because it is sent encoded. A token grants access by itself, so its file must
+ * not be readable by everyone.
  */
 type What = 'access key' | 'password' | 'token'
 
@@ -271,8 +271,8 @@ export class AccessKey {
   }
 
   /**
-   * Reads the file again even if it looks unchanged, or runs the program again if it has not just run. Resolves with
-   * true if the key has changed.
+   * Reads the file again, even if it looks unchanged. Runs the program again, unless this method has just run it.
+   * Resolves with true if the key has changed.
    */
   async changed(): Promise<boolean> {
     const before = this.#key

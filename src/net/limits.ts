@@ -6,9 +6,9 @@ import { networkOf, plainAddress } from '../lib/network/network-address.js'
 import { every, systemClock } from '../lib/time.js'
 
 /**
- * Limits the number and duration of a server's connections. Node.js does not close a connection that its client leaves
- * open after the last response, nor one whose client does not read. At `maxConnections`, Node.js refuses new
- * connections, even if open ones are idle.
+ * Limits how many connections a server has and how long they stay open. Node.js closes neither a connection that its
+ * client leaves open after the last response, nor a connection whose client does not read. At `maxConnections`, Node.js
+ * refuses new connections, even if open connections are idle.
  */
 
 export interface ConnectionBounds {
@@ -25,8 +25,8 @@ export interface ConnectionBounds {
   /** How long a client may keep a connection open after the end of the last response. */
   readonly closeMs?: number | undefined
   /**
-   * Whether connections that are idle after a request may be closed to make room for new ones. If not, only connections
-   * that were never used.
+   * Whether a connection that is idle after a request may be closed to make room for a new one. If not, only a
+   * connection that was never used may be closed for this.
    */
   readonly closesUsed: boolean
 }
@@ -43,7 +43,9 @@ export interface ConnectionEvents {
 /** A client makes progress if it reads this much of a response. */
 const PROGRESS_BYTES = 64 * 1024
 const LONGEST_SWEEP_MS = 1000
-/** A connection that is older than this and has not sent a complete request is closed before used connections. */
+/**
+ * To make room, a connection that has not sent a complete request within this time is closed before used connections.
+ */
 const FIRST_REQUEST_MS = 1000
 
 /** A request slower than this, in bytes per second, may be closed to make room. */
@@ -55,14 +57,14 @@ const DESCRIPTORS_SHARE = 1 / 3
 /** Number of connections of all servers in this process. */
 let inProcess = 0
 
-/** Connections by state. Sets keep insertion order, so the first one has been in its state longest. */
+/** Connections by state. Sets keep insertion order, so the first connection in a set has been in that state longest. */
 class Pool {
   size = 0
   /** Connections without a complete request or message so far, oldest first. */
   readonly unused = new Set<Connection>()
   /** Connections between two requests, longest idle first. */
   readonly idle = new Set<Connection>()
-  /** Connections that receive a request or wait for its response, oldest request first. */
+  /** Connections that receive a request or wait for its response, by the age of the request, oldest first. */
   readonly busy = new Set<Connection>()
 }
 
@@ -77,7 +79,7 @@ interface Connection {
   busy: number
   used: boolean
   last: Exchange | undefined
-  /** When the headers of the last request were complete, and how many bytes had been received until then. */
+  /** When the headers of the last request were complete, and how many bytes had been received by then. */
   lastAt: number
   lastFrom: number
   /** When the client stopped reading, and how many bytes had been sent until then. */
@@ -96,7 +98,10 @@ export class ConnectionLimits {
   readonly #all = new Pool()
   readonly #networks = new Map<string, Pool>()
   readonly #bySocket = new Map<Socket, Connection>()
-  /** Connections in the TLS handshake, by endpoints: their TCP socket and TLS socket do not refer to each other. */
+  /**
+   * Connections in the TLS handshake. The key is their endpoints, because the TCP socket and the TLS socket of a
+   * connection do not refer to each other.
+   */
   readonly #handshaking = new Map<string, Connection>()
   readonly #maxInProcess: number
   #stopSweeping: (() => void) | undefined

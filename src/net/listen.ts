@@ -134,7 +134,7 @@ export function addressTest(ranges: readonly string[]): (address: string) => boo
   return address => list.has(address)
 }
 
-/** After the last response, how long a client may keep its side of a connection open. */
+/** How long a client may keep its side of a connection open after the last response. */
 const CLOSE_MS = 2000
 
 /** Limits the connections of a server. Omit `http` for a protocol without requests: its clients may stay idle. */
@@ -160,7 +160,7 @@ export const perAddress = (max: number, given: number | undefined): number => gi
 const NEVER_MS = 2 ** 31 - 1
 const RENEW_MS = 60_000
 
-/** Reads a server's certificate, reads it again when it is replaced, and reports failed handshakes. */
+/** Reads a server's certificate, and reads it again when its files are replaced. Reports failed handshakes. */
 export class ServerTls {
   readonly files: TlsFiles
   readonly refusals: TlsRefusals
@@ -177,13 +177,13 @@ export class ServerTls {
 
   /** Observes the handshakes of `server` and applies replaced files. Returns a function that stops applying files. */
   attach(server: Server, refused: (reason: string) => void = () => {}, renewEveryMs = RENEW_MS): () => void {
-    // The getter caches the address, so the log can still show it after the connection closed.
+    // The getter caches the address, so the log can still show it after the connection has closed.
     server.on('connection', (socket: Socket) => void socket.remoteAddress)
     server.prependListener('tlsClientError', (error: Error, socket: Socket) => {
       refused(this.refusals.add(error, socket))
       socket.destroy()
     })
-    // Runs one check at a time, since an older one could overwrite the files of a newer one.
+    // Runs one check at a time. Of two concurrent checks, the older one could overwrite the files of the newer one.
     let renewing = false
     return every(renewEveryMs, () => {
       if (renewing) return

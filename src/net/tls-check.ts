@@ -23,8 +23,8 @@ export interface TlsProblem {
   /** What is wrong and what to do, without the option and the file. */
   readonly message: string
   /**
-   * `absent`: the file does not exist or is not readable, or its file system does not respond. On another machine or
-   * for another user, it may be usable. `denied`: the component must not read it.
+   * `absent`: the file does not exist or is not readable, or its file system does not respond. The file may still be
+   * usable on another machine or by another user. `denied`: the component must not read the file.
    */
   readonly kind: 'absent' | 'denied' | 'broken' | 'warning'
 }
@@ -34,9 +34,7 @@ export interface TlsExpiry {
   readonly option: TlsOption
   readonly file: string
   readonly subject: string
-  /**
-   * When the first certificate of a chain expires, or the last one of several authorities; in milliseconds since 1970.
-   */
+  /** The earliest expiry in a chain, or the latest of several authorities; in milliseconds since 1970. */
   readonly expiresAt: number
   /** When the validity begins; wall clock in milliseconds. */
   readonly validFrom: number

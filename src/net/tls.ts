@@ -89,7 +89,8 @@ export class TlsFiles {
       )
       return content
     } catch (error) {
-      // A certificate and its key are often replaced one after the other. The next check may find both.
+      // A certificate and its key are often replaced one after the other. The next check may find that both were
+      // replaced.
       this.#version = ''
       const text = errorText(error)
       if (text !== this.#loggedProblem) {

@@ -95,5 +95,5 @@ export function placeOf({ protocol, hostname, port }: URL): Place {
   return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || usual), isTls }
 }
 
-/** Whether it is certain that a host is this machine. Not true for names such as 127.0.0.1.example.com. */
+/** Whether a host is certainly this machine. Not true for names such as 127.0.0.1.example.com. */
 export const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){1,3}|::1|\[::1\])$/.test(host)

@@ -60,7 +60,7 @@ export class OwnOutputs {
       if (isOver) return
       isOver = true
       written.writers--
-      // A file without a birth time could not be distinguished from a later one with the same inode.
+      // Without a birth time, a later file with the same inode would look like this one.
       if (written.writers === 0 && birthtimeNs === 0n && this.#files.get(key) === written) this.#files.delete(key)
       if (this.#files.size > MOST_FORMER) this.#forget()
     }

@@ -6,7 +6,7 @@ import type { Stage } from '../flow/stage.js'
 import { type Watched, watched } from './measure/progress.js'
 
 /**
- * A processor with its stage and outputs, from start to end. Kept while other components are replaced, if the
+ * A processor with its stage and outputs, from start to end. It is kept while other components are replaced, if the
  * components before and after it are kept too.
  */
 export class ProcessorRun {
@@ -18,7 +18,7 @@ export class ProcessorRun {
   /** The outputs that are read or were tapped, by name. */
   readonly fanOuts = new Map<string, FanOut>()
   readonly watched: Watched
-  /** Functions that count the events that left the processor but have not reached the next queue. */
+  /** Each returns the number of events that have left the processor and not yet reached the next queue. */
   readonly #between: (() => number)[] = []
   #state: 'new' | 'started' | 'runs' | 'ended' = 'new'
   /** Lets `run` return. */
@@ -85,7 +85,8 @@ export class ProcessorRun {
 
   /** Runs until all its outputs have ended, or until `leave`, after which the next engine calls `run` to resume. */
   async run(): Promise<void> {
-    // As in SourceRun.feed: objects that live as long as the processor must not refer to an engine that has ended.
+    // Objects that live as long as the processor must not refer to an engine that has ended. The same holds in
+    // SourceRun.feed.
     const left = new Promise<void>(resolve => {
       this.#leave = resolve
     })
@@ -109,7 +110,7 @@ export class ProcessorRun {
     this.#leave?.()
   }
 
-  /** Ends a processor that was to keep running, once it has passed on its events. */
+  /** Ends a processor that was kept for the next engine. Resolves when the processor has passed on its events. */
   async end(): Promise<void> {
     const over = this.run()
     this.input.release()

@@ -40,14 +40,17 @@ export interface DestinationState {
   readonly reason: string | undefined
   /** With `max_in_flight: auto`: the requests in flight, and how many are allowed. */
   readonly requests?: { readonly in_flight: number; readonly allowed: number }
-  /** With a spool: the events in it, and the objects that grow or wait to be sent. */
+  /** Only with a spool: the events in the spool, the objects that still grow, and those that wait to be sent. */
   readonly spool?: {
     readonly events: number
     readonly bytes: number
     readonly open: number
     readonly closed: number
   }
-  /** While attempts fail: when that began, how many failed, and the times of the last and next one, as ISO 8601. */
+  /**
+   * Only while attempts fail: when the failures began, how many there were, and the times of the last and next attempt,
+   * as ISO 8601.
+   */
   readonly since?: string
   readonly failures?: number
   readonly last_failure?: string

@@ -11,7 +11,7 @@ import type { Loaded } from './loaded-files.js'
  * How the components of a configuration compare with the next configuration. All ids are from the first configuration.
  */
 export interface Comparison {
-  /** Components with the same options, delivery and files (by content), even if their inputs change. */
+  /** Components whose options, delivery and files (by content) do not change. Their inputs may change. */
   readonly same: ReadonlySet<string>
   /**
    * Components that have a successor with the same options in the next configuration. The successor can take over their
@@ -63,7 +63,7 @@ export function sameOptions(a: unknown, b: unknown): boolean {
     return a instanceof Pattern && b instanceof Pattern && String(a) === String(b)
   if (isComparison(a) && isComparison(b)) return conditionText(a) === conditionText(b)
   const [prototype, other] = [Object.getPrototypeOf(a), Object.getPrototypeOf(b)]
-  // Other classes may have private state, so their instances never count as equal.
+  // Instances of other classes may have private state, so they never count as equal.
   if (prototype !== other || (prototype !== Object.prototype && prototype !== Array.prototype && prototype !== null))
     return false
   const names = Object.keys(a)

@@ -45,7 +45,7 @@ export interface Fed {
 
 /**
  * Runs a source from start to end. Restarts the source when it fails, and keeps it while downstream components are
- * replaced. Does not create the source while its saved positions cannot be read, since it would read everything again.
+ * replaced. Waits while the saved positions cannot be read. A source created without them would read everything again.
  */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>

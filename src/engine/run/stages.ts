@@ -18,12 +18,12 @@ export interface ProcessorEnvironment
   readonly dataDir: string
 }
 
-/** For a reload, a processor is stuck if it works on a batch for longer than this. */
+/** A processor that works on one batch for longer than this counts as stuck during a reload. */
 const HANGS_MS = 5000
 
 /**
- * Where a batch from an ended stage goes: to a successor, back to its sources, or to `both` if one of its sources
- * cannot send events again and other sources can.
+ * Where a batch from an ended stage goes: to a successor (`passed_on`), back to its sources (`given_back`), or to both.
+ * `both` is used if some of its sources can send events again and others cannot.
  */
 export type Fate = 'passed_on' | 'given_back' | 'both'
 
@@ -77,16 +77,16 @@ export class Stages {
   }
 
   /**
-   * Whether a processor passes the events that it keeps to a successor with the same options, even if other events were
-   * given back.
+   * Whether a processor passes the events that it keeps to a successor with the same options, even if events that it
+   * has seen were given back.
    */
   keeps(id: string): boolean {
     return this.#runs.get(id)?.config.plan?.keeps === true
   }
 
   /**
-   * Prepares for a replacement. The `same` processors keep running if their readers stay the same and all components
-   * before and after them keep running. `sources` and `destinations`: the ones that keep running. Other processors end.
+   * Prepares for a replacement. A processor in `same` keeps running if its readers stay the same, and if all components
+   * before and after it keep running. Other processors end. `sources` and `destinations` are those that keep running.
    */
   leave(
     { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
@@ -104,9 +104,9 @@ export class Stages {
     for (const run of this.left.values()) run.leave()
     this.#same = succeeded
     this.#endStage = ({ config: { id, type }, stage }) => {
-      // If a processor keeps events but has no successor for them, it ends as if no more events arrived.
+      // A processor that keeps events but has no successor for them ends as if no more events arrived.
       stage.isReplaced = succeeded.has(id) || !this.keeps(id)
-      // A successor of the same type takes waiting events, even if it has other options.
+      // A successor of the same type takes waiting events, even if its options differ.
       const hasSuccessor = next.processors.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
       stage.endWaiting(source => hasSuccessor && sources.has(source))
     }
@@ -114,8 +114,8 @@ export class Stages {
   }
 
   /**
-   * Removes processors from `left` if they are linked to a matching component or to a removed one. Returns the removed
-   * ones.
+   * Removes a processor from `left` if it is linked to a component for which `isMeant` returns true, or to a removed
+   * processor. Returns the removed processors.
    */
   leaveOut(config: EngineConfig, isMeant: (id: string) => boolean): ProcessorRun[] {
     const out: ProcessorRun[] = []
@@ -146,14 +146,14 @@ export class Stages {
     return working.every(({ stage }) => stage.slow.workedMs! > HANGS_MS) ? working.map(({ config }) => config.id) : []
   }
 
-  /** Gives back events that wait for a decision, if their sources read them again. Other events are decided now. */
+  /** Gives back waiting events whose sources read them again. All other waiting events are decided now. */
   giveBack(): void {
     for (const { stage } of this.#runs.values()) stage.endWaiting(() => false)
   }
 
   /**
-   * After the end: takes the events that stages and `deliveries` have for their successors. If a batch of several
-   * sources is given back, the fate of these sources' other events changes.
+   * Call it after all stages have ended. Takes the events that stages and `deliveries` have left for their successors.
+   * If a batch from several sources is given back, that changes the fate of other batches from these sources.
    */
   takeLeft(
     fateOf: (batch: EventBatch) => Fate,

@@ -24,20 +24,21 @@ const MOST_DRAINED_BYTES = 16 * 1024 * 1024
 const HOLD_CHECKS = 2
 
 /**
- * Called when `failed` could not start although it was built, and `back`, the previous configuration, runs again. By
- * then the caller of `replace` was notified that `failed` was applied.
+ * Called when `failed` was built but could not start, and the previous configuration, `back`, runs again. The caller of
+ * `replace` has already been notified that `failed` was applied.
  */
 export type WentBack = (error: Error, failed: Config, back: Config) => void
 
 /** Called with the links of an engine, which give access to its events. */
 export type Follower = (links: Links, config: Config) => void
 
-/** The configuration may be valid, but this is not the time to replace it. */
+/** The running configuration cannot be replaced now. The new one may be valid. */
 export class NotNow extends Error {}
 
 export interface ReplaceOptions {
   /**
-   * Whether to refuse a configuration without a destination for buffered events, unless these can be delivered first.
+   * Whether to refuse a configuration that has no destination for buffered events. It is accepted if the events can be
+   * delivered before the replacement.
    */
   readonly keepsEvents?: boolean
 }
@@ -45,17 +46,17 @@ export interface ReplaceOptions {
 /**
  * Runs a configuration, and replaces it by another one while events flow. Invariants:
  * - A new configuration is built in a dry run before the running one is touched. If the dry run fails, nothing changes.
- * - Two engines never run at the same time. The old one delivers what it has. Sources that are equal in both
- *   configurations keep their connections, open files and unfinished lines, and pause during the replacement. Equal
- *   destinations keep their requests, buffers and outages, unless one of their sources ends. Equal processors keep
- *   running if all components before and after them do, and if no event that they have seen was given back.
- * - Other processors and destinations pass their state to successors with equal options: the throttle its buckets, http
- *   its connections. If events that a component has seen were given back, its state would count these events twice. It
- *   then passes on no state, unless its plan `keeps`. Events that wait for a decision go to the successor with their
- *   batch.
+ * - Two engines never run at the same time. The old engine delivers the events that it has. Sources that are equal in
+ *   both configurations pause during the replacement, and keep their connections, open files and unfinished lines.
+ *   Equal destinations keep their requests, buffers and outages, unless one of their sources ends. Equal processors
+ *   keep running if all components before and after them do, and if no event that they have seen was given back.
+ * - Other processors and destinations pass their state to successors with equal options. For example, the throttle
+ *   passes its buckets, and http its connections. If events that a component has seen were given back, its state would
+ *   count these events twice. The component then passes on no state, unless its plan `keeps`. Events that wait for a
+ *   decision go to the successor with their batch.
  * - A failing or paused destination passes its undelivered events to its successor, if it has one. Other events that
- *   the old engine cannot deliver in time are sent again through the new one: by their source or, if the source cannot
- *   read them again, on its behalf.
+ *   the old engine cannot deliver in time are sent again through the new engine. Their source sends them. If the source
+ *   cannot read them again, they are sent on its behalf.
  */
 export class Supervisor {
   readonly #runtime: Runtime
@@ -142,7 +143,7 @@ export class Supervisor {
       return
     }
     const failed = this.config
-    // Another component of this configuration already failed to start, and was reported.
+    // Another component of this configuration failed to start before, and that was reported.
     if (failed === this.#broken) return
     this.#broken = failed
     const back = this.#queue.then(nextTurn).then(async () => {
@@ -195,7 +196,7 @@ export class Supervisor {
       return
     }
     await refuseRepeats(config)
-    // Destinations that are ready deliver their buffers before they are replaced. Since the sources wait meanwhile,
+    // Destinations in state `ready` deliver their buffers before they are replaced. The sources wait meanwhile, so
     // large buffers are not delivered.
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
     if (keepsEvents)
@@ -253,7 +254,7 @@ export class Supervisor {
     return carryOver(this.config.dataDir, renames, this.#runtime.log)
   }
 
-  /** Builds the previous configuration again, after the new one failed despite the dry run. */
+  /** Builds the previous configuration again, after the new one passed the dry run but failed to start. */
   async #goBack(handover: EngineHandover): Promise<void> {
     handover.handoverStates.giveBack()
     try {
@@ -337,8 +338,8 @@ export class Supervisor {
   }
 
   /**
-   * Ends the shutdown early if the remaining events are safe, and wait for an operator or for a pause that ends too
-   * late.
+   * Ends the shutdown early if the remaining events are safe, and wait for an operator or for a pause that ends after
+   * the deadline.
    */
   #endOnHold(): () => void {
     const { clock } = this.#runtime
@@ -373,7 +374,7 @@ export class Supervisor {
     return this.#engine.links
   }
 
-  /** Calls `follow` now, and again for each later engine before its first event. */
+  /** Calls `follow` with the current engine now, and with each later engine before its first event. */
   follow(follow: Follower): () => void {
     this.#followers.add(follow)
     follow(this.taps, this.config)

@@ -27,7 +27,10 @@ export interface BatchOptions {
   readonly isBacklog?: boolean
 }
 
-/** A batch of lines in its own chunk, each with an LF (write \r for CRLF). An object becomes its JSON. */
+/**
+ * Returns a batch of lines in its own chunk. An LF is added to each line; end a line with \r to get CRLF. An object
+ * becomes its JSON.
+ */
 export function batchOf(lines: readonly (string | Buffer | object)[], options: BatchOptions = {}): EventBatch {
   const { decode = 'json', host = 'test-host', source = 'test', receivedAt = 0, wanted = new WantedNames() } = options
   const origin = {

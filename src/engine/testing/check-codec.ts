@@ -28,8 +28,8 @@ const CHECKS: Readonly<Record<string, (subject: Subject) => void>> = {
 }
 
 /**
- * Checks that a codec keeps its contract, with the options of each of its examples: `scan`, `fields` and `encode` agree
- * for any bytes, in linear time. Resolves with the violations; empty if there are none.
+ * Checks that a codec keeps its contract, with the options of each of its examples. `scan`, `fields` and `encode` must
+ * agree for any bytes and take linear time. Resolves with the violations; empty if there are none.
  */
 export async function checkCodec(definition: CodecDefinition): Promise<string[]> {
   const all: string[] = []
@@ -100,7 +100,7 @@ function writesWhatItReads({ codec, example: { event }, found }: Subject): void 
     const batch = batchOf([line], { decode: codec })
     found.same(batch.scan(), 0, `${about}: lines that it cannot read`)
     const [chunk, start, end] = [batch.chunk, batch.starts[0]!, batch.ends[0]!]
-    // The event also has fields of its origin, which are not in its line.
+    // The event has additional fields with its origin. They are not in its line.
     const all = codec.form === 'fields' ? codec.fields(chunk, start, end, FROM.receivedAt) : batch.fields(0)
     const names = Object.keys(event).filter(name => name in all)
     found.same(

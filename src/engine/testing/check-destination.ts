@@ -95,7 +95,7 @@ class Opened {
     return { destination, context }
   }
 
-  /** Creates the destination, and a real delivery for it that hardly waits between attempts. */
+  /** Creates the destination and a real delivery for the destination. The delivery hardly waits between attempts. */
   async deliver(inherited?: unknown) {
     const { destination, context } = await this.create(inherited)
     const options = { retry: { initial: '5ms', max: '20ms' }, batch: { max_wait: '5ms' }, max_in_flight: 1 }
@@ -136,7 +136,7 @@ class Opened {
     await rm(this.#folder, { recursive: true, force: true })
   }
 
-  /** Checks that exactly the events with these numbers have arrived, in order and once each. */
+  /** Checks that the events with these numbers, and no others, have arrived in order and once each. */
   async hasArrived(wanted: readonly number[], found: Findings): Promise<void> {
     if (!this.output.arrived) return
     await this.#until(arrived => arrived.length >= wanted.length || arrived.some((n, i) => n !== wanted[i]))

@@ -40,8 +40,8 @@ const CHECKS: Readonly<Record<string, Check>> = {
 }
 
 /**
- * Checks that a processor keeps its contract, with the options of each of its examples: output, acknowledgements,
- * order, back-pressure, stop and reload. Resolves with the violations; empty if there are none.
+ * Checks that a processor keeps its contract, with the options of each of its examples. Covers output,
+ * acknowledgements, order, back-pressure, stop and reload. Resolves with the violations; empty if there are none.
  */
 export async function checkProcessor(definition: Processor): Promise<string[]> {
   const all: string[] = []
@@ -69,7 +69,7 @@ async function withFiles(example: Example, check: (placed: Example) => Promise<v
   }
 }
 
-/** Takes one batch per event loop turn, and has no room for another batch meanwhile. */
+/** Takes one batch in each turn of the event loop. Until the next turn, there is no room for another batch. */
 function collect(into: EventBatch[]): Writable {
   return new Writable({
     objectMode: true,

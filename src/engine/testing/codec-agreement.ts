@@ -16,7 +16,7 @@ export function readFields(codec: Codec, line: Buffer, start = 0, end = line.len
   // The scan needs a control character after the text.
   out.addByte(0)
   const entries: [string, unknown][] = []
-  // Parses each name alone, since JSON.parse of some engines takes an escaped member name for another one.
+  // Parses each name alone. JSON.parse of some engines confuses member names with escapes.
   for (let p = 0; p < length; p++) {
     const nameEnd = stringEnd(out.bytes, p + 1) + 1
     const name = JSON.parse(out.bytes.toString('utf8', p, nameEnd)) as string

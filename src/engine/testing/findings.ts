@@ -29,7 +29,7 @@ export class Findings {
   }
 }
 
-/** The violations, each after `title`. An exception of `work` counts as one, and so does a `work` that does not end. */
+/** Returns the violations, each after `title`. It counts as a violation if `work` throws or does not end. */
 export async function findingsOf(title: string, work: (found: Findings) => unknown): Promise<string[]> {
   const found = new Findings()
   const over = new AbortController()

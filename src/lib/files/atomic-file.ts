@@ -2,8 +2,9 @@ import { type FileHandle, open, rename, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 /**
- * Replaces files atomically: a reader, or the next start after a crash, finds the old content or the new one, but never
- * a part. This requires four steps in order: write a file beside it, sync that file, rename it, sync the folder.
+ * Replaces files atomically. A reader, or the next start after a crash, finds either the old or the new content, but
+ * never a part. This takes four steps in order: write a temporary file in the same folder, sync that file, rename it,
+ * sync the folder.
  */
 
 /**

@@ -5,9 +5,9 @@ const LEAST_APART = 64
 const MOST_APART = 1024
 
 /**
- * Decides whether to read or write a local file directly. For cached data, a direct call takes a fraction of the time
- * of a call in another thread, and the data stays in the processor's cache. But a call that waits for a disk would
- * block the process, so another thread makes the calls after a slow one.
+ * Decides whether this thread or another thread reads or writes a local file. For cached data, a direct call takes a
+ * fraction of the time of a call in another thread, and the data stays in the processor's cache. But a direct call that
+ * waits for a disk blocks the process. After a slow call, another thread therefore makes the next calls.
  */
 export class DirectCalls {
   readonly #clock: Clock

@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 
 /**
- * Per program, reads a line with an id, a line with the number of words, and the words, one per line. Writes the id and
- * the exit code when the program has ended. The script ignores signals that end the service, and ends when its input
- * does. The programs do not ignore these signals.
+ * For each program, the script reads a line with an id, a line with the number of words, and then the words, one per
+ * line. When the program has ended, it writes the id and the exit code. The script ignores signals that end the
+ * service, and ends when its input ends. The programs do not ignore these signals.
  */
 const SCRIPT = `trap '' TERM INT HUP
 while IFS= read -r id && IFS= read -r count; do
@@ -13,8 +13,9 @@ while IFS= read -r id && IFS= read -r count; do
 done 3>&1`
 
 /**
- * Runs programs in a process that was started before any remote file was opened. A process started later would first
- * close inherited descriptors. Closing a remote file may block that process, and the current process with it.
+ * Runs programs in a helper process that was started before any remote file was opened. A helper that is started later
+ * would first close the descriptors that it inherits. Closing a remote file may block the helper, and this process with
+ * it.
  */
 export class HelperProcess {
   #child: ChildProcess | undefined

@@ -3,13 +3,13 @@ import { dirname, resolve } from 'node:path'
 import { syncFolder } from './atomic-file.js'
 
 /**
- * Creates a folder and its missing parents. With the option `recursive`, `mkdir` of Node.js never returns if a file
- * system answers ENOENT to a new folder in an existing one, as /proc does.
+ * Creates a folder and its missing parents, one by one. With its option `recursive`, `mkdir` of Node.js would never
+ * return if a file system answers ENOENT to a new folder in an existing one, as /proc does.
  */
 
 const durable = new Set<string>()
 const MOST_DURABLE = 1000
-/** Error codes for a parent folder that cannot be synced because it is unreadable or read-only. */
+/** Error codes for a parent folder that cannot be synced, because it is unreadable or its disk is read-only. */
 const NOT_SYNCED = new Set(['EACCES', 'EPERM', 'EROFS'])
 
 /**

@@ -10,7 +10,7 @@ export function notWhole(
   largest: number,
 ): string | undefined {
   if (stats.isDirectory()) return 'is a folder; name a file in it'
-  // A device such as /dev/zero has no end, and a FIFO may never have one.
+  // Reading a device such as /dev/zero never ends, and reading a FIFO may not.
   if (!stats.isFile()) return 'is not a regular file'
   return stats.size > largest ? `is larger than ${largest / MIB} MiB` : undefined
 }

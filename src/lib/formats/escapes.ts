@@ -13,7 +13,7 @@ const OPEN_BRACKET = 0x5b
 const BACKSLASH = 0x5c
 const LOWER_U = 0x75
 const LOWER_X = 0x78
-/** First bytes, in UTF-8, of soft hyphens, of other zero-width characters, and of wide characters. */
+/** The first byte in UTF-8 of a soft hyphen, of any other zero-width character, and of a wide character. */
 const SOFT = 0xc2
 const NARROW = 0xe2
 const WIDE = 0xef
@@ -163,8 +163,8 @@ function isNarrow(bytes: number): boolean {
 }
 
 /**
- * Returns the end of the byte order mark at `p`, or of the digit, letter, dot, dash or @ that is as wide as an
- * ideograph; -1: `p` has neither.
+ * Returns the end of the character at `p` if it is a byte order mark, or a full-width digit, letter, dot, dash or @;
+ * otherwise -1.
  */
 function wideEnd(b: Buffer, p: number): number {
   const [second, third] = [b[p + 1]!, b[p + 2]!]
@@ -183,14 +183,14 @@ function isSurrogate(code: number): boolean {
   return code >= 0xd800 && code <= 0xdfff
 }
 
-/** A text without its escapes. Each call of `read` overwrites the result of the last one. */
+/** A text without its escapes. Each call of `read` overwrites the previous result. */
 export class Unescaped {
   text = Buffer.alloc(0)
   length = 0
   /** Whether terminal colors mean nothing instead of a space, as within a highlighted word. */
   joins = false
   hasColors = false
-  /** The end of each escape in the original text, and the end of its meaning in `text`. */
+  /** Where each escape ends in the original text, and where its replacement ends in `text`. */
   readonly #ends: number[] = []
   readonly #places: number[] = []
   #count = 0

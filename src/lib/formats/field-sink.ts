@@ -24,7 +24,7 @@ export class FieldName {
   }
 }
 
-/** Converts the bytes of a field to its value, if these are not the plain text of the value. Codecs implement it. */
+/** Converts the bytes of a field to its value, for values other than the bytes as plain text. Codecs implement it. */
 export interface ValueMaker {
   value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown
 }

@@ -29,7 +29,7 @@ export class MemberName {
   constructor(text: string) {
     this.text = text
     this.json = Buffer.from(JSON.stringify(text))
-    // Half a surrogate pair can only be written as an escape, so these bytes match no name.
+    // Half a surrogate pair can only be written as an escape. No name contains the byte 0, so nothing matches.
     this.bytes = text.isWellFormed() ? Buffer.from(text) : Buffer.from([0])
   }
 }
@@ -169,7 +169,7 @@ function isSame(b: Buffer, quote: number, end: number, { bytes }: MemberName): b
   return true
 }
 
-/** Sets the range to cut. It includes the comma after the member or item, or else the comma before it. */
+/** Sets the range to cut. It includes the comma after the member or item or, if there is none, the comma before it. */
 function cut(b: Buffer, from: number, to: number, comma: number, next: number, end: number): void {
   const isLast = b[next] !== COMMA
   found.cutStart = isLast && comma >= 0 ? comma : from
@@ -181,8 +181,8 @@ function cut(b: Buffer, from: number, to: number, comma: number, next: number, e
 type Member = readonly [from: number, to: number]
 
 /**
- * Adds the valid JSON object [start, end) with each name once, as JSON.parse reads it: at the place of the first member
- * with that name, with the value of the last. Members are copied as written. `without`: a name to leave out.
+ * Adds the valid JSON object [start, end) with each name once, as JSON.parse reads it. A repeated name stays at its
+ * first place and gets its last value. Members are copied as written. `without`: a name to leave out.
  */
 export function addUnique(to: GrowingBytes, b: Buffer, start: number, end: number, without?: string): void {
   const members = new Map<string, Member>()

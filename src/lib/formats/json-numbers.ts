@@ -1,7 +1,7 @@
 import { MINUS, ZERO } from './ascii.js'
 import type { GrowingBytes } from './growing-bytes.js'
 
-/** JavaScript keeps the text of an integer that has at most this many digits. */
+/** Maximum digits of an integer that JavaScript always writes as it was read. */
 export const LONGEST_PLAIN_NUMBER = 15
 /** Characters of the largest exact integer, with its sign. */
 const MOST_DIGITS = 17
@@ -35,7 +35,10 @@ export function addFloat(to: GrowingBytes, value: number): void {
   else to.addText(Object.is(value, -0) ? '-0.0' : `${value}.0`)
 }
 
-/** Returns the integer in [start, end) if it is short and String() gives this text; otherwise NaN. Builds no string. */
+/**
+ * Returns the integer in [start, end) if it is short and String() writes it in the same way; otherwise NaN. Builds no
+ * string.
+ */
 export function plainInteger(bytes: Uint8Array, start: number, end: number): number {
   const negative = bytes[start] === 0x2d
   let p = negative ? start + 1 : start

@@ -1,12 +1,12 @@
 import { resized } from '../columns.js'
 import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
 /**
- * In one strict pass over a line, checks that it is a complete, valid JSON object, and finds the values of wanted
+ * In one strict pass over a line, checks that the line is a complete, valid JSON object, and finds the values of wanted
  * top-level names. Decodes nothing. Agrees with JSON.parse on every line of valid UTF-8: it checks the whole grammar,
  * names may be escaped, the last of duplicate names counts, and nesting is unlimited.
  *
  * A control character, usually a line end, must follow the scanned bytes. It stops every inner loop, so the loops do
- * not check for the end. No byte beyond that character is read: a single read past the end of a buffer would make the
+ * not check for the end. Nothing after that character is read. A single read past the end of a buffer would make the
  * loops several times slower for the lifetime of the process.
  */
 
@@ -23,14 +23,15 @@ export class WantedNames {
   version = 0
   /** Whether components use only whole lines. Lines are then not scanned in advance. */
   isUnused = false
-  /** Whether components use event ids. Sources then save the id of an input before its first event leaves. */
+  /** Whether components use event ids. If so, sources save the id of an input before its first event leaves. */
   areIdsUsed = false
 
   /** Returns the slot of `name`. Adds the name if it is new. */
   slot(name: string): number {
     const known = this.names.indexOf(name)
     if (known >= 0) return known
-    // Half a surrogate pair has no UTF-8 encoding and can only be written as an escape, so these bytes match no name.
+    // Half a surrogate pair has no UTF-8 encoding and can only be written as an escape. No name contains the byte 0, so
+    // nothing matches.
     const bytes = name.isWellFormed() ? Buffer.from(name) : Buffer.from([0])
     this.bytes.push(bytes)
     this.lengths |= 1 << bytes.length
@@ -237,8 +238,8 @@ function wantedSlot(b: Uint8Array, start: number, end: number, escaped: boolean,
 }
 
 /**
- * Scans the line [start, end) of `b`. Returns whether it is one complete JSON object. If so, `out` contains SLOT
- * numbers for each wanted name from index `at` on. That part of `out` must be 0 before the call.
+ * Scans the line [start, end) of `b`. Returns whether the line is one complete JSON object. If so, `out` contains SLOT
+ * numbers for each wanted name, from index `at` on. The caller must set that part of `out` to 0 before.
  */
 export function scanObject(
   b: Uint8Array,

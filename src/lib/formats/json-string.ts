@@ -13,7 +13,7 @@ export function addCopied(to: ByteSink, b: Buffer, start: number, end: number): 
   for (; start < end; start += MOST_COPIED) to.add(b, start, Math.min(end, start + MOST_COPIED))
 }
 
-/** Every sink copies up to this many bytes, and does not keep a slice of them. */
+/** Up to this size, every sink copies bytes instead of keeping a slice of them. */
 const MOST_COPIED = 16 * 1024 - 1
 const U = 0x75
 /** For each byte: the character after the backslash of its escape, `u` if four digits follow; 0: not escaped. */
@@ -54,7 +54,9 @@ function plainEnd(b: Buffer, p: number, end: number): number {
   return p
 }
 
-/** Up to this size, a loop that checks and copies each byte is faster than a check and a call of `copy`. */
+/**
+ * Up to this size, one loop that checks and copies each byte is faster than checking all bytes and then calling `copy`.
+ */
 const COPIED_AT_ONCE = 160
 
 /** Escapes [start, end) and writes the result to `to` from index `at` on. `to` must have room. Returns the end. */

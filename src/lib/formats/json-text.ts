@@ -32,7 +32,7 @@ export function jsonText(value: unknown): string {
   }
 }
 
-/** An open object or array: its members, the position of the next one, and whether none is written so far. */
+/** An open object or array: its members, the position of the next member, and whether no member is written yet. */
 interface Open {
   readonly value: Readonly<Record<string, unknown>> | readonly unknown[]
   readonly names: readonly string[] | undefined

@@ -1,7 +1,7 @@
 import { QUOTE } from './ascii.js'
 import { sawEscape, stringEnd } from './json-scan.js'
 
-/** Returns the text of the JSON string at `p`, or the JSON of another scalar that ends at `end`. */
+/** Returns the text of the JSON string at `p`. If another scalar is at `p`, returns its JSON, which ends at `end`. */
 export function tokenText(b: Buffer, p: number, end: number): string {
   if (b[p] !== QUOTE) return b.toString('latin1', p, end)
   const stop = stringEnd(b, p + 1)

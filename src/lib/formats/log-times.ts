@@ -3,7 +3,7 @@ import { dayOf, two } from './iso-time.js'
 import { MONTHS, type TimeReader } from './strptime.js'
 import { TimeZone } from './time-zone.js'
 
-/** Converts times of web servers to ISO 8601 in UTC. Caches the last one, since many lines have the same second. */
+/** Converts times of web servers to ISO 8601 in UTC. Caches the last time, since many lines have the same second. */
 
 const MS_PER_DAY = 86_400_000
 const SLASH = 0x2f
@@ -25,7 +25,7 @@ export class LastTime {
   readonly #last = Buffer.alloc(64)
   #length = -1
   #iso = Buffer.alloc(ISO_LENGTH)
-  /** The day of `#iso`, counted from the epoch. NaN: its text cannot be reused for other times of that day. */
+  /** The day of `#iso`, counted from the epoch. NaN: other times of that day cannot reuse the text of `#iso`. */
   #day = Number.NaN
   #isTime = false
 

@@ -4,7 +4,7 @@ import { GrowingBytes } from './growing-bytes.js'
 import { escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
 import { flatten, jsonText } from './json-text.js'
 
-/** Maximum number of members with a known place. Each name is compared with all others, so more would be slow. */
+/** Maximum members with a known place. More would be slow, since each name is compared with all others. */
 const MOST_KNOWN = 64
 
 /** Shorter texts are escaped at once, with room for the maximum size. */

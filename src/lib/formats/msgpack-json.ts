@@ -24,7 +24,7 @@ const isArray = (type: number) => (type >= 0x90 && type < 0xa0) || type === ARRA
 const isMap = (type: number) => (type >= 0x80 && type < 0x90) || type === MAP_16 || type === MAP_16 + 1
 const isText = (type: number) => (type >= 0xa0 && type < FIRST_TYPE) || (type >= STR_8 && type < ARRAY_16)
 
-/** Writes MessagePack records as JSON. Each method returns the end of the bytes that it read, or NONE. */
+/** Writes MessagePack records as JSON. Each method returns the end of the bytes that it has read, or NONE. */
 export class MsgpackJson {
   readonly #binaryIsText: boolean
   #b: Buffer = Buffer.alloc(0)

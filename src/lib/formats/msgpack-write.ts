@@ -22,7 +22,7 @@ export class MsgpackWriter {
   #b: Buffer = Buffer.alloc(0)
   #end = 0
   #to!: GrowingBytes
-  /** For each open object or array: its start in the output, its members so far, and whether it is an object. */
+  /** For each open object or array: its start in the output, its member count so far, and whether it is an object. */
   readonly #heads: number[] = []
   readonly #counts: number[] = []
   readonly #areObjects: boolean[] = []
@@ -39,7 +39,7 @@ export class MsgpackWriter {
       if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) {
         this.#open(byte === OPEN_OBJECT)
         p = skipSpace(b, p + 1, end)
-        // The code of a closing bracket is that of its opening bracket plus 2.
+        // In ASCII, the closing bracket of each kind comes two after the opening bracket.
         if (b[p] !== byte + 2) {
           p = this.#member(p)
           continue

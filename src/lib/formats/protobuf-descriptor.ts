@@ -127,7 +127,7 @@ class DescriptorReader implements Types {
     const values = all(parts, 2).map(({ bytes }) => partsOf(bytes))
     const entries = values.map(value => [textOf(value, 1), numberOf(value, 2) ?? 0] as const)
     const name = `${prefix}.${textOf(parts, 1)}`
-    // If several names have the same number, the first one is written.
+    // If several names have the same number, the first of these names is written.
     const names = new Map(entries.map(([text, number]) => [number, JSON.stringify(text)] as const).reverse())
     this.#enums.set(name, { name: name.slice(1), names, numbers: new Map(entries) })
   }

@@ -24,7 +24,7 @@ export interface JsonOptions {
   readonly textIntegers: boolean
 }
 
-/** A field of a message and the start of each of its values, with the tag. */
+/** A field of a message, and where each of its values starts. A value starts with its tag. */
 interface Found {
   readonly field: Field
   readonly places: number[]

@@ -45,14 +45,14 @@ export class WireReader {
     return this
   }
 
-  /** Reads a length. Returns a reader of the bytes that follow it, and moves past them. */
+  /** Reads a length. Returns a reader of that many bytes, and moves past them. */
   inner(): WireReader {
     const size = this.length()
     const from = this.take(size)
     return new WireReader(this.b, from, from + size)
   }
 
-  /** Reads a length. Returns the bytes that follow it as text, and moves past them. */
+  /** Reads a length. Returns that many bytes as text, and moves past them. */
   text(encoding: 'utf8' | 'base64'): string {
     const size = this.length()
     const from = this.take(size)

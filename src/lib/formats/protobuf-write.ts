@@ -70,7 +70,7 @@ export class ProtobufWriter {
     return true
   }
 
-  /** Calls `each` for each member, with the range of its name and the start of its value. */
+  /** Calls `each` for each member of the object at `open`, with the range of its name and the start of its value. */
   #members(open: number, each: (nameStart: number, nameEnd: number, value: number) => void): void {
     const { b } = this
     const end = this.#end
@@ -112,7 +112,7 @@ export class ProtobufWriter {
     return true
   }
 
-  /** Writes one value with its tag, or nothing if it does not fit. */
+  /** Writes the value at `p` with its tag. Writes nothing and returns false if the value does not fit the field. */
   #tagged(field: Field, p: number, level: number): boolean {
     const { wire } = this
     const before = wire.to.length

@@ -1,4 +1,4 @@
-/** The first and last second since the epoch in a year of four digits. */
+/** The first and last second whose year has four digits, counted from the epoch. */
 const FIRST = -62_167_219_200
 const LAST = 253_402_300_799
 

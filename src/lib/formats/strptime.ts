@@ -2,7 +2,7 @@ import type { TimeZone } from './time-zone.js'
 
 /** Reads times in a given format, with the directives of strptime. */
 
-/** A time: milliseconds since the epoch of its full second, and the digits of its fraction. */
+/** A time: its full second in milliseconds since the epoch, and the digits of its fraction. */
 export interface ReadTime {
   readonly ms: number
   readonly fraction: string
@@ -63,7 +63,7 @@ const SHORT: Readonly<Record<string, string>> = {
   R: '%H:%M',
   r: '%I:%M:%S %p',
 }
-/** Directives that are read like another one. */
+/** Directives on the left are read like the directives on the right. */
 const SAME: Readonly<Record<string, string>> = {
   t: 'n',
   e: 'd',
@@ -172,7 +172,7 @@ function minutesOf(zone: string): number | undefined {
   return sign === '-' ? -offset : offset
 }
 
-/** A timestamp that is at most this far from its time of receipt has the right year. */
+/** If a timestamp without a year is at most this far from its time of receipt, the assumed year is right. */
 const HALF_YEAR_MS = 183 * 86_400_000
 
 /** Returns the time in the year nearest to `wall`. `inYear` returns milliseconds, or NaN if the day does not exist. */

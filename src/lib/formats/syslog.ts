@@ -3,12 +3,12 @@ import { structuredDataEnd } from './syslog-data.js'
 import { classicTimeEnd, isoTimeEnd } from './syslog-time.js'
 
 /**
- * Syslog lines in the forms found in practice: RFC 5424; RFC 3164 with and without a host, with the RFC 3339 timestamps
- * that rsyslog forwards, and without a priority, as in files. Finds the parts in one pass over the bytes; decoding
- * happens on demand.
+ * Reads syslog lines in the forms found in practice: RFC 5424, and RFC 3164 with and without a host, with the RFC 3339
+ * timestamps that rsyslog forwards, and without a priority, as in files. Finds the parts in one pass over the bytes,
+ * and decodes them on demand.
  *
- * A line is syslog if it begins with a priority or a timestamp. The message is everything that belongs to no other
- * part, except separators.
+ * A line is syslog if it begins with a priority or a timestamp. All text that belongs to no other part is the message,
+ * except separators.
  */
 
 /** Parts of a line: indexes into `partStarts` and `partEnds`. */

@@ -1,6 +1,6 @@
 import { compileFormat, LONGEST_TIME, type ReadTime, type TimeReader, timeOf } from './strptime.js'
 
-/** The named time formats, and one that tries all of them. */
+/** The named time formats, and a format that tries all of these. */
 
 const ISO =
   /^\s*([+-]?\d{4,6})-?(\d\d)-?(\d\d)(?:[Tt ]+(\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d{1,9})\d*)?)?)?\s*(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?)?\s*$/i
@@ -81,7 +81,9 @@ export const TIME_FORMATS: Readonly<Record<string, TimeReader>> = {
 
 const LARGEST_MS = 8.64e15
 
-/** The last whole second, in milliseconds since the epoch, and its text up to the fraction. Many lines share it. */
+/**
+ * The last time without its fraction, in milliseconds since the epoch and as text. Cached, since many lines share it.
+ */
 let [lastMs, lastSecond] = [Number.NaN, '']
 
 /** Returns the time as ISO 8601 in UTC, with at least three digits of the fraction; undefined if out of range. */

@@ -5,7 +5,7 @@ const MOST_OPEN = 256
 
 /**
  * Returns the offset at which a YAML text is nested so deeply that parsing could exhaust the memory or the stack;
- * undefined if there is none. Each level of `- - -` repeats all tokens of the levels outside it.
+ * undefined if it never is. Memory matters because each level of `- - -` repeats all tokens of the levels outside it.
  */
 export function tooDeepAt(text: string): number | undefined {
   const parser = new Parser()

@@ -48,8 +48,8 @@ export class JsonLines {
 
   /**
    * Scans lines of valid UTF-8 as `scanObject` does, and sets their flags. `out` gets SLOT numbers for each wanted name
-   * of each line. Returns how many rare lines must be scanned in another way, with `by.scanned` cleared in their flags.
-   * Undefined: it could not scan.
+   * of each line. Rare lines must be scanned in another way. Clears `by.scanned` in the flags of rare lines, and
+   * returns their number. Returns undefined if the kernel cannot scan.
    */
   scan(lines: Lines, wanted: WantedNames, out: Int32Array, by: ScanFlags): number | undefined {
     const { length, flags } = lines

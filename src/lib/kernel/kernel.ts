@@ -8,9 +8,9 @@ import { type RecordExports, RecordLines } from './log-records.js'
 import { type StringExports, Strings } from './strings.js'
 
 /**
- * WebAssembly code with SIMD for the work that costs most per byte. Reads lines in place if their chunk is in the
- * memory that the kernel shares with the pool of chunks; otherwise copies them there in groups. The code is in
- * `assembly/`. Calls never yield, so one instance is enough for the process.
+ * WebAssembly code with SIMD for the work that costs most per byte. The code is in `assembly/`. It reads lines in place
+ * if their chunk is in the memory that the kernel shares with the pool of chunks. Other lines are copied there in
+ * groups. Calls never yield, so one instance is enough for the process.
  */
 
 /** Only the parts in use. TypeScript has the full types only together with those of a browser. */

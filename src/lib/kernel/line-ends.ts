@@ -15,7 +15,7 @@ export interface LineEndExports {
   ): number
 }
 
-/** Bytes of a line in the columns: its start, its end and its flags. */
+/** Bytes of a line in the columns: 4 for its start, 4 for its end and 1 for its flags. */
 const LINE_BYTES = 9
 
 /** Finds the lines of a portion in one call. */

@@ -59,8 +59,8 @@ export class LineMemory {
   }
 
   /**
-   * Puts lines from `from` on into the columns, as many as fit, and copies their text unless it is in the memory
-   * already. `stride`: slots per line. Returns the end of the group; `from` if the first line does not fit.
+   * Puts as many lines as fit into the columns, beginning with line `from`. Copies their text unless it is already in
+   * the memory. `stride`: slots per line. Returns the end of the group, or `from` if the first line does not fit.
    */
   put(lines: Lines, from: number, stride: number): number {
     const { chunk, length, starts, ends, flags } = lines

@@ -33,7 +33,7 @@ const TEXT_AT = 16
 const MOST_TEXT = 16
 const MOST_ENTRIES = 64
 const MOST_GROUPED = 15
-/** Bits of a use. The bits above them are the number of a field that decides the group. */
+/** Number of bits of a use. The higher bits contain the number of a field that decides the group. */
 const USE_BITS = 8
 
 /** Writes JSON objects as log records of OTLP. Leaves rare objects to the caller. */
@@ -42,7 +42,7 @@ export class RecordLines {
   readonly output: Buffer
   readonly starts: Int32Array
   readonly ends: Int32Array
-  /** 1 for each record that is in the same group as the previous one. */
+  /** 1 for each record that is in the same group as the record before it. */
   readonly same: Uint8Array
   readonly #code: RecordExports
   readonly #memory: LineMemory

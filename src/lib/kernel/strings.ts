@@ -58,7 +58,10 @@ export interface HashOptions {
   readonly owner: number
 }
 
-/** Where each value is, its hash, and its number (or a constant of src/components/throttle/buckets/key-table.ts). */
+/**
+ * For each line: where the value is, its hash, and its number (or a constant of
+ * src/components/throttle/buckets/key-table.ts).
+ */
 export interface StringColumns {
   readonly starts: Int32Array
   readonly ends: Int32Array
@@ -153,9 +156,9 @@ export class Strings {
   }
 
   /**
-   * Finds the texts of one slot, and hashes those of 1 to `longest` bytes. `first`: the index of its two numbers in the
-   * slots of a line. Skips lines with a 1 in `skipped`. Returns how many of the other lines have no known number;
-   * undefined if it cannot hash.
+   * Finds the texts of one slot, and hashes those of 1 to `longest` bytes. `first`: where the two numbers of the slot
+   * begin in the slots of a line. Skips lines with a 1 in `skipped`. Returns how many of the remaining lines have a
+   * value without a known number; undefined if the kernel cannot hash.
    */
   hash(
     lines: ScannedLines,

@@ -1,6 +1,6 @@
 /**
  * A memory of fixed size in which WebAssembly code reads chunks in place. It never grows, so views of it stay valid.
- * The first part is for the code itself. Parts that were never written take no memory.
+ * Its first part is for the WebAssembly code itself. Parts that were never written take no physical memory.
  */
 
 /** The size of a chunk: room for an unfinished line of the previous read, and for a read of 512 KiB. */

@@ -34,8 +34,9 @@ function unused(): Buffer | undefined {
 }
 
 /**
- * Returns at least `size` bytes of the shared memory for texts about lines of the chunk, to be reused once the chunk is
- * free. Undefined: `size` is too small or too large, the chunk is not reused, or all areas are in use.
+ * Returns at least `size` bytes of the shared memory for texts about lines of the chunk. They are reused once the chunk
+ * is free. Returns undefined if `size` is too small or too large, if the chunk is not reused, or if all areas are in
+ * use.
  */
 export function areaFor(chunk: Buffer, size: number): Buffer | undefined {
   if (size < REUSED_BYTES || size > AREA_CHUNKS * CHUNK_BYTES || !holders.has(chunk)) return undefined
@@ -70,7 +71,7 @@ export function portionAfter(pending: number, bytes: number): number {
 
 /**
  * Whether `pending` bytes take so little of their chunk that they should move to memory of their own size. False if the
- * next small portion would move them to a reused chunk again: each small portion would then cost a copy.
+ * next small portion would move them to a reused chunk again. Otherwise, each small portion would cost a copy.
  */
 export function isMostlyFree(chunk: Buffer, pending: number): boolean {
   return pending * 4 < chunk.length && (pending * 2 < REUSED_BYTES || !holders.has(chunk))
@@ -118,7 +119,7 @@ function freeNumbers(chunk: Buffer): void {
   numbersOf.delete(chunk)
 }
 
-/** Returns the bytes of memory that have no other use while `chunk` is needed. */
+/** Returns how many bytes of memory have no other use as long as `chunk` is needed. */
 export function memoryOf(chunk: Buffer): number {
   return isInChunkMemory(chunk) ? CHUNK_BYTES : chunk.buffer.byteLength
 }

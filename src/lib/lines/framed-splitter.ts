@@ -1,10 +1,11 @@
 /**
- * Divides bytes into records that are not lines, and makes each a line: its JSON or, if it cannot be read, its content
- * in base64. Frames consist of these lines. An unfinished record stays in the splitter.
+ * Divides bytes into records that are not lines, and makes each record a line. The line is the JSON of the record or,
+ * if the record cannot be read, its content in base64. Frames consist of these lines. An unfinished record stays in the
+ * splitter.
  *
- * The result does not depend on how the bytes were portioned, and the work is linear in them. A record above the
- * maximum size is skipped and reported. After bytes that are not a record, nothing more is read: these bytes stay
- * pending, and `reserve` and `release` throw.
+ * The result does not depend on how the bytes were portioned, and the work is linear in the number of bytes. A record
+ * above the maximum size is skipped and reported. Bytes that are not a record end the reading. They stay pending, and
+ * `reserve` and `release` then throw.
  */
 
 import { isUtf8 } from 'node:buffer'
@@ -32,7 +33,7 @@ export interface RecordScanner {
 }
 
 export interface Framing {
-  /** Whether all bytes are one record. Only a source that knows where they end can read it. */
+  /** Whether all bytes together are one record. Only a source that knows where the bytes end can read such a record. */
   readonly isWhole?: boolean
   scanner(): RecordScanner
   /** Returns how many bytes at the start of a complete record delimit it and are not content. Default: 0. */
@@ -42,7 +43,7 @@ export interface Framing {
 }
 
 const LF = 0x0a
-/** A record is also too long if its JSON is longer than this many times the maximum. */
+/** A record also counts as too long if its JSON is longer than this many times the maximum size. */
 const MOST_GROWTH = 8
 /** Maximum memory for lines that is kept for reuse. */
 const MOST_KEPT_BYTES = 8 * 1024 * 1024

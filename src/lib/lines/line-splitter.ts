@@ -2,12 +2,12 @@ import { resized } from '../columns.js'
 /**
  * Splits bytes into lines without copying them. The reader requests space, reads into it, and commits what it read. The
  * result is a frame: the complete lines, as ranges of one chunk. The unfinished rest stays in the splitter. The next
- * space follows directly after it, in the same chunk while that has room.
+ * space follows directly after the rest, in the same chunk while the chunk has room.
  *
- * Every committed byte is in exactly one line or line end of exactly one frame, in order, once the line is complete or
+ * Every committed byte is in exactly one line or line end of exactly one frame, in order, once its line is complete or
  * flushed. A line longer than `maxLineBytes` (without its line end) is cut into pieces of at most that many bytes,
- * between UTF-8 characters. The result does not depend on how the bytes were portioned, and the work is linear in them,
- * even if the portions are small.
+ * between UTF-8 characters. The result does not depend on how the bytes were portioned. The work is linear in the
+ * number of bytes, even if the portions are small.
  */
 
 import { freeChunk, holdChunk, isMostlyFree, PAGE_BYTES, takeChunk } from './chunk-pool.js'
@@ -43,9 +43,9 @@ export interface Frame extends LineColumns {
   readonly chunk: Buffer
   /** Total bytes of all lines with their line ends. */
   readonly bytes: number
-  /** Whether each line has a line end and the next one begins directly after it. Missing: unknown. */
+  /** Whether each line has a line end, and the next line begins directly after it. Missing: unknown. */
   readonly isRun?: boolean | undefined
-  /** The bytes that were read, if the lines were made from them and are in another chunk. */
+  /** The bytes as they were read, if the lines were made from them and are in another chunk. */
   readonly read?: { readonly chunk: Buffer; readonly start: number; readonly end: number }
   /** How many of these lines come from unreadable bytes. */
   readonly unreadable?: number
@@ -53,7 +53,7 @@ export interface Frame extends LineColumns {
   readonly release?: (() => void) | undefined
 }
 
-/** V8 would look up a method again for each line, which takes as long as the call. */
+/** Held in a variable. V8 would look up the method again for each line, which takes as long as the call itself. */
 const { indexOf } = Buffer.prototype
 const LF = 0x0a
 const CR = 0x0d
@@ -99,7 +99,7 @@ export function linesOf(bytes: Buffer): Frame | undefined {
 }
 
 export class LineSplitter {
-  /** Number of pieces of over-long lines so far, without the last piece of each. */
+  /** Number of pieces of over-long lines so far. The last piece of a line does not count. */
   pieces = 0
   /** Whether the next bytes are the first of a file or stream. A byte order mark there is not part of the line. */
   mayBeMarked = false
@@ -150,8 +150,9 @@ export class LineSplitter {
   }
 
   /**
-   * Returns space for at least `want` bytes, valid until the next call. `offset`: their position in a file. A large
-   * portion begins at the same place in a page of memory as in a page of the file, since Linux then copies faster.
+   * Returns space for at least `want` bytes, valid until the next call. `offset`: the position of these bytes in a
+   * file. A large portion begins at the same place in a page of memory as in a page of the file, since Linux then
+   * copies faster.
    */
   reserve(want: number, offset?: number): Buffer {
     if (this.chunk.length - this.end < want) {
@@ -180,7 +181,7 @@ export class LineSplitter {
     const from = this.start
     const { pieces } = this
     const most = this.maxLineBytes
-    // Like `put` for each line, but keeps the properties of this object in variables.
+    // Does the same as `put` for each line, but keeps the properties of this object in variables.
     let start = from
     let n = this.#length
     let goesOn = this.goesOn

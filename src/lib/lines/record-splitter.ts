@@ -1,11 +1,12 @@
 /**
  * Joins lines to multi-line events. A `Joiner` decides whether a line belongs to the event before it. An event is the
- * range from the beginning of its first line to the end of its last, including the original line ends between them.
+ * range from the beginning of its first line to the end of its last line. It includes the original line ends between
+ * them.
  *
  * In addition to what LineSplitter promises: every line is judged once, by the same bytes, however they were portioned.
- * An event is emitted when the next line begins another one, when its last line ends it, or when it is flushed; until
- * then all of it is pending. An over-long event is cut into pieces, between lines if possible. To continue after a
- * frame, a new splitter needs only its carry, and whether the frame ends in the middle of a line.
+ * An event is emitted when the next line begins another event, when its last line ends it, or when it is flushed. Until
+ * then, the whole event is pending. An over-long event is cut into pieces, between lines if possible. To continue after
+ * a frame, a new splitter needs only the carry of the frame, and whether the frame ends in the middle of a line.
  */
 
 import { type Frame, LineSplitter } from './line-splitter.js'
@@ -14,10 +15,10 @@ import { type Frame, LineSplitter } from './line-splitter.js'
 export const BEGINS = 0
 /** The line belongs to the event before it if that is still open. Otherwise it begins an event. */
 export const JOINS = 1
-/** The line belongs to the event before it, even if that was already emitted. */
+/** The line belongs to the event before it, even if that event was already emitted. */
 export const BELONGS = 2
 
-/** Maximum bytes of a line that a joiner sees, unless it asks for more. */
+/** Maximum bytes of a line that a joiner sees, unless the joiner asks for more. */
 export const JUDGED_BYTES = 4096
 
 /** Decides which lines form one event. Stateless: `judge` returns the state for the next line. */
@@ -46,7 +47,7 @@ const LF = 0x0a
 const CR = 0x0d
 /** Low bits of the carry, below the joiner's state: there is an event to which lines can belong. */
 const OPEN = 1
-/** The previous line was the last of a piece, so a line that JOINS continues the event. */
+/** The previous line was the last line of a piece, so a line that JOINS continues the event. */
 const CUT = 2
 
 export class RecordSplitter extends LineSplitter {
@@ -64,7 +65,7 @@ export class RecordSplitter extends LineSplitter {
   #carry: number
   #continues: boolean
 
-  /** `continues` and `carry`: the values of the splitter that read the bytes before the first one. */
+  /** `continues` and `carry` come from the splitter that read the bytes before these. */
   constructor({ joiner, maxLines, maxBytes }: RecordLimits, continues = false, carry = 0) {
     super(maxBytes, continues)
     this.#joiner = joiner

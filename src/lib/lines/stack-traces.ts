@@ -15,7 +15,10 @@ export const LANGUAGES = Object.keys(JUDGES) as [Language, ...Language[]]
 const STATE_BITS = 3
 const STATES = (1 << STATE_BITS) - 1
 
-/** Joins the lines of a stack trace in one of the languages to the event before the trace, or to their own event. */
+/**
+ * Joins the lines of a stack trace in one of the languages. They become part of the event before the trace, or an event
+ * of their own.
+ */
 export function stackTraces(languages: readonly Language[]): Joiner {
   const judges = languages.map(language => JUDGES[language])
   if (judges.length === 1) return { judge: judges[0]! }

@@ -7,7 +7,7 @@ const LARGEST_MODULE = 64 * 1024 * 1024
 /** An import by a relative path, as a statement or an expression. */
 const RELATIVE = /\b(?:from|import)\s*\(?\s*['"](\.\.?\/[^'"]+)['"]/g
 
-/** Returns the files of a module: its own and those of its relative imports, recursively. Omits unreadable files. */
+/** Returns the files of a module: its own, and recursively those of its relative imports. Omits unreadable files. */
 export function moduleFiles(path: string): readonly string[] {
   return [...textsOf(resolve(path)).keys()]
 }

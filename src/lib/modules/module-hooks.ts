@@ -9,8 +9,9 @@ import {
 import { fileURLToPath } from 'node:url'
 
 /**
- * Hooks by which Node.js resolves and loads users' modules. With `registerHooks`, they run in the thread that loads.
- * With only `register` (Node.js 20), they run in another thread, where `next` returns promises.
+ * Hooks by which Node.js resolves and loads users' modules. If Node.js has `registerHooks`, the hooks run in the thread
+ * that loads the module. Node.js 20 has only `register`. The hooks then run in another thread, where `next` returns
+ * promises.
  */
 
 /** The parameter in the URL of a user's module. Its value distinguishes versions of the file. */

@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { AddressList } from './address-list.js'
 
-/** Decides to which addresses this process may connect for users who must not reach the network of this machine. */
+/** Decides to which addresses this process may connect on behalf of users who must not reach this machine's network. */
 
 /** Throws if `text` is neither an address nor a range. */
 const listOf = (text: string) => new AddressList([text])
@@ -10,7 +10,7 @@ const listOf = (text: string) => new AddressList([text])
 /** Matches `10.0.0.0/8`, `::1`, `127.0.0.1:9000` and `[fd00::/8]:443`. */
 const RULE = /^(?:\[([^\]]+)\]|([^[\]]*?))(?::(\d{1,5}))?$/
 
-/** The ranges that IANA reserves for special purposes, with a description of their addresses for messages. */
+/** The ranges that IANA reserves for special purposes. Messages describe an address by the name of its range. */
 const IPV4_RANGES: readonly (readonly [range: string, name: string])[] = [
   ['0.0.0.0/8', 'an unspecified address'],
   ['10.0.0.0/8', 'a private address'],
@@ -60,7 +60,7 @@ export class AddressRules {
   readonly #allowed: readonly Allowed[]
   readonly #ownPorts: () => readonly number[]
 
-  /** `ownPorts`: the ports on which this process listens. Only a rule that names such a port allows it. */
+  /** `ownPorts`: the ports on which this process listens. Such a port is only allowed by a rule that names the port. */
   constructor(allowed: readonly string[], ownPorts: () => readonly number[] = () => []) {
     this.#allowed = allowed.map(text => parseRule(text)!)
     this.#ownPorts = ownPorts

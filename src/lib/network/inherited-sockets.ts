@@ -3,8 +3,8 @@ import { after } from '../time.js'
 
 /**
  * Sockets on which systemd listens for this process (socket activation). Accepts connections only while a server takes
- * them, or is about to. Connections before the start and after `stopAccepting` wait in the kernel. Connections that
- * arrive while their server is being replaced wait in this process.
+ * them or is about to take them. Connections that arrive before the start or after `stopAccepting` wait in the kernel.
+ * Connections that arrive while their server is being replaced wait in this process.
  */
 
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly systemd: string }
@@ -14,7 +14,7 @@ export interface Claimant {
 }
 
 const FIRST_FD = 3
-/** Node.js reads the property at each connection that it accepts. */
+/** Node.js reads `pauseOnConnect` each time it accepts a connection. */
 type Pausing = Server & { pauseOnConnect: boolean }
 /** How long connections are accepted while a reload replaces their server: longer than a usual shutdown_timeout. */
 const GRACE_MS = 15 * 60_000

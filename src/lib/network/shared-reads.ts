@@ -1,10 +1,10 @@
 import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'node:net'
 
 /**
- * Sockets that read into shared memory. By default, Node.js allocates a buffer for each read. This costs more than the
- * read itself, and causes a garbage collection every few dozen reads.
+ * Sockets that read into shared memory. By default, Node.js allocates a buffer for each read. The allocation costs more
+ * than the read itself, and causes a garbage collection every few dozen reads.
  *
- * A read and the use of its bytes happen in one synchronous call, so reads do not overlap.
+ * The bytes of a read are used in the same synchronous call, so reads do not overlap.
  */
 
 /** Size of a read while few sockets are open. */

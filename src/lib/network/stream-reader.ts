@@ -24,16 +24,16 @@ export interface ReadLimits {
 /** Why reading stopped. ended: the stream has ended or failed. refused: the receiver refused bytes. */
 export type Stopped = 'ended' | 'idle' | 'aborted' | 'refused'
 
-/** After a read of at least this size from a stream with small buffers, waits for more data to pass on together. */
+/** After a read of at least this size from a stream with small buffers, waits for more data to pass on with it. */
 const LARGE_READ_BYTES = 16 * 1024
 /** Limit of the bytes that wait for more data, for all streams. */
 const MOST_GATHERED_BYTES = 16 * 1024 * 1024
 let gatheredBytes = 0
 
-/** Maximum bytes read from one socket before others have their turn. */
+/** Maximum bytes read from one socket before other sockets have their turn. */
 const MOST_IN_TURN_BYTES = 256 * 1024
 
-/** Minimum time before a stream counts as idle. Data that is on its way to this process arrives within this time. */
+/** A stream is idle after this time without data. Data on its way to this process arrives within this time. */
 const LEAST_IDLE_MS = 1
 
 /** Calls `fn` in the next turn of the event loop. The returned function cancels the call. */
@@ -236,8 +236,8 @@ export class StreamReader {
   }
 
   /**
-   * After a stall, timers run before I/O. Data that has arrived is read before the first immediate. This makes room for
-   * data that the sender still has, which is read before the second immediate.
+   * After a stall, timers run before I/O. Data that has already arrived is read before the first immediate. Reading it
+   * makes room for data that the sender still has. That data is read before the second immediate.
    */
   #maybeIdle(): void {
     const reads = this.#reads

@@ -1,9 +1,9 @@
-/** The symbol before the first character and after the last one. */
+/** The symbol that stands before the first character of a text and after the last character. */
 export const NOTHING = 0
 
 /** An atom that is a single literal character. */
 const PLAIN = /^(?:[^.[\\]|\\[^dDsSwWpPbB])/u
-/** Atoms of this form have all their members among POSSIBLE, even if case is ignored. */
+/** If an atom has this form, POSSIBLE contains all characters that the atom matches, even if case is ignored. */
 const NARROW = /^(?:[\x20-\x2d\x2f-\x5a\x5e-\x7f]|\\[dsw]|\\[^\w]|\[(?!\^)(?:[\x20-\x5a\x5e-\x7f]|\\[dsw]|\\[^\w])*\])$/
 const SPACES = [0xa0, 0x1680, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000, 0xfeff]
 const POSSIBLE = [
@@ -21,8 +21,8 @@ interface Atom {
 }
 
 /**
- * The single-character parts (atoms) of a pattern, and the symbols that they distinguish: characters that every atom
- * treats alike are one symbol. V8 decides whether a character belongs to an atom, so case, classes and properties are
+ * The single-character parts (atoms) of a pattern, and the symbols that they distinguish. Characters that every atom
+ * treats alike share a symbol. V8 decides whether a character belongs to an atom, so case, classes and properties are
  * exactly those of V8.
  */
 export class Atoms {
@@ -52,7 +52,10 @@ export class Atoms {
     return PLAIN.test(this.#atoms[atom]!.source)
   }
 
-  /** Returns the atom's character, if it is a single one even when case is ignored. */
+  /**
+   * Returns the only character that the atom matches. Undefined if the atom may match several, as it may with the flag
+   * `i`.
+   */
   charOf(atom: number): string | undefined {
     const { source, flags } = this.#atoms[atom]!
     if (flags.includes('i') || !PLAIN.test(source)) return undefined

@@ -4,13 +4,13 @@ import { ADVANCE, ATOM, CHECK, CLEAR, FORK, type GroupProgram, MATCH, SAVE } fro
 import { UnboundedPattern } from './syntax.js'
 
 /**
- * Finds matches in the order of V8, by backtracking. Notes where each instruction has failed in the text and does not
- * try it there again, so finding all matches of a text takes a time proportional to its length. An instruction with
- * only one predecessor needs no note.
+ * Finds matches in the order of V8, by backtracking. Notes where each instruction has failed in the text, and does not
+ * try the instruction there again. Finding all matches of a text thus takes a time proportional to the text's length.
+ * An instruction with only one predecessor needs no note.
  *
- * Whether an instruction succeeds depends on its place in the text, and on which iterations around it have matched
- * nothing so far: an iteration that ends without a match of text fails. If an iteration has matched nothing, neither
- * have those inside it, so the number of such iterations identifies them.
+ * Whether an instruction succeeds depends on its place in the text, and on which iterations around it have matched no
+ * text so far. An iteration that ends without having matched text fails. If an iteration has matched nothing, the
+ * iterations inside it have matched nothing either. The number of such iterations therefore identifies them.
  */
 
 /** Maximum number of notes, one bit each. MOST_OPEN: twice the maximum number of untried alternatives. */
@@ -24,7 +24,7 @@ const MOST_KNOWN = 1 << 20
 
 /** The notes and alternatives of the last matcher that ran. Only one runs at a time. */
 let notes = new Uint32Array(0)
-/** The symbols of the text of that matcher, from the place of its first notes on. */
+/** The symbols of the text of that matcher, from the place of the first note on. */
 let symbols = new Uint16Array(0)
 let open = new Int32Array(1024)
 let owner: Backtracker | undefined

@@ -7,7 +7,7 @@ export type Check = (before: number, after: number, looks: number) => boolean
 /** Maximum number of look-arounds. Their bits must fit into a byte. */
 const MOST_LOOKS = 8
 
-/** The look-arounds of a pattern that need their own scan. Nested ones come before the one that contains them. */
+/** The look-arounds that need their own scan. Nested look-arounds come before the one that contains them. */
 export class Looks {
   readonly all: Look[] = []
   readonly #numbers = new Map<string, number>()

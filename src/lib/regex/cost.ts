@@ -158,7 +158,7 @@ class Cost {
   }
 }
 
-/** Removes duplicates: otherwise each part that may be empty would double those after it. */
+/** Removes duplicates. Otherwise, each part that may be empty would double the number of atoms. */
 function distinct(atoms: readonly number[]): number[] {
   return [...new Set(atoms)]
 }

@@ -3,7 +3,7 @@ import { type Check, Checks, type Looks } from './checks.js'
 import { isNullable } from './cost.js'
 import { type Look, type Node, type Repeat, TooLargePattern } from './syntax.js'
 
-/** Operations. Each continues at its `next` unless it fails. */
+/** Operations of instructions. An instruction continues at its `next` unless it fails. */
 export const MATCH = 0
 /** Reads a character that belongs to the atom `operand`. */
 export const ATOM = 1
@@ -34,8 +34,8 @@ export interface GroupProgram {
   /** Number of states of these instructions at one place of the text. */
   readonly states: number
   /**
-   * For each instruction: the slots of the iterations around it that must advance, innermost first. A slot has the
-   * start of its iteration.
+   * For each instruction: the slots of the iterations around it that must advance, innermost first. Each slot contains
+   * the start of its iteration.
    */
   readonly starts: readonly (readonly number[])[]
   /** Look-arounds with groups. The slot has the position where the look-around last held. */
@@ -45,12 +45,12 @@ export interface GroupProgram {
 }
 
 /**
- * Size limit of a pattern: a character of text costs at most about this many steps. Literal text that is not repeated
- * weighs less, since only a few of its characters are active at a time.
+ * Size limit of a pattern. A character of text costs at most about this many steps. Literal text that is not repeated
+ * weighs less, since only a few characters of the literal are active at a time.
  */
 const MOST_WEIGHT = 600
 const PLAIN_WEIGHT = 1 / 16
-/** Weight of a group in a repeat, since each iteration clears and stores its positions. */
+/** Weight of a group in a repeat. A group costs time because each iteration clears and stores its positions. */
 const GROUP_WEIGHT = 1 / 2
 
 /** Whether `node` can only match at the beginning of the text. */

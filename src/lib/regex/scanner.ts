@@ -56,7 +56,7 @@ export class Scanner {
   readonly #backwards: boolean
   readonly #looks: number
 
-  /** The round in which each instruction was last followed, and last found. */
+  /** The last round in which each instruction was followed, and the last round in which it was found. */
   readonly #followed: Uint32Array
   readonly #found: Uint32Array
   readonly #open: Uint16Array
@@ -75,8 +75,8 @@ export class Scanner {
   constructor({ program, atoms, unicode, backwards, anchored, looks }: ScannerOptions) {
     const { operations, nexts, operands } = program
     const size = operations.length
-    // Skips instructions that only keep notes, since these do not affect whether there is a match. Their next
-    // instruction has a lower index, so its entry in `behind` is known.
+    // Skips instructions that only keep notes, since they do not affect whether there is a match. The instruction after
+    // them has a lower index, so its entry in `behind` is already known.
     const behind = new Uint16Array(size)
     for (let at = 0; at < size; at++) behind[at] = operations[at]! >= SAVE ? behind[nexts[at]!]! : at
     this.#operations = operations
@@ -237,7 +237,10 @@ export class Scanner {
     return next
   }
 
-  /** Follows transitions that read nothing, then those on `symbol`. Returns whether a match ends before `symbol`. */
+  /**
+   * Follows transitions that read nothing, then transitions that read `symbol`. Returns whether a match ends before
+   * `symbol`.
+   */
   #follow(from: Uint16Array, count: number, previous: number, symbol: number, looks: number): boolean {
     if (this.#round === LAST_ROUND) {
       this.#round = 0

@@ -69,7 +69,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
     if (unicode && from > 0 && text.codePointAt(from - 1)! > 0xffff) from--
     if (from > text.length || (anchored && from > 0)) return undefined
     if (!backtracker.knows(text, from)) {
-      // An anchored pattern can match at only one place, so no test is needed before the search.
+      // An anchored pattern can match at only one place. Trying that place needs no test before.
       if (!anchored && !test(text)) return undefined
       backtracker.begin(text, from, marks(text))
     }
@@ -134,7 +134,7 @@ class Found implements PatternMatch {
     return groups
   }
 
-  /** Matches look-arounds again where they last held, to find the groups in them. */
+  /** Matches look-arounds again at the places where they last held, to find the groups inside them. */
   #addInner(tracer: Tracer, slots: Int32Array, groups: (Place | undefined)[]): void {
     for (const { slot, tracer: inner } of tracer.inner) {
       if (slots[slot] === -1) continue

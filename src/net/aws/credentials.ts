@@ -27,7 +27,7 @@ interface Place {
   read(signal: AbortSignal): Promise<Found>
 }
 
-/** Credentials are fetched again this long before they expire. */
+/** How long before credentials expire they are fetched again. */
 const EARLY_MS = 5 * 60_000
 /** Minimum time between fetches after a failure or a rejection. */
 const AGAIN_MS = 10_000
@@ -41,9 +41,9 @@ const CONTAINER_HOST = /^(169\.254\.170\.(2|23)|\[fd00:ec2::23\])$/
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * Finds credentials in the first of these places that has them: the options, the environment, a web identity, the
- * shared credentials file, a container's endpoint, the metadata service of EC2 (version 2). Reads them again when they
- * change or expire. A published pipeline uses only its options, since the other places belong to the host.
+ * Finds credentials in the first of these places that has any: the options, the environment, a web identity, the shared
+ * credentials file, a container's endpoint, the metadata service of EC2 (version 2). Reads the credentials again when
+ * they change or expire. A published pipeline uses only its options, since all other places belong to the host.
  */
 export class AwsCredentials {
   readonly #auth: AwsAuth

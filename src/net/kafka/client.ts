@@ -131,6 +131,6 @@ async function loadModules(): Promise<KafkaClient> {
 
 /** Loaded only for configurations with Kafka. */
 export const kafkaClient = new OptionalPackage<KafkaClient>(PACKAGE, '1.35', () =>
-  // If the modules of a version have other names, its main module still has the same exports.
+  // In a version whose modules have other names, the main module still has the same exports.
   loadModules().catch(() => import('@platformatic/kafka')),
 )

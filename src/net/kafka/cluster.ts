@@ -12,14 +12,14 @@ import { KafkaConnection, NOT_AUTHENTICATED, PRODUCE, ProtocolProblem, software 
 import { type ClusterOptions, isSentPlainly, MECHANISMS } from './options.js'
 import { CODES, meaningOf, refusal } from './refusals.js'
 
-/** The partitions of a topic are looked up again after this time, since their number may have grown. */
+/** After this time, the partitions of a topic are looked up again, since there may be more of them. */
 const MAX_AGE_MS = 5 * 60_000
-/** How long a topic may be unknown after its first use, since brokers may still be creating it. */
+/** How long a topic may be unknown after its first use. During this time, brokers may still be creating it. */
 const CREATION_MS = 5000
 const MOST_TOPICS = 10_000
 /** Limit of SCRAM iterations. With more, a server could block a thread for hours. */
 const MOST_ITERATIONS = 1_000_000
-/** Connections are replaced after this share of the lifetime that a broker gives them. */
+/** A connection is replaced after this share of the lifetime that its broker gives it. */
 const SESSION_SHARE = 0.8
 const LONGEST_TEXT = 500
 /** The bit of the Write permission, and the value from a broker that does not report permissions. */
@@ -193,7 +193,7 @@ export class KafkaCluster {
   async #metadata(topics: string[], mayCreate: boolean, signal: AbortSignal, rights = false): Promise<Metadata> {
     const [place, connection] = await this.#any(signal)
     const args: [string[], boolean, boolean] = [topics, mayCreate, rights]
-    // If one topic or partition has an error, the client throws an error that holds the response.
+    // If the response reports an error of a topic or partition, the client throws an error that contains the response.
     const asked = connection.ask(this.client.metadataV9.api, args, signal)
     const metadata = await asked.catch((error): Metadata => {
       const { response } = error as { response?: Metadata }
@@ -234,7 +234,7 @@ export class KafkaCluster {
       } catch (error) {
         signal.throwIfAborted()
         this.#last = undefined
-        // An error that only an operator can fix must be reported, even if another broker is down.
+        // Keeps an error that only an operator can fix. It must be reported, even if another broker is down.
         if (!(failed instanceof DeliveryError && failed.failure === 'hold')) failed = error
       }
     throw failed

@@ -17,7 +17,7 @@ const broker = once(() => {
   return reaches('urls', schema)
 })
 
-/** For each mechanism: its name in the protocol, and the options that it uses. */
+/** For each mechanism: its name in the protocol, and the options that the mechanism uses. */
 export const MECHANISMS = {
   none: { name: undefined, uses: USES.none },
   plain: { name: 'PLAIN', uses: USES.password },

@@ -16,7 +16,7 @@ interface Meaning {
   readonly isUnknown?: true
 }
 
-/** A leader also reports this if it stored the events but was replaced before replicas confirmed them. */
+/** A leader also reports this error if it stored the events and was replaced before the replicas confirmed them. */
 const MOVED = {
   failure: 'retry',
   reason: 'leader',

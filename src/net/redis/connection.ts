@@ -76,7 +76,7 @@ async function connected(client: Client, signal: AbortSignal): Promise<() => voi
   }
 }
 
-/** Returns the address of the primary named `name`, from the first Sentinel that knows the primary. */
+/** Asks the Sentinels one after the other for the address of the primary named `name`. Returns the first address. */
 export async function askSentinels(
   places: readonly Place[],
   name: string,

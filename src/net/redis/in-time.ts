@@ -45,8 +45,8 @@ export async function inTime<T>(result: Promise<T>, ms: number, clock: TimerCloc
 
 /**
  * Closes a connection if the server sends more than any request can cause. The client buffers whole replies, even if
- * nobody waits for them. A server may send `most` bytes unasked, such as the slots of a large Redis Cluster, and
- * `perByte` bytes for each byte that it received.
+ * nobody waits for them. A server may send `perByte` bytes for each byte that it received. In addition, it may send
+ * `most` bytes unasked, such as the slots of a large Redis Cluster.
  */
 export function boundReplies(socket: Socket, most = 16 * MIB, perByte = 4): void {
   let left = most

@@ -8,16 +8,16 @@ import { type Clock, every } from '../../lib/time.js'
 import type { Sql, Store } from './store/store.js'
 
 /**
- * The nodes of a service: processes that share its database. Each one increments its `beat` every second. A node is
- * gone when others have read the same beat ten times. Nodes do not compare times, because clocks differ, and because no
- * node can write its beat while the database fails.
+ * The nodes of a service are processes that share its database. Each node increments its `beat` every second. A node
+ * counts as gone when the other nodes have read the same beat ten times. Nodes do not compare times, because clocks
+ * differ, and because no node can write its beat while the database fails.
  */
 
 export interface Nodes {
   /** Number of running nodes, including this one. */
   readonly live: number
   readonly gone: readonly Node[]
-  /** Whether this node may do the job. If so, no node can take it again for `ms` milliseconds. Throws StoreError. */
+  /** Whether this node may do the job now. If so, no node may do it again for `ms` milliseconds. Throws StoreError. */
   takes(job: string, ms: number): Promise<boolean>
   forgetOld(): Promise<void>
 }
@@ -191,7 +191,7 @@ export class SharedNodes implements Nodes {
   }
 }
 
-/** Returns the node's id. The id is stored beside the disk buffers, because they belong to this node. */
+/** Returns the node's id. It is stored beside the disk buffers, because the buffers belong to the node with this id. */
 async function idIn({ dataDir, random }: Options): Promise<string> {
   const path = join(dataDir, FILE)
   try {

@@ -22,7 +22,10 @@ export interface OpenOptions {
   readonly components: readonly AnyDefinition[]
   /** Whether to open the store even if a service is using it. This process then does not run periodic tasks. */
   readonly beside?: boolean
-  /** Metrics of the Redis in `limits`. Without them, each node allows its share of a limit. */
+  /**
+   * Metrics of the Redis in `limits`. If they are undefined, that Redis is not used, and each node allows its share of
+   * a limit.
+   */
   readonly metrics?: ComponentMetrics | undefined
 }
 

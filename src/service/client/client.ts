@@ -197,7 +197,7 @@ export class Client {
     this.accounts = new Accounts(transport)
   }
 
-  /** Returns a client with the same key that acts in another account of the enterprise. */
+  /** Returns a client that has the same key and acts in another account of the enterprise. */
   within(accountId: string): Client {
     return new Client(this.#calls.transport.within(accountId))
   }

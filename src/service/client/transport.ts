@@ -13,8 +13,8 @@ export interface ClientOptions {
   /** Acts within this account. Only for keys of an enterprise service account. */
   readonly delegateAccountId?: string | undefined
   /**
-   * Maximum retries after status 429 or 503, or when the service cannot be reached; default 2. A request that changes
-   * something is only repeated if the service did not process it.
+   * Maximum retries after status 429 or 503, or while the service cannot be reached; default 2. A request that changes
+   * something is repeated only if the service did not process it.
    */
   readonly retries?: number
   /** Time limit of one attempt in milliseconds; default 30,000. */
@@ -87,7 +87,7 @@ export class Transport {
     this.#base = origin + pathname.replace(/\/+$/, '')
   }
 
-  /** Returns a transport to the same service, with the same key, that acts in another account. */
+  /** Returns a transport that uses the same service and key, and acts in another account. */
   within(delegateAccountId: string | undefined): Transport {
     return new Transport({ ...this.#options, delegateAccountId })
   }

@@ -17,7 +17,9 @@ import type { Link, PublishedRevision, Report } from './service-link.js'
 /** Upper limit of the growing wait between requests while the service is unreachable. */
 const LONGEST_WAIT_MS = 60_000
 const FIRST_WAIT_MS = 1000
-/** Intervals vary randomly by up to this share, so daemons that started together do not send requests together. */
+/**
+ * Intervals vary randomly by up to this share. Otherwise, daemons that started together would send requests together.
+ */
 const JITTER = 0.2
 const LONGEST_ERROR = 1000
 
@@ -48,9 +50,9 @@ export interface ManagedPipelineOptions {
 }
 
 /**
- * A pipeline that a service publishes and this machine runs. Invariants: a revision replaces the running one only after
- * it was built successfully. If a revision cannot run, the running one stays, and the problem is reported until another
- * revision is published. The cached revision on disk is the running one.
+ * A pipeline that a service publishes and this machine runs. Invariants: a revision replaces the running revision only
+ * after it was built successfully. If a revision cannot run, the running revision stays, and the problem is reported
+ * until another revision is published. The revision that is cached on disk is the running one.
  */
 export class ManagedPipeline {
   readonly #options: ManagedPipelineOptions
@@ -176,8 +178,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Whether `config` would repeat events that the cached revision has read, or abandon events that it has left on disk.
-   * If so, the cached revision runs instead.
+   * Whether `config` would repeat events that the cached revision has read, or abandon events that the cached revision
+   * has left on disk. If so, the cached revision runs instead of `config`.
    */
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
@@ -265,7 +267,8 @@ export class ManagedPipeline {
   /** Called after `back` was replaced by `failed`, which cannot start. `back` runs again. */
   wentBack(error: Error, failed: Config, back: Config): void {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
-    // If both have the same revision, the local part is the reason, not the revision.
+    // If both have the same revision, the local part of the configuration is the reason for the error, not the
+    // revision.
     if (!refused || !running || refused.revision === running.revision) return
     this.#running = running
     this.#refuse(refused, error)
@@ -354,7 +357,8 @@ export class ManagedPipeline {
   #refuse({ revision }: PublishedRevision, error: unknown): void {
     const why = error instanceof ConfigError ? error.problems.map(formatProblem).join('; ') : errorText(error)
     this.#refused = { revision, why }
-    // The revision can run once the remaining events of the previous one are delivered, so it is requested again.
+    // The revision can run once the remaining events of the previous revision are delivered. It is therefore requested
+    // again.
     if (error instanceof EventsLeftBehind) this.#etag = undefined
     const key = `${revision} ${why}`
     if (this.#logged.has(key)) return

@@ -38,7 +38,7 @@ export class Reporter {
     return this.#problem
   }
 
-  /** Sends reports until the signal aborts, and then a last one. */
+  /** Sends reports until the signal aborts. Then sends a last report. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, present, interval, sleep } = this.#options
     let last: string | undefined

@@ -10,7 +10,7 @@ import { parseJson } from '../../lib/formats/json-text.js'
 import type { PublishedRevision } from './service-link.js'
 
 /**
- * Caches on disk the last revision that ran well, for starts while the service is unreachable. The file is replaced
+ * Caches on disk the last revision that ran well. Starts use it while the service is unreachable. The file is replaced
  * atomically, and only its owner can read it. A damaged file is ignored. A file that cannot be read at the moment does
  * not count as damaged.
  */
@@ -87,7 +87,7 @@ export interface CachedRevision {
   readonly savedAt: number
 }
 
-/** The last revision that the managed daemon of this data_dir ran, if any. Throws StateUnreadable. */
+/** Returns the last revision that the managed daemon of this data_dir ran, if any. Throws StateUnreadable. */
 export async function cachedRevision(dataDir: string): Promise<CachedRevision | undefined> {
   const folder = join(dataDir, 'managed')
   const names = await readdir(folder).catch(error => {

@@ -87,7 +87,9 @@ export function whyNot(error: unknown): string {
   return error instanceof NotHosted ? error.message : errorText(error)
 }
 
-/** Returns the processors and destinations that events from `ingest` reach, without their other inputs. */
+/**
+ * Returns the processors and destinations that events from `ingest` reach. Inputs from other components are left out.
+ */
 function reachedFrom({ processors, destinations }: Config): Pick<Config, 'processors' | 'destinations'> {
   const reached = new Set([INGEST])
   const isReached = (input: string) => reached.has(input.split('.')[0]!)

@@ -24,7 +24,10 @@ export class HostedPreview {
     this.#options = options
   }
 
-  /** How a run in the service differs from a run in a daemon, or why the service cannot run the pipeline now. */
+  /**
+   * Returns how a run in the service differs from a run in a daemon. If the service cannot run the pipeline now,
+   * returns the reason.
+   */
   async boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
     try {
       const { config, bounds } = this.read(id, document)

@@ -9,10 +9,11 @@ import { type Sql, type Store, StoreError, type Value } from '../api/store/store
 
 /**
  * The idempotency keys of requests, one row each. A request that is repeated with its key counts once, across all nodes
- * of the service. Invariants: a key is claimed before the body of its request is passed on; its row has a number of
- * events only when these events are safe. A node renews a claim while its request is in progress, so the claims of a
- * killed node end after a minute. A service that is alone on its store needs no claims: requests in progress are in its
- * memory.
+ * of the service. Invariants: a key is claimed before the body of its request is passed on. The row of a key gets a
+ * number of events only when these events are safe.
+ *
+ * A node renews a claim while its request is in progress. The claims of a killed node therefore end after a minute. A
+ * service that is alone on its store needs no claims, because its memory contains all requests in progress.
  */
 
 const KEPT_MS = 12 * 3_600_000
@@ -148,7 +149,10 @@ export class IdempotencyKeys {
     }
   }
 
-  /** Resolves with the result of an earlier request. Otherwise claims the key, if needed, and resolves with undefined. */
+  /**
+   * Resolves with the result of an earlier request. If there is none, claims the key if needed, and resolves with
+   * undefined.
+   */
   async #known({ account, noRoom }: KeyedRequest, row: Attempt['row'], body: string): Promise<Received | undefined> {
     const now = this.#now()
     const { isAlone } = this.#options
@@ -288,7 +292,7 @@ function nameOf(key: string): string {
   return createHash('sha256').update(key, 'latin1').digest('base64url').slice(0, 24)
 }
 
-/** A SHA-256 digest, since a client that knows another client's key must not find a body with the same digest. */
+/** Uses SHA-256. A client that knows the key of another client must not be able to find a body with the same digest. */
 function digestOf({ bytes, size, content }: KeyedRequest['body'], ...of: readonly string[]): string {
   const head = JSON.stringify([...of, content])
   return createHash('sha256').update(`${head}\n`).update(bytes.subarray(0, size)).digest('base64url')

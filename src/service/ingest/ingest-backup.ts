@@ -5,14 +5,14 @@ import { syncFolder } from '../../lib/files/atomic-file.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
 
 /**
- * Copies the files of published pipelines (buffers, dead-letter queues) while they run. Invariant: the copy never
- * counts an undelivered event as delivered, so a buffer's ledger is copied before its segments. After a restore, events
- * that were delivered after the copy are delivered again.
+ * Copies the files of published pipelines (buffers, dead-letter queues) while the pipelines run. Invariant: the copy
+ * never counts an undelivered event as delivered. The ledger of a buffer is therefore copied before its segments. After
+ * a restore, events that were delivered since the copy are delivered again.
  */
 
 /** Name of the folder in the data_dir of the service, and in a backup. */
 export const INGEST_FOLDER = 'ingest'
-/** Files that are useful only to the process that created them. */
+/** Files that only the process that created them can use. */
 const OF_A_PROCESS = /^lock[.-]|\.sock$/
 const FIRST = 'ledger'
 /** Maximum attempts to copy a folder whose files are renamed or removed meanwhile. */
@@ -50,7 +50,7 @@ async function copy(from: string, to: string): Promise<void> {
     const file = await open(to, 'r')
     await file.sync().finally(() => file.close())
   } catch (error) {
-    // The file was removed after delivery, or the next attempt finds it under another name.
+    // Either the file was removed after delivery, or the next attempt finds it under another name.
     if (errorCode(error) !== 'ENOENT') throw error
   }
 }

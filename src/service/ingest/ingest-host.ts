@@ -51,23 +51,27 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
 }
 
 const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
-/** How long an account keeps its process while others wait for one, if all its events are in disk buffers. */
+/**
+ * How long an account keeps its process while other accounts wait for one. Applies if all its events are in disk
+ * buffers.
+ */
 const TURN_MS = 30_000
 const CHECKS_A_TURN = 6
 /** How long a request waits for its pipeline to start. The start continues for the next attempt. */
 const WAIT_MS = 10_000
 const MOST_REMOVED = 10_000
-/** An idle pipeline ends after this time if the process of its account uses more than half of its memory. */
+/** How long a pipeline may be idle before it is ended. Applies if its process uses more than half of its memory. */
 const IDLE_MS = 5 * 60_000
 /** Time limit to stop an idle pipeline, whose processors may still hold events. */
 const LAST_EVENTS_MS = 10_000
-/** After the shutdown deadline, processes are killed when they do not end within this time. */
+/** How much longer processes may take to end after the shutdown deadline. Then they are killed. */
 const KILL_MS = 1000
 
 /**
- * Runs published pipelines for the events that are sent to them, in one process per account. A pipeline starts with its
- * first request. If it has events in a disk buffer, it starts with the service. If there are too many accounts, one of
- * them loses its process (process-slots.ts). Accounts with events in disk buffers take turns to get a process again.
+ * Runs published pipelines for the events that are sent to them. Each account has one process for its pipelines. A
+ * pipeline starts with its first request. If it has events in a disk buffer, it starts with the service. If too many
+ * accounts need a process, one of them loses its process (process-slots.ts). Accounts with events in disk buffers then
+ * take turns to have one.
  */
 export class IngestHost {
   readonly #options: IngestHostOptions
@@ -82,11 +86,11 @@ export class IngestHost {
   #resuming: Promise<void> | undefined
   /** Revisions that wait for a process to serve a request or a publish. */
   readonly #asking = new Set<HostedRevision>()
-  /** Number of events in the disk buffers of each pipeline that has stopped since the service started. */
+  /** For each pipeline that has stopped since the service started: the number of events in its disk buffers. */
   readonly #left = new Map<string, number>()
   /** Pipelines that are stopping. The next start of a pipeline awaits the promise. */
   readonly #ending = new Map<string, Promise<void>>()
-  /** Recently removed pipelines. Requests accepted before their removal may still try to start them. */
+  /** Recently removed pipelines. Requests accepted before the removal may still try to start these. */
   readonly #removed = new Set<string>()
   readonly #disks: AccountDisks
   readonly #processes: AccountProcesses
@@ -212,7 +216,7 @@ export class IngestHost {
     return [...this.#running.values()].flatMap(({ published }) => (published.secrets?.names.length ? [published] : []))
   }
 
-  /** Logs folders that do not belong to `pipelines`. They may have events, so they are not removed. */
+  /** Logs the folders that belong to none of `pipelines`. They may contain events, so they are not removed. */
   tellOrphans(pipelines: ReadonlySet<string>): Promise<void> {
     return tellOrphanedFolders(this.#options.folder, pipelines, this.#options.log)
   }
@@ -295,7 +299,7 @@ export class IngestHost {
       if (!hosted.runs(published)) await hosted.update(published)
       await this.#last.note(hosted)
       if (process.isGone) throw process.refusal()
-      // Must come last: a pipeline that counts as running may be ended as idle before its request arrives.
+      // Must come last. Once the pipeline counts as running, it may be ended as idle before its request arrives.
       this.#waitingForProcess.delete(id)
       this.#left.delete(id)
       this.#running.set(id, hosted)
@@ -328,7 +332,7 @@ export class IngestHost {
     this.#asking.add(published)
     try {
       while (!this.#slots.hasRoomFor(account)) {
-        // Whenever a process ended for this account, another account may have taken its place.
+        // Each time a process was ended for this account, another account may have taken the place of that process.
         if (clock.now() > giveUp) throw this.#slots.refusal()
         const isEnded = await this.#endAnAccount(({ demand }) => demand !== 'attended')
         if (!isEnded && !(await this.#someStarted())) throw this.#slots.refusal()
@@ -394,7 +398,8 @@ export class IngestHost {
     const hadTurn = ({ demand, process }: RunningPipeline) =>
       demand === 'idle' || (demand === 'buffered' && process.startedAt <= clock.now() - turnMs)
     for (const account of new Set([...this.#waitingForProcess.values()].map(({ account_id }) => account_id))) {
-      // Requests have priority. Otherwise, this loop could take the place of a process that was ended for a request.
+      // Requests have priority. Without this check, the loop could take the place of a process that was ended for a
+      // request.
       if (this.#stopping || this.#asking.size > 0) return
       if (this.#processes.isHeldBack(account)) continue
       if (!this.#slots.hasRoomFor(account) && !(await this.#endAnAccount(hadTurn))) continue
@@ -404,7 +409,7 @@ export class IngestHost {
     }
   }
 
-  /** Runs a pipeline that has events in its disk buffers, or lets it wait for a process. */
+  /** Runs a pipeline that has events in its disk buffers. If there is no process for it, the pipeline waits for one. */
   async #runOrWait(published: HostedRevision): Promise<void> {
     try {
       await this.#hosted(published)
@@ -437,7 +442,7 @@ export class IngestHost {
     return ending
   }
 
-  /** Called when a pipeline has released its files. If it was the account's last one, the process ends. */
+  /** Called when a pipeline has released its files. After the last pipeline of an account, its process ends. */
   async #ended(hosted: RunningPipeline): Promise<void> {
     const { id, accountId: account } = hosted
     this.#noteLeft(hosted)

@@ -31,7 +31,10 @@ export class LastRevisions {
     this.#options = options
   }
 
-  /** The revision that ran last, if events in its disk buffers need a destination that `published` does not have. */
+  /**
+   * Returns the revision that ran last, if its disk buffers contain events for a destination that `published` does not
+   * have.
+   */
   async neededBefore(published: HostedRevision): Promise<HostedRevision | undefined> {
     const { log, read, revision } = this.#options
     const last = await this.#read(published.id)
@@ -78,7 +81,7 @@ export class LastRevisions {
       const { revision } = JSON.parse(text) as { revision?: unknown }
       return typeof revision === 'number' ? revision : undefined
     } catch {
-      // The last revision did not have disk buffers, or its number was not saved.
+      // Either the last revision had no disk buffers, or its number was not saved.
       return undefined
     }
   }

@@ -1,6 +1,8 @@
 import { Refusal } from '../../net/http/server/refusal.js'
 
-/** Decides which accounts have a process for their pipelines, and which account loses its process to another. */
+/**
+ * Decides which accounts have a process for their pipelines, and which account loses it if another account needs one.
+ */
 
 /**
  * The work of a pipeline. `idle`: all events are delivered. `buffered`: clients do not wait, and the remaining events

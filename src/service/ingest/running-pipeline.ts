@@ -44,7 +44,7 @@ export class RunningPipeline {
   published: HostedRevision
   /** When the last request arrived, on the monotonic clock. */
   usedAt: number
-  /** Accepted events that are not delivered, as of the last snapshot of the process. */
+  /** Number of accepted events that are not delivered yet, as of the last snapshot of the process. */
   undelivered = 0
   readonly #options: RunningOptions
   readonly #quota: Quota
@@ -76,7 +76,9 @@ export class RunningPipeline {
     options.process.states.set(this.id, state)
   }
 
-  /** The last reported state. The process reports a new state before it answers the call that changed it. */
+  /**
+   * The last reported state. If a call changes the state, the process reports the new state before it answers the call.
+   */
   get #state(): PipelineState {
     return this.#options.process.states.get(this.id)!
   }
@@ -98,7 +100,7 @@ export class RunningPipeline {
     return this.#state.hasDiskBuffers
   }
 
-  /** Whether this revision is running with the same values of its secrets. */
+  /** Whether exactly this revision is running, with the current values of its secrets. */
   runs(published: HostedRevision): boolean {
     return this.#state.version === versionName(published)
   }

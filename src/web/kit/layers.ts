@@ -25,8 +25,8 @@ interface Link {
 }
 
 /**
- * Places nodes in layers from left to right: each node after its inputs, and nodes without readers in the last layer.
- * Connected nodes have similar heights where possible.
+ * Places nodes in layers from left to right. Each node comes after its inputs. Nodes without readers are in the last
+ * layer. Connected nodes have similar heights where possible.
  */
 export function layersOf(nodes: readonly string[], edges: readonly Edge[]): Slot[][] {
   const depth = depths(nodes, edges)

@@ -55,7 +55,7 @@ export const rates = computed(() => {
   return found
 })
 
-/** Events per second: those that the daemon reads, and those that pass the whole pipeline. */
+/** Events per second that the daemon reads (`received`), and that pass the whole pipeline (`passed`). */
 export const flow = computed(() => {
   if (!between.value) return {}
   const [first, last] = between.value

@@ -10,11 +10,13 @@ import { makeFolder } from '../../../lib/files/make-folder.js'
 import { measureWork, type TimerClock } from '../../../lib/time.js'
 
 /**
- * Saved positions: one file per source in `data_dir/checkpoints`. It has two lines: a header with the checksum of the
- * second line, and the source's document. A file is replaced atomically and the previous one kept, so a damaged file
- * costs a second of repetition. No problem with these files ends the daemon: failed writes are retried, and damaged
- * files are set aside. A file that cannot be read or has a later format counts neither as missing nor as damaged: its
- * source waits until it can be read.
+ * Saved positions: one file per source in `data_dir/checkpoints`. A file has two lines: a header with the checksum of
+ * the second line, and the source's document. Each write replaces the file atomically and keeps the previous version.
+ * If a file is damaged, its previous version is used, which repeats about a second of events.
+ *
+ * No problem with these files ends the daemon. Failed writes are retried, and damaged files are set aside. A file that
+ * cannot be read, or that has a later format, counts neither as missing nor as damaged. Its source waits until the file
+ * can be read.
  */
 
 const FORMAT = 1
@@ -78,7 +80,7 @@ export class CheckpointStore {
 
   /**
    * Closes the positions of these sources. The next `forSource` reads them from disk. If they could not be saved,
-   * `forSource` takes them from memory, unless other sources were released meanwhile.
+   * `forSource` takes them from memory, but only until the next call of `release`.
    */
   release(ids: readonly string[]): void {
     this.#unsaved.clear()

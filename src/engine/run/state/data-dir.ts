@@ -22,13 +22,13 @@ import { shortPath } from '../../../lib/network/short-path.js'
 /**
  * One daemon per data folder. The lock is a file `lock.N` that names the process that took it. Only the highest N
  * counts, as long as its process lives. A process that finds the lock abandoned creates `lock.N+1` with a hard link.
- * That fails if the name exists, so only one process succeeds, and the file appears with its content. The holder
- * removes lower numbers. Its own file stays after the release, so N never decreases. On a full disk, the new lock
- * overwrites `lock.spare`, the previous lock, which already has its space.
+ * The link fails if the name exists, so only one process succeeds, and the file appears with its complete content. The
+ * holder then removes lower numbers. Its own file stays after the release, so N never decreases. On a full disk, the
+ * new lock overwrites `lock.spare`, the previous lock, which already has its space.
  *
- * The process is found by its id, which is only valid in its PID namespace. A process in another namespace, such as
- * another container, connects to the socket that the lock names. The holder listens on this socket before it takes the
- * lock, and the kernel refuses connections when the holder has ended.
+ * A process is found by its id, which is only valid in its PID namespace. To check a holder in another namespace, such
+ * as another container, a process connects to the socket that the lock names. The holder listens on this socket before
+ * it takes the lock. The kernel refuses connections once the holder has ended.
  */
 
 export interface DataDirLock {
@@ -161,7 +161,8 @@ function keepSpare(dir: string, text: string): void {
 }
 
 /**
- * Listens for processes that check whether this one lives. The kernel accepts connections even while this one is busy.
+ * Listens for processes that check whether this process lives. The kernel accepts their connections even while this
+ * process is busy.
  */
 function listen(path: string): Server | undefined {
   const { short, release } = shortPath(path)
@@ -207,7 +208,7 @@ async function acquire(dir: string, beside: string, namespace: string): Promise<
       throw error
     }
     if (locksIn(dir).at(-1) !== highest + 1) {
-      // Meanwhile, our number was taken and released, and another process took a later one.
+      // Meanwhile, this number was taken, released and removed, and another process has taken a later one.
       unlinkSync(path)
       continue
     }

@@ -26,7 +26,7 @@ export function exposureOf(folder: string, user: User | undefined): string | und
       return `a group that the daemon is not in (gid ${gid}) can write to ${folder}: chmod 700 ${folder}`
     for (let at = dirname(whole), below = whole; at !== below; below = at, at = dirname(at)) {
       const { mode } = statSync(at)
-      // In a sticky folder such as /tmp, others can neither rename nor remove the folder below.
+      // In a sticky folder such as /tmp, other users can neither rename nor remove the folder `below`.
       if (mode & OTHERS && !(mode & STICKY))
         return `every user of this machine can write to ${at} and put another folder in the place of ${below}: chmod o-w ${at}, or set another data_dir`
     }

@@ -9,9 +9,9 @@ import { folderOnDisk } from '../../flow/disk-buffer/files.js'
 import { DeadLetterStock } from '../dead-letter/stock.js'
 
 /**
- * The data of components in data_dir. Data is orphaned if its component is not configured, or no longer has a disk
- * buffer or `persist`. Orphaned data is reported and kept until a component takes it over (`renamed_from`) or the
- * configuration deletes it (`discard_orphans`).
+ * The data of components in data_dir. Data is orphaned if its component is no longer configured, or is configured
+ * without the disk buffer or `persist` that the data belongs to. Orphaned data is reported and kept until a component
+ * takes it over (`renamed_from`) or the configuration deletes it (`discard_orphans`).
  */
 
 export type DataKind = 'checkpoint' | 'buckets' | 'buffer' | 'spool' | 'dead_letters'

@@ -6,7 +6,7 @@ import { type DataKind, findOrphans, inventory, kindsOf, type Orphan, type Orpha
 import { renamesOf } from './renames.js'
 
 /**
- * The configuration has no destination for events in disk buffers and spools, so these events would not be delivered.
+ * The configuration has no destination for the events in some disk buffers or spools, so they would not be delivered.
  */
 export class EventsLeftBehind extends Error {
   readonly code = 'SLUICE_EVENTS_LEFT_BEHIND'

@@ -65,7 +65,7 @@ async function move(old: string, own: string): Promise<boolean> {
   return moved
 }
 
-/** Removes a buffer whose events were all delivered, to make room for another one. */
+/** Removes a buffer whose events were all delivered, to make room for the buffer that is renamed to `path`. */
 async function removeDelivered(path: string, log: Logger): Promise<void> {
   if (!existsSync(path)) return
   const { recover } = await import('../../flow/disk-buffer/recovery.js')

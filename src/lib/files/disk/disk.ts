@@ -56,7 +56,7 @@ class Guard {
     return fd
   }
 
-  /** Starts the thread in advance: the first call then does not wait for it. */
+  /** Starts the thread in advance, so the first call does not wait for the start. */
   async prepare(): Promise<void> {
     await this.#begin()?.ready
   }

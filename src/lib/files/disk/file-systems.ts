@@ -45,8 +45,8 @@ export class SilentFileSystem extends Error {
 }
 
 /**
- * Tracks which remote file systems respond. Another process probes a file system before it is used: a call that never
- * returns would block a thread of this process, or even the main thread. Local file systems are not probed.
+ * Tracks which remote file systems respond. Another process probes a file system before it is used, because a call that
+ * never returns would block a thread of this process, or even the main thread. Local file systems are not probed.
  */
 export class FileSystems {
   readonly #clock: Clock
@@ -86,7 +86,7 @@ export class FileSystems {
     return this.#mounts.remoteOn(path.startsWith('/') ? path : resolve(path))
   }
 
-  /** Returns the mount of `path` if it did not respond to its last probe; otherwise undefined. Starts no probe. */
+  /** Returns the mount of `path` if its last probe got no answer; otherwise undefined. Starts no probe. */
   silentAt(path: string): string | undefined {
     const mount = this.mountOf(path)
     return mount !== undefined && this.isSilent(mount) ? mount : undefined
@@ -236,7 +236,7 @@ function readMounts(): string {
   }
 }
 
-/** Exit codes of the shell from this value on mean that a signal ended the program. */
+/** From this value on, an exit code of the shell means that a signal ended the program. */
 const ENDED_BY_SIGNAL = 128
 
 /** Probes file systems with programs: a stuck probe then blocks nothing else. */

@@ -64,7 +64,7 @@ function isMethod(p: usize, end: usize): bool {
   return end > p
 }
 
-/** Puts the parts of `GET /path HTTP/1.1`, or the whole text if it has another form. */
+/** Puts the three parts of `GET /path HTTP/1.1`. A request in any other form is put as one text. */
 function putRequest(p: usize, end: usize): void {
   const method = find(p, end, <u8>SPACE)
   let protocol = end

@@ -32,10 +32,11 @@ let middleSlots: usize = 0
 let middleSlotCount: u32 = 0
 
 /**
- * Sets the parts of events around their fields. `bytes` contains three parts in order: the beginning, the part before
- * the fields, and the part after them. `withLine`: the line follows the first part as the content of a string; `slot`
- * is the slot of that string, or -1. `slots` has three i32 for each wanted value of the middle part: its slot, its
- * start in that part, and its end shifted left by one. The lowest bit marks a special value.
+ * Sets the parts of an event that surround its fields. `bytes` contains three parts in order: the beginning, the part
+ * before the fields, and the part after them. With `withLine`, the line follows the beginning as the content of a
+ * string. `slot` is the slot of that string, or -1. `slots` has three i32 for each wanted value in the part before the
+ * fields: its slot, its start in that part, and its end shifted left by one. The lowest bit of the end marks a special
+ * value.
  */
 export function setFrame(
   bytes: usize,

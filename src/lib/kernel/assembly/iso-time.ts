@@ -4,7 +4,7 @@ import { daysIn, two } from './dates'
 /** Length of `2026-01-31T12:00:00`. */
 const SECOND: usize = 19
 
-/** The last time without its fraction, cached since many lines share it. */
+/** The last time without its fraction. Cached, since many lines share it. */
 const last: usize = memory.data(32)
 
 function isSecond(p: usize): bool {

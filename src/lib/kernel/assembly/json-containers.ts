@@ -8,7 +8,7 @@ import { BEHIND, ELEMENTS } from './json-heads'
 /** Maximum nesting that the kernel checks: containers inside the outermost. */
 export const MOST_NESTED: u32 = 1024
 
-/** For each open container, from the outermost: the byte that ends it, and the head of its member (2 u32). */
+/** For each open container, the outermost first: the byte that ends it, and the head of its member (2 u32). */
 const open: usize = __heap_base
 export const OPEN_BYTES: usize = 8 * (<usize>MOST_NESTED + 1)
 const HEAD: usize = 4

@@ -1,19 +1,25 @@
 import { byteAt, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './bytes'
 
 /**
- * Programs write the same members in the same order, line after line. This remembers the heads of members and which
- * heads followed them. A head is the bytes from the comma or brace before a member to the first byte of its value, with
- * an opening quote, brace or bracket. Equal bytes are valid and their name is known, so they are not checked again.
+ * Programs write the same members in the same order, line after line. This module remembers the heads of members, and
+ * which heads followed each of them. A head is the bytes from the comma or brace before a member to the first byte of
+ * its value. It includes an opening quote, brace or bracket. The comma or brace is not stored, so the caller compares
+ * it.
  *
- * The caller compares the comma or brace, which is not stored. A head contains no control characters, so it ends before
- * its line. It may come from any earlier line, and is right wherever its bytes are the same.
+ * If the bytes of a line equal a remembered head, they are valid and their name is known, so they are not checked
+ * again. A head may come from any earlier line. It contains no control characters, so bytes that equal it never reach
+ * past the end of their line.
  */
 
 /**
- * An entry takes 64 bytes. It begins with 32 bytes for the head. Two masks have a bit for each of these bytes that is
- * not part of the head: one for the first 16 bytes (u32, all higher bits set), one for the others (u16). Then follow:
- * the number of bytes before the value, and a kind (2 u8); the slot of the name or -1 (i32); two entries that followed
- * this one, the newer one first (2 u32); and two that followed its value, if that is a container (2 u32).
+ * An entry takes 64 bytes. It contains, in order:
+ * - 32 bytes for the head,
+ * - a mask for the first 16 of these bytes (u32, all higher bits set), and a mask for the others (u16), both with a bit
+ *   for each byte that is not part of the head,
+ * - the number of bytes before the value, and a kind (2 u8),
+ * - the slot of the name, or -1 (i32),
+ * - two entries that followed this entry, the newer one first (2 u32),
+ * - two entries that followed its value, if the value is a container (2 u32).
  */
 const ENTRY: usize = 64
 const NOT_FIRST: usize = 32
@@ -41,9 +47,10 @@ const PROBES: u32 = 4
 export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 16)
 
 /**
- * Elements of arrays have no names. Their heads have their own entries: the quote of a string, and the brace of an
- * object. Only these two entries follow an element, and they never follow the head of a member. So an array never
- * expects a name, and an object never expects a value without a name. The first entry also precedes all elements.
+ * Elements of arrays have no names. Their heads have two entries of their own: ELEMENTS for the quote of a string, and
+ * OBJECTS for the brace of an object. Only these two entries follow an element, and they never follow the head of a
+ * member. An array therefore never expects a name, and an object never expects a value without a name. ELEMENTS also
+ * stands for the previous head of every element.
  */
 export const ELEMENTS: usize = memory.data(<i32>(ENTRY * 2), 16)
 export const OBJECTS: usize = ELEMENTS + ENTRY
@@ -101,19 +108,19 @@ export function isWorthLooking(): bool {
   surprised = surprises >= SURPRISES ? surprised + 1 : 0
   surprises = 0
   if (surprised < MOST_SURPRISED) return true
-  // After that, two such lines suspend the lookup again.
+  // After the pause, two such lines are enough to suspend the lookup again.
   surprised = MOST_SURPRISED - 2
   forgone = FORGONE
   return false
 }
 
-/** Whether the first 16 bytes of the head, or all if it is shorter, are at `p`. */
+/** Whether the first 16 bytes of the head are at `p`. If the head is shorter, whether all its bytes are. */
 @inline
 export function beginsWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p), v128.load(entry))) | load<i32>(entry, NOT_FIRST)) == -1
 }
 
-/** Whether the bytes of a longer head after its first 16 bytes are at `p + 16`. */
+/** For a head of more than 16 bytes: whether the bytes after the first 16 are at `p + 16`. */
 @inline
 export function goesOnWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p, 16), v128.load(entry, 16))) | <i32>load<u16>(entry, NOT_SECOND)) == 0xffff
@@ -152,7 +159,7 @@ export function rememberHead(p: usize, value: usize, slot: i32, before: usize): 
   return entry
 }
 
-/** Returns the entry for the head of `length` bytes at `p`: its own, a free one, or one to replace. */
+/** Returns the entry for the head of `length` bytes at `p`. If it has none, returns a free entry or one to replace. */
 function entryFor(p: usize, length: u32, others: u32): usize {
   const first = load<u64>(p)
   const some = length < 8 ? first << <u64>(64 - 8 * length) : first + 3 * load<u64>(p + <usize>length - 8)

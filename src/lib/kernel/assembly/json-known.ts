@@ -41,12 +41,12 @@ store<u8>(ESCAPES + 0x6e, 1)
 store<u8>(ESCAPES + 0x72, 1)
 store<u8>(ESCAPES + 0x74, 1)
 
-/** The entry of the last member that was passed, or the entry before the first one. */
+/** The entry of the last member that was passed. If none was, the entry before the first member. */
 export let passed: usize = 0
 
 /**
- * Returns a bit for each quote, backslash and control character in the 16 bytes at `p`. After an exclusive or with 2,
- * quotes and control characters are at most a space (0x20), and all other characters are above it.
+ * Returns a bit for each quote, backslash and control character in the 16 bytes at `p`. An exclusive or with 2 turns
+ * quotes and control characters into bytes up to 0x20 (a space), and all other characters into higher bytes.
  */
 @inline
 function marksOf16(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
@@ -67,17 +67,18 @@ function marksOf64(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
 }
 
 /**
- * Passes members from `p` on, each after a brace or comma. Each head must have followed the previous head in an earlier
- * line (the first one the head `before`), and each value must be a string, a short number without an exponent, or a
- * literal. Puts the values of wanted names into `out`, like `scanLine`. Returns where it stopped, before a member or
- * element; 0 if the object and its line ended.
+ * Passes members from `p` on, each after a brace or comma. The head of each member must have followed the previous head
+ * in an earlier line. The first head must have followed the head `before`. Each value must be a string, a short number
+ * without an exponent, or a literal. With `nests`, values may also be objects and arrays up to MOST_NESTED, and
+ * elements of arrays may be strings and objects. Puts the values of wanted names into `out`, like `scanLine`. Returns 0
+ * if the object and its line ended. Otherwise returns where it stopped, before a member or element.
  *
- * With `nests`, which is constant for each caller, values may be objects and arrays up to MOST_NESTED, and elements of
- * arrays may be strings and objects. Without `nests`, it stops at the heads of containers; do not call it inside
- * containers then. Separate code for lines without containers is a tenth faster.
+ * `nests` is constant for each caller, because separate code for lines without containers is a tenth faster. Without
+ * `nests`, the function stops at the heads of containers, and must not be called inside containers.
  *
- * It makes no calls and compares with variables, so everything stays in registers. Only the marks, of 64 bytes at a
- * time, decide where a value ends, so the processor begins the next member while it still checks this one.
+ * The function makes no calls and compares with variables, so everything stays in registers. Only the marks, of 64
+ * bytes at a time, decide where a value ends. The processor can therefore begin the next member while it still checks
+ * the current one.
  */
 @inline
 function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests: bool): usize {
@@ -160,7 +161,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
     }
     const next = byteAt(to)
     if (nests && next != COMMA && depth > 0) {
-      // The value may be the last one of its containers.
+      // The containers around the value may end after it.
       let level = depth
       while (level > 0 && byteAt(to) == closerAt(level)) {
         level--
@@ -205,7 +206,10 @@ export function setSlot(out: usize, slot: i32, start: i32, end: i32, special: u3
   store<i32>(at, (end << 1) | special, 4)
 }
 
-/** Returns the address of the first of the 16 bytes at `p` that may follow a number or literal, or else `p` + 16. */
+/**
+ * Returns the address of the first byte from `p` on that may follow a number or literal. Searches only 16 bytes;
+ * returns `p` + 16 if it finds none.
+ */
 @inline
 function stopFrom(p: usize): usize {
   // Turns brackets into braces.

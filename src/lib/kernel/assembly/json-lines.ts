@@ -6,11 +6,12 @@ import { escapedStringEnd, scalarEnd } from './json-scalars'
 import { block, forgetBlock, marksBeyond, marksFrom } from './special-characters'
 
 /**
- * In one strict pass over a line, checks that it is a complete, valid JSON object, and finds the values of wanted
+ * In one strict pass over a line, checks that the line is a complete, valid JSON object, and finds the values of wanted
  * top-level names. Agrees with `scanObject` in lib/formats/json-scan.ts, which tests compare to JSON.parse.
  *
  * Written in AssemblyScript. Addresses are offsets in the kernel's memory. A control character must follow the line. It
- * stops every inner loop, so the loops do not check for the end. At least 16 more bytes of memory must follow it.
+ * stops every inner loop, so the loops do not check for the end. At least 16 more bytes of memory must follow the
+ * control character.
  */
 
 const NAME_SIZE: usize = 24
@@ -59,9 +60,9 @@ function slotOf(p: usize, length: u32): i32 {
 }
 
 /**
- * Scans the line [p, end). For OBJECT, `out` contains for each wanted name the start of its value, and its end shifted
- * left by one. The lowest bit is set for a string with escapes, or if the name occurs twice. Start and end are moved by
- * `shift`.
+ * Scans the line [p, end). If the result is OBJECT, `out` contains for each wanted name the start of its value, and the
+ * end of its value shifted left by one. The lowest bit of the end is set for a string with escapes, or if the name
+ * occurs twice. `shift` is added to both start and end.
  */
 function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   p = skipSpace(p, end)
@@ -76,8 +77,8 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   const looks = isWorthLooking()
   let before = OUTSIDE
   let inObject = true
-  // The special characters from `p` on in the current block, a bit for each. A quote at `p` is the first of them,
-  // unless it is in a later block.
+  // One bit for each special character from `p` on in the current block. If there is a quote at `p`, the lowest bit is
+  // that quote, unless `p` is already in a later block.
   let marks: u64 = 0
   while (true) {
     // `p` is after a comma, or after the opening bracket of a container that is not empty.
@@ -202,10 +203,10 @@ function scanCopy(p: usize, length: usize, out: usize, shift: i32): u32 {
 }
 
 /**
- * Scans `length` lines. Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` contain i32, `flags` contains
- * u8. Sets `scanned` in the flags of each line, and `decoded` if it is an object. Skips lines with a flag of `skipped`;
- * lines with a flag of `ended` have a line end. `out` has two i32 for each wanted name of each line, 0 for a missing
- * name. Returns the number of undecided lines, whose `scanned` is cleared.
+ * Scans `length` lines. Line i is [starts[i], ends[i]) minus `shift`. `starts` and `ends` contain i32, `flags` contains
+ * u8. Sets `scanned` in the flags of each line, and `decoded` if the line is an object. Skips lines that have a flag of
+ * `skipped`. Lines that have a flag of `ended` have a line end. `out` gets two i32 for each wanted name of each line;
+ * both are 0 for a missing name. Clears `scanned` for undecided lines, and returns their number.
  */
 export function scanLines(
   length: u32,

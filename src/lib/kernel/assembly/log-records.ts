@@ -5,9 +5,9 @@ import { ALSE, escaped, NULL, stringEnd, TRUE } from './json-scalars'
 import { forgetBlock } from './special-characters'
 
 /**
- * Writes valid JSON objects as log records of OTLP in protobuf, with the results of components/otlp/log-record.ts. That
- * file writes the rare objects: those that contain objects or arrays, repeated names or names with escapes, escapes of
- * code points, white space other than a space, long numbers, or unusual bodies, times and so on.
+ * Writes valid JSON objects as log records of OTLP in protobuf, with the same results as components/otlp/log-record.ts.
+ * Leaves rare objects to that file. Rare are objects that contain objects or arrays, repeated names, names with
+ * escapes, escapes of code points, white space other than a space, long numbers, or unusual bodies, times and so on.
  */
 
 /**
@@ -63,8 +63,9 @@ let words: usize = 0
 let wordCount: u32 = 0
 
 /**
- * Sets the tables of known names, and of severities in lower case. The number of a name is the use of its field, or 0.
- * From bit 8 on it contains a number from 1 to `grouped`, if the field's value decides the group of an event.
+ * Sets the table of known names, and the table of severities in lower case. The lower 8 bits of a name's number are the
+ * use of its field, or 0. If the field's value decides the group of an event, the higher bits contain a number from 1
+ * to `grouped`.
  */
 export function setLogFields(table: usize, count: u32, grouped: u32, severities: usize, severityCount: u32): void {
   fields = table
@@ -86,8 +87,9 @@ function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
 }
 
 /**
- * The names of this object so far: address, length and use (3 u32). While they equal the names of the last object, the
- * other names of that object still follow, up to `known`. `lengths` has a bit for each length so far, modulo 32.
+ * The names of this object so far: address, length and use (3 u32). While all of them equal the names of the previous
+ * object, the remaining names of the previous object are stored after them, up to `known`. `lengths` has a bit for each
+ * length so far, modulo 32.
  */
 const NAME: usize = 16
 const names: usize = memory.data(<i32>(16 * MOST_MEMBERS), 16)
@@ -198,8 +200,8 @@ function put64(to: usize, tag: u8, value: u64): usize {
 }
 
 /**
- * Whether all fields together become the body, because there is no body field. This is assumed for each object if it
- * was so for the last one.
+ * Whether all fields together become the body, because there is no body field. Each object is first assumed to be like
+ * the previous one.
  */
 let isMap = false
 
@@ -319,12 +321,15 @@ function putId(to: usize, tag: u8, p: usize, size: usize): usize {
   return all == 0 ? 0 : to
 }
 
-/** The values that decide the group (address and size, 2 u32): of this object and, from GROUPED on, of the last one. */
+/**
+ * The values that decide the group (address and size, 2 u32): those of this object and, from GROUPED on, those of the
+ * previous object.
+ */
 const GROUPED: usize = 8 * 16
 const values: usize = memory.data(2 * 8 * 16, 8)
 let lastGrouped: usize = 0
 
-/** Whether these values are the same in this object and the last one. This object then becomes the last one. */
+/** Whether this object has the same values as the previous one. Keeps the values for the next object. */
 function isSameGroup(): bool {
   let isSame = true
   for (let value = values + 8; value <= lastGrouped; value += 8) {
@@ -457,9 +462,10 @@ function putRecord(p: usize, to: usize, observed: u64): usize {
 
 /**
  * Writes the records of `length` objects in order at `to`, as many as fit before `toEnd`. Object i is at [starts[i],
- * ends[i]) minus `shift`, and a control character follows it. `starts` and `ends` get the place of its record, relative
- * to `to`; both are 0 if the object is left to JavaScript. `same` gets a u8 for each: 1 if it has the same group as the
- * previous one. `observed`: nanoseconds since 1970. Returns the number of objects processed.
+ * ends[i]) minus `shift`, and a control character follows it. Then `starts[i]` and `ends[i]` get the place of its
+ * record, relative to `to`. Both get 0 if the object is left to JavaScript. `same` gets a u8 for each object: 1 if it
+ * has the same group as the previous object. `observed`: nanoseconds since 1970. Returns the number of objects
+ * processed.
  */
 export function writeRecords(
   length: u32,

@@ -1,7 +1,7 @@
 import { byteAt } from './bytes'
 import { dayNumber, daysIn, putTwo, two } from './dates'
 
-/** Converts times of access logs to ISO 8601 in UTC. Caches the last one, since many lines have the same second. */
+/** Converts times of access logs to ISO 8601 in UTC. Caches the last time, since many lines have the same second. */
 
 /** Length of `31/Jan/2026:12:00:00 +0100`. */
 export const TIME_BYTES: usize = 26
@@ -48,9 +48,7 @@ function putDay(days: u32): void {
   store<u8>(iso, 0x54, 10)
 }
 
-/**
- * Converts the time at `p` to `iso`. Returns false if it is not a time, or if it is a rare one, such as a leap second.
- */
+/** Converts the time at `p` to `iso`. Returns false if there is no time, or a rare one such as a leap second. */
 function convert(p: usize): bool {
   const year = two(p + 7) * 100 + two(p + 9)
   const month = monthAt(p + 3)

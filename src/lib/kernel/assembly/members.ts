@@ -1,6 +1,6 @@
 import { BACKSLASH, byteAt, isDigit, QUOTE } from './bytes'
 
-/** Receives the fields of a line. Writes them as members of a JSON object, or records where they are in the line. */
+/** Receives the fields of a line, and either writes them as JSON members or records where they are in the line. */
 
 /** An entry of the table of fields: the length of `,"name":`, the slot or -1, and these bytes. */
 const ENTRY: usize = 40

@@ -3,7 +3,9 @@
  * bytes at a time, so 64 more bytes of memory must follow the text.
  */
 
-/** The current block of 64 bytes, and a bit for each special character in it (see `specialsOf16`). */
+/**
+ * The address of the current block of 64 bytes, and a bit for each special character in the block (see `specialsOf16`).
+ */
 export let block: usize = 0
 let specials: u64 = 0
 

@@ -3,9 +3,9 @@ import { digitsFrom } from './json-scalars'
 import { numberOf } from './known-keys'
 
 /**
- * Reads the values of one name in many lines, if they are strings without escapes, or integers. Line i has flags (u8)
- * and the slot of the name (two i32 at `slots` + i * `stride`), as the scan of the line wrote them. Reads its value
- * only if the flags under `mask` are `plain`. Positions minus `shift` are addresses.
+ * Reads the values of one name in many lines. Reads only integers, and strings without escapes. Line i has flags (u8),
+ * and the slot of the name (two i32 at `slots` + i * `stride`). The scan of the line has written both. A value is read
+ * only if the flags under `mask` equal `plain`. An address is a position minus `shift`.
  */
 
 /** The result for a value that the caller must check. */
@@ -111,10 +111,12 @@ function isPlainInteger(p: usize, end: usize): bool {
 }
 
 /**
- * Writes the start, end and hash of the text of each value, as i32. `ids` gets the known number of the value, or
- * TO_FIND; NONE for lines with a 1 in `skipped` (an address, or 0 to skip no lines); and ALONE for values that are
- * missing, empty or longer than `longest`, for strings with escapes, and for other values that are not integers.
- * Returns how many are TO_FIND or ALONE.
+ * Writes the start, end and hash of the text of each value, as i32. `ids` gets for each line:
+ * - the known number of the value, or TO_FIND,
+ * - NONE if the line has a 1 in `skipped` (an address, or 0 to skip no lines),
+ * - ALONE if the value is missing, empty, longer than `longest`, a string with escapes, or neither a string nor an
+ *   integer.
+ * Returns how many lines got TO_FIND or ALONE.
  */
 export function hashStrings(
   length: u32,

@@ -2,8 +2,8 @@ import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { BLANK, INDENTED, isDigit, isWord, marginOf, skipSpace, startsWith, startsWithAny } from './lines.js'
 
 /**
- * Panics and goroutine dumps of Go, with their empty lines. A stack that a program logged, with its goroutine or with
- * only function names, joins the line before it.
+ * Panics and goroutine dumps of Go, with their empty lines. A stack that the program itself logged joins the line
+ * before it, whether the stack begins with its goroutine or has only function names.
  */
 
 const IDLE = 0

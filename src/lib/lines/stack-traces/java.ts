@@ -3,7 +3,8 @@ import { endsWithAny, INDENTED, isDigit, isUpper, isWord, marginOf, startsWith, 
 
 /**
  * Stack traces of the JVM. A line at the margin that begins with the name of an exception joins the line before it,
- * because logging libraries print it after the message. Frames, causes and all other indented lines join it too.
+ * because logging libraries print the exception after the message. Frames, causes and all other indented lines also
+ * join that line.
  */
 
 const IDLE = 0

@@ -2,8 +2,8 @@ import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { BLANK, INDENTED, isDigit, marginOf, skipSpace, startsWith, startsWithAny } from './lines.js'
 
 /**
- * Errors of Node.js with their frames, properties and causes, and the report of an uncaught error: its place, the
- * source line, the mark below it, an empty line, and the error.
+ * Errors of Node.js with their frames, properties and causes. The report of an uncaught error also has, in this order,
+ * its place, the source line, the mark below that line, and an empty line before the error.
  */
 
 const IDLE = 0

@@ -104,7 +104,8 @@ export class HttpClient {
 
   #made(socket: Socket): Socket {
     this.#connected.add(socket)
-    // These listeners precede those of the HTTP client, since they must run before the failed request is reported.
+    // These listeners are added before those of the HTTP client, since they must run before the failed request is
+    // reported.
     const ended = () => {
       if (!this.#answered.has(socket)) this.unanswered = true
     }
@@ -129,9 +130,12 @@ async function closeUnlessSent(sent: ClientRequest): Promise<void> {
   if (!sent.writableFinished) sent.destroy()
 }
 
-/** Idle connections are closed after this time, or earlier if the receiver asks for it. */
+/** Idle connections are closed after this time, or sooner if the receiver asks for a shorter time. */
 const IDLE_MS = 15_000
-/** Idle connections close this much earlier than announced, so the receiver does not close one during a request. */
+/**
+ * Idle connections are closed this much earlier than the receiver announced. Otherwise, the receiver could close a
+ * connection during a request.
+ */
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 

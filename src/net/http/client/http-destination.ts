@@ -235,7 +235,7 @@ export class HttpDestination implements Destination {
   }
 }
 
-/** Keeps the bytes of a request until they are sent, even if the receiver has already refused the request. */
+/** Keeps the bytes of a request until they are sent, even if the receiver refuses the request before that. */
 function holdUntil(sent: Promise<void>, request: readonly EventBatch[]): void {
   const releases = request.map(({ chunk }) => holdChunk(chunk))
   void sent.then(() => {

@@ -70,7 +70,9 @@ export class RequestBodies {
     }
   }
 
-  /** The request was delivered. Reuses its memory, unless an earlier attempt may still be sending it. */
+  /**
+   * Call it after the request was delivered. Reuses its memory, unless an earlier attempt may still be sending from it.
+   */
   delivered(request: Request): void {
     const { attempts, release } = this.#prepared.get(request)!
     if (attempts === 1) release?.()

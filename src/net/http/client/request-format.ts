@@ -20,7 +20,7 @@ export interface RequestFormat {
   /** Default: 6. Level 1 takes less than half the time, for a body that is some percent larger. */
   readonly gzipLevel?: number
   /**
-   * Additional headers of every request. All events of a request have the same values in the fields of these templates.
+   * Additional headers of every request. Events share a request only if they have the same values in these templates.
    */
   readonly headers?: Readonly<Record<string, string | Template>>
   /** Texts that the body contains once, such as labels. All events of a request have the same values in them. */
@@ -87,8 +87,8 @@ export interface Refused
 }
 
 /**
- * A list of events in a JSON response. Events that are not listed were accepted if the status is a 2xx, but not if it
- * is a 4xx.
+ * A list of events in a JSON response. If the status of the response is a 2xx, events that are not listed were
+ * accepted. If it is a 4xx, they were not.
  */
 export interface AnswerList {
   readonly name: string

@@ -33,11 +33,11 @@ export interface Head {
   readonly texts: Readonly<Record<string, string>>
 }
 
-/** The URL, headers and body texts of requests. They are the same for all events, or for the events of a partition. */
+/** The URL, headers and body texts of requests: the same for all events, or for the events of a partition. */
 export class RequestHeads {
   readonly #format: RequestFormat
   readonly #texts: RequestTexts
-  /** Where the text of each template belongs, except that of the URL, which comes first. */
+  /** Where the text of each template belongs, in order. The text of the URL comes first and is not listed. */
   readonly #names: { readonly place: 'headers' | 'ownHeaders' | 'texts'; readonly name: string }[] = []
   readonly #kept = new BoundedMap<string | undefined, Head>(MOST_KEPT)
   #lastName = { part: '', rest: '', name: '\n' }
@@ -80,7 +80,7 @@ export class RequestHeads {
     this.partitionOf = partOf ? (batch, i) => this.#joined(partOf(batch, i), named?.(batch, i) ?? '') : named
   }
 
-  /** Cached: consecutive events mostly have the same name, and comparing one string is faster than comparing two. */
+  /** Caches the last name, because consecutive events mostly have the same name. */
   #joined(part: string, rest: string): string {
     const last = this.#lastName
     if (part !== last.part || rest !== last.rest) this.#lastName = { part, rest, name: `${part}\n${rest}` }
@@ -106,7 +106,7 @@ export class RequestHeads {
     return this.of(this.partitionOf && this.#texts.partitionOfDefaults())
   }
 
-  /** Encodes the body of a request. Uses the texts of the first event, since all events have the same texts. */
+  /** Encodes the body of a request with the texts of its first event. All its events have the same texts. */
   encode(request: readonly EventBatch[]): Encoded {
     return this.#format.encode(request, this.of(this.partitionOf?.(request[0]!, 0)).texts)
   }

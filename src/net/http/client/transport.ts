@@ -22,7 +22,10 @@ export class Transport {
     this.#dialer = new Dialer(options, context)
   }
 
-  /** Reads the certificates. If they are unusable, throws an error that pauses delivery until they are replaced. */
+  /**
+   * Reads the certificates. If they are unusable, throws an error that pauses delivery until the certificates are
+   * replaced.
+   */
   async open(): Promise<void> {
     if (this.#client) return await this.#dialer.renew()
     const { HttpClient } = await import('./http-client.js')

@@ -71,7 +71,8 @@ export async function checkAccess(
   auth: AuthOptions,
   key: AccessKey | undefined,
 ): Promise<void> {
-  // Only browsers send this header. Without this check, any web page could send events to a daemon on its machine.
+  // Only browsers send this header. Without this check, any web page could send events to a daemon on the machine of
+  // its visitor.
   if (headers.origin !== undefined) throw new Refusal(403, 'web_page', 'requests from web pages are not accepted')
   if (!key) return
   const wanted = await key.current().catch(error => {

@@ -54,10 +54,10 @@ export interface BodyOptions {
 
 /**
  * Reads the body of a request into a buffer. Unless the body is empty, the buffer has room for at least one byte after
- * `size`. Rejects with a Refusal or Gone; a response can still be sent. Return the buffer with `freeBody`.
+ * `size`. Return the buffer with `freeBody`. Rejects with a Refusal or Gone; a response can still be sent.
  *
  * A compressed body is collected completely before it is decompressed. A zlib stream would keep each waiting part as an
- * object, which takes hundreds of times the memory if parts have one byte.
+ * object, which takes hundreds of times the memory if each part has one byte.
  */
 export function readBody(request: IncomingMessage, options: BodyOptions): Promise<{ bytes: Buffer; size: number }> {
   const { gzip, maxBytes, lease, onBegin } = options
@@ -105,7 +105,8 @@ function inflate(
   done: (inflated: Collected) => void,
   fail: (error: unknown) => void,
 ): () => void {
-  // Counts only the larger buffer: the compressed one is freed soon, and a body of `maxBytes` must still fit.
+  // Counts only the larger of the two buffers. The compressed one is freed soon, and until then a body of `maxBytes`
+  // must fit.
   const inflated = new Collected(maxBytes, bytes => lease.hold(Math.max(bytes, body.bytes.length)))
   const gunzip = createGunzip()
   const add = (part: Buffer) => {

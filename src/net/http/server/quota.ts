@@ -8,7 +8,7 @@ export interface Asking {
 
 /** Bytes that a request takes in addition to its body. */
 const REQUEST_BYTES = 4096
-/** A sender with several requests may hold at most this many times the memory that remains for others. */
+/** A sender with several requests may hold at most this many times the memory that remains for other senders. */
 const TIMES_WHAT_IS_LEFT = 3
 
 interface Held {

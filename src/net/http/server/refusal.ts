@@ -25,7 +25,7 @@ export class Refusal extends Error {
 /** The client disconnected before the request was complete. */
 export class Gone extends Error {}
 
-/** A sender may repeat the request soon. Behind a load balancer, another node then receives it. */
+/** The sender may repeat the request soon. A load balancer may then pass it to another node. */
 export const stopping = () =>
   new Refusal(503, 'stopping', 'the source or pipeline is ending; send this again', { 'retry-after': '1' }, true)
 

@@ -91,8 +91,9 @@ export function onConnectionClosed(socket: Socket, done: () => void): () => void
 }
 
 /**
- * Calls `done` once, when a reply was sent or its connection closed. The response's event `close` does not suffice: if
- * a pipelined request waits for earlier ones when the connection closes, its response never emits the event.
+ * Calls `done` once, when a reply was sent or its connection was closed. The event `close` of the response does not
+ * suffice. If the connection closes while a pipelined request waits for earlier requests, the response to that request
+ * never emits the event.
  */
 export function onReplyOver(response: ServerResponse, done: () => void): void {
   const over = () => {
@@ -117,7 +118,7 @@ export function endWith(
   const all = { ...headers, 'content-length': Buffer.byteLength(body), connection: 'close' }
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  // A slow client may never close its side, so this closes the connection. For other clients, which may still be
-  // sending, closing could discard the response.
+  // A client that timed out may never close its side, so this closes the connection. Other clients may still be
+  // sending. Closing their connections could discard the response.
   if (status === 408) socket.destroySoon()
 }

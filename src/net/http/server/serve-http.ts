@@ -40,8 +40,8 @@ export interface Serving {
 }
 
 /**
- * Serves the requests of a server within `connections`. Refuses invalid requests, but still answers a complete request
- * that arrived before an invalid one.
+ * Serves the requests of a server within `connections`. Refuses an invalid request, but first answers a complete
+ * request that arrived before it.
  */
 export function serveHttp(server: Server, events: readonly string[], serving: Serving): void {
   const { connections, atOnce } = serving
@@ -70,7 +70,7 @@ function notUnderstood(error: Error, socket: Socket, { connections, refuse, unfi
   }
   const last = connections.lastOf(socket)
   if (last?.request.complete && !last.response.writableFinished) {
-    // The complete request before the invalid one still gets its response, as the last on the connection.
+    // The complete request before the invalid one is still answered. Its response is the last on the connection.
     last.response.shouldKeepAlive = false
     last.response.once('close', () => socket.destroySoon())
     return
@@ -83,7 +83,7 @@ function notUnderstood(error: Error, socket: Socket, { connections, refuse, unfi
   refuse(socket, status, errorText(error))
 }
 
-/** The status for input that is not HTTP or that did not arrive in time; undefined if the connection failed. */
+/** Returns the status for input that is not HTTP or did not arrive in time; undefined if the connection failed. */
 function statusOf(code: string | undefined): number | undefined {
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return 408
   if (code === 'HPE_HEADER_OVERFLOW') return 431

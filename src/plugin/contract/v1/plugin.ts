@@ -18,11 +18,11 @@ import { defineHttpDestination as httpDestination } from '../../../net/http/clie
 import type { ClientOptions } from '../../../net/http/client/options.js'
 
 /**
- * The contract of plugins. The built-in components use it, too. docs/plugins.md shows each kind. A plugin names the
- * version of the contract for which it was written.
+ * The contract of plugins, which the built-in components use too. docs/plugins.md shows each kind of plugin. A plugin
+ * names the version of the contract for which it was written.
  *
- * The folder is this deep on purpose. In declarations, the compiler names a type by the shortest path that exports it,
- * and declarations of other files must not name this path.
+ * This folder is deep on purpose. In declarations, the compiler names a type by the shortest path that exports the
+ * type. Declarations of other files must not name this path, so it is longer than the others.
  */
 
 type ForPlugins<D> = Omit<D, 'kind' | 'plugin'> & { readonly contract: typeof CONTRACT }

@@ -80,8 +80,8 @@ const ENDS = /\.(?:remove|revoke)$/
 type Details = AuditDocument['details']
 
 /**
- * Adds the audit entry of a change. Details must not contain secrets. Throws ApiError 429 after too many changes, since
- * entries stay in the store for a long time, even if a change is undone.
+ * Adds the audit entry of a change. Details must not contain secrets. Throws ApiError 429 after too many changes,
+ * because audit entries stay in the store for a long time, even if their change is undone.
  */
 export type AddAudit = (action: string, target: { type: string; id: string }, details?: Details) => Promise<void>
 

@@ -4,7 +4,7 @@ export const ID = /^[0-9a-f]{24}$/
 
 const SHORT_ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
 const SHORT_LENGTH = 9
-/** Random bytes of at least this value are dropped, so all characters are equally likely. */
+/** Random bytes of this value or above are dropped, so all characters are equally likely. */
 const FAIR = 256 - (256 % SHORT_ALPHABET.length)
 
 /** Creates ids of 6 bytes of time and 6 random bytes, so lists are sorted by creation time. */
@@ -18,7 +18,7 @@ export class Ids {
     this.#random = random
   }
 
-  /** Returns an id that is greater than all previous ones of this process. */
+  /** Returns an id that is greater than all ids that this process returned before. */
   next(): string {
     this.#last = Math.max(Math.floor(this.#clock.wall()), this.#last + 1)
     return idAt(this.#last) + this.#random(6).toString('hex')

@@ -33,7 +33,7 @@ export interface ServiceCounts {
   readonly refusedKeys: Readonly<Record<string, number>>
   readonly authenticated: number
   readonly rateLimited: number
-  /** Daemons that were removed to make room for new daemons, and new daemons that were refused. */
+  /** Number of daemons removed to make room for new daemons, and of new daemons that were refused. */
   readonly daemonsEvicted: number
   readonly daemonsRefused: number
   /** Numbers of keys as of the last hourly check. */
@@ -42,9 +42,9 @@ export interface ServiceCounts {
 }
 
 /**
- * All functions of the service, independent of HTTP. Each method takes the principal first, checks scope, role and
- * visibility itself, and writes its audit entry together with the change. Inputs must be parsed by the schemas of
- * inputs.ts.
+ * All functions of the service, independent of HTTP. The first argument of each method is the principal. Each method
+ * itself checks scope, role and visibility, and writes its audit entry together with the change. Inputs must be parsed
+ * by the schemas of inputs.ts.
  */
 export class Service {
   readonly accounts: Accounts

@@ -103,7 +103,8 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
       sender.refuse(error, request, reply)
     },
   } as const
-  // The app itself answers requests without a Host header, so these answers have a request id, too.
+  // Requests without a Host header are answered by the app, not by Node.js. Their responses thus have a request id,
+  // too.
   const server = { requireHostHeader: false, ...timeoutOptions(options) }
   const app = (
     tls ? fastify({ ...common, https: { ...server, ...tls } }) : fastify({ ...common, http: server })

@@ -27,7 +27,7 @@ const JSON_TYPE = 'application/json; charset=utf-8'
 
 const UNWRITTEN = JSON.stringify({ code: 'failed', message: 'the reply could not be written', errors: [] })
 
-/** Sends responses in their envelopes with the common headers, and counts and logs them. */
+/** Sends responses in their envelopes and with the common headers. Also counts and logs the responses. */
 export class Sender {
   readonly #log: Logger
   readonly #counts: RequestCounts
@@ -43,9 +43,7 @@ export class Sender {
     this.#counts = counts
   }
 
-  /**
-   * From now on, each response closes its connection, since idle connections would prevent the server from stopping.
-   */
+  /** From now on, each response closes its connection. An idle connection would prevent the server from stopping. */
   close(): void {
     this.#closing = true
   }
@@ -140,7 +138,7 @@ export class Sender {
   }
 }
 
-/** The id in the path. Other text in the path is not logged, since it may be a key. */
+/** The id in the path. If the path contains anything else in its place, that is not logged, since it may be a key. */
 function idOf({ params }: FastifyRequest): string | undefined {
   const { id } = (params ?? {}) as { id?: string }
   return id !== undefined && ID.test(id) ? id : undefined
@@ -213,7 +211,7 @@ export class RequestCounts {
 const SHORT = 16 * 1024
 /** Maximum bytes of all responses that clients have not read yet. */
 const MOST_BYTES = 64 * 1024 * 1024
-/** One account may hold at most this multiple of the remaining memory, so other accounts always get some. */
+/** One account may hold at most this many times the memory that remains, so other accounts always get some memory. */
 const TIMES_WHAT_IS_LEFT = 3
 
 /** Limits the memory of responses that clients do not read. */

@@ -22,7 +22,7 @@ export class Cached<T> {
     return this.#known.get(key)
   }
 
-  /** Returns the cached value. If there is none, calls `read` and caches its result unless it is undefined. */
+  /** Returns the cached value. If there is none, calls `read` and caches the result, unless the result is undefined. */
   async read(key: string, read: () => Promise<T | undefined>): Promise<T | undefined> {
     const known = this.#known
     const found = known.get(key)

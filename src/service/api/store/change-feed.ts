@@ -90,7 +90,7 @@ export class ChangeFeed {
 
   #tick(): void {
     this.#ticks++
-    // The last read is not complete after a second, so any table may have changed.
+    // The previous read did not complete within a second, so any table may have changed.
     if (this.#reading) this.#options.monitor.changed(undefined)
     else this.#look()
   }
@@ -136,8 +136,8 @@ export class ChangeFeed {
     if (missing) {
       monitor.changed(undefined)
       const newest = await this.#newest(client)
-      // If this node was away and newer rows exist, other nodes may have pruned the missing row. In all other cases,
-      // changes were lost.
+      // If this node was away and there are newer rows, other nodes may have pruned the missing row. If not, changes
+      // were lost.
       if (!wasAway || (newest?.id ?? 0) < missing.id) monitor.lost(await this.#lastBefore(client, missing))
       this.#seen = newest
       if (this.#own === own) this.#own = undefined
@@ -160,7 +160,7 @@ export class ChangeFeed {
     return (last?.at ?? 0) * 1000
   }
 
-  /** Removes old rows, except the newest of them: each node looks for the last row that it has read. */
+  /** Removes old rows but keeps the newest of them, because each node looks for the last row that it has read. */
   async #prune(client: Client): Promise<void> {
     const old = `SELECT max(id) FROM change WHERE at < now() - interval '${KEPT_MS} milliseconds'`
     await client.query(`DELETE FROM change WHERE id < (${old})`)

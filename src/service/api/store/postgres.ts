@@ -24,8 +24,8 @@ import {
 } from './store.js'
 
 /**
- * The store in PostgreSQL. A change is a transaction under a lock of its owner, which other nodes and `sluice admin`
- * respect. Statements are not retried: a request fails within the time limits below, and the next one reconnects.
+ * The store in PostgreSQL. A change is a transaction under a lock of its owner. Other nodes and `sluice admin` respect
+ * the lock. Statements are not retried. A request fails within the time limits below, and the next request reconnects.
  */
 
 /** Time limit to get a connection, new or from the pool. */
@@ -198,7 +198,7 @@ export class PostgresStore implements Store {
   readonly #last = new Map<string, Promise<unknown>>()
   /** The name of this node in the table of changes. */
   node = newName()
-  /** Called for each change of this node that PostgreSQL has confirmed. */
+  /** Called for each change of this node after PostgreSQL has confirmed the change. */
   confirmed: (place: ChangePlace) => void = () => {}
   #isClosed = false
 
@@ -280,7 +280,8 @@ export class PostgresStore implements Store {
       // The server rolls back when a connection ends.
       if (failure) {
         isBroken = true
-        // The server may still commit. With a new name, this node then reads the change as if another node had made it.
+        // The server may still commit the change. The new name makes this node read the change as if another node had
+        // made it.
         this.node = newName()
       } else await client!.query('ROLLBACK').catch(() => (isBroken = true))
       throw failure ?? error
@@ -380,7 +381,7 @@ async function execute(
   }
 }
 
-/** Whether the statement failed because of its data, a constraint or its syntax, not because of the store. */
+/** Whether the statement failed because of its data, a constraint or its syntax. If not, the store failed. */
 function isMistake(error: unknown): boolean {
   return /^(22|23|42)[0-9A-Z]{3}$/.test(errorCode(error) ?? '')
 }

@@ -1,6 +1,6 @@
 /**
- * A cache of recently used entries in two generations. When the young one is full, it becomes the old one, and the
- * previous old one is dropped. Using an entry moves it to the young one.
+ * A cache of recently used entries in two generations, young and old. When the young generation is full, it becomes the
+ * old one, and the previous old generation is dropped. Using an entry moves it to the young generation.
  */
 export class Recent<T> {
   readonly #most: number

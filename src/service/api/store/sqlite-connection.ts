@@ -16,7 +16,10 @@ interface Database {
 
 type Sqlite = new (path: string, options?: { readOnly: boolean }) => Database
 
-/** A connection in this thread or another one. Its methods throw, or reject with, the error of SQLite. */
+/**
+ * A connection in this thread or in another thread. In this thread, its methods throw the errors of SQLite. In another
+ * thread, they reject with these errors.
+ */
 export interface Writer {
   exec(text: string): void | Promise<void>
   execute(how: keyof Statement, text: string, values: readonly Value[]): unknown

@@ -11,9 +11,10 @@ import { WriterThread } from './sqlite-thread.js'
 import { changedBy, type Sql, type Store, StoreError, type StoreHealth, type Table, type Value } from './store.js'
 
 /**
- * The embedded store, one file. Changes run one after the other on one connection, which a running service has in a
- * thread. Waiting changes share a commit and thus one sync of the disk. Reads outside of changes use a second
- * connection, which sees committed data. Other processes, such as `sluice admin`, may open the file as well.
+ * The embedded store is one file. Changes run one after the other on one connection. In a running service, that
+ * connection is in a thread of its own. Changes that wait at the same time share a commit, and thus one sync of the
+ * disk. Reads outside of changes use a second connection, which sees committed data. Other processes, such as `sluice
+ * admin`, may open the file as well.
  */
 
 const FILE = 'store.sqlite'
@@ -80,8 +81,9 @@ export async function openSqlite(
 }
 
 /**
- * Creates the file, because SQLite would take its mode from the umask. SQLite gives its other files the same mode. An
- * existing file is not opened, since closing it would release the locks that this process has on it.
+ * Creates the file, because SQLite would take the mode of the file from the umask. SQLite gives the same mode to its
+ * other files. If the file exists, it is not opened, since closing it would release the locks that this process has on
+ * it.
  */
 function create(path: string): void {
   try {
@@ -110,7 +112,7 @@ async function requireWhole(writer: Writer, path: string, log: Logger | undefine
   if (quick_check !== 'ok') throw damaged(path, quick_check)
 }
 
-/** Returns a number that changes with each commit of another process; undefined if it cannot be read. */
+/** Returns a number that changes with each commit of another process; undefined if the number cannot be read. */
 async function dataVersion(writer: Writer): Promise<number | undefined> {
   try {
     return ((await writer.execute('get', 'PRAGMA data_version', [])) as { data_version: number }).data_version
@@ -223,7 +225,7 @@ export class SqliteStore implements Store {
     return unwritable(this.#path, error)
   }
 
-  /** Throws StoreError if the open file is no longer the one at its path. */
+  /** Throws StoreError if the open file was removed from its path, or replaced by another file. */
   #requireInPlace(): void {
     const now = fileAt(this.#path)
     this.#isAway = now !== undefined && this.#file !== undefined && now !== this.#file
@@ -276,7 +278,8 @@ export class SqliteStore implements Store {
     this.#stopPolling()
     this.#reader.close()
     try {
-      // Node.js 20 closes the connection when its statements are garbage-collected, and the log would stay until then.
+      // Empties the log. Node.js 20 closes the connection only when its statements are garbage-collected, and keeps the
+      // log until then.
       await this.#writer.exec('PRAGMA wal_checkpoint(TRUNCATE)')
     } catch {
       // The next process that opens the store reads the log.

@@ -36,8 +36,8 @@ const SECRET_BYTES = 32
 const CHECK = 'secret-check'
 
 /**
- * Opens the state, or creates it. Throws StoreError, with SLUICE_STORE_IN_USE if another service runs on it and
- * `beside` is not set.
+ * Opens the state, or creates it. Throws StoreError. Its code is SLUICE_STORE_IN_USE if another service runs on the
+ * state and `beside` is not set.
  */
 export async function openState(
   dataDir: string,
@@ -251,7 +251,7 @@ async function replaceState(
     await checkCopy(staging('store'), secret, backup)
     for (const name of names) await secureTree(staging(name))
     if (options.replace) await setAside(dataDir, names)
-    // The store is renamed last: if the restore is interrupted, the missing store shows that it is not complete.
+    // The store is renamed last. If the restore is interrupted, the missing store shows that the restore is incomplete.
     for (const name of names.reverse()) await rename(staging(name), join(dataDir, name))
     await writeAtomic(join(dataDir, 'secret'), `${secret.toString('hex')}\n`)
   } catch (error) {

@@ -13,17 +13,17 @@ export interface Sql {
   run(text: string, ...values: readonly Value[]): Promise<number>
 }
 
-/** Outside of `change`, statements see committed data, and each `run` is a change of its own. */
+/** Outside of `change`, statements see committed data, and each call of `run` is a change of its own. */
 export interface Store extends Sql {
   /**
-   * Commits all of `work` or nothing; resolves when the change is durable. Changes of one owner (an account or an
-   * enterprise) run one after the other. `work` may only await `sql`. Rejects with the error of `work`, or with
-   * StoreError. After a StoreError, it is not known whether the change was saved.
+   * Commits either all of `work` or nothing. Resolves when the change is durable. Changes of one owner (an account or
+   * an enterprise) run one after the other. `work` may only await calls of `sql`. Rejects with the error of `work`, or
+   * with StoreError. After a StoreError, it is not known whether the change was saved.
    */
   change<T>(owner: string, work: (sql: Sql) => Promise<T>): Promise<T>
   /**
-   * Calls `forget` after each change of one of the tables, before the change resolves. A change by another process is
-   * noticed within a second.
+   * Calls `forget` after each change of one of the tables, before the change resolves. For a change by another process,
+   * calls `forget` within a second.
    */
   watch(tables: readonly Table[], forget: () => void): void
   /** Calls `work` with a consistent snapshot, while others may change the store. */

@@ -9,9 +9,10 @@ import { MIGRATIONS } from './schema.js'
 import { type Sql, type Store, StoreError, type Value } from './store.js'
 
 /**
- * Moves a store to another database by a file. Its first line is a header with the number of records of each table.
- * Each further line has a record, in the order of the primary keys. A line begins with a hash of the previous hash and
- * its own text. The same records thus give the same file, and a changed, missing or moved line is detected.
+ * Moves a store to another database by a file. The first line of the file is a header with the number of records of
+ * each table. Each further line has one record. Records are in the order of their primary keys. Each line begins with a
+ * hash of two parts: the hash in the previous line, and the line's own text. The same records thus give the same file,
+ * and a changed, missing or moved line is detected.
  */
 
 /** All tables with their primary keys, except the tables of running nodes. Secrets stay encrypted, and keys hashed. */

@@ -11,13 +11,13 @@ import { KEY_BYTES } from '../idempotency-keys.js'
 import type { BytesInStore } from '../process/messages.js'
 
 /**
- * Disk usage of the pipelines of an account, running or not. Buffers and dead-letter queues are in the folders of the
- * pipelines; idempotency keys and saved revisions are in stores of the service. The process of the account counts the
- * folders, and decides whether events have room. The service keeps the last sum that the process reported, and decides
- * about keys and revisions.
+ * The disk usage of the pipelines of an account, running or not. Buffers and dead-letter queues are in the folders of
+ * the pipelines. The process of the account counts these folders, and decides whether there is room for events.
+ * Idempotency keys and saved revisions are in stores of the service. The service decides whether there is room for
+ * them. To do so, it adds the last sum that the process reported for the folders.
  */
 
-/** An account that uses this share of its disk space counts as full. */
+/** An account counts as full if it uses this share of its disk space. */
 const FULL = 0.9
 const LOG_EVERY_MS = 60_000
 /** Folders of a pipeline that grow with its events. */
@@ -80,7 +80,8 @@ export class AccountDisk implements DiskAllowance {
       const bytes = await bytesOf(path)
       if (!this.#isLive(path)) this.count(path, () => bytes)
     }
-    // Must follow the counting: a renamed file counts under its old name until it counts under its new name.
+    // Must follow the counting. A renamed file keeps counting under its old name until it is counted under its new
+    // name.
     for (const path of this.#paths.keys())
       if (path.startsWith(folder + sep) && !this.#isLive(path) && !existsSync(path)) this.#paths.delete(path)
   }
@@ -114,7 +115,7 @@ export class AccountDisk implements DiskAllowance {
 
 interface DiskUse {
   readonly pipelines: Set<string>
-  /** Bytes of these files: the last sum that the process reported, plus files that were measured later. */
+  /** Bytes of their files: the last sum that the process reported, plus files that were measured later. */
   files: number
 }
 

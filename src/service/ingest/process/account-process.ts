@@ -108,8 +108,8 @@ const INSPECT_MS = 2000
 /** How often memory is measured, without asking the process. Between measurements, the kernel limits its memory. */
 const MEASURE_MS = 200
 /**
- * Number of checks per deadline. Each check adds only its interval to the wait, so a pause of the whole service does
- * not count.
+ * Number of checks per deadline. Each check adds only its interval to the time that has been waited. A pause of the
+ * whole service therefore does not count.
  */
 const CHECKS = 10
 /** Minimum deadline for the first message, since a process needs time to start. */

@@ -160,11 +160,11 @@ export class AccountProcesses {
 /** Restart delay after the second death in a row. Each further death doubles it. */
 const FIRST_WAIT_MS = 1000
 const LONGEST_WAIT_MS = 60_000
-/** A death counts as the first one again if the previous death is longer ago than this. */
+/** If the previous death of a process is longer ago than this, the next death counts as the first one. */
 const FORGOTTEN_MS = 5 * 60_000
 const MOST_DEATHS = 10_000
 
-/** Delays the restart of a process that dies repeatedly, since each start takes a fraction of a second. */
+/** Delays the restart of a process that dies repeatedly, because each start takes a fraction of a second. */
 export class Restarts {
   readonly #clock: Clock
   readonly #deaths = new BoundedMap<string, { count: number; at: number }>(MOST_DEATHS)

@@ -106,6 +106,6 @@ export type FromProcess =
   | { readonly type: 'reply'; readonly id: number; readonly value: unknown }
   | { readonly type: 'failed'; readonly id: number; readonly failure: Failure }
   | { readonly type: 'state'; readonly pipeline: string; readonly state: PipelineState }
-  /** Counters that have changed since they were last sent. */
+  /** Counters that have changed since this process last sent them. */
   | { readonly type: 'counted'; readonly counters: readonly CounterSnapshot[] }
   | { readonly type: 'log'; readonly line: string }

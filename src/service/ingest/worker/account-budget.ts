@@ -6,19 +6,19 @@ import { formatSize } from '../../../lib/units.js'
 import type { BudgetFigures } from '../process/messages.js'
 
 interface RequestBounds {
-  /** Maximum requests besides the first one of each destination. */
+  /** Maximum requests. The first request of each destination does not count. */
   readonly requests: number
   /**
-   * Maximum bytes of all requests. A request that begins below this limit may exceed it. Half of the limit is for first
-   * requests only.
+   * Maximum bytes of all requests. A request that begins below this limit may exceed it. Above half of the limit, only
+   * the first request of a destination may begin.
    */
   readonly bytes: number
 }
 
 /**
- * Limits the requests of one account to its receivers: their number, and the memory of their bodies. An event is copied
- * for each destination that sends it. The first request of a destination is limited by memory only, so receivers that
- * do not answer do not block other destinations of the account.
+ * Limits the number of requests of one account to its receivers, and the memory of their bodies. Each destination that
+ * sends an event has its own copy of the event. The first request of a destination is limited by memory only, so
+ * receivers that do not answer do not block other destinations of the account.
  */
 export class AccountRequests implements RequestPool {
   readonly #most: RequestBounds

@@ -86,7 +86,7 @@ export class HostedPipeline {
     return this.#supervisor.undelivered()
   }
 
-  /** Applies a published revision. If it cannot run, this is logged, and the previous one keeps running. */
+  /** Applies a published revision. If it cannot run, this is logged, and the previous revision keeps running. */
   update(published: PublishedData): Promise<void> {
     this.#updating = this.#updating.then(() => this.#update(published))
     return this.#updating

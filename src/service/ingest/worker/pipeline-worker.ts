@@ -50,7 +50,7 @@ export class PipelineWorker {
   readonly #budget: AccountBudget
   readonly #disk: AccountDisk
   readonly #counters: ComponentSet
-  /** The last snapshot of each component that was sent to the service. */
+  /** For each component, the last snapshot that was sent to the service. */
   readonly #told = new WeakMap<ComponentCounters, Buffer>()
   #nextTelling = 0
   readonly #pipelines = new Map<string, HostedPipeline>()

@@ -101,7 +101,7 @@ export interface ReadAnswer {
   readonly entries: readonly Entry[] | undefined
   /** The error that cut off the response. */
   readonly broken: unknown
-  /** Whether the response is too long. It is then unknown which events it rejects. */
+  /** Whether the response is too long. If so, it is not known which events the response rejects. */
   readonly unreadable: boolean
 }
 

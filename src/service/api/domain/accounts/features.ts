@@ -6,7 +6,7 @@ export const FEATURES: Readonly<Record<string, { readonly processor: string }>> 
   throttle: { processor: 'throttle' },
 }
 
-/** Returns the features that these processor types require and that are not enabled. */
+/** Returns the features that these processor types require, but that are not enabled. */
 export function missingFeatures(enabled: Readonly<Record<string, boolean>>, types: Iterable<string>): string[] {
   const used = new Set(types)
   return Object.entries(FEATURES).flatMap(([name, { processor }]) =>

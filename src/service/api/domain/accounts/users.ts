@@ -125,7 +125,7 @@ export class Users {
     })
   }
 
-  /** The first key may end before the keys that the user creates with it. Those keys may last until `givesUntil`. */
+  /** Keys that the user creates with the first key may last longer than the first key, until `givesUntil`. */
   async #addFirstKey(sql: Sql, user: Row, expiresIn: number | null | undefined, givesUntil: string | null) {
     const { key, document } = await this.#keys.add(sql, {
       type: 'personal',

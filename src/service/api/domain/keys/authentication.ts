@@ -48,7 +48,7 @@ export class Authentication {
   readonly #context: Context
   readonly #keys: Keys
   readonly #grants: Grants
-  /** The last Authorization header of each connection, with the hash of its key. */
+  /** For each connection: its last Authorization header, and the hash of the key in that header. */
   readonly #lastKeys = new WeakMap<object, LastKey>()
   /** Accounts that enterprises act in, by enterprise and id. */
   readonly #accounts: Cached<AccountRow>

@@ -17,7 +17,7 @@ const KEY = /^(sts|ste|sta)_[0-9a-f]{40}$/
 const DAY_MS = 86_400_000
 /** How long ended keys are kept. Until then, an error can explain why a key does not work. */
 const REMEMBERED_MS = 30 * DAY_MS
-/** Warns when the remaining time of a key is below both this time and this share of the key's validity. */
+/** A key expires soon if its remaining time is below WARNED_MS and also below WARNED_SHARE of the key's validity. */
 const WARNED_MS = 7 * DAY_MS
 const WARNED_SHARE = 0.2
 
@@ -58,7 +58,7 @@ interface Ending {
 }
 
 export class Keys {
-  /** Keys that expire soon, and expired keys that are still kept, as of the last check. */
+  /** Number of keys that expire soon, and of expired keys that are not deleted yet, as of the last check. */
   expiringSoon = 0
   expired = 0
   readonly #context: Context

@@ -23,10 +23,12 @@ export interface RateLimits {
   take(key: string): RateState | Promise<RateState>
 }
 
-/** Limit of keys in memory. Beyond this limit, the key that was added first is dropped. */
+/** Maximum keys in memory. When there are more, the key that was added first is dropped. */
 export const MOST_KEYS = 100_000
 
-/** Parts of a window. Uses in the same part are counted together, and expire together with the last one. */
+/**
+ * Number of parts of a window. Uses in the same part are counted together. They expire together, with the last of them.
+ */
 const PARTS = 20
 
 interface Uses {
@@ -42,8 +44,9 @@ interface Used {
 }
 
 /**
- * Counts uses by key, without timers. The limit holds for every window, wherever it begins: a token bucket that refills
- * steadily would allow nearly twice `limit` in its first window. Each node of the service allows its share.
+ * Counts uses by key, without timers. The limit holds for every window, wherever the window begins. A token bucket that
+ * refills steadily would allow nearly twice `limit` in its first window. Each node of the service allows its share of
+ * the limit.
  */
 export class RateLimiter implements RateLimits {
   readonly rate: Rate

@@ -13,7 +13,7 @@ type Backend = Pick<RedisBackend, 'ask' | 'isUp' | 'start' | 'close'>
 const SWEEP_MS = 1000
 const MOST_ENCODED = 10_000
 const MOST_WAITS = 10_000
-/** Buffer.from would take each key from a shared pool, which then stays in memory as long as the key. */
+/** Buffer.from would put keys into a shared pool. Each key would then keep its whole pool in memory. */
 const ENCODER = new TextEncoder()
 
 /**
@@ -40,14 +40,14 @@ export class SharedRates {
     return this.#nodes.live > 1 && this.backend.isUp
   }
 
-  /** Maximum units of a limit that the other nodes may have leased but not used. */
+  /** Maximum units of a limit that the other nodes may have leased without having used them. */
   leasedElsewhere(limit: number): number {
     return Math.floor(limit * LEASED_PART) * (this.#nodes.live - 1)
   }
 
   /**
-   * `name`: identifies the limit in Redis. `local`: decides while limits are not shared. `waits`: whether uses wait
-   * until other nodes have given back the units that they leased but do not use.
+   * `name`: identifies the limit in Redis. `local`: decides while limits are not shared. `waits`: whether a refused use
+   * waits until the other nodes have given back leased units that they do not use.
    */
   limiter(name: string, local: RateLimiter, waits = false): RateLimits {
     const limits = [{ mode: 'fixed', ...local.rate, unit: 'events' }] as const
@@ -70,7 +70,7 @@ export class SharedRates {
   }
 }
 
-/** Uses of a key that were refused and now wait, because other nodes may give units back. */
+/** Refused uses of a key. They wait because other nodes may give units back. */
 interface Wait {
   /** Of the first refused use. */
   readonly state: RateState
@@ -78,7 +78,7 @@ interface Wait {
   left: number
   /** Resolves when the other nodes have had time to give back unused units; undefined after that. */
   over: Promise<void> | undefined
-  /** The end of the window. Until then, uses that are refused after the wait do not wait again. */
+  /** The end of the window. A use that is refused after the wait and before this time does not wait again. */
   readonly until: number
 }
 

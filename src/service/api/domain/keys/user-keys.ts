@@ -13,7 +13,7 @@ interface Row extends KeyDocument {
   readonly parent_id: string | null
 }
 
-/** Keys that were not revoked, including expired keys that are still stored. */
+/** Keys that were not revoked. Includes expired keys that are not deleted yet. */
 const ROWS = `
   SELECT k.id, k.title, k.scopes, k.parent_id, k.created_at, k.expires_at, u.at AS last_used_at
   FROM access_key k LEFT JOIN key_use u ON u.key_id = k.id WHERE k.revoked_at IS NULL`

@@ -205,7 +205,7 @@ function daemonOf({ report, ...row }: Row): Daemon {
   return { ...row, report: JSON.parse(report) }
 }
 
-/** Writes a report, unless its pipeline was removed or another node has written a later report. */
+/** Writes a report, unless its pipeline was removed or another node has written a later report of the daemon. */
 async function write(sql: Sql, daemon: Daemon): Promise<void> {
   const { id, pipeline_id, enterprise_id, account_id, registered_at, reported_at, report } = daemon
   const values: Value[] = [pipeline_id, id, enterprise_id, account_id, registered_at, reported_at]

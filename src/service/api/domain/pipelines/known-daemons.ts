@@ -1,8 +1,8 @@
 /** A daemon without a report for this long counts as silent. */
 export const SILENT_MS = 5 * 60_000
 /**
- * A daemon that has reported for this long counts as confirmed. A client that invents ids has to keep reporting under
- * each of them.
+ * A daemon counts as confirmed if its last report is at least this much later than its first one. A client that invents
+ * ids would have to keep reporting under each id.
  */
 const CONFIRMED_MS = 30_000
 

@@ -5,9 +5,9 @@ import { ApiError } from '../errors.js'
 const MOST_WAITING = 100
 
 /**
- * Runs work that blocks the event loop for a while, such as checking a configuration. One piece runs after the other,
- * and accounts take turns. After each piece, other work gets as much time as the piece took. A single small piece
- * starts immediately.
+ * Runs pieces of work that block the event loop for a while, such as checking a configuration. One piece runs after the
+ * other, and accounts take turns. After each piece, everything else gets as much time as the piece took. A piece starts
+ * immediately if no piece is waiting or has just run.
  */
 export class PacedWork {
   readonly #waiting = new Map<string, (() => void)[]>()

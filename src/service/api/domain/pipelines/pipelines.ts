@@ -49,7 +49,7 @@ const PORTION = 20
 /** Pipelines per statement when their states are read. */
 const STATES = 500
 const LATER_SECONDS = '10'
-/** How long a removed pipeline is remembered. A node that is down may still have its files. */
+/** How long a removed pipeline is remembered. A node that is down may still have files of the pipeline. */
 const FORGOTTEN_MS = 30 * 86_400_000
 /** Maximum pipelines in each generation of the cache. */
 const MOST_REMEMBERED = 10_000
@@ -57,8 +57,8 @@ const MOST_REMEMBERED = 10_000
 const MOST_PAGES = 32
 
 /**
- * A pipeline has saved, immutable revisions. The latest one is its draft, and one of them may be published. Saving an
- * unchanged draft does not create a revision. Publishing an earlier revision is a rollback.
+ * A pipeline has saved, immutable revisions. The latest revision is the draft. One of the revisions may be published.
+ * Saving an unchanged draft does not create a revision. Publishing an earlier revision is a rollback.
  */
 export class Pipelines {
   readonly #context: Context
@@ -68,7 +68,7 @@ export class Pipelines {
   readonly #rows: Cached<PipelineRow>
   readonly #pages: Cached<Page<PipelineDocument>>
   readonly #revisions: Revisions
-  /** Reports the options that this service limits when it runs the pipeline. */
+  /** Reports which options of a pipeline this service limits when it runs the pipeline. */
   boundsOf: (pipeline: string, config: Config) => Promise<readonly (Fault & { readonly obstacle?: true })[]> =
     async () => []
   readonly #checks = new PacedWork()
@@ -316,7 +316,7 @@ export class Pipelines {
     await this.#context.store.run('DELETE FROM pipeline WHERE id = $1 AND removed_at IS NOT NULL', id)
   }
 
-  /** Forgets pipelines removed long ago. A node that still has their files then logs the files as orphaned. */
+  /** Forgets pipelines removed long ago. A node that still has files of one then logs the files as orphaned. */
   async forgetOld(): Promise<void> {
     await this.#context.store.run('DELETE FROM pipeline WHERE removed_at <= $1', this.#context.time(-FORGOTTEN_MS))
   }

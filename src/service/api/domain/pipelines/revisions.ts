@@ -50,7 +50,7 @@ export class Revisions {
     if (!Number.isInteger(revision) || revision < 1 || revision > LARGEST) return undefined
     const text = await this.textOf(sql, { id: pipeline, revision })
     if (text === undefined) return undefined
-    // Within a change, the revision may not be committed yet, so it is not cached.
+    // Inside a change, the revision may not be committed yet. It is then not cached.
     return sql === this.#context.store ? this.parsed(pipeline, revision, text) : this.#parse(text)
   }
 
@@ -176,7 +176,7 @@ async function bytesOf(sql: Sql, account: string): Promise<number> {
 /** Whether an account may store this many more bytes. */
 export type HasRoom = (account: string, bytes: number) => boolean
 
-/** Bytes of the saved revisions of each account, as of the account's last change. */
+/** Total bytes of the saved revisions of each account, as of the last change of the account. */
 export class RevisionSizes {
   readonly #accounts = new Map<string, number>()
   /** By default only the number of revisions is limited. */

@@ -37,7 +37,7 @@ export class Sealer {
     return { key_id: this.#keyId, nonce: nonce.toString('base64'), data: data.toString('base64') }
   }
 
-  /** Decrypts a text; undefined if it was encrypted with another key or for another place, or is damaged. */
+  /** Decrypts a text; undefined if it is damaged, or was encrypted with another key or for another place. */
   open({ key_id, nonce, data }: Sealed, place: string): string | undefined {
     if (key_id !== this.#keyId) return undefined
     try {
