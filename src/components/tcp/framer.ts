@@ -14,7 +14,7 @@ export interface Framer {
   readonly pending: number
   /** Why reading cannot continue; undefined: it can. */
   readonly problem?: Error | undefined
-  /** The error for a last record that the end of the connection cut off. The record is not delivered. */
+  /** Set if the end of the connection cut off the last record. This record is not delivered. */
   readonly cutOff?: Error | undefined
   /**
    * Returns the messages that these bytes complete, if any. May change the bytes in place before it copies them.
