@@ -23,8 +23,8 @@ const MORE = 3
 const REFUSES = -1
 
 /**
- * gcra, for events in any order: an event passes if it and all events that passed keep the limit when sorted by time.
- * So the order of arrival never lets more events pass.
+ * gcra, for events in any order. An event passes if this event and all events that passed before keep the limit when
+ * they are sorted by time. So no order of arrival lets more events pass than the limit allows.
  */
 export class GcraEventWindows extends LimitEventWindows {
   readonly #rate: GcraRate
@@ -193,7 +193,7 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Adds the newest run to the kept ones, because a newer one replaces it. Drops runs that only late events could need.
+   * Adds the newest run to the kept runs, because a newer run replaces it. Drops runs that only late events could need.
    */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time)

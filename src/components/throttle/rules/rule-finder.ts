@@ -30,9 +30,9 @@ interface Glob {
 }
 
 /**
- * Finds the first rule that holds for an event. Each key is matched once: a hash table finds patterns that match a
- * single text; other patterns are tested if the key has their prefix. Conditions are tested for each event, but only
- * those before the first rule that the key alone decides.
+ * Finds the first rule that holds for an event. Each key is matched only once. A hash table finds patterns that match a
+ * single text. Other patterns are tested if the key begins with their prefix. Conditions are tested for each event, but
+ * only the conditions of rules before the first rule that the key alone decides.
  */
 export class RuleFinder {
   readonly #rules: readonly Test[]

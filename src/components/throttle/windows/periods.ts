@@ -33,9 +33,11 @@ export type CalendarUnit = 'hour' | 'day' | 'week' | 'month'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** Local clocks differ from UTC by less than this in all zones, even with a change of clocks on the same day. */
+/** Local clocks differ from UTC by less than this in all zones, even on a day on which the clocks change. */
 const MOST_SHIFTED_MS = 26 * HOUR_MS
-/** No zone has rules outside of this range. All time before it is one period, and so is all time after it. */
+/**
+ * No zone has rules outside of this range. All time before the range is one period, and all time after it is another.
+ */
 const FIRST_MS = Date.UTC(1800, 0)
 const LAST_MS = Date.UTC(9999, 0)
 const MOST_CACHED = 10_000
