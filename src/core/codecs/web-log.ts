@@ -211,7 +211,7 @@ export function putNumber(to: FieldSink, name: FieldName, b: Buffer, start: numb
 
 /**
  * Returns where the colon of `host:80` is; -1: there is no port, as in an IPv6 address. `isCertain`: there is a port,
- * so the last colon precedes it.
+ * so the last colon is before the port.
  */
 export function colonOfPort(b: Buffer, start: number, end: number, isCertain = false): number {
   let p = end
