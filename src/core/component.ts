@@ -356,7 +356,7 @@ export interface ComponentContext {
   readonly inherited?: unknown
 }
 
-/** The folder of a component in data_dir. The component creates it when it first stores something. */
+/** The folder of a component in data_dir. The component creates the folder when it first stores something. */
 export interface StateFolder {
   readonly path: string
   hasRoom(bytes: number): boolean

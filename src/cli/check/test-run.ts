@@ -20,7 +20,7 @@ export interface Left {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** If the number of moving events stays the same for this long, they are stuck. */
+/** Events are stuck if the number of moving events does not change for this long. */
 const STUCK_MS = 30_000
 
 /** Replaces a source, and emits the events of the test. */

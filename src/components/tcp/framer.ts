@@ -6,7 +6,7 @@ import { OctetSplitter } from './octet-splitter.js'
 
 /** Divides the bytes of a connection into messages. */
 export interface Framer {
-  /** Pieces of over-long messages so far, not counting the last piece of each. */
+  /** Pieces of over-long messages so far, not counting the last piece of each message. */
   readonly pieces: number
   /** Number of places where a message was not recognized or was cut off. */
   readonly broken: number

@@ -147,8 +147,8 @@ export abstract class LimitWindows extends Windows {
 }
 
 /**
- * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An event that is older than its
- * bucket's window counts in that window.
+ * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An event that is older than the
+ * window of its bucket counts in this window.
  */
 export class FixedWindows extends LimitWindows {
   readonly #windowMs: number

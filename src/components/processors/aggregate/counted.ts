@@ -46,8 +46,8 @@ export class Counted {
   }
 
   /**
-   * Keys have their own series while there is room. A key without room does not get series later, because its counts
-   * are already part of `__other__`.
+   * Keys have their own series while there is room. A key for which there was no room does not get series later,
+   * because its counts are already part of `__other__`.
    */
   showIn(room: SeriesOfKeys): void {
     this.#room = room

@@ -19,8 +19,8 @@ export interface NamedPattern {
 }
 
 /**
- * Finds the matches of all rules in one UTF-8 value. Rules are numbered: the presets, then the patterns. All rules see
- * the original value, so no rule depends on the replacements of another.
+ * Finds the matches of all rules in one UTF-8 value. The rules are numbered, presets before patterns. All rules see the
+ * original value, so no rule depends on the replacements of another rule.
  */
 export class Finder {
   readonly matches = new Matches()

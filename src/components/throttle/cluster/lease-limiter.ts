@@ -15,7 +15,9 @@ export type Asked = typeof PASS | typeof DISCARD | typeof ASK
 /** After a refusal, the server is not asked about the bucket for this part of the shortest window, at most a second. */
 const FULL_PART = 1 / 20
 const LONGEST_FULL_MS = 1000
-/** A lease is given back if it was not used for this part of the shortest window, at most a second. */
+/**
+ * A lease is given back when it was not used for this part of the shortest window, or for a second if that is shorter.
+ */
 const IDLE_PART = 1 / 4
 const LONGEST_IDLE_MS = 1000
 

@@ -9,7 +9,7 @@ export interface DiscardCount {
   readonly bucket: string | null
   readonly events: number
   readonly bytes: number
-  /** When the first and the last of these events were discarded, wall clock in milliseconds. */
+  /** When the first and the last of these events were discarded, in milliseconds of the wall clock. */
   readonly first: number
   readonly last: number
   /** The beginning of the first event; empty if samples are not wanted. */

@@ -29,7 +29,9 @@ const NONE: number[] = [0, 0]
  */
 export class EarlierRows {
   length = 0
-  /** The list that holds the rows, and the index at which its first row begins. Both are valid until a change. */
+  /**
+   * The list that holds the rows, and the index at which its first row begins. Both are valid until the rows change.
+   */
   array: number[] = NONE
   rows = 0
   /** Whether the bucket has a list, which also holds its state. */

@@ -9,7 +9,7 @@ import type { Shared } from './timing.js'
 
 /**
  * Columns of a run: its time, the TAT after it (see GcraWindows), the sum of the costs that passed at this time, and
- * the last cost.
+ * the last of these costs.
  */
 const TIME = 0
 const TAT_MS = 1
@@ -165,9 +165,9 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Applies `tat`, the TAT of an event before `row`, to the runs from `row` on, until a run is not delayed. Returns the
-   * number of delayed runs, or REFUSES if one of them would not have passed. If `writes`, stores the new TATs and does
-   * not refuse.
+   * Applies `tat`, the TAT of an event before `row`, to the runs from `row` on, up to the first run that is not
+   * delayed. Returns the number of delayed runs, or REFUSES if a delayed run would not have passed. If `writes`, stores
+   * the new TATs and does not refuse.
    */
   #delay(bucket: number, older: EarlierRows, row: number, tat: GcraTime, writes: boolean): number {
     const { array, rows, length } = older

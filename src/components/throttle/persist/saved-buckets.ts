@@ -6,7 +6,7 @@ import type { BucketColumns } from '../windows.js'
 import { HEAD_BYTES } from './blocks.js'
 import { StateReader, StateWriter } from './state-bytes.js'
 
-/** Buckets with the same limits, of a throttle or one of its rules. */
+/** Buckets that have the same limits: the buckets of a throttle itself, or of one of its rules. */
 interface Group {
   readonly buckets: Pick<KeyedBuckets<BucketColumns>, 'defaults' | 'write' | 'read'>
   readonly ofRules: ReadonlyMap<string, { readonly saved: Group }>

@@ -12,7 +12,7 @@ type Test = Pick<Rule, 'when' | 'key'>
 
 /** The rules that may apply to the events of a key. */
 interface Route {
-  /** The index of the first rule that matches the key and has no condition; the number of rules if there is none. */
+  /** The index of the first rule without a condition that matches the key; the number of rules if no rule does. */
   readonly stop: number
   /** The rules before `stop` that match the key and have a condition, in order. */
   readonly conditional: readonly number[]

@@ -41,7 +41,7 @@ export class StateSaver {
   readonly #run = randomUUID()
   #segment: BufferFile | undefined
   #name = ''
-  /** The size of the segment, and the size of its first part, which has all buckets. */
+  /** The size of the segment, and the size of the part at its beginning that has all buckets. */
   #bytes = 0
   #bytesOfAll = 0
   /** Bytes of all segments, reported to `state`. */
