@@ -151,9 +151,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * Returns the JSON of consecutive events, from `first` up to the first event whose JSON is not in the same buffer.
- * Undefined: event `first` does not have JSON. `json`: the JSON of all events, if the lines of the batch have another
- * format.
+ * Returns the JSON of events from `first` on, as long as each follows the previous one in the same buffer. Undefined:
+ * event `first` does not have JSON. `json`: the JSON of all events, if the lines of the batch have another format.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch
