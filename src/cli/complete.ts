@@ -11,8 +11,9 @@ import { GROUPS } from '../daemon/process/groups.js'
 import type { DaemonOptions } from './inspect/daemon-socket.js'
 
 /**
- * Completion for bash, zsh and fish. Each script passes the words of the command line to `sluice complete`. That prints
- * one candidate per line, with a tab and its description, or `:file` or `:folder` if a path is expected.
+ * Completion for bash, zsh and fish. Each script passes the words of the command line to `sluice complete`. This
+ * command prints one candidate per line, followed by a tab and a description. If a path is expected, it prints `:file`
+ * or `:folder`.
  */
 
 const SCRIPTS: Readonly<Record<string, string>> = {

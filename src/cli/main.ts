@@ -12,9 +12,9 @@ await holdSignals(process.argv.slice(2), exit)
 const { setFlagsFromString } = await import('node:v8')
 const { preload } = await import('../lib/preload.js')
 
-// V8 of Node.js 20 optimizes functions too early and often has to undo it. In a run of the benchmark, it optimizes 172
-// functions and undoes 26 of them; with this flag, it optimizes 63 and undoes 5. Later versions wait longer by default,
-// and reject the flag.
+// The V8 of Node.js 20 optimizes functions too early, and often has to undo the optimization. In a run of the
+// benchmark, it optimizes 172 functions and undoes 26 of these optimizations. With this flag, it optimizes 63 and
+// undoes 5. Later versions of Node.js wait longer by default, and reject the flag.
 if (process.versions.node.startsWith('20.')) setFlagsFromString('--interrupt-budget=200000')
 
 preload(new URL('./program.js', import.meta.url))

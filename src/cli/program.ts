@@ -9,7 +9,7 @@ import { run } from './commands/run.js'
 
 /** Sets up the process: its streams, the handling of unexpected errors, and its end. */
 
-/** After a command has ended, the handles that it left open may keep the process alive for this long. */
+/** How long the handles that a command leaves open may keep the process alive after the command. */
 const LEFTOVER_MS = 250
 
 /** Runs the command in the arguments and ends the process. */
@@ -28,7 +28,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   // A reader that exits early (`| head`) has read enough. But if a run writes its events there, this is a failure.
   stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error
-    // A run that writes events to stdout has its own listener and ends gracefully.
+    // A run that writes events to stdout has its own listener, which ends the run gracefully.
     if (stdout.listenerCount('error') > 1) return
     if (!ships(args, commands)) exit(EXIT.done)
     output.write('sluice: standard output was closed; events that were not written will be read again\n')
@@ -52,7 +52,8 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
     const { complete } = await import('./complete.js')
     process.exitCode = await complete(args.slice(1), commands, io).catch(() => EXIT.failed)
   } else process.exitCode = problem ? EXIT.failed : await dispatch(args, commands, io)
-  // A reader such as a pager may take its time. Events that a run could not write are read again after the next start.
+  // A reader such as a pager may take its time, so only a run has a time limit. Events that a run could not write are
+  // read again after the next start.
   const limitMs = ships(args, commands) ? LEFTOVER_MS : undefined
   for (const stream of [stdout, stderr]) await flushed(stream, limitMs)
   setTimeout(() => void endProcess(exit, output), LEFTOVER_MS).unref()

@@ -17,8 +17,8 @@ import type { Reach } from './options/reach.js'
  * How a decoded line becomes an event.
  * - `object`: the line is the event itself, a JSON object. No field is added.
  * - `message`: the line is the message of the event. Every line can be decoded.
- * - `fields`: the line has fields. Fields of its origin (file, peer, host, timestamp) are added unless the line has a
- *   field of that name.
+ * - `fields`: the line has fields. The fields of the line's origin (file, peer, host, timestamp) are added unless the
+ *   line has a field of that name.
  */
 export type Form = 'object' | 'message' | 'fields'
 
@@ -44,8 +44,8 @@ export interface CodecDefinition {
   /** Further text for the reference. */
   readonly notes?: string
   /**
-   * The options besides `codec`. The parsed value is plain JSON that parses to itself, since disk buffers and
-   * dead-letter queues store it.
+   * The options besides `codec`. Parsing must return plain JSON that parses to itself, because disk buffers and
+   * dead-letter queues store the parsed options.
    */
   readonly options: z.ZodObject
   readonly examples: readonly [CodecExample, ...CodecExample[]]
@@ -57,8 +57,9 @@ export interface CodecDefinition {
   /** Whether `multiline` may join several lines into one event. */
   readonly joinsLines: boolean
   /**
-   * Joins lines that are parts of one event, in sources that read lines. `read` then gets the parts with their line
-   * ends in between. An over-long event arrives in pieces; each is decoded if it begins at the start of a line.
+   * Joins lines that are parts of one event, in sources that read lines. `read` then gets all parts of the event, with
+   * the line ends between them. An over-long event arrives in pieces. A piece is decoded if it begins at the start of a
+   * line.
    */
   readonly joiner?: Joiner
   /** Whether the first piece of an over-long line is decoded. Other pieces never are. */
@@ -77,7 +78,7 @@ export interface CodecDefinition {
   readonly mediaTypes?: readonly string[]
   /** Why events cannot be encoded with these options; the codec then has no `encode`. */
   readonly cannotEncode?: string
-  /** Whether `write` may omit values. It calls `onLeftOut` for each of them. */
+  /** Whether `write` may omit values. It calls `onLeftOut` for each omitted value. */
   readonly leavesOut?: true
   create(options: never): Codec
 }
@@ -100,7 +101,7 @@ export abstract class Codec {
   readonly name: string
   readonly form: Form
   readonly options: Readonly<Record<string, unknown>>
-  /** The WebAssembly kernel (lib/kernel) reads most lines by this format, with the same result as `read`. */
+  /** The format by which the WebAssembly kernel (lib/kernel) reads most lines, with the same result as `read`. */
   readonly lineFormat?: LineFormat
   /** Divides bytes into records, for codecs whose records do not end with a line end. */
   readonly framing?: Framing | undefined
@@ -128,10 +129,10 @@ export abstract class Codec {
 
   /**
    * Returns whether the line [start, end) of `b` can be decoded. If so, writes SLOT numbers per wanted name to `out`
-   * from index `at` on. The caller sets these elements to 0 before, and ignores them if the line is not valid UTF-8.
-   * Allocates nothing.
+   * from index `at` on. The caller sets these numbers to 0 before the call, and ignores them if the line is not valid
+   * UTF-8. Allocates nothing.
    *
-   * For the form `object` the slots are those of `scanObject`, for `fields` those written by `putSlot`.
+   * For the form `object`, the slots are the same as from `scanObject`. For `fields`, `putSlot` writes them.
    */
   abstract scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean
 

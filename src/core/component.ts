@@ -59,15 +59,16 @@ export interface Source extends Lifecycle {
    */
   readonly once?: true
   /**
-   * The source acknowledges each delivered event to its server, and has no position. The server sends the other events
-   * again, in any order. The source reads undelivered events again itself, or ends its run with a GivenBackError.
+   * The source acknowledges each delivered event to its server, and has no position. The server sends each event again,
+   * in any order, until it is acknowledged. If an event was not delivered, the source itself reads the event again, or
+   * ends its run with a GivenBackError.
    */
   readonly redelivers?: true
-  /** The source answers its senders, and they resend the events that could not be delivered. */
+  /** The source answers its senders. The senders resend the events that could not be delivered. */
   readonly answers?: true
   /**
-   * Reads until the input ends or the signal aborts. After an error, the engine logs and counts it, and runs the source
-   * again from its checkpoint after a backoff.
+   * Reads until the input ends or the signal aborts. If `run` throws, the engine logs and counts the error, and runs
+   * the source again from its checkpoint after a backoff.
    */
   run(out: Output, signal: AbortSignal): Promise<void>
 }
@@ -78,7 +79,7 @@ export interface Processor extends Decides, Lifecycle {
   watchKeys?(): KeyWatch
   /**
    * Calls `see` with each batch and its decisions until the returned function is called. Only for processors that
-   * decide by key. A function that is registered several times is called once per batch.
+   * decide by key. A `see` that is registered several times is called once per batch.
    */
   watchDecisions?(see: SeeDecisions): () => void
   /** Number of events that it has decided about. Only for processors that decide by key. */
@@ -96,7 +97,7 @@ export interface Processor extends Decides, Lifecycle {
   bucket?(key: string | null, rule?: string | null): BucketState
   /** Returns why these events wait, for which the processor decided LATER. Only for processors whose plan `waits`. */
   waitsFor?(events: Iterable<EventBatch>): WaitState
-  /** Whether it delays events on purpose, for example because its options let it wait for a server. */
+  /** Whether the processor delays events on purpose, for example because its options allow it to wait for a server. */
   readonly isWaiting?: boolean
   /** Set while a server that the processor needs does not reply. */
   readonly outage?: ProcessorOutage | undefined
@@ -170,7 +171,7 @@ export interface WaitState {
   readonly buckets: readonly BucketWait[]
 }
 
-/** Number of waiting events of a bucket (null: the default one), and when the first of them was read, ISO 8601. */
+/** The events that wait for a bucket (null: the default bucket), and when the first of them was read, ISO 8601. */
 export interface BucketWait {
   readonly key: string | null
   readonly events: number
@@ -214,11 +215,11 @@ export interface KeyWatch {
 /** Makes single attempts. The engine (engine/flow/delivery) handles retries, batching, pauses and rejected events. */
 export interface Destination extends Lifecycle {
   /**
-   * Resolves when the receiver has accepted all events. Otherwise throws a DeliveryError; any other error counts as
+   * Resolves when the receiver has accepted all events. Otherwise throws a DeliveryError. Any other error counts as
    * `retry`. A retry gets the same array unless the request was divided, so a WeakMap can cache derived data. The bytes
    * of a batch are valid until its acknowledgement is settled. After the signal aborts, the acknowledgement may be
-   * settled before the promise: copy the bytes you need before the first await, and do not use a batch after that
-   * await.
+   * settled before the promise. So copy the bytes that you need before the first await, and do not use a batch after
+   * that await.
    */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>
@@ -231,8 +232,9 @@ export interface Destination extends Lifecycle {
   /** Maximum number of partitions that wait for more events at the same time. Default 100. */
   readonly mostPartitions?: number | undefined
   /**
-   * Returns the size of a request as sent, in bytes before compression. The request is written next if its size is at
-   * most `maxBytes`, so the encoding may be cached. Without this method, the engine counts the size as read.
+   * Returns the size of a request as it is sent, in bytes before compression. If this size is at most `maxBytes`, the
+   * request is written next, so its encoding may be cached. Without this method, the engine counts the size of the
+   * events as they were read.
    */
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
   /** Whether it prefers requests of whole batches. If not, batches are divided to fill requests. */
@@ -354,7 +356,7 @@ export interface ComponentContext {
   readonly inherited?: unknown
 }
 
-/** The folder of a component in data_dir. The component creates it when it first stores something. */
+/** The folder of a component in data_dir. The component creates the folder when it first stores something. */
 export interface StateFolder {
   readonly path: string
   hasRoom(bytes: number): boolean
@@ -454,7 +456,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   usesIds?(options: z.output<S>): boolean
   /** Sources only: returns a test for the paths that the source reads. Follows links only if `onThisMachine`. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
-  /** The file used if the options name none, and the option that can name another. */
+  /** The file that is used if the options do not name a file, and the option that can name a different file. */
   readonly reachesUnnamed?: { readonly option: string; readonly path: string }
   /**
    * Processors only: the option that names a user's module, relative to the configuration file. `reload: watch` watches
@@ -462,11 +464,11 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
    */
   readonly module?: string
   /**
-   * Sources only: returns its inputs that another source has already read. `saved`: the checkpoint of the other source.
-   * This source would read these inputs again.
+   * Sources only: returns those inputs of this source that another source has already read. This source would read
+   * these inputs again. `saved`: the checkpoint of the other source.
    */
   overlaps?(options: z.output<S>, saved: unknown): string[]
-  /** Sources only: whether it reads input that is older than its start (EventBatch.isBacklog). */
+  /** Sources only: whether the source reads input that is older than the start of the source (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean
   /** Sources only: the files that a first start would read now; undefined: none, or unknown. */
   filesThere?(options: z.output<S>): FilesThere | undefined
@@ -511,7 +513,9 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   explain?(options: z.output<S>, context: ComponentContext): Explain
   /** Processors only: the reasons for its decision about an event. */
   findings?(options: z.output<S>, context: ProcessorContext): FindingsOf | Promise<FindingsOf>
-  /** Sources only: returns the lines that it derives from its input. Undefined: the input consists of events. */
+  /**
+   * Sources only: returns the lines that the source derives from its input. Undefined: the input consists of events.
+   */
   linesOf?(options: z.output<S>, given: Buffer, host: string): Promise<MadeLines | undefined>
 }
 

@@ -20,7 +20,7 @@ export interface Left {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** If the number of moving events stays the same for this long, they are stuck. */
+/** Events are stuck if the number of moving events does not change for this long. */
 const STUCK_MS = 30_000
 
 /** Replaces a source, and emits the events of the test. */
@@ -61,9 +61,7 @@ class GivenSource implements Source {
   }
 }
 
-/**
- * Runs one test on the components of `config`. Returns, for each output with an expectation, the events that left it.
- */
+/** Runs one test on the components of `config`. Returns the events that left each output with an expectation. */
 export async function runTest(
   config: Config,
   test: ConfigTest,
@@ -164,7 +162,9 @@ export function isExpected(event: Left, expected: TestEvent): boolean {
   return Object.entries(expected).every(([name, value]) => isDeepStrictEqual(event.fields[name], value))
 }
 
-/** The start time of a test is the start of an hour, of a day and of a year, so aligned windows start then too. */
+/**
+ * A test starts at this time. It is the start of an hour, of a day and of a year, so aligned windows also start at it.
+ */
 const FIRST_TIME = Date.UTC(2026, 0, 1)
 
 interface Timer {
@@ -172,7 +172,7 @@ interface Timer {
   readonly fn: () => void
 }
 
-/** A clock that stands still until `goTo` sets it. */
+/** A clock that moves only when `goTo` sets it. */
 class StepClock implements TimerClock {
   #at = 0
   #timers: Timer[] = []
@@ -200,7 +200,7 @@ class StepClock implements TimerClock {
     return Math.min(...this.#timers.map(({ at }) => at))
   }
 
-  /** Sets the time, unless it is already later, and fires the timers that are due. */
+  /** Sets the clock to `time`, unless the clock is already later, and fires the timers that are due. */
   goTo(time: number): void {
     if (!Number.isFinite(time)) throw new Error('events wait, and nothing will release them')
     this.#at = Math.max(this.#at, time)

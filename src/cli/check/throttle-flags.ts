@@ -42,13 +42,15 @@ function usageError({ path, message }: Fault, command: string): UsageError {
   return new UsageError(`--${flagOf(path) ?? path}: ${message}`, command)
 }
 
-/** The flag that sets the option at `path`, or a part of that option. */
+/** The flag that sets an option. `path`: the path of the option, or of a part of the option. */
 export function flagOf(path: string): Flag | undefined {
   const option = /^\w*/.exec(path)![0]
   return (Object.keys(FLAGS) as Flag[]).find(name => FLAGS[name] === option)
 }
 
-/** Returns the text itself if it is one path, or the paths in a list such as `[.app, .host]`. */
+/**
+ * Returns the paths of a list such as `[.app, .host]`. A text that is not a list is one path, and is returned as it is.
+ */
 function pathsOf(text: string): string | string[] {
   const list = /^\s*\[(.*)\]\s*$/s.exec(text)
   return list ? list[1]!.split(',').map(path => path.trim()) : text

@@ -54,7 +54,7 @@ export async function throttle(given: ThrottleCallOptions, io: Io): Promise<numb
     await write(io.stdout, passed)
     if (rest) await write(rest, discarded)
   }
-  // On Ctrl-C, lines that were read are still written, and the summary is printed.
+  // Ctrl-C only ends the input. Lines that were already read are written, and the summary is printed.
   const stop = () => io.stdin.destroy()
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop)
   const failed = new Promise<never>((_resolve, reject) => rest?.once('error', reject))

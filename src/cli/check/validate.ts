@@ -29,11 +29,13 @@ import { type CachedRevision, cachedRevision } from '../../service/fleet/revisio
 import { completed } from '../screen/local-part.js'
 
 /**
- * Checks configurations without side effects. Does not use the network, and opens only the certificates, keys, limits
- * files, tables and modules that the configurations name. Examines files that destinations write to, without opening
- * them, and searches data_dir for data that would belong to no component. Prints each error and warning as a line to
- * stderr, each valid configuration as a line to stdout, and last the numbers of errors and warnings. With `online`,
- * also connects to the servers of the components in valid configurations.
+ * Checks configurations without side effects. Opens only the certificates, keys, limits files, tables and modules that
+ * the configurations name. Examines the files that destinations write to, but does not open them. Searches data_dir for
+ * data that would belong to no component. Uses the network only with `online`, to connect to the servers that the
+ * components of valid configurations use.
+ *
+ * Prints one line for each error and warning to stderr, and one line for each valid configuration to stdout. Ends with
+ * the numbers of errors and warnings.
  */
 export async function validate(
   paths: readonly string[],

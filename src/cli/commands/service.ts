@@ -6,7 +6,7 @@ const SERVICE = { ...CONFIG, text: 'The configuration with the section `service`
 
 const EXPORT = { name: 'FILE', min: 1, max: 1, takes: 'file' } as const
 
-/** Commands that run the service or administer it on its machine. */
+/** Commands that run the service, or administer it on the machine where it runs. */
 export const serviceCommands: readonly Command[] = [
   command({
     name: 'serve',

@@ -67,7 +67,7 @@ function cutWithin(text: string, columns: number): string {
   return `${beginning(text, columns - 1 - end)}…${ending(text, end)}`
 }
 
-/** Like `table`, and adds the state of each component as a last column, if there is room. */
+/** Like `table`, with a last column that shows the state of each component, if there is room. */
 export function tableWithStates(rows: readonly (readonly string[])[], view: DaemonView, width: number): string[] {
   const states = ['', ...view.components.map(({ id }) => stateOf(view, id))]
   const longest = Math.max(...states.map(displayWidth))

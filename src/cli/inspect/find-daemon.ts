@@ -19,8 +19,8 @@ export interface Daemon {
 }
 
 /**
- * Finds the selected daemon. Even if its configuration has become invalid, finds the daemon that still runs with it.
- * Throws ConfigError if no such daemon is found.
+ * Finds the selected daemon, even if its configuration has become invalid since the daemon started. Throws ConfigError
+ * if the configuration is invalid and no daemon runs with it.
  */
 export async function findDaemon(options: DaemonOptions, env: Io['env']): Promise<Daemon> {
   const { config, socket } = options
@@ -37,7 +37,7 @@ export async function findDaemon(options: DaemonOptions, env: Io['env']): Promis
     todo,
     commands: [`sluice validate ${shellWord(config)}`],
   }))
-  // The mistake may be in data_dir, so another daemon may listen at this path.
+  // data_dir itself may be the mistake, so a different daemon may listen at this path.
   for (const path of [socketPath(dataDir), usualSocket(env)])
     if (path !== undefined && existsSync(path)) {
       const status = await statusAt(path).catch(() => undefined)

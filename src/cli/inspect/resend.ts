@@ -87,7 +87,10 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   }
 }
 
-/** The given configuration, or the one that this machine's daemon runs, with the daemon's data_dir. */
+/**
+ * The configuration at `path`. Without `path`, the configuration that this machine's daemon runs, with the data_dir of
+ * that daemon.
+ */
 async function configOf(path: string | undefined, { env }: Io): Promise<Config> {
   if (path !== undefined) return loadDaemonConfig(path, env)
   const socket = usualSocket(env)

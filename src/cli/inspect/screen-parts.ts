@@ -45,7 +45,7 @@ export function requestLines({ destinations }: Pick<Status, 'destinations'>, wid
   return ['', ...wrap(`Requests in flight: ${shown.join(', ')} (max_in_flight: auto)`, width, '  ')]
 }
 
-/** For each destination: the age of its oldest waiting event, if that is at least a second. */
+/** The age of each destination's oldest waiting event. Ages below a second are left out. */
 export function oldestLines(
   { destinations, series }: Pick<DaemonView, 'destinations' | 'series'>,
   width: number,

@@ -103,7 +103,7 @@ function headline({ series, ready, stopping, wall }: DaemonView): string {
   return `Sluice ${version} on Node ${node}, up ${upTime(upSeconds)}${memory ?? ''}, ${state}`
 }
 
-/** The last outage of each destination that delivers again. */
+/** The last outage of each destination that has recovered. */
 function pastOutages({ destinations, wall }: DaemonView): string[] {
   return destinations.flatMap(({ id, state, last_outage: outage }) => {
     if (state !== 'ready' || outage === undefined) return []

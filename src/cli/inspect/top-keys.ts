@@ -66,7 +66,7 @@ async function countedKeys(
   return new Map(counted.map(one => [one.key, one]))
 }
 
-/** A table of the busiest keys for each throttle that had events, with the state of their buckets. */
+/** For each throttle that had events: a table of its busiest keys, with the state of their buckets. */
 export function keyLines(throttles: readonly ThrottleKeys[], width: number, wall: number): string[] {
   return throttles.flatMap(({ id, seconds, exact, keys, counted, discarded_to: readers }) => {
     if (keys.length === 0) return []

@@ -58,7 +58,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   return EXIT.done
 }
 
-/** Redraws the screen without flicker. Cuts it to fit, since a line that wraps would move the lines below it. */
+/** Redraws the screen without flicker. Cuts long lines, because a line that wraps would move the lines below it. */
 export function redrawn(text: string, width: number, height: number, first: boolean): string {
   const lines = text
     .trimEnd()

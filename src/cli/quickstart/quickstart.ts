@@ -33,7 +33,7 @@ export async function quickstart(options: QuickstartOptions, io: Io): Promise<nu
   const folder = join(process.cwd(), FOLDER)
   const configPath = join(folder, 'sluice.yaml')
   const isGiven = Boolean(io.env.SLUICE_URL)
-  // Only sends a log of this machine to another service if the user asks for it.
+  // Sends a log of this machine to another service only if the user asks for that log.
   const log = chooseLog(options.log, isGiven ? [] : USUAL_LOGS, reader.folder)
   const given = isGiven ? await (await import('./given-service.js')).givenService(options.pipeline, io) : undefined
   let lock: DataDirLock

@@ -18,7 +18,7 @@ export interface OwnService extends Receiver {
 const READY_MS = 30_000
 const STOP_MS = 10_000
 
-/** Starts the service at ports that the system chooses, with its state in `folder`, and an account of its own. */
+/** Starts a service with a new account. Its state is in `folder`, and the system chooses its ports. */
 export async function startOwnService(folder: string, io: Io): Promise<OwnService> {
   // Not the folder of an earlier run, whose service may still be ending.
   const dataDir = join(folder, `service-${process.pid}`)
@@ -63,7 +63,10 @@ interface Serving {
   readonly metrics: string
 }
 
-/** Starts a process that does not get the terminal's Ctrl-C, since the daemon needs it until everything is sent. */
+/**
+ * Starts the service in a process that does not get the terminal's Ctrl-C, because the daemon needs the service until
+ * everything is sent.
+ */
 async function startServing(config: string, env: NodeJS.ProcessEnv): Promise<Serving> {
   const main = fileURLToPath(new URL('../main.js', import.meta.url))
   const child = fork(main, ['serve', '--config', config], {

@@ -4,7 +4,10 @@ import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import { ManagedConfig } from '../../engine/config/published/managed-config.js'
 import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
 
-/** The configuration of a daemon; a local part is completed with the revision that the managed daemon ran last. */
+/**
+ * The configuration of a daemon. If it is the local part of a managed daemon, adds the revision that this daemon ran
+ * last.
+ */
 export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Promise<Config> {
   const options = { env, components, plugins: await pluginsOf(path, env) }
   const config = loadConfig(path, { ...options, localPart: true })

@@ -8,8 +8,8 @@ import { table, terminalOf } from '../inspect/daemon-view.js'
 import { type Connection, withClient } from './api.js'
 
 /**
- * Lists all managed daemons: which revision each runs, whether that is the published revision, and how healthy the
- * daemon is.
+ * Lists all managed daemons. Shows the revision of each daemon, whether this is the published revision, and the
+ * daemon's health.
  */
 export function fleet(options: Connection & { json: boolean }, io: Io): Promise<number> {
   return withClient(options, io, async client => {
@@ -21,7 +21,7 @@ export function fleet(options: Connection & { json: boolean }, io: Io): Promise<
   })
 }
 
-/** One line for each daemon, followed by its problems. */
+/** One line for each daemon, followed by the problems of that daemon. */
 export function fleetText(daemons: readonly DaemonDocument[], width: number): string {
   if (daemons.length === 0) return 'No daemon has reported yet.'
   const rows = daemons.map(daemon => {

@@ -3,7 +3,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { Entry } from '../../net/http/client/answers/divided.js'
 import type { Refused } from '../../net/http/client/request-format.js'
 
-/** An item has one member. Its name is the action, and its value has this form. */
+/** The value of an item's only member. The name of the member is the action. */
 const item = z.object({
   status: z.int().min(200).max(599),
   error: z
@@ -95,7 +95,7 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
   if (!found) return undefined
   const { status, error, failure_store: store } = found
   if (store === 'used') options.onFailureStore()
-  // The event was stored before. Its id stays the same when it is sent again.
+  // The id of an event stays the same when it is sent again, so this conflict means that the event is already stored.
   if (status === 409 && error?.type === 'version_conflict_engine_exception') return { index, status: 200 }
   if (status < 300) return { index, status }
   const { type = 'error', reason = '', caused_by: cause } = error ?? {}

@@ -28,8 +28,8 @@ export class BulkRequest {
   readonly #ownTime: FieldReader
   readonly #spare = new SpareBytes()
   /**
-   * A cache: the line before the last document, up to the id, and the values in this line. Most consecutive events
-   * share them.
+   * A cache of the line before the last document, up to the id, and of the values in that line. Most consecutive events
+   * have the same values.
    */
   #head = Buffer.alloc(0)
   #valuesOfHead: string | undefined

@@ -108,8 +108,8 @@ export class HttpSource implements Source {
         endWith(socket, status)
       },
     })
-    // A client that half-closes its connection after the request may still read the response. Without a response, it
-    // would send the events again.
+    // A client may half-close its connection after the request and then read the response. Without a response, the
+    // client would send the events again.
     Object.assign(server, { httpAllowHalfOpen: true })
     return server
   }

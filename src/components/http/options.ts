@@ -43,7 +43,7 @@ export const options = z
       .describe('How long a client may take to read a response. After that, its connection is closed.'),
   })
   .superRefine(({ auth, max_body_bytes, max_unsettled_bytes, headers_timeout, request_timeout }, context) => {
-    // A source would run the `exec` program only once, so it would never get a new key.
+    // A source would run the `exec` program only once, so the source would never get a new key.
     if (auth.exec) refuseAt(context, ['auth', 'exec'], 'has no use in a source; write the key to a key_file')
     if (max_body_bytes > max_unsettled_bytes)
       refuseAt(context, ['max_body_bytes'], 'must not be more than max_unsettled_bytes')

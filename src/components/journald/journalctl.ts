@@ -16,7 +16,7 @@ const END_MS = 2000
 const FIRST_MS = 30_000
 
 /**
- * A running journalctl. Its output is read only as fast as entries are passed on; journalctl waits meanwhile.
+ * A running journalctl. Its output is read only as fast as entries are passed on, and journalctl waits for the reader.
  * journalctl ends when its output is closed, so it does not outlive this process.
  */
 export class Journalctl {
@@ -73,8 +73,8 @@ export class Journalctl {
 }
 
 /**
- * Returns the cursor of the first entry that journalctl writes with these arguments; undefined: it writes no entry.
- * Throws the error message of journalctl if it fails.
+ * Returns the cursor of the first entry that journalctl writes with these arguments; undefined: journalctl writes no
+ * entry. If journalctl fails, throws its error message.
  */
 export async function firstCursor(args: readonly string[], signal: AbortSignal): Promise<string | undefined> {
   const child = new Journalctl([...args, '--output-fields=PRIORITY'], () => {})

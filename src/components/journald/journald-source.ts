@@ -105,8 +105,8 @@ export class Journald implements Source {
   }
 
   /**
-   * Waits until all file systems respond. Otherwise, starting journalctl could block this process, because a new
-   * process first closes inherited files. Meanwhile, the journal keeps the entries.
+   * Waits until all file systems respond. Starting journalctl earlier could block this process, because a new process
+   * first closes inherited files. The journal keeps the entries until then.
    */
   async #untilStartable(signal: AbortSignal): Promise<void> {
     const systems = this.#context.fileSystems ?? fileSystems
@@ -181,7 +181,7 @@ export class Journald implements Source {
     }
   }
 
-  /** Removes the entry at the cursor from the first entries that journalctl wrote, if the entry was read before. */
+  /** If the entry at the cursor was read before, removes it from the first entries that journalctl wrote. */
   async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
     this.#backoff.reset()
     this.#problems.works()

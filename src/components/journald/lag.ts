@@ -5,8 +5,8 @@ import type { Taken } from './entries.js'
 import { type Entry, takenAt } from './fields.js'
 
 /**
- * Measures how far reading lags behind. journalctl does not report the end of the journal, so an entry that is delayed
- * cannot be distinguished from an entry that does not exist. Only the age of the last entry is known.
+ * Measures how far reading lags behind. journalctl does not report the end of the journal, so the source cannot know
+ * whether more entries exist. Only the age of the last entry is known.
  */
 export class Lag {
   moreWaits: () => boolean = () => true
@@ -42,8 +42,9 @@ export class Lag {
 }
 
 /**
- * Finds the backlog: entries that journald received before reading began, or before it resumed after a stall. The first
- * later entry ends the backlog. A pause ends it too, because another machine's clock may have dated the entries.
+ * Finds the backlog: entries that journald received before reading began, or before reading resumed after a stall. The
+ * backlog ends with the first later entry. A pause also ends the backlog, because another machine's clock may have
+ * dated the entries.
  */
 export class CatchUp {
   readonly #clock: Clock
@@ -68,7 +69,9 @@ export class CatchUp {
     return live > 0 ? { count: live, isBacklog: true } : { count: taken.length, isBacklog: live < 0 }
   }
 
-  /** Waits until a batch is sent. If this takes as long as a stall, the entries that arrived meanwhile are backlog. */
+  /**
+   * Waits until a batch is sent. If sending takes STALL_MS or longer, the entries that arrived meanwhile are backlog.
+   */
   async during(send: Promise<void>): Promise<void> {
     const began = this.#clock.now()
     await send

@@ -5,7 +5,7 @@ const BACKSLASH = 0x5c
 const COMMA = 0x2c
 const COLON = 0x3a
 const LONGEST_NAME = 256
-/** Bytes of each value that are kept even if the other values have used up the limit. */
+/** Bytes of each value that are kept even if other values of the entry have used up the limit. */
 const SURE_BYTES = 1024
 
 /** The JSON of a value; only its beginning if `cut`. */

@@ -50,18 +50,19 @@ interface Memory {
   sticky: number
 }
 
-/** Brokers need this state to recognize a batch that is sent again. A reload passes it to the successor. */
+/** State that brokers need to recognize a batch that is sent again. A reload passes this state to the successor. */
 interface Session {
   readonly topics: BoundedMap<string, Memory>
-  /** The producer for partitions that do not have one yet. */
+  /** The producer for partitions that do not have a producer yet. */
   producer: Promise<Producer> | undefined
   clusterId: string | null | undefined
 }
 
 /**
  * Sends one request of a topic at a time, to the leaders of the topic's partitions. Invariant: a batch whose outcome is
- * unknown is sent again with the same numbers and the same bytes, so the broker recognizes it. Any other batch of that
- * partition needs a new producer first. Otherwise, the broker would take it for the earlier batch.
+ * unknown is sent again with the same numbers and the same bytes, so the broker recognizes the batch. A different batch
+ * of that partition needs a new producer first. Otherwise, the broker would take the different batch for the earlier
+ * one.
  */
 export class KafkaDestination implements Destination {
   readonly mostPartitions = MOST_OPEN
@@ -166,7 +167,10 @@ export class KafkaDestination implements Destination {
     if (isFirst) this.#encoder.release(records)
   }
 
-  /** Starts a new session for another cluster, which may have given the same producer id to another client. */
+  /**
+   * If the cluster has changed, starts a new session. The new cluster may have given the same producer id to another
+   * client.
+   */
   #noticeCluster(): void {
     const { id } = this.#cluster
     const session = this.#session
@@ -198,8 +202,8 @@ export class KafkaDestination implements Destination {
     outcome: Outcome,
     signal: AbortSignal,
   ): Promise<Share[]> {
-    // Events that the broker may already have stored are sent again in the same batch, even if there are more
-    // partitions now.
+    // The broker may already have stored unconfirmed events. They are sent again in the same batch, even if the topic
+    // has more partitions now.
     const isRepeated = Array.from(memory.lanes.values()).some(({ unconfirmed }) => unconfirmed)
     if (!isRepeated || memory.partitions > leaders.length) memory.partitions = leaders.length
     const { partitions } = memory
@@ -243,7 +247,7 @@ export class KafkaDestination implements Destination {
     return shares
   }
 
-  /** Ensures that the broker recognizes a repeated batch, and does not take any other batch for the previous one. */
+  /** Ensures that the broker recognizes a repeated batch, and does not take a different batch for a repeated one. */
   async #prepare(lane: Lane, batch: Buffer, signal: AbortSignal): Promise<void> {
     const { unconfirmed } = lane
     const isKnown = unconfirmed !== undefined && haveSameRecords(unconfirmed, batch)
@@ -343,7 +347,7 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /** Returns the partition that a request uses for all its events without a key. Prefers a partition with a leader. */
+  /** Returns the partition for all events of a request that do not have a key. Prefers a partition with a leader. */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
     const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky

@@ -17,7 +17,7 @@ export class Outcome {
   }
 
   /**
-   * Adds events to send again. If `error` is undefined, these events are valid: only other events of their batch were
+   * Adds events to send again. If `error` is undefined, these events are valid, but other events of their batch were
    * refused, or must be stored first.
    */
   again(indices: readonly number[], error?: DeliveryError): void {

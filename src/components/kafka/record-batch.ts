@@ -65,7 +65,7 @@ export async function recordBatch(
   return compressed ? Buffer.concat([head, compressed]) : head
 }
 
-/** Writes the producer of a batch, the number of its first record, and the checksum. */
+/** Writes the producer, the number of the first record, and the checksum into a batch. */
 export function stamp(batch: Buffer, { id, epoch }: Producer, sequence: number, { crc32c }: KafkaClient): void {
   batch.writeBigInt64BE(id, PRODUCER_AT)
   batch.writeInt16BE(epoch, PRODUCER_AT + 8)

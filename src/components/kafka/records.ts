@@ -15,7 +15,7 @@ export interface Records {
   /** The encoded key, value and headers of each record. */
   readonly bytes: Buffer
   readonly memory: GrowingBytes
-  /** The start of each record in `bytes`, then the end of the last one. */
+  /** The start of each record in `bytes`, then the end of the last record. */
   readonly starts: readonly number[]
   /** Time of each record, in milliseconds since the epoch. */
   readonly times: readonly number[]

@@ -29,7 +29,8 @@ interface Stream {
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. All events belong to one stream, except that events that were in `other` may have their own streams by now.
+ * protobuf. All events of a request belong to one stream, with one exception: events that were in `other` may have
+ * streams of their own by now.
  */
 export class PushRequest {
   readonly #options: LokiOptions

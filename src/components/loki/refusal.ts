@@ -128,7 +128,8 @@ export function readRefusal(
     ...(ofPartition && { ofPartition }),
   }
   const events = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => ({ batch, i })))
-  // Dividing the request does not help if it has one event, or if the stream, the tenant or the client is the cause.
+  // Dividing the request does not help if the request has only one event, or if the stream, the tenant or the client is
+  // the cause.
   if (failure || events.length === 1 || reason === 'labels' || reason === 'tenant') return known && said
   const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
   const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))
@@ -141,7 +142,7 @@ export function readRefusal(
   const isRefused = known?.refuses?.(text, push)
   const rejected = events.flatMap(({ batch, i }, n) => (isRefused?.(batch, i) ? [n] : []))
   if (rejected.length === 0) return { ...said, groups }
-  // Loki stores only one copy of an event that is sent again.
+  // The other events are sent again, even if Loki has stored some of them. Loki keeps only one copy of an event.
   const isLeft = new Set(rejected)
   return { ...said, rejected, again: events.flatMap((_, n) => (isLeft.has(n) ? [] : [n])) }
 }

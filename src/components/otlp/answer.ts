@@ -15,8 +15,8 @@ const inJson = z.object({
 })
 
 /**
- * Reads a protobuf message. Returns the last value of each field that is an integer or bytes, by field number;
- * undefined if the message is invalid.
+ * Reads a protobuf message. Returns the last value of each field with integers or bytes, by field number. Undefined:
+ * the message is invalid.
  */
 function fieldsOf(bytes: Buffer): Map<number, number | Buffer> | undefined {
   const fields = new Map<number, number | Buffer>()

@@ -30,7 +30,7 @@ type EachMember = (
 ) => void
 
 export const HASHES = 4096
-/** By hash of a name: the number of the object that last had such a name. `object` is the number of the current one. */
+/** By hash of a name: the number of the last object with such a name. `object`: the number of the current object. */
 const seenIn = new Int32Array(HASHES)
 let object = 0
 

@@ -25,7 +25,7 @@ export class ExportRequest {
   /** The templates of the resource's values, then the template of the scope. */
   readonly #values: readonly CompiledTemplate[]
   readonly #text = new GrowingBytes()
-  /** The resource and scope of the last event, and the group that this event is in. */
+  /** The resource and scope of the last event, and the group of that event. */
   #last = Buffer.alloc(0)
   #lastGroup: Group | undefined
   readonly #spare = new SpareBytes()
@@ -90,7 +90,7 @@ export class ExportRequest {
   /** Adds as many events from `first` on as the kernel writes at once. Returns the index after the last added event. */
   #addObjects(batch: EventBatch, first: number, objects: Lines, groups: Map<string, Group>): number {
     const { output, starts, ends, same } = this.#kernel!
-    // Reads the resource and scope first, because reading them may use the kernel, too.
+    // Reads the resource and scope before `write` is called, because reading them may also use the kernel.
     this.#groupOf(batch, first, groups)
     const until = this.#kernel!.write(objects, first, this.#record.fields!, batch.receivedAt)
     for (let i = first; i < until; ) {
@@ -151,8 +151,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * Starting at `first`, returns the events whose JSON is in one buffer, in order; undefined if event `first` does not
- * have JSON. `json`: the JSON of all events, if the lines of the batch have another format.
+ * Returns the JSON of events from `first` on, as long as each follows the previous one in the same buffer. Undefined:
+ * event `first` does not have JSON. `json`: the JSON of all events, if the lines of the batch have another format.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch

@@ -34,13 +34,14 @@ interface Candidate {
 }
 
 /**
- * Writes events as log records, with fields for body, time, severity and trace, and attributes for all other members.
- * One walk over the JSON of an event writes the attributes, and finds the members that may become other parts.
+ * Writes events as log records. Body, time, severity and trace have fields of their own, and all other members become
+ * attributes. One walk over the JSON of an event writes the attributes, and finds the members that may get such a
+ * field.
  */
 export class LogRecords {
   /** Names of the members that may become parts other than attributes. */
   readonly #names = new WantedNames()
-  /** By hash of a name: 1 if one of these names has this hash. */
+  /** By hash of a name: 1 if a name in `#names` has this hash. */
   readonly #mayBeOther = new Uint8Array(HASHES)
   /** By slot: where the value of the member starts and ends in the current event. */
   readonly #starts: Int32Array
@@ -56,8 +57,8 @@ export class LogRecords {
   readonly #timeText = new TimeText()
   readonly #hasUid: boolean
   /**
-   * Whether a line without fields of its own becomes the body, and whether the time when it was read becomes the
-   * record's time.
+   * `#takesLines`: whether a line without fields of its own becomes the body. `#takesTimes`: whether the time at which
+   * a line was read becomes the time of its record.
    */
   readonly #takesLines: boolean
   readonly #takesTimes: boolean

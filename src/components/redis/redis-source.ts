@@ -85,7 +85,7 @@ export class RedisSource implements Source {
       repeat(LAG_MS, () => this.#measure())
       let isClaimed = false
       repeat(this.#options.claim_after / 3, async () => void (isClaimed = (await this.#claim()) || isClaimed))
-      // First reads the entries that this consumer already holds.
+      // Reads the entries that this consumer already holds before it reads new entries.
       let from = '0'
       while (!signal.aborted) {
         if (this.#redelivery.takeBack() || isClaimed) from = '0'
@@ -127,7 +127,7 @@ export class RedisSource implements Source {
     }
   }
 
-  /** `from`: `>` for new entries, or an id for the entries after it that this consumer already holds. */
+  /** `from`: `>` reads new entries. An id reads the entries after this id that the consumer already holds. */
   async #read(connection: RedisConnection, from: string): Promise<readonly Entry[]> {
     const { stream, group, timeout } = this.#options
     const [count, block] = [String(this.#count), String(BLOCK_MS)]

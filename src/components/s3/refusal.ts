@@ -105,7 +105,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 export const unescaped = (xml: string): string =>
   xml.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all)
 
-/** For a response without a code, possibly from another server, such as a proxy. */
+/** For a response without a code, which may come from another server, such as a proxy. */
 function byStatus(status: number): Partial<Known> {
   if (status === 301) return KNOWN.PermanentRedirect!
   if (status === 403) return KNOWN.AccessDenied!

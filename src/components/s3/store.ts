@@ -82,7 +82,7 @@ export class S3Store implements ObjectStore {
 
   async #begin(object: ObjectFile, signal: AbortSignal): Promise<void> {
     const { key, contentType } = object.facts
-    // An upload that a kill has left behind costs money until it is aborted.
+    // If a kill has left an upload behind, this upload costs money until it is aborted.
     const left = await object.readNote()
     if (left === ASKED) await this.#abortAll(key, signal)
     else if (left !== undefined) await this.#abort(key, left, signal)

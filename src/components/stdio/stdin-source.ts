@@ -124,8 +124,8 @@ function fileOf(stdin: Readable): number | undefined {
 }
 
 /**
- * Returns a new socket for standard input if this is a pipe or a socket, and nothing was read from it. The new socket
- * does not allocate a buffer for each read. The caller destroys it; another one can then be created.
+ * Returns a new socket for standard input if standard input is a pipe or a socket, and nothing was read from it. The
+ * new socket does not allocate a buffer for each read. When the caller has destroyed it, another socket can be created.
  */
 function pipeOf(stdin: Readable): SharedReadSocket | undefined {
   const isUnread = stdin instanceof Socket && !stdin.destroyed && stdin.bytesRead === 0

@@ -6,7 +6,7 @@ import { OctetSplitter } from './octet-splitter.js'
 
 /** Divides the bytes of a connection into messages. */
 export interface Framer {
-  /** Pieces of over-long messages so far, not counting the last piece of each. */
+  /** Pieces of over-long messages so far, not counting the last piece of each message. */
   readonly pieces: number
   /** Number of places where a message was not recognized or was cut off. */
   readonly broken: number
@@ -14,7 +14,7 @@ export interface Framer {
   readonly pending: number
   /** Why reading cannot continue; undefined: it can. */
   readonly problem?: Error | undefined
-  /** The error for a last record that the end of the connection cut off. The record is not delivered. */
+  /** Set if the end of the connection cut off the last record. This record is not delivered. */
   readonly cutOff?: Error | undefined
   /**
    * Returns the messages that these bytes complete, if any. May change the bytes in place before it copies them.

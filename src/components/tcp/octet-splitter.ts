@@ -2,13 +2,13 @@ import { type Frame, LineSplitter } from '../../lib/lines/line-splitter.js'
 import type { Framer } from './framer.js'
 
 /**
- * Octet counting (RFC 6587): a sequence of `LENGTH SP MESSAGE`. A message becomes a line, terminated by its own line
- * end or by an appended LF.
+ * Octet counting (RFC 6587): a sequence of `LENGTH SP MESSAGE`. Each message becomes a line. An LF is appended to a
+ * message without a line end.
  *
- * Invariants: once a message is complete or flushed, each of its bytes is in exactly one line of one frame, in order.
+ * Invariants: when a message is complete or flushed, each of its bytes is in exactly one line of one frame, in order.
  * If a length is not recognized, everything up to the next LF is a line. Only line ends between messages are skipped. A
- * message longer than `maxLineBytes` is divided into pieces. The result does not depend on how the bytes were
- * portioned.
+ * message longer than `maxLineBytes` is divided into pieces. The result does not depend on how the input was divided
+ * into chunks.
  */
 
 const LF = 0x0a

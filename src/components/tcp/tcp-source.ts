@@ -30,7 +30,10 @@ export class TcpSource implements Source {
   readonly #pieces: { value: number }
   readonly #broken: { value: number }
   readonly #logLimit: LogLimit
-  /** For each open connection: a promise for its end, and the controller that ends it. */
+  /**
+   * For each open connection: a promise that settles when the connection ends, and the controller that ends the
+   * connection.
+   */
   readonly #reading = new Map<Promise<void>, AbortController>()
   /** Batches being sent. Reading pauses while one of them waits for room. */
   readonly #sends: Sends

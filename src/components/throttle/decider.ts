@@ -82,7 +82,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     if (rules) this.setRules(rules)
   }
 
-  /** The time that `level` and `roomAt` use for event `i`: usually that of its last decision. */
+  /** The time that `level` and `roomAt` use for event `i`: usually the time of the last decision about the event. */
   protected abstract decidedAt(batch: EventBatch, i: number): number
 
   /** Replaces the rules. Call only if the options have rules. Rules that stay keep their windows. */
@@ -274,7 +274,7 @@ export class Decider extends KeyedDecider<Limiter> {
   /** Returns the current time. Also makes windows follow the wall clock. */
   #present(): number {
     const now = this.#clock.now()
-    // If the wall clock was set back, open windows would last until it reaches the old time again.
+    // If the wall clock was set back, open windows would otherwise last until the clock reaches the old time again.
     if (this.#followsWall && this.wall!.follow(now, this.#clock.wall())) this.limiter.restartAligned()
     return now
   }

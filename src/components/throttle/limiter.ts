@@ -35,7 +35,7 @@ export interface Timing {
   windows(limits: readonly Limit[]): Windows
   /** How long a bucket stays in use after its windows have ended. */
   readonly graceMs: number
-  /** Whether a bucket that was used since the last search for idle buckets is kept, even if its windows have ended. */
+  /** Whether a bucket that was used since the last search for idle buckets stays, even if its windows have ended. */
   readonly keepsUsed: boolean
   /** The time that decides whether buckets are idle while an event at `time` is decided. */
   present(time: number): number
@@ -70,7 +70,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
   readonly #options: LimiterOptions
   readonly #room: BucketBound
   readonly #ofRules = new Map<string, Limiter<T> | ExactRule>()
-  /** Rules that hold for one key each, by the shape of their limits (`shapeOf`). */
+  /** Rules that each hold for one key, by the shape of their limits (`shapeOf`). */
   readonly #exact = new Map<string, ExactRules>()
 
   /** `parent`: the throttle's limiter, if this one is for rules. `prepare` is called for each new bucket. */

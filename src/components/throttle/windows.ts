@@ -83,7 +83,8 @@ export abstract class Windows extends BucketColumns {
   }
 
   /**
-   * How full the bucket is. Of several limits, describes the one that would refuse this event, otherwise the fullest.
+   * How full the bucket is. With several limits, describes the limit that would refuse this event or, if all would let
+   * it pass, the fullest limit.
    */
   abstract level(bucket: number, time: number, cost: number, bytes: number): Level
 
@@ -92,7 +93,7 @@ export abstract class Windows extends BucketColumns {
     return Number.POSITIVE_INFINITY
   }
 
-  /** Sets a bucket's own limits, which differ from the common ones only in their numbers. */
+  /** Sets a bucket's own limits, which differ from the common limits only in their numbers. */
   abstract setLimits(bucket: number, limits: readonly Limit[]): void
 
   /** Forgets aligned windows, because the wall clock was set back. */
@@ -146,8 +147,8 @@ export abstract class LimitWindows extends Windows {
 }
 
 /**
- * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An event that is older than its
- * bucket's window counts in that window.
+ * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An event that is older than the
+ * window of its bucket counts in this window.
  */
 export class FixedWindows extends LimitWindows {
   readonly #windowMs: number
@@ -170,7 +171,7 @@ export class FixedWindows extends LimitWindows {
 
   override takeAll(ids: Int32Array, from: number, to: number, now: number, decisions: Uint8Array): number {
     const { counts, times, ownLimitUnits } = this
-    // Local copies, because V8 would look up and convert each of these for each event.
+    // Local copies, because V8 would otherwise look up and convert each of these values for each event.
     const time = +now
     const windowMs = +this.#windowMs
     const most = +this.limitUnits

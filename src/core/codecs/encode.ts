@@ -7,7 +7,9 @@ import type { EventBatch } from '../event/batch.js'
 import { INVALID, MODIFIED } from '../event/flags.js'
 import { JSON_OBJECTS } from './json.js'
 
-/** Bytes to write, in order. The parts may be slices of the batches' chunks, so use them before the batches settle. */
+/**
+ * Bytes to write, in order. The parts may be slices of the batches' chunks, so use the parts before the batches settle.
+ */
 export interface Encoded {
   readonly parts: Buffer[]
   bytes: number

@@ -10,7 +10,10 @@ import { EventJson } from '../event/event-json.js'
 
 /** Maximum number of members whose names are compared with one another. */
 const MOST_COMPARED = 64
-/** JavaScript writes a number unchanged if it has at most this many digits, and this many after the point. */
+/**
+ * JavaScript writes a number unchanged if it has at most MOST_DIGITS digits, and at most MOST_FRACTION of them are
+ * after the point.
+ */
 const MOST_DIGITS = 15
 const MOST_FRACTION = 6
 /** Encoded lines are passed on in portions of at least this many bytes. */

@@ -23,8 +23,8 @@ const ORIGIN_NAMES = new WantedNames()
 for (const name of ORIGIN_FIELDS) ORIGIN_NAMES.slot(name)
 
 /**
- * Converts fields to slots. If the line does not contain the text of a value, the slot covers the whole line or another
- * range that the codec chooses, such as a JSON string from its opening quote on.
+ * Converts fields to slots. If the line does not contain the text of a value, the slot covers the whole line, or
+ * another range that the codec chooses: for example, a JSON string with its opening quote.
  */
 class SlotSink implements FieldSink {
   wanted = new WantedNames()

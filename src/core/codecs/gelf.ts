@@ -111,9 +111,7 @@ class Gelf extends FieldsCodec {
     this.#put(name, b, n, to, false)
   }
 
-  /**
-   * A range that begins with a quote is a string that `read` passed to `string`. It does not include the closing quote.
-   */
+  /** If the range begins with a quote, it is a string that `read` passed to `string`, without the closing quote. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)

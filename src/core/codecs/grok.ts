@@ -99,7 +99,10 @@ function compiledGrok(source: string): Pattern {
   }
 }
 
-/** Standard patterns contain repetition counts that users did not write, so the error says what to replace. */
+/**
+ * The error may be about a repetition count in a standard pattern, which the user did not write. So the error also says
+ * what to replace.
+ */
 function advised(error: unknown): unknown {
   if (!(error instanceof Error && error.cause instanceof TooLargePattern)) return error
   const small = "patterns: { IPORHOST: '[\\w.:-]+' }"

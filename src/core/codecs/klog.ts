@@ -25,10 +25,12 @@ const WRITTEN = /^(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)$/
 /** A leap year, in which every valid date exists. */
 const ANY_YEAR = 2000
 
-/** The last time that was read, up to its seconds, and whether it is valid. */
+/** The last time that was read, up to its seconds, and whether this time is valid. */
 const lastSecond = Buffer.alloc(SECOND)
 let isSecond = false
-/** `lastSecond` as ISO 8601 with room for the fraction, and the time of receipt that determined its year. */
+/**
+ * `iso`: `lastSecond` as ISO 8601, with room for the fraction. `isoWall`: the time of receipt that determined the year.
+ */
 const iso = Buffer.from('0000-00-00T00:00:00.000000Z')
 let isoWall = Number.NaN
 let hasIso = false

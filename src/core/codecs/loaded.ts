@@ -3,9 +3,9 @@ import { json } from './json.js'
 import { text } from './text.js'
 
 /**
- * The loaded built-in codecs. Loading all takes a tenth of the time in which the daemon starts, so the daemon loads
- * only those that its configuration names (named.ts). Code that reads records of any codec imports list.ts, which loads
- * all.
+ * The built-in codecs that are loaded. Loading all of them takes a tenth of the time in which the daemon starts, so the
+ * daemon loads only the codecs that its configuration names (named.ts). Code that reads records of any codec imports
+ * list.ts, which loads all codecs.
  */
 
 let builtIn: readonly CodecDefinition[] = [json, text]

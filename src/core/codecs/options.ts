@@ -35,7 +35,7 @@ function choice(
   return schema
 }
 
-/** Creates an option for the name of a codec that satisfies `fits`, or one of `others`. */
+/** Creates an option whose value is the name of a codec that satisfies `fits`, or is in `others`. */
 export function codecName(fits: (definition: CodecDefinition) => boolean, others: readonly string[] = []) {
   const namesOf = (all: readonly CodecDefinition[]) => [...all.filter(fits).map(({ name }) => name), ...others]
   const names = namesOf(inUse)

@@ -46,7 +46,7 @@ const FACILITY_TEXTS = FACILITIES.map(text => Buffer.from(text))
 const SEVERITY_TEXTS = SEVERITIES.map(text => Buffer.from(text))
 const DIGITS = Buffer.from('01234567')
 
-/** Whether the value of `part` differs from the bytes of the part, in the line that was scanned last. */
+/** Whether the value of `part` differs from the bytes of that part. Applies to the line that was scanned last. */
 function isSpecial(part: number): boolean {
   return part === PRIORITY || part === DATA || (part === TIME && isClassicTime())
 }

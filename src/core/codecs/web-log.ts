@@ -32,7 +32,7 @@ export const ACCESS_LINES_WITH_HOSTS: LineFormat = { number: 1, names: [...ACCES
 
 const accessTime = new LastTime(commonLogTime)
 
-/** Where the line that was read last departs from the format, and the text expected there. */
+/** `failedAt`: where the line that was read last departs from the format. `expected`: the text expected there. */
 let failedAt = 0
 let expected = ''
 
@@ -176,7 +176,7 @@ export function putUnlessDash(to: FieldSink, name: FieldName, b: Buffer, start: 
 }
 
 /**
- * Writes the last text that `quotedEnd` found, or a part of it, with its escapes resolved. Omits `-` and empty text.
+ * Writes the last text that `quotedEnd` found, or a part of that text, with escapes resolved. Omits `-` and empty text.
  */
 export function putQuoted(to: FieldSink, name: FieldName, b: Buffer, start: number, end: number): void {
   if (start === end || isDash(b, start, end)) return
@@ -211,7 +211,7 @@ export function putNumber(to: FieldSink, name: FieldName, b: Buffer, start: numb
 
 /**
  * Returns where the colon of `host:80` is; -1: there is no port, as in an IPv6 address. `isCertain`: there is a port,
- * so the last colon precedes it.
+ * so the last colon is before the port.
  */
 export function colonOfPort(b: Buffer, start: number, end: number, isCertain = false): number {
   let p = end

@@ -121,7 +121,7 @@ export function operandText({ path, functions }: Operand): string {
   return functions.reduceRight((inner, name) => `${name}(${inner})`, path.text)
 }
 
-/** Returns a key. It is equal for operands that have the same values. */
+/** Returns a key that is equal for operands with the same values. */
 export function operandKey({ path, functions }: Operand): string {
   return `${functions.join()}${JSON.stringify(path.segments)}`
 }

@@ -15,15 +15,17 @@ import {
 import { compareText, hasText, isIn, standsAt } from './texts.js'
 
 /**
- * The operators of conditions. They compare texts, case-sensitively: a string as it is, a number or boolean as String()
- * formats it. A missing path, null, an object or an array has no text and satisfies no comparison, not even
- * `not_equal`; `NOT .a equal 'x'` holds for all events for which `.a equal 'x'` does not hold. `is_empty` requires a
- * value: a missing path or null is not empty.
+ * The operators of conditions. They compare texts, case-sensitively. The text of a string is the string itself. The
+ * text of a number or boolean is as String() formats it. A missing path, null, an object or an array has no text and
+ * satisfies no comparison, not even `not_equal`. In contrast, `NOT .a equal 'x'` holds for all events for which
+ * `.a equal 'x'` does not hold. `is_empty` requires a value, so a missing path or null is not empty.
  *
  * If the value in the condition is a number, the ordering operators compare numbers, and a text that is not a number
- * satisfies none of them. Otherwise they compare texts by code points, which orders ISO 8601 times correctly.
+ * satisfies none of them. Otherwise the ordering operators compare texts by code points, which orders ISO 8601 times
+ * correctly.
  *
- * A regular expression may match anywhere in the text, in time bounded by the text's length (lib/pattern.ts).
+ * A regular expression may match anywhere in the text. The time of a match is bounded by the text's length
+ * (lib/pattern.ts).
  */
 
 export type ValueTest = (reader: FieldReader) => boolean

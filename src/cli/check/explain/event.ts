@@ -19,7 +19,7 @@ import { systemClock } from '../../../lib/time.js'
 
 export interface ReadEvent {
   readonly batch: EventBatch
-  /** The event's fields, without those that depend on when and where it is read. */
+  /** The event's fields, without the fields that depend on when and where the event is read. */
   readonly own: Fields
   /** How the bytes were read, in words for the user. */
   readonly as: string
@@ -93,7 +93,8 @@ function readTapped(source: string, codec: Codec, frames: Frame[], wanted: Wante
   const letter = lineOf(given)
   if (letter?.codec.form !== 'message') return undefined
   const batch = firstOf([frameOf(letter)], originOf(letter, source, wanted), letter.receivedAt)
-  // If the event of this line does not have all fields of the input, the input itself is a line to read.
+  // If the event made from this line lacks a field of the input, `sluice tap` did not print the input. The input is
+  // then a line to read.
   const fields = batch.fields(0)
   const same = Object.entries(given).every(([name, value]) => fields[name] === value)
   return same ? { batch, own: given, as: 'the text of an event as sluice tap shows it', more } : undefined

@@ -97,7 +97,10 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   return delivered ? EXIT.done : EXIT.failed
 }
 
-/** The event as it was read, and after each component that changed it, without the fields that `own` leaves out. */
+/**
+ * The event as it was read, then the event after each component that changed it. Omits fields that the event had when
+ * it was read but that `own` leaves out.
+ */
 function versionsOf({ batch, own }: ReadEvent, steps: readonly Step[]): Fields[] {
   const unknown = Object.keys(batch.fields(0)).filter(name => !(name in own))
   const changed = steps.flatMap(({ event, isChanged }): Fields[] => (event && isChanged ? [event] : []))
@@ -160,7 +163,10 @@ interface AskLive {
   readonly problems: ReadonlyMap<string, string>
 }
 
-/** Lists the steps in order. A component also gets a step if it reads an output that the event does not take. */
+/**
+ * Lists the steps in order. If the event does not take an output, the components that read this output also get a step,
+ * without an explanation.
+ */
 async function stepsFrom(
   { id }: { id: string },
   config: Config,

@@ -59,7 +59,7 @@ function stepText({ component, what, reason, words, rule, bucket }: Step): strin
     rule === undefined ? '' : `rule ${rule}`,
     bucket === undefined ? '' : `bucket ${bucket ?? '(default)'}`,
   ].filter(text => text !== '')
-  // A destination that has received the event, and may still hold it, also reports `passed`.
+  // A destination also reports `passed`. It has then received the event, but may not have delivered it yet.
   const done = what === 'passed' ? 'received' : what
   return `${component} ${done} it${why.length === 0 ? '' : ` (${why.join('; ')})`}`
 }

@@ -26,8 +26,8 @@ const LONGEST_MS = 30_000
 type Context = Omit<ProcessorContext, 'metrics'>
 
 /**
- * Explains a processor by running it on one event. When this resolves, the names of the fields that the processor reads
- * are registered. `isRead`: whether any component reads the output.
+ * Explains a processor by running it on one event. When the promise resolves, the names of the fields that the
+ * processor reads are registered. `isRead`: whether any component reads the output.
  */
 export async function explainerOf(
   config: ComponentConfig<'processor'>,
@@ -79,7 +79,8 @@ export async function explainerOf(
     const several: Finding[] = []
     let unrouted: string | undefined
     for (const { name, batches } of [{ name: '', batches: main }, ...sides]) {
-      // If the event was discarded, the other outputs only have events made from it.
+      // If the event was discarded, only DISCARDED has this event. The other outputs can only have events made from
+      // this event.
       if (!batches[0] || (reason !== undefined && name !== DISCARDED)) continue
       if (name !== '' && !stage.outputs.get(name)!.connected) {
         unrouted = name

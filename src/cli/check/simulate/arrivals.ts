@@ -22,7 +22,7 @@ export function arrivalsOf(
   const isThere = inputs.every(({ source: { definition, options } }) => definition.catchesUp?.(options))
   if (!isThere || options.time_field) return { isBacklog: false, wantsOther: false }
   const keeps = keepsBacklog(options)
-  // Events that another throttle delays arrive neither when they were written nor all at once.
+  // Another throttle may delay events. The delayed events arrive neither when they were written nor all at once.
   const isPaced = processors.some(one => isThrottle(one) && everWaits(one.options as ThrottleOptions))
   return { isBacklog: keeps && !isChanged, wantsOther: !isPaced && !(keeps && isChanged) }
 }

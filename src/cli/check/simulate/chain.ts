@@ -21,7 +21,7 @@ import { createTrialDecider } from './trial.js'
 
 /** A stage that collects the events of all its outputs in `left`. */
 class CollectingStage extends Stage {
-  /** The events that have left the stage, each with the name of the output: `id`, `id.name`. */
+  /** The events that have left the stage. Each batch has the name of its output: `id` or `id.name`. */
   left: [output: string, batch: EventBatch][] = []
   readonly #names = new Map<SideOutput | undefined, string>()
 
@@ -49,9 +49,9 @@ interface Link {
 const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].reduce((sum, n) => sum + n, 0)
 
 /**
- * Runs the processors before a throttle as a daemon runs them, on one event after the other. Their clock shows the
- * latest event time so far; for backlog, it stays at the time of the first event. Like the simulated throttle,
- * throttles among them decide each event at its own time, or treat all events as backlog.
+ * Runs the processors before a throttle on one event after the other, as a daemon does. Their clock shows the latest
+ * event time so far or, for backlog, the time of the first event. If there are throttles among these processors, they
+ * decide like the simulated throttle: each event at the event's own time, or all events as backlog.
  */
 export class Chain {
   readonly #route: Route

@@ -87,7 +87,10 @@ export class Comparison extends Twice<Passes> {
     this.#otherRoute = other.route
   }
 
-  /** In the other configuration, the events go to the source with the same id, or to the only source. */
+  /**
+   * In the other configuration, the events enter at the source with the same id. If there is no source with this id,
+   * they enter at the only source.
+   */
   override enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
     const { sources, throttle } = this.#otherRoute
     const source = sources.find(({ id }) => id === origin.source) ?? (sources.length === 1 ? sources[0] : undefined)

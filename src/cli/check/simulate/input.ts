@@ -57,7 +57,7 @@ function onlySource({ sources, readers, throttle }: Route): ComponentConfig<'sou
   )
 }
 
-/** Replays one input as its source would read it. Yields after each piece. */
+/** Replays one input as its source would read it. Yields after each piece of the input. */
 async function* replayed(frames: FrameReader, input: Input, reading: Reading): AsyncGenerator<void> {
   const chunks = bytesOf(input.copy ?? input.path, reading)
   try {
@@ -120,7 +120,7 @@ async function firstLines(chunks: AsyncGenerator<Buffer, undefined>): Promise<Bu
   return first
 }
 
-/** The lines that the source makes of its input, if its type has `linesOf`; otherwise the input itself. */
+/** The lines that the source derives from its input, if its type has `linesOf`; otherwise the input unchanged. */
 async function* madeLines(
   { definition, options }: ComponentConfig<'source'>,
   first: Buffer,
@@ -158,7 +158,10 @@ export class InputReader {
     this.#signal = signal
   }
 
-  /** If standard input is an input, copies it to a file that only this user can read. `close` removes the file. */
+  /**
+   * If one of the inputs is standard input, copies standard input to a file that only this user can read. `close`
+   * removes the file.
+   */
   async copyStdin(): Promise<void> {
     if (!this.#inputs.some(({ path }) => path === '-')) return
     this.#folder = mkdtempSync(join(tmpdir(), 'sluice-simulate-'))

@@ -55,7 +55,8 @@ export class Replay<V extends Visitor> implements FrameReader {
   /** Field names of the first events. */
   readonly fields = new Set<string>()
   /**
-   * Events that did not reach the throttle on any path; `heldBy`: these events by the last processor that they reached.
+   * Events that did not reach the throttle on any path. `heldBy`: the number of these events, by the last processor
+   * that each event reached.
    */
   held = 0
   readonly heldBy = new Map<string, number>()
@@ -147,7 +148,7 @@ export class Replay<V extends Visitor> implements FrameReader {
     }
   }
 
-  /** Event `i` reaches the throttle on `arrivals` paths. `#now` becomes its time, if it has one. */
+  /** Event `i` reaches the throttle on `arrivals` paths. If the event has a time, `#now` becomes that time. */
   #arrive(batch: EventBatch, i: number, arrivals: number): void {
     const time = this.#timeOf(batch, i)
     const back = this.hasTime && time < this.#now ? this.#now - time : 0
@@ -206,7 +207,8 @@ export class Twice<V extends Visitor> implements FrameReader {
   }
 
   async replay(frame: Frame): Promise<void> {
-    // Each batch marks in `flags` what it has scanned for its own fields, so the batches must not share the flags.
+    // The two replays scan for different fields. Each marks in `flags` what it has scanned, so they must not share the
+    // flags.
     await this.other.replay({ ...frame, flags: frame.flags.slice() })
     await this.one.replay(frame)
   }

@@ -24,7 +24,7 @@ export interface SimulationResult {
   /** The id of the throttle, and the path of its configuration; null without a configuration. */
   readonly component: string | null
   readonly config: string | null
-  /** The options of the command line that change the throttle, as one would type them. */
+  /** The command-line options that change the throttle, as a user would type them. */
   readonly changed: readonly string[]
   readonly settings: readonly Fact[]
   /** `-` means standard input. */
@@ -138,7 +138,7 @@ export interface SearchResult {
   readonly does: string
   /** With `--suggest`: the numbers of `matching` and `kept` events. With `--budget`: `bytes_per_period`. */
   readonly figures: Readonly<Record<string, number>>
-  /** False: the goal is achieved without a limit, so this limit is the lowest one that discards nothing. */
+  /** False: the goal is achieved even without a limit. The reported limit is then the lowest that discards nothing. */
   readonly needed: boolean
   /** The next limit, which does not achieve the goal; null if there is none. */
   readonly next: { readonly limit: number; readonly does: string } | null
@@ -146,7 +146,7 @@ export interface SearchResult {
 
 export interface Simulation extends Replayed {
   readonly subject: Subject
-  /** The options of the command line that change the throttle, as one would type them. */
+  /** The command-line options that change the throttle, as a user would type them. */
   readonly typed: readonly string[]
   readonly variants: readonly Variant[]
   readonly inputs: readonly Input[]
@@ -190,7 +190,7 @@ export function resultOf(simulation: Simulation): SimulationResult {
   }
 }
 
-/** A YAML comment which says that the YAML describes the first of several throttles. */
+/** If there are several throttles, a YAML comment which says that the YAML describes the first of them. */
 function choiceText(throttles: number): string {
   return throttles > 1 ? `# The first of the ${throttles} throttles above: change it to the one that you choose.\n` : ''
 }

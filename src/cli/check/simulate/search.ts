@@ -45,7 +45,10 @@ class LimitSearch {
     return HIGHEST[this.option]
   }
 
-  /** The limit that achieves the goal, and the next one that does not; undefined if there is none. */
+  /**
+   * `answer`: the limit that achieves the goal. `next`: the next limit, which does not. Undefined: no such limit was
+   * found.
+   */
   get answer(): Tried | undefined {
     return this.goal.smallest ? this.#above : this.#below
   }

@@ -180,7 +180,7 @@ async function show(simulation: Simulation, options: SimulateOptions, io: Io): P
   if (options.report !== undefined) await writeFile(options.report, reportPage(result, systemClock.wall()))
 }
 
-/** If the first operand is a YAML file or a folder, it is the configuration: neither can hold events. */
+/** Takes the first operand as the configuration if it is a YAML file or a folder, because neither can hold events. */
 function withConfig<O extends SimulateOptions>(options: O, operands: readonly string[]): [O, readonly string[]] {
   const [first, ...files] = operands
   if (options.config !== undefined || first === undefined) return [options, operands]

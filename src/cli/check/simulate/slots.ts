@@ -43,7 +43,7 @@ export class TimeSlots {
     const { slotMs: oldMs } = this
     const oldFirst = this.#first
     while (Math.floor(high / this.slotMs) - Math.floor(low / this.slotMs) >= MOST_SLOTS) this.slotMs *= 2
-    // If times go back, the free slots are before the first time, otherwise after the last one.
+    // If `time` is the earliest so far, the free slots are before it. Otherwise they are after the latest time.
     this.#first = Math.floor(time < this.#low ? high / this.slotMs : low / this.slotMs)
     if (time < this.#low && this.#low <= this.#high) this.#first -= MOST_SLOTS - 1
     this.#low = low
@@ -64,7 +64,7 @@ export class TimeSlots {
     return this.#low <= this.#high ? { from: this.#low, to: this.#high } : undefined
   }
 
-  /** The slots from the first used one to the last used one; undefined if there was no time. */
+  /** The range from the first to the last used slot; undefined if no time was seen. */
   get used(): { readonly start: number; readonly slot_ms: number; readonly count: number } | undefined {
     if (this.#low > this.#high) return undefined
     const first = Math.floor(this.#low / this.slotMs)

@@ -32,7 +32,7 @@ export function summaryText(result: SimulationResult, style: SummaryStyle): stri
   return lines.map(line => `${line}\n`).join('')
 }
 
-/** The limit that the search found, the result of the next limit, and the share of events that pass. */
+/** The limit that the search found, the result with the next limit, and the share of events that pass. */
 export function searchFacts(trial: TrialResult, { events, excluded }: SimulationResult): Fact[] {
   const { search, window_ms, key_field, passed } = trial
   if (!search) return []
@@ -83,7 +83,7 @@ function trialTable({ results, events }: SimulationResult, style: SummaryStyle):
   return tableLines(titles, rows, style)
 }
 
-/** Wraps a text at spaces. Its first line leaves room for the name in front of it. */
+/** Wraps a text at spaces. The first line is shorter, because a name precedes it. */
 function wrapped(text: string, columns: number): string {
   const indent = ' '.repeat(NAME_WIDTH)
   return wrap(indent + text, columns, indent)
@@ -107,7 +107,7 @@ interface KeyRows {
   readonly more_keys: boolean
 }
 
-/** The keys of one trial, one line each. */
+/** A table with one line for each key of a trial, and one for all other keys. */
 export function keyTable({ by_key, others, more_keys }: KeyRows, style: SummaryStyle): string[] {
   const rows = by_key.map(key => {
     const { passed, discarded, excluded, busiest } = key

@@ -4,7 +4,10 @@ import type { KeyResult, OtherKeys, TimeResult, TrialResult } from './result.js'
 import type { SlotTable, TimeSlots } from './slots.js'
 import type { Outcome } from './trial.js'
 
-/** Columns for each key: the events and bytes of each outcome, then the current window and the busiest window. */
+/**
+ * Columns for each key: the events and the bytes of each outcome; start and demand of the current window; demand and
+ * start of the busiest window.
+ */
 const PASSED = 0
 const DISCARDED = 2
 const LEFT_OUT = 4
@@ -90,7 +93,9 @@ export class TrialTally {
     return { events: this.#sum(LEFT_OUT), bytes: this.#sum(LEFT_OUT + 1) }
   }
 
-  /** The `most` keys with the most discarded events (then with the most events), and the exact sum of all others. */
+  /**
+   * The `most` keys with the most discarded events (then with the most events), and the exact sum of all other keys.
+   */
   byKey(most: number): Pick<TrialResult, 'losing_keys' | 'by_key' | 'others'> {
     const columns = this.#columns
     const discarded = (id: number) => columns[id * TALLY_WIDTH + DISCARDED]!
@@ -144,7 +149,7 @@ const CLEARLY_MORE = 1.5
 
 /**
  * Discards over time of the heaviest keys, in bounded memory. A key gets a row with its first discard. When no row is
- * free, a key that is clearly heavier replaces the lightest one, and its row begins then.
+ * free, a key that is clearly heavier takes the row of the lightest key. The row then starts empty.
  */
 export class HeavyKeys {
   readonly #slots: TimeSlots
@@ -153,7 +158,7 @@ export class HeavyKeys {
   readonly #rows = new Map<number, number>()
   /** By id: the discards of the key. */
   #totals = new Float64Array(64)
-  /** A key needs more discards than this to take the row of another one. */
+  /** A key needs more discards than this to take the row of another key. */
   #threshold = 0
 
   /** `rows`: maximum number of keys with a row. */

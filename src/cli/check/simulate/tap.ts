@@ -87,7 +87,8 @@ export interface TapOptions extends ChangedOptions {
 const LONGEST_MS = 2 ** 31 - 1
 
 /**
- * Tries throttles on the events that reach a throttle of a running daemon, until the time is over or the signal aborts.
+ * Simulates throttles on the events that reach a throttle of a running daemon. Ends when the time of `--for` is over,
+ * or when the signal aborts.
  */
 export async function simulateTap(options: TapOptions, signal: AbortSignal, io: Io): Promise<Simulation> {
   const forMs = durationOf(options.for)

@@ -33,7 +33,10 @@ export abstract class TrialDecider {
   abstract decide(batch: EventBatch, i: number, now: number): Outcome
 }
 
-/** A bucket key for several throttles that decide on the same events, one after the other. Reads each event once. */
+/**
+ * A bucket key that several throttles share. All of them decide on an event before the next event, so each key is read
+ * once.
+ */
 export class SharedKey extends BucketKey {
   #batch: EventBatch | undefined
   #event = -1
@@ -191,9 +194,10 @@ class WaitingRoom {
 const LATE_MS = 1
 
 /**
- * A throttle whose events over the limit wait for room. Events of a bucket find room in the order of their arrival, so
- * each event is decided at once, for the time at which it will have room. This assumes that waiting events do not block
- * others. In a daemon, they may pause their source; only backlog is simulated that way.
+ * A throttle whose events over the limit wait for room. The events of a bucket find room in the order of their arrival.
+ * So each event is decided when it arrives, for the time at which it will have room. This assumes that waiting events
+ * do not block other events. In a daemon, waiting events may pause their source. Only backlog is simulated with such
+ * pauses.
  */
 class WaitingTrial extends TrialDecider {
   readonly #waitMs: number
@@ -242,7 +246,7 @@ class WaitingTrial extends TrialDecider {
         const roomAt = decider.roomAt(batch, i)
         const at = this.#room ? roomAt + LATE_MS : roomAt
         if (roomAt - now > this.#waitMs || decider.decideOne(batch, i, at) === DISCARD) {
-          // The event waits behind others, and is discarded when its longest wait is over.
+          // The event waits behind other events, and is discarded when its longest wait is over.
           if (from > now) this.#room?.add(now + this.#waitMs, batch.size(i))
           return this.#samples.outcome(batch, i, now)
         }

@@ -33,7 +33,10 @@ export class Trials implements Visitor {
   /** Events whose cost is negative or not a number. */
   costless = 0
   readonly #cost: FieldReader | undefined
-  /** By name of the key fields. Trials with the same key fields share a key, so each event's key is read once. */
+  /**
+   * By the names of the key fields. Trials with the same key fields share a key, so the key of each event is read only
+   * once.
+   */
   readonly #keys = new Map<string, { readonly ids: KeyIds; readonly key: SharedKey; readonly trials: Trial[] }>()
   readonly #wantsDecisions: boolean
   readonly #isBacklog: boolean

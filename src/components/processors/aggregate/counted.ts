@@ -46,8 +46,8 @@ export class Counted {
   }
 
   /**
-   * Keys have their own series while there is room. A key without room does not get series later, because its counts
-   * are already part of `__other__`.
+   * Keys have their own series while there is room. A key for which there was no room does not get series later,
+   * because its counts are already part of `__other__`.
    */
   showIn(room: SeriesOfKeys): void {
     this.#room = room
@@ -65,8 +65,8 @@ export class Counted {
   }
 
   /**
-   * Yields each key that has events in `values`, and the index of its first column. null: events without a key;
-   * undefined: all other keys.
+   * Yields each key that has events in `values`, and the index of the key's first column. Null stands for events
+   * without a key, undefined for all keys without a row of their own.
    */
   *keys(values: Float64Array): Iterable<[key: string | null | undefined, row: number]> {
     const width = this.#width
@@ -96,7 +96,10 @@ export class Counted {
     return values
   }
 
-  /** Begins an interval. Without room for more keys or series, removes keys that had no event in the last interval. */
+  /**
+   * Begins an interval. If there is no room for more keys or series, removes the keys that had no event in the last
+   * interval.
+   */
   next(now: number): void {
     const last = this.current
     this.#totals = this.totals()

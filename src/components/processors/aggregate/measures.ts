@@ -67,8 +67,8 @@ export class Counter implements Measure {
 }
 
 /**
- * Columns: for each bucket the number of values in this bucket alone, then the sum of all values. The last bucket has
- * no upper bound.
+ * Columns: for each bucket the number of values in this bucket, without those in lower buckets; then the sum of all
+ * values. The last bucket has no upper bound.
  */
 export class Histogram implements Measure {
   readonly name: string

@@ -31,7 +31,7 @@ export class Dedupe implements Processor {
   readonly #countField: EditedField | undefined
   readonly #forgotten: { value: number }
   #due: Emitted[] = []
-  /** Duplicates of keys that had no room in `#due`, and when the first of these keys passed. */
+  /** Duplicates of keys that had no room in `#due`. `since`: when the first of these keys passed. */
   #others = { since: Number.POSITIVE_INFINITY, duplicates: 0 }
 
   constructor(options: DedupeOptions, context: ProcessorContext) {
@@ -126,7 +126,10 @@ export class Dedupe implements Processor {
   }
 }
 
-/** Replaces a key that is too long to keep. The result is longer than any kept key, so it differs from all of them. */
+/**
+ * Replaces a key that is too long to keep. The replacement is longer than any other kept key, so it cannot equal one of
+ * them.
+ */
 function digest(text: string): string {
   return createHash('sha256')
     .update(text, 'utf16le')

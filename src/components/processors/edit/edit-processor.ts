@@ -108,7 +108,7 @@ export class Edit implements Processor {
   }
 }
 
-/** Reports for each step whether it applied to the event at that point. */
+/** Reports for each step whether it applied to the result of the previous steps. */
 export async function explainSteps(steps: readonly Step[], tools: Tools): Promise<FindingsOf> {
   const { explainCondition } = await import('../../../core/condition/explain.js')
   const compiled = await Promise.all(

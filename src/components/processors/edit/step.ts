@@ -28,7 +28,7 @@ export interface Operation {
   compile(tools: Tools): Apply | Promise<Apply>
 }
 
-/** A step of the configuration. It keeps its options, to check the files that they name. */
+/** A step of the configuration. Keeps the options as given, because the files that they name must be checked. */
 export interface Step {
   readonly [given: string]: unknown
   readonly name: string

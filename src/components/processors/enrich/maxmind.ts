@@ -27,7 +27,7 @@ class Database {
   #isMeasured = false
 
   constructor(bytes: Buffer) {
-    // The reader calls `get` for the entry first, and then for values to which the entry has pointers.
+    // The reader first calls `get` for the entry, then for the values that the entry points to.
     const get = (offset: string | number) => {
       if (!this.#isMeasured) this.#bounds.check(Number(offset))
       this.#isMeasured = true

@@ -10,7 +10,10 @@ export interface RowRange<K> extends KeyRange<K> {
   readonly line: number
 }
 
-/** Ranges that overlap only if one contains the other. The smallest range that contains a key applies. */
+/**
+ * Ranges of which any two overlap only if one of them contains the other. The smallest range that contains a key
+ * applies to the key.
+ */
 export class Ranges<K extends string | number> {
   readonly #ranges: readonly RowRange<K>[]
   /** By range: the index of the smallest range that contains it; -1: none. */
@@ -21,7 +24,7 @@ export class Ranges<K extends string | number> {
     this.#around = around
   }
 
-  /** Returns two ranges instead if they are equal, or if they overlap and neither contains the other. */
+  /** If two ranges are equal, or if they overlap and neither contains the other, returns these two ranges instead. */
   static of<K extends string | number>(given: readonly RowRange<K>[]): Ranges<K> | readonly [RowRange<K>, RowRange<K>] {
     // Of two ranges with the same beginning, the larger one comes first.
     const ranges = given.toSorted((a, b) =>

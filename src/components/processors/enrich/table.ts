@@ -5,7 +5,7 @@ const MOST_REMEMBERED = 10_000
 /** Texts with more characters are not remembered, to limit memory. Addresses and numbers are shorter. */
 const LONGEST_REMEMBERED = 64
 
-/** The error that a table or one of its rows cannot be used. `line`: the line in the file, from 1. */
+/** Thrown if a table or one of its rows cannot be used. `line`: the line in the file, from 1. */
 export class TableError extends Error {
   readonly line: number
 
@@ -22,10 +22,10 @@ export interface Table {
   find(text: string): Buffer | undefined
 }
 
-/** Rows one after the other in one buffer, because an object for each row would take several times the memory. */
+/** All rows are in one buffer, because an object for each row would take several times as much memory. */
 export class Rows {
   readonly #bytes: Buffer
-  /** The start of each row, and the end of the last one. */
+  /** The start of each row, and the end of the last row. */
   readonly #starts: Float64Array
 
   constructor(rows: readonly string[]) {
@@ -66,7 +66,7 @@ export class ExactTable implements Table {
   }
 }
 
-/** A table that calls `search`. It remembers the rows of the keys that were looked up last. */
+/** A table that calls `search`. It caches the rows of the keys that were looked up last. */
 export class SearchedTable implements Table {
   readonly size: number
   readonly #search: (text: string) => Buffer | undefined

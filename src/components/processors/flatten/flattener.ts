@@ -20,7 +20,7 @@ export class Flattener {
   /** The path of the current value: names and separators, with escapes as in a JSON string. */
   readonly #path = new GrowingBytes()
   #most = 0
-  /** The fields before the first one that changes are in [#start, #plainEnd). They are copied unchanged. */
+  /** [#start, #plainEnd) has the fields before the first field that changes. They are copied unchanged. */
   #start = 0
   #plainEnd = 0
   #isChanged = false

@@ -49,7 +49,7 @@ export class Nester {
     return false
   }
 
-  /** The members of an object. A repeated name keeps its first place and its last value. */
+  /** The members of an object. If a name is repeated, its first place and its last value count. */
   #members({ start, end }: Written): Map<string, Written> {
     const b = this.#bytes
     const members = new Map<string, Written>()
@@ -66,7 +66,10 @@ export class Nester {
     return members
   }
 
-  /** Puts a field at the path in its name, or at the top if a value other than an object is in the way. */
+  /**
+   * Puts a field at the path that its name contains. If a value that is not an object is in the way, puts the field at
+   * the top instead.
+   */
   #put(root: Tree, fields: ReadonlyMap<string, Written>, name: string, value: Written): void {
     const path = this.#divided(name)
     const top = fields.get(path[0]!)
@@ -95,7 +98,10 @@ export class Nester {
     return [...path.slice(0, this.#maxDepth - 1), path.slice(this.#maxDepth - 1).join(this.#separator)]
   }
 
-  /** Returns the object of this name, and creates it if it is missing. Undefined: another value has this name. */
+  /**
+   * Returns the object of this name, and creates the object if it is missing. Undefined: this name has a value that is
+   * not an object.
+   */
   #opened(tree: Tree, name: string): Tree | undefined {
     const child = tree.get(name)
     if (child instanceof Map) return child
@@ -134,7 +140,10 @@ export class Nester {
   }
 }
 
-/** Whether the JSON name [start, end), without its quotes, has the separator, or an escape that may stand for it. */
+/**
+ * Whether the JSON name [start, end), without its quotes, contains the separator, or an escape that may stand for the
+ * separator.
+ */
 export function mayHold(b: Buffer, start: number, end: number, separator: Buffer): boolean {
   const first = separator[0]
   for (let p = start; p < end; p++) {

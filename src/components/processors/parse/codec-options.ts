@@ -38,7 +38,7 @@ function optionsOfAll(): Record<string, z.ZodType> {
   return shape
 }
 
-/** Removes a default, which would also set the option for codecs that do not have it. */
+/** Removes the default of an option, because the default would also set the option for codecs that do not have it. */
 function withoutDefault(schema: z.ZodType): z.ZodType {
   const { type, innerType } = schema._zod.def as unknown as { type: string; innerType: z.ZodType }
   return ['default', 'prefault', 'optional'].includes(type) ? withoutDefault(innerType) : schema

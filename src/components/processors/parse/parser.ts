@@ -16,7 +16,10 @@ import type { ParseOptions } from '../parse.js'
 import { loadedCodecs } from './codec-options.js'
 import { TypedMembers } from './typed-members.js'
 
-/** Reads a field with the first of several codecs that can read it, and merges the result into the event. */
+/**
+ * Reads a field with several codecs in turn. Merges the result of the first codec that can read the field into the
+ * event.
+ */
 export class Parser implements Processor {
   readonly #reader: FieldReader
   readonly #editor: EventEditor
@@ -30,7 +33,7 @@ export class Parser implements Processor {
   readonly #source: EditedField
   readonly #target: EditedField | undefined
   readonly #removes: boolean
-  /** The name of the parsed field, if this is a top-level field that is removed. */
+  /** The name of the parsed field, if the field is at the top level and is removed. */
   readonly #without: MemberName | undefined
   readonly #field: string
   readonly #text = new GrowingBytes()
@@ -142,7 +145,7 @@ export class Parser implements Processor {
   }
 }
 
-/** Reports which codecs can read the text of the field, up to the first one that can, and why the others cannot. */
+/** Reports whether each codec can read the text of the field and, if not, why. Ends with the first codec that can. */
 export function explainParse({ field, types, ...rest }: ParseOptions, context: ComponentContext): FindingsOf {
   const reader = context.field(field)
   const codecs = loadedCodecs(rest, context.reach)

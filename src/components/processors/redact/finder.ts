@@ -19,8 +19,8 @@ export interface NamedPattern {
 }
 
 /**
- * Finds the matches of all rules in one UTF-8 value. Rules are numbered: the presets, then the patterns. All rules see
- * the original value, so no rule depends on the replacements of another.
+ * Finds the matches of all rules in one UTF-8 value. The rules are numbered, presets before patterns. All rules see the
+ * original value, so no rule depends on the replacements of another rule.
  */
 export class Finder {
   readonly matches = new Matches()
@@ -28,7 +28,7 @@ export class Finder {
   readonly seen = new Matches()
   readonly rules: readonly string[]
   readonly hasPatterns: boolean
-  /** Whether searching a single value finds the same matches that `seen` has in this value. */
+  /** Whether a search in a single value finds the same matches that `mayHold` has found in this value. */
   readonly seesValues: boolean
   readonly #presets: number
   /** By rule: 1 if its matches in text with escapes count; 0 if not, because they may include parts of escapes. */
@@ -77,7 +77,10 @@ export class Finder {
     return this.matches.count > 0
   }
 
-  /** Whether [start, end) may have escapes, judging by the first and the last one that `mayHold` saw. */
+  /**
+   * Whether [start, end) may have escapes, because it overlaps the range between the first and the last escape that
+   * `mayHold` saw.
+   */
   sawEscapes(start: number, end: number): boolean {
     return this.#firstEscape < end && this.#lastEscape >= start
   }

@@ -18,7 +18,7 @@ export interface Selection {
   readonly all: boolean
   readonly names: ReadonlyMap<string, Selection>
   readonly items: ReadonlyMap<number, Selection>
-  /** The names as bytes, to compare them with names in JSON that have no escapes. */
+  /** The names as bytes, for comparison with names in JSON that do not have escapes. */
   readonly written: readonly { readonly bytes: Buffer; readonly selection: Selection }[]
 }
 

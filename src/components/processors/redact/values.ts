@@ -169,7 +169,9 @@ export class Values implements ValueVisitor {
     return matches.count > 0
   }
 
-  /** Counts the matches, and joins overlapping ones: a secret may be found both with its escapes and without them. */
+  /**
+   * Counts the matches. Joins matches that overlap, because a secret may be found both with and without its escapes.
+   */
   #accept(): void {
     const { matches } = this.#finder
     matches.order()

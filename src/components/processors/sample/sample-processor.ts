@@ -9,7 +9,7 @@ import { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import type { SampleOptions } from '../sample.js'
 
 const SAMPLED = discard(0)
-/** Seed of the hash. It is constant: each run and each daemon must decide the same. */
+/** Seed of the hash. It is constant, because all runs and all daemons must decide the same. */
 const SEED = 0x5105
 const HASHES = 2 ** 32
 /** A ratio is rounded to a multiple of 1 / PARTS. */

@@ -15,9 +15,9 @@ export interface ScriptData {
 export interface JobHead {
   readonly id: number
   readonly length: number
-  /** Whether the process reports each call, because an earlier process ended while it had this batch. */
+  /** Whether the process must report each call. It must if an earlier process ended while it had this batch. */
   readonly isNoted: boolean
-  /** Events to skip because a process ended in their call, and how it ended. */
+  /** Events to skip because a process ended in their call, and how that process ended. */
   readonly skip: readonly (readonly [event: number, reason: string])[]
 }
 

@@ -193,9 +193,9 @@ const ESCAPE = /\\u[\da-f]{0,3}$/i
 const isDigit = (character: string | undefined) => character !== undefined && character >= '0' && character <= '9'
 
 /**
- * Whether a line has the same object as `text`, which JSON.stringify wrote. The line may have another notation: spaces,
- * other escapes, or numbers such as 1.0 and 12345678901234567890. Parses the line only if its notation may be the cause
- * of the first difference.
+ * Whether a line has the same object as `text`, which JSON.stringify wrote. The notation of the line may differ:
+ * spaces, other escapes, or numbers such as 1.0 and 12345678901234567890. Parses the line only if such a notation may
+ * be the cause of the first difference.
  */
 export function isSameObject(line: string, text: string): boolean {
   return text === line || (differsInNotation(line, text) && jsonText(JSON.parse(line)) === text)

@@ -15,8 +15,8 @@ import { WrittenLines } from './written-lines.js'
 const end = () => process.kill(process.pid, 'SIGKILL')
 
 /**
- * Writes a message, and waits until the daemon has taken all of it, since the process may end after that. Throws if the
- * daemon is gone.
+ * Writes a message. Returns when the daemon has taken all of it, because the process may end after that. Throws if the
+ * daemon has ended.
  */
 function writeFrame(head: object, parts: readonly Uint8Array[] = []): void {
   const size = parts.reduce((sum, part) => sum + part.byteLength, 0)

@@ -14,7 +14,7 @@ import { WrittenLines } from './written-lines.js'
 
 /**
  * A process that works answers within the timeout. If it has not answered by the timeout plus twice this time, one of
- * its calls does not end. Twice, because both processes may have been suspended.
+ * its calls does not return. The time counts twice because both processes may have been suspended.
  */
 const GRACE_MS = 500
 /**
@@ -22,7 +22,10 @@ const GRACE_MS = 500
  * endless call.
  */
 const MOST_GRACES = 5
-/** How many times calls of one batch may end the process, which then restarts. After that, the batch fails. */
+/**
+ * How many events of a batch may be skipped because their calls ended the process. If another call ends the process,
+ * the batch fails.
+ */
 const MOST_DEATHS = 10
 
 interface Unanswered {
@@ -41,9 +44,10 @@ interface Unanswered {
 }
 
 /**
- * Runs a script in a process, and restarts the process when a call does not return, uses too much memory, or ends it.
- * The script then gets the batch again, and each call is noted. If the process ends again, the event of the last call
- * fails, and the script gets the others once more. With `per: batch` all events of the batch fail.
+ * Runs a script in a process. Restarts the process when a call does not return, uses too much memory, or ends the
+ * process. The new process gets the batch again, and reports each call before the call begins. If the new process also
+ * ends, the event of the last call fails, and the next process gets the other events. With `per: batch`, all events of
+ * the batch fail instead.
  */
 export class ScriptProcessor implements Processor {
   readonly #options: ScriptOptions

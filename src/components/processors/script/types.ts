@@ -27,7 +27,7 @@ export type Script<Event extends object = AnyEvent> = (
   context: ScriptContext,
 ) => ScriptResult | Promise<ScriptResult>
 
-/** A function of a batch, for `per: batch`: it returns a result for each of its events, in their order. */
+/** A function of a batch, for `per: batch`. It returns a result for each event, in the order of the events. */
 export type BatchScript<Event extends object = AnyEvent> = (
   events: Event[],
   context: ScriptContext,

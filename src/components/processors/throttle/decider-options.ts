@@ -44,7 +44,10 @@ export function deciderOptions(
   }
 }
 
-/** Compiles the rules of a throttle: those of its options, then those of its file. `field` creates field readers. */
+/**
+ * Compiles the rules of a throttle: first the rules in its options, then the rules in its file. `field` creates field
+ * readers.
+ */
 export function rulesOf(
   options: RuledOptions,
   ofFile: readonly RuleOptions[],

@@ -21,7 +21,7 @@ const FULL_TEXT = {
   discard: 'is discarded',
 } as const
 
-/** Explains the decision about an event as if it were the first event of the throttle. */
+/** Explains the decision about an event as if no event had reached the throttle before. */
 export function explainThrottle(
   options: ThrottleOptions,
   decider: DeciderOptions,
@@ -88,7 +88,7 @@ function ruleText(rule: RuleName | undefined): Finding {
   return { text, holds: true, rule: ruleTitle(rule) }
 }
 
-/** The bucket of an event. `holds`: whether it is a bucket other than the default one. */
+/** The bucket of an event. `holds`: whether this is a bucket other than the default bucket. */
 function bucketOf({ key_field: paths }: ThrottleOptions, { keyFields }: DeciderOptions, batch: EventBatch): Finding {
   if (paths.length === 0) return { text: 'key_field: not set, so all events count in the default bucket', bucket: null }
   const key = new BucketKey(keyFields)
@@ -103,7 +103,7 @@ function bucketOf({ key_field: paths }: ThrottleOptions, { keyFields }: DeciderO
   return { text: `key_field: it counts in the bucket of its value${paths.length > 1 ? 's' : ''}`, holds, value, bucket }
 }
 
-/** The time at which an event counts, and whether this is its own time. */
+/** The time at which an event counts. `own`: whether this is the event's own time. */
 function timeAt(decider: DeciderOptions, batch: EventBatch, { clock }: ComponentContext): [ms: number, own: boolean] {
   const { eventTime: by } = decider
   if (!by) return [clock.wall(), false]

@@ -24,8 +24,9 @@ const HALF_LIFE_MS = 3_600_000
 const HEAVIER = 1.1
 
 /**
- * Counters of the heaviest keys. Events that a scrape has shown as `__other__` stay there. When a key loses its series,
- * its count moves to `__other__`. So a counter never decreases while its series exists, and the sum is always exact.
+ * Counters of the heaviest keys. Events that were shown as `__other__` in a scrape stay there. When a key loses its
+ * series, the count of the series moves to `__other__`. So a counter never decreases while its series exists, and the
+ * sum of all counters is always exact.
  */
 export class KeyCounters {
   readonly #options: KeyMetricsOptions

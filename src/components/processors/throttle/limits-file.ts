@@ -96,7 +96,7 @@ function problemOf({ file, line, path, message }: LimitsProblem): Problem {
   return { file, line, column: 1, path: pathText(path), message }
 }
 
-/** The options of a throttle, with the rules of its file added to its own. Throws ConfigError. */
+/** The options of a throttle, with the rules of its limits file after its own rules. Throws ConfigError. */
 export function withFileRules<O extends RuledOptions & { readonly limits_file?: string | undefined }>(options: O): O {
   const { limits_file: path, limits = [] } = options
   if (path === undefined) return options
@@ -246,7 +246,7 @@ type WrittenRules = { readonly rules: readonly Written[] } | { readonly problems
 const NUMBERS = new Set(['limit', 'limit_bytes', 'burst'])
 const WHOLE = /^\d+$/
 
-/** Reads CSV: the first record names the options, each further one is a rule. */
+/** Reads CSV. The first record names the options. Each later record is a rule. */
 function readCsv(text: string): WrittenRules {
   const read = readCsvTable(text)
   if ('message' in read) {

@@ -330,7 +330,7 @@ function checkBurst(
 
 /**
  * Adds an issue for each rule that cannot be used. Does nothing if the throttle's own limits are invalid, because each
- * rule would repeat their problems.
+ * rule would repeat the problems of these limits.
  */
 function checkRules(options: RuledOptions, context: z.RefinementCtx): void {
   if (problemsOf(options).length > 0) return

@@ -10,7 +10,7 @@ import type { ThrottleMetrics } from './throttle-metrics.js'
 const DRIFT_MS = 1000
 
 /**
- * Reports quotas that still count in a future period because the clock jumped ahead and was then set back. Returns a
+ * Reports quotas that count in a future period, because the clock jumped ahead and was then set back. Returns a
  * function to call for each batch.
  */
 export function reportQuotasAhead(
@@ -21,7 +21,7 @@ export function reportQuotasAhead(
   log: Logger,
 ): () => void {
   let checked = Number.NEGATIVE_INFINITY
-  /** Periods by `per` and time zone, because creating them is slow and many rules may share them. */
+  /** A cache by `per` and time zone, because creating periods is slow and many rules may share them. */
   const known = new Map<string, Periods>()
   const periods = (limit: Quota) => {
     const name = `${limit.per} ${limit.timeZone}`

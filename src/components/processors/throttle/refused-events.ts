@@ -20,7 +20,7 @@ import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metr
 
 /** Maximum discarded events inspected for the history per second. Each batch may inspect one more. */
 const LOOKS_PER_SECOND = 1000
-/** If a batch discards more events than may still be inspected in this second, at most this many are inspected. */
+/** Maximum inspected events of a batch that discards more events than may still be inspected in this second. */
 const SOME_LOOKS = 16
 
 /** State that RefusedEvents passes to a successor with the same options. */
@@ -72,7 +72,7 @@ export class RefusedEvents {
   readonly #isPlain: boolean
   /** Whether events are only discarded and counted by bucket. */
   readonly #onlyCounts: boolean
-  /** The limit reported for an event if the limit that discarded it is unknown. */
+  /** The limit that is reported for an event if it is unknown which limit discarded the event. */
   readonly #limit: Exceeded
   readonly #discarded: { value: number }
   readonly #marked: { value: number }

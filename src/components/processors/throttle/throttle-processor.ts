@@ -99,8 +99,8 @@ export class ThrottleProcessor implements Processor {
     this.#clock = clock
     this.#options = options
     const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
-    // Readers of fields that the line scanner finds. It does not find fields that a later version of the limits file
-    // adds.
+    // Readers of the fields that the line scanner finds. The scanner does not find fields that only a later version of
+    // the limits file names.
     const known = new Map<string, FieldReader>()
     const field = (path: FieldPath) => {
       const reader = context.field(path)
@@ -263,8 +263,8 @@ export class ThrottleProcessor implements Processor {
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
     const beyondMaxKeys = counts[FAIL_OPEN]! + counts[FULL]!
-    // In shadow mode, all events pass. A cluster limit itself logs when it passes events because its server is
-    // unreachable.
+    // In shadow mode, all events pass, so max_keys has no effect. With a cluster limit, the reason may be an
+    // unreachable server, which the limit itself logs.
     if (beyondMaxKeys > 0 && !this.#cluster && this.#options.mode === 'enforce') this.#reportMaxKeys()
     this.#countDropped()
     this.#countInEventTime?.()

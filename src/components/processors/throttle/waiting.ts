@@ -15,7 +15,7 @@ import { WallTime } from '../../throttle/windows/wall-time.js'
 import { longestWaits, type ThrottleOptions } from './options.js'
 
 /**
- * If there is a limits file, waiting events ask again after at most this time, because new rules may give room sooner.
+ * With a limits file, waiting events ask again after at most this time, because new rules may give them room sooner.
  */
 const FILE_MS = 500
 /**
@@ -34,7 +34,7 @@ export interface LateState {
 
 type Limits = Pick<Decider, 'ruleOf' | 'costOf' | 'roomAt' | 'level'>
 
-/** How long until a bucket has room for an event that has this rule, cost and size. */
+/** How long until a bucket has room for an event with this rule, cost and size. */
 interface Room {
   readonly rule: Rule | undefined
   readonly cost: number
@@ -43,10 +43,11 @@ interface Room {
 }
 
 /**
- * Decides which events over the limit wait for room. Backlog waits, and then takes the room of live events. Live events
- * that wait for this reason take the room of later live events. Both are late events. A bucket has caught up when its
- * windows do not contain any. Until then, a live event also waits if it would have passed without backlog. So an app
- * within its limit does not lose events, and the throttle discards the excess of other apps as usual.
+ * Decides which events over the limit wait for room. Backlog that has waited takes the room of live events. Live events
+ * that wait for this reason take the room of later live events. Both the backlog and these live events are called late
+ * events. A bucket has caught up when its windows do not contain late events. Until then, a live event over the limit
+ * also waits, if it would have passed without backlog. So an app within its limit does not lose events, and the
+ * throttle discards the excess of other apps as usual.
  */
 export class Pacing {
   readonly #limits: Limits
@@ -102,8 +103,8 @@ export class Pacing {
   }
 
   /**
-   * Sets the decision to WAITS for refused events that may wait, and returns their number. Call for each batch.
-   * `refused`: number of refused events in the batch.
+   * Sets the decision to WAITS for refused events that may wait, and returns the number of waiting events. Call for
+   * each batch. `refused`: number of refused events in the batch.
    */
   apply(batch: EventBatch, decisions: Uint8Array, refused: number, scope: BatchScope): number {
     const hasWaited = scope.keptMs > 0
@@ -138,7 +139,7 @@ export class Pacing {
     return waiting
   }
 
-  /** Counts the events of a batch that has waited in a predecessor with other options. */
+  /** Adds the events of a batch to the queues. The batch has waited in a predecessor with other options. */
   #join(batch: EventBatch): void {
     if (!this.#paces) return
     const now = this.#clock.now()
@@ -275,13 +276,13 @@ export class BucketQueues {
 
 const hasCaughtUp = ({ events, until }: Queue, now: number) => events === 0 && now >= until
 
-/** Whether events of the bucket wait because other events were late, or lack room that late events took. */
+/** Whether the bucket has events that wait because of late events, or lacks room that late events took. */
 export const isBehind = ({ backlog, displaced, until }: Queue, now: number) => backlog + displaced > 0 || now < until
 
 /**
- * Converts a limit to a gcra limit with the same rate and with room for twice the events, because a daemon that catches
- * up reads in bursts what an app wrote steadily. Does not convert quotas and limits of bytes or costs, because gcra
- * passes an event of any cost.
+ * Converts a limit to a gcra limit with the same rate and room for twice the events. The extra room is needed because a
+ * daemon that catches up reads in bursts what an app wrote steadily. Does not convert quotas, nor limits of bytes or
+ * costs, because gcra passes an event of any cost.
  */
 function tolerant(limit: Limit): Limit {
   const { mode, unit, burst = limit.limit - 1 } = limit
@@ -292,8 +293,8 @@ function tolerant(limit: Limit): Limit {
 const tolerantRule = (rule: Rule): Rule => ({ ...rule, limits: rule.limits.map(tolerant) })
 
 /**
- * Decides as if there were only live events, at their arrival times, with its own windows. The windows are empty at
- * first. If an event passes here, its app did not exceed its limit.
+ * Decides on live events as if there were no backlog, at their arrival times. Has windows of its own, which are empty
+ * at first. If an event passes here, its app did not exceed its limit.
  */
 export class WithoutBacklog {
   readonly #clock: Clock
@@ -307,7 +308,7 @@ export class WithoutBacklog {
   #wall = 0
 
   constructor(options: DeciderOptions, clock: Clock, mostMs: number, before: unknown) {
-    // If there is no room for an event's bucket, the event passes here, so at worst it waits.
+    // If there is no room for the bucket of an event, the event passes here. At worst, the event then waits.
     const limits = options.limits.map(tolerant)
     this.#options = { ...options, limits, exclude: undefined, onMaxKeys: 'pass', persists: false }
     this.#clock = clock

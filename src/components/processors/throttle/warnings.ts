@@ -50,7 +50,10 @@ function thereText(sources: readonly Upstream[]): string {
   return `: a first start would read ${least}${formatSize(sum(({ bytes }) => bytes))} in ${files}; sluice simulate counts the events that this discards`
 }
 
-/** A rule that never holds, because the earlier rule `first` takes all of its events. Both are indices. */
+/**
+ * A rule that never holds, because an earlier rule takes all of its events. `rule` and `first`: the indices of the two
+ * rules.
+ */
 interface UselessRule {
   readonly rule: number
   readonly first: number

@@ -11,8 +11,8 @@ export interface BucketIds {
   /** Replaced by a new object when ids may refer to other buckets. */
   readonly layout: object
   /**
-   * Finds the bucket ids of the first `length` events, and marks these buckets as used. `left`: number of events whose
-   * id is not known yet.
+   * Finds the bucket ids of the first `length` events, and marks these buckets as used. `left`: how many of these
+   * events do not have an id yet.
    */
   findAll(keys: Keys, length: number, left: number): void
 }

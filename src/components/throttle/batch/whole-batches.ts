@@ -11,8 +11,8 @@ import { RuledBuckets } from './ruled-buckets.js'
 
 const PAUSE = 16
 /**
- * Maximum share of events that may be decided one by one; above it, all are. With rules, such events are looked up
- * twice.
+ * Maximum share of events that may be decided one by one. Above this share, all events are. It is smaller with rules,
+ * because events that are decided one by one are then looked up twice.
  */
 const MOST_ALONE = 3 / 4
 const MOST_ALONE_WITH_RULES = 1 / 4
@@ -26,9 +26,9 @@ type Take = (batch: EventBatch, i: number, now: number) => Decision
 
 /**
  * Decides on all events of a batch in a few loops over columns, if each event costs 1. The decisions are the same as if
- * made one by one, because buckets are independent while no bucket is added or dropped. Some events are decided one by
- * one, in order: those that may add or drop a bucket, those whose key is not a plain string or integer, and those whose
- * rule depends on more than the key.
+ * the events were decided one by one, because buckets are independent while no bucket is added or dropped. Some events
+ * are decided one by one, in order: events that may add or drop a bucket, events whose key is not a plain string or
+ * integer, and events whose rule depends on more than the key.
  */
 export class WholeBatches {
   readonly #limiter: Limiter
@@ -132,7 +132,7 @@ export class WholeBatches {
       decideAlone(i)
       from = i + 1
     }
-    // If the layout has changed, the ids that were found may belong to other buckets.
+    // If the layout has changed, the ids in `keys` may belong to other buckets now.
     if (buckets.layout === layout) discarded += buckets.windows.takeAll(keys.ids, from, length, now, decisions)
     else for (; from < length; from++) if (keys.ids[from] !== NONE) decideAlone(from)
     counts[DISCARD]! += discarded

@@ -19,8 +19,8 @@ const CLOSING = 0x5d
 
 /**
  * The bytes that identify an event's bucket: the text of the bucket in UTF-8. With one field, the text is the field's
- * value; with several, it is the JSON array of their values. Different texts have different bytes: text that UTF-8
- * cannot represent, and digests of long keys, start with a byte that does not occur in UTF-8.
+ * value. With several fields, it is the JSON array of their values. Different texts have different bytes, because text
+ * that UTF-8 cannot represent, and the digest of a long key, start with a byte that does not occur in UTF-8.
  */
 export class BucketKey implements Key {
   /** The bytes that contain the key, as a view that can read several bytes at a time. */

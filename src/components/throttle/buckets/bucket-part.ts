@@ -114,8 +114,8 @@ export class BucketPart<W extends BucketColumns> {
   }
 
   /**
-   * Drops idle buckets if there are at least `least` of them. If `isFull`, a bucket can be idle although it was used
-   * since the last search.
+   * Drops idle buckets if there are at least `least` of them. `isFull`: even a bucket that was used since the last
+   * search can be idle.
    */
   dropIdle(now: number, least: number, isFull: boolean): void {
     const { size } = this
@@ -187,8 +187,8 @@ export class BucketPart<W extends BucketColumns> {
   }
 
   /**
-   * Writes the buckets that were used since they were last written, or all buckets if `all`. Skips idle ones. Stops
-   * when `to` holds `most` bytes. Returns whether it has reached the last bucket.
+   * Writes the buckets that were used since they were last written, or all buckets if `all`. Skips idle buckets. Stops
+   * when `to` holds `most` bytes. Returns whether the last bucket was reached.
    */
   write(to: StateWriter, all: boolean, now: number, most: number): boolean {
     while (this.#written < this.size) {

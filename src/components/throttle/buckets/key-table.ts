@@ -183,7 +183,7 @@ export class KeyTable {
   }
 
   /**
-   * Removes the keys for which `keeps` returns false. `keeps` is called with each id, and with the id that the key gets
+   * Removes the keys for which `keeps` returns false. `keeps` gets the id of each key, and the new id that the key has
    * if it stays.
    */
   keep(keeps: (id: number, to: number) => boolean): void {
@@ -233,8 +233,8 @@ export function viewOf(bytes: Uint8Array): DataView {
 export const randomSeed = (): number => randomInt(2 ** 31)
 
 /**
- * A 32-bit hash of [start, end): multiplies once per two bytes, then mixes. A random `seed` prevents forged collisions.
- * With more bytes per multiplication, a change of their highest bit would pass unchanged, so collisions could be
+ * A 32-bit hash of [start, end). Multiplies once per two bytes, then mixes. A random `seed` prevents forged collisions.
+ * If one multiplication took more bytes, a change of their highest bit would pass unchanged, and collisions could be
  * forged.
  */
 export function hashBytes(bytes: DataView, start: number, end: number, seed: number): number {

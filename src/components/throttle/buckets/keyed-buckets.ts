@@ -21,8 +21,8 @@ const KEEPING = 16
 const WORTH_DROPPING = 4
 const SMALL = 1024
 /**
- * Used when `maxKeys` is reached. For each refused key, this many buckets may be checked. Idle ones are dropped if they
- * are at least 1 / WORTH_DROPPING_IF_FULL of a part.
+ * Used when `maxKeys` is reached. For each refused key, this many buckets may be checked. The idle buckets of a part
+ * are dropped if they are at least 1 / WORTH_DROPPING_IF_FULL of the part.
  */
 const CHECKED_PER_REFUSED = 8
 const WORTH_DROPPING_IF_FULL = 16
@@ -31,9 +31,9 @@ const WORTH_DROPPING_IF_FULL = 16
 export type PrepareBucket<W> = (windows: W, id: number, key: Key) => void
 
 /**
- * Finds buckets by key. An idle bucket is equal to a new one, so idle buckets are dropped from time to time. The key's
- * hash assigns each bucket to a part. Parts grow and are searched one at a time, which keeps each step short even with
- * millions of buckets.
+ * Finds buckets by key. An idle bucket is equal to a new bucket, so idle buckets are dropped from time to time. The
+ * key's hash assigns each bucket to a part. Parts grow one at a time, and are searched for idle buckets one at a time.
+ * This keeps each step short even with millions of buckets.
  */
 export class KeyedBuckets<W extends BucketColumns> {
   /** The windows of the bucket that `bucket` returned last. */
@@ -56,7 +56,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   #first = 0
   #searched = 0
   #searchedAt = Number.NEGATIVE_INFINITY
-  /** `read` reads each bucket into these windows first. */
+  /** `read` reads each bucket into these windows before the bucket moves to its part. */
   #read: W | undefined
   /** New keys refused since the last early search. */
   #refused = 0
@@ -133,7 +133,7 @@ export class KeyedBuckets<W extends BucketColumns> {
 
   /**
    * Writes the buckets that changed since they were last written, or all buckets if `all`. Skips buckets that are idle
-   * at `now()`. Yields whenever `to` holds `most` bytes; buckets may change before it continues.
+   * at `now()`. Yields whenever `to` holds `most` bytes. Buckets may change before the generator continues.
    */
   *write(to: StateWriter, all: boolean, now: () => number, most: number): Generator<void> {
     for (let n = 0; n <= this.#mask; n++) {
@@ -322,8 +322,8 @@ export class BucketBound {
   }
 
   /**
-   * Drops all idle buckets, which is slow. Does nothing if it already did so at this time. Returns whether there is
-   * room.
+   * Drops all idle buckets, which is slow. Does nothing if they were already dropped at this time or later. Returns
+   * whether there is room.
    */
   dropIdle(now: number): boolean {
     if (now > this.#clearedAt) {

@@ -44,8 +44,8 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   }
 
   /**
-   * Decides on all events of a batch. Returns a promise if the server has to be asked. It rejects if the signal aborts
-   * while events wait for a server that does not reply.
+   * Decides on all events of a batch. Returns a promise if the server has to be asked. The promise rejects if the
+   * signal aborts while events wait for a server that does not reply.
    */
   decide(batch: EventBatch, signal: AbortSignal): Decided | Promise<Decided> {
     const now = this.#clock.now()

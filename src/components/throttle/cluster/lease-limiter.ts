@@ -12,13 +12,12 @@ import { CLOCK_MARGIN, type Demand, type Grant, NOTHING, SharedLimits } from './
 /** ASK: the server has to be asked about the event. */
 export type Asked = typeof PASS | typeof DISCARD | typeof ASK
 
-/**
- * After a refusal, the server is not asked about the bucket again for this part of the shortest window, at most a
- * second.
- */
+/** After a refusal, the server is not asked about the bucket for this part of the shortest window, at most a second. */
 const FULL_PART = 1 / 20
 const LONGEST_FULL_MS = 1000
-/** A lease is given back if it was not used for this part of the shortest window, at most a second. */
+/**
+ * A lease is given back when it was not used for this part of the shortest window, or for a second if that is shorter.
+ */
 const IDLE_PART = 1 / 4
 const LONGEST_IDLE_MS = 1000
 
@@ -184,7 +183,7 @@ export class LeaseLimiter implements RuledLimiter {
     leases.setLevel(id, nearest, used, now + endsMs)
     const { part, shortestMs } = this.#limits
     const refused = smallestRefused(demand, grant)
-    // The server computed `waitMs` before it replied, so at this time there is certainly room.
+    // There is certainly room at `now + waitMs`, because the server computed `waitMs` before it replied.
     if (refused) leases.setRoomAt(id, now + waitMs)
     if (part === 0) return
     if (refused) {
@@ -198,7 +197,7 @@ export class LeaseLimiter implements RuledLimiter {
     }
   }
 
-  /** Removes leases that were not used for `idleMs`, and returns the demands that give them back. */
+  /** Removes leases that were not used for `idleMs`. Returns the demands that give the units of these leases back. */
   giveBack(now: number, idleMs: number): LimiterDemand[] {
     const returned = this.#returned
     this.#returned = []
@@ -231,10 +230,7 @@ export class LeaseLimiter implements RuledLimiter {
     return this.#limits.part === 0 ? known : Math.min(known, now + this.idleMs)
   }
 
-  /**
-   * Units left: those in the lease, and those on the server at its last reply. `until`: end of the window of the only
-   * limit.
-   */
+  /** Units left in the lease, and on the server at its last reply. `until`: when the window of the only limit ends. */
   left(key: PlacedKey, now: number): { left: number; until: number } {
     const { most } = this.#limits.limits[0]!
     const id = this.#buckets.bucket(key, now)

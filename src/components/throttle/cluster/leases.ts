@@ -117,7 +117,7 @@ export class Leases extends BucketColumns {
     if (!keeps) this.#set(bucket, TICKET, ticket)
   }
 
-  /** Removes all units from a bucket. Returns them if they are still valid, otherwise undefined. */
+  /** Removes all units from a bucket. Returns these units if they are still valid; otherwise undefined. */
   takeBack(bucket: number, now: number): { cost: number; bytes: number; ticket: number } | undefined {
     if (this.isSpent(bucket)) return undefined
     const [cost, bytes] = [this.#get(bucket, LEFT), this.#get(bucket, LEFT + BYTES)]

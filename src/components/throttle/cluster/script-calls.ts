@@ -38,7 +38,7 @@ export class SharedLimits {
   readonly name: string
   readonly hasCosts: boolean
   readonly hasBytes: boolean
-  /** Whether demands list the cost of each event, because it may differ from 1. */
+  /** Whether demands list the cost of each event, because an event may cost more or less than 1. */
   readonly listsCosts: boolean
   /** Maximum units that a member may take ahead. */
   readonly mostCost: number
@@ -117,7 +117,7 @@ export const NOTHING = {
 
 /** The server's reply about one bucket. */
 export interface Grant {
-  /** The number of events that pass (the first ones), or a list with 1 for each event that passes. */
+  /** How many events pass (the first ones do), or a list with 1 for each event that passes. */
   readonly passed: number | Uint8Array
   /** Units taken ahead. */
   readonly cost: number
@@ -126,8 +126,8 @@ export interface Grant {
   readonly waitMs: number
   readonly ticket: number
   /**
-   * The limit that refused an event, otherwise the fullest: its index, its used units, and the time until its window
-   * ends.
+   * The limit that refused an event or, if all events passed, the fullest limit: its index, its used units, and the
+   * time until its window ends.
    */
   readonly nearest: number
   readonly used: number

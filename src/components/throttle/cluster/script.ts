@@ -6,28 +6,41 @@ export const GCRA_LEASE_PART = 1 / 10
 const LONGEST = 1e15
 
 /**
- * Takes units from buckets, or gives some back. Times are on the server's clock, in microseconds. KEYS: the buckets.
- * ARGV[1]: sets of limits; ARGV[2]: a demand for each bucket. Both are little-endian doubles.
+ * Takes units from buckets, or gives units back. Times are on the server's clock, in microseconds. KEYS: the buckets.
+ * ARGV[1]: sets of limits. ARGV[2]: a demand for each bucket. Both arguments are little-endian doubles.
  *
- * A set is the number of its limits, and for each: its mode (0: fixed, 1: aligned, 2: gcra, 3: quota), whether it
- * counts bytes, the limit, the maximum part of the remaining units that may be taken ahead, and three more numbers: the
- * window, the burst and 0; for a quota, the start and the end of the present period, and the end of the next one.
+ * A set is the number of its limits, followed by these numbers for each limit:
+ * - its mode (0: fixed, 1: aligned, 2: gcra, 3: quota)
+ * - whether it counts bytes
+ * - the limit
+ * - the maximum part of the remaining units that may be taken ahead
+ * - three more numbers: the window, the burst and 0; for a quota, the start and the end of the present period, and the
+ *   end of the next period
  *
- * A demand is the number of its set; the units given back, wanted ahead and needed, each for costs and for bytes; the
- * ticket of the units given back; and the number of listed events, each with its cost and its size. Without a list, the
- * cost is the number of events, and each costs 1.
+ * A demand is:
+ * - the number of its set
+ * - the units given back, wanted ahead and needed, each for costs and for bytes
+ * - the ticket of the units given back
+ * - the number of listed events, and the cost and the size of each. Without a list, the cost is the number of events,
+ *   and each event costs 1.
  *
- * A bucket is 16 bytes for each limit: when its window began (gcra: when its level was set) and the units taken in it
- * (gcra: its level, which sinks by one every window / limit). An event takes units of all limits, or does not pass.
+ * A bucket is 16 bytes for each limit: when its window began (gcra: when its level was set) and the units taken in this
+ * window (gcra: the level, which sinks by one every window / limit). An event takes units of all limits, or does not
+ * pass.
  *
- * Replies with the time, which is the ticket of the units taken, and for each key: the events that pass, as their
- * number (-1: all) or as a text with 1 or 0 for each; the cost and the bytes taken ahead; how long these units are
- * valid or, if an event was refused, how long until the limit that refused it has room; the index of this limit,
- * otherwise of the fullest; how much of it is used; how long until its window ends. Last comes the number of keys that
- * held something other than a bucket; their content is ignored, and replaced when units are taken.
+ * Replies with the time, which is the ticket of the units taken, and for each key:
+ * - the events that pass, as their number (-1: all) or as a text with 1 or 0 for each event
+ * - the cost and the bytes taken ahead
+ * - how long these units are valid or, if an event was refused, how long until the limit that refused it has room
+ * - the index of the limit that refused an event or, if all events passed, of the fullest limit
+ * - how much of this limit is used
+ * - how long until the window of this limit ends
  *
- * Units are given back only to windows that were open when they were taken. If the server's clock was set back, windows
- * restart but keep their counts.
+ * Last comes the number of keys that held something other than a bucket. The content of these keys is ignored, and
+ * replaced when units are taken.
+ *
+ * Units are given back only to windows that were open when the units were taken. If the server's clock was set back,
+ * windows restart but keep their counts.
  */
 export const SCRIPT = `
 local time = redis.call('TIME')

@@ -9,7 +9,7 @@ export interface DiscardCount {
   readonly bucket: string | null
   readonly events: number
   readonly bytes: number
-  /** When the first and the last of these events were discarded, wall clock in milliseconds. */
+  /** When the first and the last of these events were discarded, in milliseconds of the wall clock. */
   readonly first: number
   readonly last: number
   /** The beginning of the first event; empty if samples are not wanted. */
@@ -26,7 +26,7 @@ const SLOT_BITS = 13
 
 /**
  * Counts discarded events by bucket until the counts are drained. Looks up buckets by their bytes, and creates strings
- * only for the first event of a bucket. Holds at most 4,096 buckets; drain it when it is full.
+ * only for the first event of a bucket. Holds at most 4,096 buckets. Drain the tally when it is full.
  */
 export class DiscardTally {
   readonly #wantsSamples: boolean
@@ -129,7 +129,7 @@ export class DiscardTally {
 /** The slot of a bucket: a hash of its id, because the ids of a throttle with rules have gaps. */
 const slotOf = (id: number) => Math.imul(id, 0x9e3779b1) >>> (32 - SLOT_BITS)
 
-/** The beginning of event `i` as it is now, not as it was read: a field may have been removed since. */
+/** The beginning of event `i` in its present form, because a field may have been removed since the event was read. */
 function sampleOf(batch: EventBatch, i: number): string {
   if (batch.texts?.has(i)) return beginningOf(batch.texts.text(i), LONGEST_SAMPLE)
   return beginningOf(batch.chunk.subarray(batch.starts[i], batch.ends[i]), LONGEST_SAMPLE)

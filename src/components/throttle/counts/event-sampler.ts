@@ -33,8 +33,8 @@ export class EventSampler {
   }
 
   /**
-   * Chooses events of the next batch. Calls `inspect` for each, with its index and the number of events that it
-   * represents.
+   * Chooses events of the next batch. Calls `inspect` with the index of each chosen event, and with the number of
+   * events that it represents.
    */
   choose(length: number, inspect: (i: number, stands: number) => void): void {
     const now = this.#clock.now()

@@ -3,7 +3,7 @@ import type { FieldReader } from '../../../core/event/field-reader.js'
 import { BucketKey } from '../buckets/bucket-key.js'
 import { EXCLUDED } from '../decisions.js'
 
-/** Detects that events do not have the key of a throttle and share one bucket. */
+/** Detects that events do not have the key of a throttle, and therefore share one bucket. */
 export class MissingKey {
   /** Events counted without the key; 0 once an event has it. */
   events = 0

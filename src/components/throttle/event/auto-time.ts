@@ -33,14 +33,14 @@ const YEAR_LENGTH = 4
 const DASH = 0x2d
 
 /**
- * Reads an event's time from the first usual field that has one. Begins with the field that had the last time of the
- * same origin.
+ * Reads an event's time from the first of the usual fields that has a time. Begins with the field in which it last
+ * found a time for the same origin.
  */
 export class AutoTime implements TimeReader {
   readonly #fields: readonly FieldReader[]
   readonly #known = new WeakMap<Origin, number>()
   #origin: Origin | undefined
-  /** The index of the field that had the last time of this origin. */
+  /** The index of the field in which a time was last found for this origin. */
   #last = 0
 
   constructor(context: { field(path: FieldPath): FieldReader }) {

@@ -36,10 +36,10 @@ const NOWHERE = 6
 
 /**
  * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event outside of all
- * kept windows joins the next later window if that window's last event is less than a window length later. The start of
- * that window then moves to the event. Otherwise, the event opens its own window. So windows do not overlap, and the
- * first event of one and the last event of the next are at least a window length apart. With periods (aligned windows,
- * quotas), each window is a period.
+ * kept windows joins the next later window, if the last event of that window is less than a window length later than
+ * this event. The start of that window then moves to the event. Otherwise, the event opens its own window. So windows
+ * do not overlap, and the first event of a window and the last event of the next window are at least a window length
+ * apart. With periods (aligned windows, quotas), each window is a period.
  */
 export class CountedEventWindows extends LimitEventWindows {
   readonly #periods: Periods | undefined
@@ -165,8 +165,8 @@ export class CountedEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Moves the newest window to the kept ones, because a newer one replaces it. Drops windows that ended long before
-   * `time`.
+   * Adds the newest window to the kept windows, because a newer window replaces it. Drops windows that ended long
+   * before `time`.
    */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time) - this.spanMs

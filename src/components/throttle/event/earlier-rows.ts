@@ -23,13 +23,15 @@ const bytesOf = (numbers: number) => LIST_BYTES + numbers * 8
 const NONE: number[] = [0, 0]
 
 /**
- * Keeps, for each bucket, the windows or runs before its newest one, ordered by time. Each is a row of numbers that
- * begins with its time. A bucket has a list of rows only while it has rows. One object serves all buckets: it shows the
- * rows of the bucket last passed to `of`.
+ * Keeps the windows or runs of each bucket except the newest, ordered by time. Each window or run is a row of numbers
+ * that begins with its time. A bucket has a list of rows only while it has rows. One object serves all buckets. It
+ * shows the rows of the bucket that was last passed to `of`.
  */
 export class EarlierRows {
   length = 0
-  /** The list that holds the rows, and the index at which its first row begins. Both are valid until a change. */
+  /**
+   * The list that holds the rows, and the index at which its first row begins. Both are valid until the rows change.
+   */
   array: number[] = NONE
   rows = 0
   /** Whether the bucket has a list, which also holds its state. */

@@ -9,7 +9,7 @@ import type { Shared } from './timing.js'
 
 /**
  * Columns of a run: its time, the TAT after it (see GcraWindows), the sum of the costs that passed at this time, and
- * the last cost.
+ * the last of these costs.
  */
 const TIME = 0
 const TAT_MS = 1
@@ -23,8 +23,8 @@ const MORE = 3
 const REFUSES = -1
 
 /**
- * gcra, for events in any order: an event passes if it and all events that passed keep the limit when sorted by time.
- * So the order of arrival never lets more events pass.
+ * gcra, for events in any order. An event passes if this event and all events that passed before keep the limit when
+ * they are sorted by time. So no order of arrival lets more events pass than the limit allows.
  */
 export class GcraEventWindows extends LimitEventWindows {
   readonly #rate: GcraRate
@@ -165,9 +165,9 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Applies `tat`, the TAT of an event before `row`, to the runs from `row` on, until a run is not delayed. Returns the
-   * number of delayed runs, or REFUSES if one of them would not have passed. If `writes`, stores the new TATs and does
-   * not refuse.
+   * Applies `tat`, the TAT of an event before `row`, to the runs from `row` on, up to the first run that is not
+   * delayed. Returns the number of delayed runs, or REFUSES if a delayed run would not have passed. If `writes`, stores
+   * the new TATs and does not refuse.
    */
   #delay(bucket: number, older: EarlierRows, row: number, tat: GcraTime, writes: boolean): number {
     const { array, rows, length } = older
@@ -193,7 +193,7 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Adds the newest run to the kept ones, because a newer one replaces it. Drops runs that only late events could need.
+   * Adds the newest run to the kept runs, because a newer run replaces it. Drops runs that only late events could need.
    */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time)

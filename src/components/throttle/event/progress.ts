@@ -18,9 +18,10 @@ interface Reached {
 }
 
 /**
- * Tracks the progress of event times for each origin (a file, a connection) separately, because one may catch up while
- * others are live. An event is late if it is more than the allowed lateness behind both the newest event of its origin
- * and the newest event of its bucket. So an event that is in order in its origin or its bucket is not late.
+ * Tracks the progress of event times for each origin (a file, a connection) separately, because one origin may catch up
+ * while others are live. An event is late if it is more than the allowed lateness behind the newest event of its
+ * origin, and also behind the newest event of its bucket. So an event that is in order in its origin or its bucket is
+ * not late.
  */
 export class EventProgress {
   /** The time that every active origin has reached. Decreases when an origin with earlier events appears. */
@@ -82,7 +83,10 @@ export class EventProgress {
     to.whole(this.#origins.has(this.#earlier) ? this.#earlierCount : this.#origins.size)
   }
 
-  /** Reads the progress. Call before the first event, because an origin that is behind may resume later than others. */
+  /**
+   * Reads the saved progress. Call before the first event, because an origin that is behind may resume later than other
+   * origins.
+   */
   read(from: StateReader): void {
     this.oldest = from.number()
     this.#earlierCount = from.whole()

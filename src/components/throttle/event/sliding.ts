@@ -61,8 +61,8 @@ class Runs extends EarlierRows {
 
   /** Moves the window until it ends at `time`. */
   advance(time: number, windowMs: number): void {
-    // The window moves back only after a later event that did not pass. The runs that the window then needs are still
-    // kept.
+    // The window moves back only if it had moved to a later event that did not pass. The runs that the window then
+    // needs are still kept.
     while (time < this.at && this.from > 0 && time - this.get(this.from - 1, RUN_TIME) < windowMs) {
       this.within += this.get(--this.from, RUN_COUNT)
     }
@@ -84,7 +84,8 @@ class Runs extends EarlierRows {
 
   /**
    * The amount in the fullest span that contains `time`, or in the first span with more than `enough`. `newest` and
-   * `count`: the newest run, which comes after all kept runs. Checks each span that begins with a run or with `time`.
+   * `count`: time and amount of the newest run, which comes after all kept runs. Checks each span that begins with a
+   * run or with `time`.
    */
   mostWith(time: number, newest: number, count: number, windowMs: number, enough: number): number {
     const { array, rows: begin } = this
@@ -137,9 +138,10 @@ class Runs extends EarlierRows {
 }
 
 /**
- * Limits in `sliding` mode. A span is any period as long as the window. An event passes if it would not take any span
- * that contains it beyond the limit. For an event that arrives in order, only the span that ends with the event has to
- * be checked; for an earlier event, later spans too. So each span stays within the limit in any order of arrival.
+ * Limits in `sliding` mode. A span is any period that is as long as the window. An event passes if every span that
+ * contains the event stays within the limit. If the event arrives in order, only the span that ends with it has to be
+ * checked. For an earlier event, later spans have to be checked, too. So each span stays within the limit in any order
+ * of arrival.
  */
 export class SlidingEventWindows extends LimitEventWindows<Runs> {
   constructor(limit: Limit, shared: Shared) {
@@ -181,7 +183,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
   }
 
   /**
-   * Adds the newest run to the kept ones, because a newer one replaces it. Drops runs that only late events could need.
+   * Adds the newest run to the kept runs, because a newer run replaces it. Drops runs that only late events could need.
    */
   #keepNewest(bucket: number, time: number): void {
     const windowMs = this.spanMs

@@ -22,16 +22,19 @@ export interface Shared {
 const SILENCE_MS = 3_600_000
 
 /**
- * Event time: an event counts at its own time. A bucket is idle when active origins can only have late events for it.
- * An event without a valid time, or with a time ahead of the clock by more than the allowed lateness, counts at its
- * arrival. So a single wrong time does not make other events late.
+ * Event time: an event counts at its own time. A bucket is idle when every event that active origins can still have for
+ * it would be late. An event without a valid time counts at its arrival. So does an event whose time is ahead of the
+ * clock by more than the allowed lateness, because a single wrong time must not make other events late.
  */
 export class EventTiming implements Timing, Shared {
   readonly progress: EventProgress
   readonly room = new EarlierMemory()
   readonly graceMs: number
   readonly keepsUsed = true
-  /** Number of events in the last batch whose time cannot be read, and of those whose time is too far ahead. */
+  /**
+   * Numbers of events in the last batch whose time cannot be read (`unreadable`) or is too far ahead of the clock
+   * (`ahead`).
+   */
   unreadable = 0
   ahead = 0
   readonly #onLate: EventTimeOptions['onLate']

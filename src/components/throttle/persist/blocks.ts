@@ -2,7 +2,7 @@ import { crc32 } from 'node:zlib'
 
 /**
  * A file of saved state is a series of blocks, each with its length, its checksum, and the time on two clocks. If a
- * file is cut or damaged, all blocks before that place remain readable.
+ * file is cut or damaged, all blocks before the damage remain readable.
  */
 
 /** When a block was made: by the clock of the decisions, and by the wall clock. */

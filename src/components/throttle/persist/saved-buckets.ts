@@ -6,7 +6,7 @@ import type { BucketColumns } from '../windows.js'
 import { HEAD_BYTES } from './blocks.js'
 import { StateReader, StateWriter } from './state-bytes.js'
 
-/** Buckets with the same limits, of a throttle or one of its rules. */
+/** Buckets that have the same limits: the buckets of a throttle itself, or of one of its rules. */
 interface Group {
   readonly buckets: Pick<KeyedBuckets<BucketColumns>, 'defaults' | 'write' | 'read'>
   readonly ofRules: ReadonlyMap<string, { readonly saved: Group }>
@@ -47,8 +47,9 @@ export class SavedBuckets {
   }
 
   /**
-   * Yields blocks with the buckets that changed since they were written, or with all buckets. A block is valid until
-   * the next one, has room for its head (`sealBlock`), and takes about a millisecond. Decisions may be made in between.
+   * Yields blocks with the buckets that changed since they were last written, or with all buckets. A block is valid
+   * until the next block is requested, has room for its head (`sealBlock`), and takes about a millisecond to create.
+   * Decisions may be made between two blocks.
    */
   *blocks(all: boolean): Generator<Buffer> {
     const to = this.#to

@@ -15,8 +15,9 @@ export function shapeOf(limits: readonly Limit[]): string {
 }
 
 /**
- * Rules that hold for one key each, and whose limits have the same shape. Their buckets are side by side in the columns
- * of one limiter. With a limiter for each of a thousand rules, few buckets of events would be in the CPU cache.
+ * Rules that each hold for one key, and whose limits have the same shape. Their buckets are side by side in the columns
+ * of one limiter. If each of a thousand rules had its own limiter, few of the buckets that events need would be in the
+ * CPU cache.
  */
 export class ExactRules {
   readonly limiter: Limiter

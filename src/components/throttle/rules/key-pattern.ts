@@ -1,8 +1,9 @@
 import { Pattern, PatternError } from '../../../lib/pattern.js'
 
 /**
- * Patterns for the text of a bucket: `*` stands for any characters, `?` for one, `[a-z]` and `[!a-z]` for one of a set,
- * `{a,b}` for alternatives; a backslash takes the next character literally. They are matched in linear time.
+ * Patterns for the text of a bucket. `*` stands for any characters, `?` for one character, `[a-z]` and `[!a-z]` for one
+ * character of a set, `{a,b}` for alternatives. A backslash takes the next character literally. Patterns are matched in
+ * linear time.
  */
 
 const LONGEST = 1024

@@ -12,7 +12,7 @@ type Test = Pick<Rule, 'when' | 'key'>
 
 /** The rules that may apply to the events of a key. */
 interface Route {
-  /** The index of the first rule that matches the key and has no condition; the number of rules if there is none. */
+  /** The index of the first rule without a condition that matches the key; the number of rules if no rule does. */
   readonly stop: number
   /** The rules before `stop` that match the key and have a condition, in order. */
   readonly conditional: readonly number[]
@@ -30,9 +30,9 @@ interface Glob {
 }
 
 /**
- * Finds the first rule that holds for an event. Each key is matched once: a hash table finds patterns that match a
- * single text; other patterns are tested if the key has their prefix. Conditions are tested for each event, but only
- * those before the first rule that the key alone decides.
+ * Finds the first rule that holds for an event. Each key is matched only once. A hash table finds patterns that match a
+ * single text. Other patterns are tested if the key begins with their prefix. Conditions are tested for each event, but
+ * only the conditions of rules before the first rule that the key alone decides.
  */
 export class RuleFinder {
   readonly #rules: readonly Test[]

@@ -33,9 +33,11 @@ export type CalendarUnit = 'hour' | 'day' | 'week' | 'month'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** Local clocks differ from UTC by less than this in all zones, even with a change of clocks on the same day. */
+/** Local clocks differ from UTC by less than this in all zones, even on a day on which the clocks change. */
 const MOST_SHIFTED_MS = 26 * HOUR_MS
-/** No zone has rules outside of this range. All time before it is one period, and so is all time after it. */
+/**
+ * No zone has rules outside of this range. All time before the range is one period, and all time after it is another.
+ */
 const FIRST_MS = Date.UTC(1800, 0)
 const LAST_MS = Date.UTC(9999, 0)
 const MOST_CACHED = 10_000
@@ -52,7 +54,7 @@ export const nominalMs = (unit: CalendarUnit) => LENGTHS[unit][0]
 
 /**
  * Hours, days, weeks from Monday, or months in a time zone. A day lasts from the first to the last moment of its date,
- * even if the clocks change on that day. An hour that the clocks repeat is two periods.
+ * even if the clocks change on that day. If the clocks repeat an hour, each of the two hours is a period.
  */
 export class CalendarPeriods implements Periods {
   readonly longestMs: number

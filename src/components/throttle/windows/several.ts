@@ -8,7 +8,7 @@ import { AlignedPeriods, CalendarPeriods, type Periods } from './periods.js'
 import { SlidingWindows } from './sliding.js'
 import type { WallTime } from './wall-time.js'
 
-/** Several limits. An event passes if all of them let it pass; only then does it count in each of them. */
+/** Several limits. An event passes only if it fits all of them. Then it counts in each limit, otherwise in no limit. */
 export class SeveralWindows extends Windows {
   override readonly spanMs: number
   readonly #members: readonly LimitWindows[]
@@ -16,7 +16,7 @@ export class SeveralWindows extends Windows {
 
   readonly #latePasses: boolean
 
-  /** `latePasses`: an event that is late in one of the limits passes, so it counts in the others. */
+  /** `latePasses`: if an event is late in one limit, it passes and counts in the other limits. */
   constructor(members: readonly LimitWindows[], latePasses: boolean) {
     super()
     this.#latePasses = latePasses

@@ -3,7 +3,7 @@ import type { Level, Limit } from '../limit.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import { LimitWindows } from '../windows.js'
 
-/** The runs of one bucket before its newest one, as a growable ring. A run is the amount that passed at one time. */
+/** The runs of one bucket except its newest run, as a growable ring. A run is the amount that passed at one time. */
 interface Runs {
   times: Float64Array
   counts: Float64Array
@@ -13,9 +13,10 @@ interface Runs {
 }
 
 /**
- * sliding: an event at t passes if it and the amount that passed in its bucket in (t - window, t] are within the limit.
- * To be exact, this stores the times of passed events: up to 16 bytes, or 32 with spare room, per event of the window.
- * An event from before the newest one counts at the time of the newest one.
+ * sliding: an event at t passes if its amount and the amount that passed in its bucket in (t - window, t] are together
+ * within the limit. This is exact, because the times of passed events are stored. They take up to 16 bytes, or 32 with
+ * spare room, per event of the window. An event that is older than the newest event counts at the time of the newest
+ * event.
  */
 export class SlidingWindows extends LimitWindows {
   readonly #windowMs: number

@@ -1,7 +1,7 @@
 /** How far the wall clock may drift before windows follow it. */
 const DRIFT_MS = 1000
 
-/** The wall clock, for windows that follow the calendar although decisions use another clock. */
+/** The wall clock. Windows that follow the calendar need it, because decisions may use another clock. */
 export class WallTime {
   /** Wall clock minus the time of the decisions, in milliseconds; 0 if decisions are made in wall time. */
   offsetMs = 0

@@ -9,9 +9,9 @@ const SMALL: Readonly<Record<string, string>> = {
 }
 
 /**
- * The standard patterns, read from `*.grok` in this folder in the format of Logstash: per line a name, a blank and the
- * pattern, or `#` and a comment. %{NAME} or %{NAME:field} refers to another pattern. The standard patterns contain no
- * atomic groups, so they can be matched in linear time.
+ * The standard patterns, read from `*.grok` in this folder in the format of Logstash. Each line has a name, a blank and
+ * the pattern, or begins with `#` and is a comment. %{NAME} or %{NAME:field} refers to another pattern. The standard
+ * patterns do not contain atomic groups, so they can be matched in linear time.
  */
 export const GROK_PATTERNS: ReadonlyMap<string, string> = new Map(
   readdirSync(new URL('.', import.meta.url))
@@ -27,8 +27,8 @@ function patternsOf(text: string): [name: string, pattern: string][] {
 }
 
 /**
- * Replaces addresses by smaller patterns. A program's pattern set contains so many addresses that full patterns would
- * exceed the limit of linear matching.
+ * Replaces patterns of addresses with smaller patterns. A program's pattern set contains so many addresses that the
+ * full patterns would exceed the limit of linear matching.
  */
 function withSmallAddresses(text: string): string {
   return text.replace(/%\{(IP|IPORHOST|SYSLOGHOST|HOSTNAME)(?::([\w-]+))?\}/g, (_, name: string, field?: string) =>

@@ -5,9 +5,9 @@ import { amountText, count, keyName, number, percent, timeText, windowText } fro
 import { cut, KEY_LENGTH, LABEL_LENGTH } from './html.js'
 
 /**
- * The charts: bars over time, and curves of loss against limit. Pictures have a fixed height in pixels and the width of
- * the page, so horizontal positions are in percent. Each picture has a legend, and a text for readers who cannot see
- * it.
+ * The charts: bars over time, and curves of loss against limit. Pictures have a fixed height in pixels. They are as
+ * wide as the page, so horizontal positions are in percent. Each picture has a legend, and a text for readers who
+ * cannot see the picture.
  */
 const HEIGHT = 240
 /** Three decimals are enough for a position in a picture. */
@@ -121,7 +121,7 @@ export function startText({ start, slot_ms }: Slots, slot: number): string {
 /** Minimum distance between labels, as a part of the width: on a wide screen, and on a phone. */
 const APART = 0.1
 const APART_ON_PHONE = 0.24
-/** A centred label that is closer to an end of the axis than this would extend beyond the picture. */
+/** A label closer than this to an end of the axis is not centred, because it would extend beyond the picture. */
 const NEAR_END = 0.08
 
 /** The marks and labels below the picture, without labels that would touch. */
@@ -362,7 +362,7 @@ function curvesInWords(curves: readonly Curve[]): string {
   return `Discarded share of the events by limit. ${texts.join('. ')}.`
 }
 
-/** One limit, and the share of events that it discards, from 0 to 1. */
+/** A limit, and the share of events that this limit discards, from 0 to 1. */
 interface LossPoint {
   readonly limit: number
   readonly loss: number
@@ -375,15 +375,13 @@ interface LossPoint {
 const LEAST_BEND = 0.05
 
 /**
- * Finds the knee of a curve of loss against limit: beyond the knee, a higher limit saves little more. Returns its
- * index; undefined if there are fewer than three limits, if the loss does not fall, or if the curve does not bend
- * towards the origin.
+ * Finds the knee of a curve of loss against limit. Beyond the knee, a higher limit saves little more. Returns the index
+ * of the knee; undefined if there are fewer than three limits, if the loss does not fall, or if the curve does not bend
+ * towards the origin. `points` are in the order of their limits, and no two limits are equal.
  *
- * Uses the curve as drawn: over the logarithm of the limit, and scaled to lead from (0, 1) at the lowest limit to (1,
- * 0) at the highest. The knee is the point farthest below the straight line between these two points. It lies on the
- * lower convex hull, so points that noise lifts above their neighbours do not matter.
- *
- * `points` are in the order of their limits, and no two limits are equal.
+ * Uses the curve as drawn: over the logarithm of the limit, and scaled to lead from (0, 1) at the lowest limit to
+ * (1, 0) at the highest. The knee is the point farthest below the straight line between these two points. The knee lies
+ * on the lower convex hull, so points that noise lifts above their neighbours do not matter.
  */
 export function kneeOf(points: readonly LossPoint[]): number | undefined {
   const [first, last] = [points[0], points.at(-1)]

@@ -28,7 +28,7 @@ export interface Column {
   readonly kind: 'text' | 'number' | 'time'
 }
 
-/** A cell in HTML. Cells that are not sorted by their text have a value to sort by. */
+/** A cell in HTML. `value`: the value to sort by, if the cell is not sorted by its text. */
 export type Cell = string | { readonly html: string; readonly value: number }
 
 interface SortableTable {

@@ -9,8 +9,8 @@ import { type Curve, curvesOf, discardsOverTime, lossCurves, outcomesOverTime } 
 import { type Cell, type Column, cut, factsSection, KEY_LENGTH, sortableTable } from './html.js'
 
 /**
- * Renders the result of a simulation as one self-contained page. Even if untrusted text gets into the page, the page's
- * security policy allows only its own script and style, and forbids loading.
+ * Renders the result of a simulation as one self-contained page. The page's security policy allows only the page's own
+ * script and style, and forbids loading. This protects readers even if untrusted text gets into the page.
  */
 
 /** Maximum results with charts and a table of keys. */
@@ -163,7 +163,7 @@ function resultTable(
 
 interface Shown {
   readonly id: string
-  /** Whether the page begins with this result, if the script shows one result at a time. */
+  /** Whether this result is the first to be visible, if the script shows one result at a time. */
   readonly isFirst: boolean
   /** Number of keys to show by name. */
   readonly keys: number

@@ -73,7 +73,7 @@ function shortens(table) {
     const hidden = [...body.rows].filter(row => row.hidden)
     most = Infinity
     apply()
-    // The button is gone: the focus goes to the first row that it has shown.
+    // The button is hidden now, so the focus moves to the first row that has just appeared.
     const first = hidden.find(row => !row.hidden).cells[0]
     first.tabIndex = -1
     first.focus()

@@ -31,8 +31,8 @@ function literalEnd(b: Buffer, p: number, end: number): number {
 }
 
 /**
- * Returns the end of the domain name at `p`; -1: there is none. It has at least one dot, and its last part does not
- * begin with a digit.
+ * Returns the end of the domain name at `p`; -1: there is none. A domain name has at least one dot, and its last part
+ * does not begin with a digit.
  */
 function domainEnd(b: Buffer, p: number, end: number): number {
   let found = -1

@@ -35,7 +35,7 @@ export function is(byte: number | undefined, bits: number): boolean {
   return byte !== undefined && (CLASSES[byte]! & bits) !== 0
 }
 
-/** Returns the index of the first byte from `p` on that is in none of these classes. */
+/** Returns the index of the first byte, from `p` on, that is not in any of these classes. */
 export function endOf(b: Buffer, p: number, end: number, bits: number): number {
   while (p < end && (CLASSES[b[p]!]! & bits) !== 0) p++
   return p

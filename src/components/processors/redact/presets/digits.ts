@@ -29,8 +29,8 @@ export function mayDivide(byte: number): boolean {
 }
 
 /**
- * Returns the end of the divider at `p`; `p`: there is none. Groups of digits are divided by spaces and dashes (also
- * those of Unicode), dots, slashes, the no-break space of Latin-1, or the + that stands for a space in forms.
+ * Returns the end of the divider at `p`; `p`: there is none. Dividers between groups of digits are spaces and dashes
+ * (also those of Unicode), dots, slashes, the no-break space of Latin-1, and the + that stands for a space in forms.
  */
 export function dividerEnd(b: Buffer, p: number, end: number): number {
   if (p >= end || DIVIDERS[b[p]!] === 0) return p
@@ -115,8 +115,8 @@ function isCard(count: number, isDivided: boolean): boolean {
 const MAESTRO = new Set([5018, 5020, 5038, 5893, 6304, 6759, 6761, 6762, 6763])
 
 /**
- * Whether a brand has numbers with these first digits and this length. The reference lists the brands. With 17 to 19
- * digits, ids are common and cards are rare, so for most brands, such numbers must be in groups.
+ * Whether a brand has numbers with these first digits and this length. The reference lists the brands. Numbers with 17
+ * to 19 digits are often ids and rarely cards. So for most brands, these numbers must be in groups.
  */
 function isOfBrand(count: number, isDivided: boolean): boolean {
   const two = digits[0]! * 10 + digits[1]!

@@ -105,7 +105,7 @@ const MOST_WORDS = 64
 /** Names of secrets in lower case, each with the index of the _ or K that the scanner looks for. */
 const NAMES = SECRET_NAMES.map(name => [name.toLowerCase(), name.search(/[_K]/)] as const)
 
-/** Keys by their anchor byte, then by the byte before it. */
+/** Keys by their anchor byte, then by the byte before the anchor. */
 const byAnchor: (Key[] | undefined)[][] = Array.from({ length: 256 }, () => [])
 for (const key of KEYS) {
   const keysOfByte = byAnchor[key.text.charCodeAt(key.anchor)]!
@@ -171,8 +171,8 @@ const KIND = 'private key'
 const LONGEST_KIND = 48
 
 /**
- * Finds a private key whose first or last line is at `p`. If its last line is missing, it ends with the value; if its
- * first line is missing, it begins with the value. Returns where to continue.
+ * Finds a private key whose first or last line is at `p`. A key without a last line extends to the end of the value. A
+ * key without a first line begins at the start of the value. Returns where to continue.
  */
 export function findPrivateKey(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const dashes = endOfDashes(b, p, end)

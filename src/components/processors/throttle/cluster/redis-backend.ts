@@ -38,7 +38,7 @@ export interface RedisBackendContext {
 
 const FIRST_WAIT_MS = 200
 const LONGEST_WAIT_MS = 10_000
-/** How long to wait after a rejected password, because it takes time to correct it. */
+/** How long to wait after a rejected password, because correcting the password takes time. */
 const DENIED_WAIT_MS = 10_000
 const SHA = createHash('sha1').update(SCRIPT).digest('hex')
 /**
@@ -251,7 +251,7 @@ export class RedisBackend implements Backend {
     this.#context.log.error({ ...CODE, reason: 'foreign', keys }, FOREIGN)
   }
 
-  /** Logs a problem once for each outage, and again when its reason changes. */
+  /** Logs a problem once for each outage, and once more whenever the reason of the outage changes. */
   #log({ kind, text }: RedisProblem): void {
     if (this.#loggedProblem === kind) return
     this.#loggedProblem = kind

@@ -11,7 +11,7 @@ export interface Persisted {
   readonly isInherited: boolean
 }
 
-/** Continues with the buckets that an earlier run has saved, and saves them from now on. */
+/** Restores the buckets that an earlier run has saved, and saves the buckets from now on. */
 export async function openSaver(
   options: ThrottleOptions,
   { clock, log, metrics }: Pick<ProcessorContext, 'clock' | 'log' | 'metrics'>,

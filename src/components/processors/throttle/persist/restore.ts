@@ -42,7 +42,7 @@ export async function restoreBuckets(to: BucketsReader, restoring: Restoring): P
   log.info({ saved_at: new Date(newest.last.wall).toISOString() }, 'continuing with the saved buckets')
 }
 
-/** The segments that can be read and have the same options, the oldest first. */
+/** The segments that can be read and were written with the same options, the oldest first. */
 async function usable(restoring: Restoring): Promise<Segment[]> {
   const { folder, means, log } = restoring
   const found: Segment[] = []

@@ -2,8 +2,9 @@ import type { BufferFile, BufferFolder } from '../../../../engine/flow/disk-buff
 import { blockHead, HEAD_BYTES, isIntact, type Stamp } from '../../../throttle/persist/blocks.js'
 
 /**
- * The files of a throttle in data_dir: segments with increasing numbers. Later segments take precedence. The first
- * segment of a run, and each segment that replaces earlier ones, begins with all buckets; changes follow.
+ * A throttle keeps its buckets in data_dir, in segments with increasing numbers. Later segments take precedence. The
+ * first segment of a run, and each segment that replaces earlier segments, begins with all buckets. Changes to the
+ * buckets follow.
  */
 
 export const FORMAT = 1
@@ -38,7 +39,7 @@ interface Block extends Stamp {
   readonly end: number
 }
 
-/** Yields the blocks of a segment up to the first one that is not whole. */
+/** Yields the blocks of a segment, up to the first block that is incomplete or damaged. */
 export async function* blocksOf(file: BufferFile): AsyncGenerator<Block> {
   const size = await file.size()
   const head = Buffer.alloc(HEAD_BYTES)

@@ -30,9 +30,9 @@ interface SaverOptions {
 }
 
 /**
- * Saves a throttle's buckets one second after they have changed, and when the throttle ends. Each save appends changed
- * buckets to a segment. From time to time, and first in each run, a new segment with all buckets replaces the earlier
- * ones. A failure does not end the daemon: the next segment has all buckets again.
+ * Saves a throttle's buckets one second after they have changed, and when the throttle ends. Each save appends the
+ * changed buckets to a segment. At the first save of a run, and from time to time, a new segment with all buckets
+ * replaces the earlier segments. A failure does not end the daemon, because the next segment has all buckets again.
  */
 export class StateSaver {
   readonly #options: SaverOptions
@@ -41,7 +41,7 @@ export class StateSaver {
   readonly #run = randomUUID()
   #segment: BufferFile | undefined
   #name = ''
-  /** The size of the segment, and the size of its first part, which has all buckets. */
+  /** The size of the segment, and the size of the part at its beginning that has all buckets. */
   #bytes = 0
   #bytesOfAll = 0
   /** Bytes of all segments, reported to `state`. */
