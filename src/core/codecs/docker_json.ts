@@ -133,6 +133,7 @@ class Line implements FieldSink {
 
   read(b: Buffer, start: number, end: number): boolean {
     if (end < b.length && b[end]! < SPACE && this.readUsual(b, start, end)) return true
+    this.isUsual = false
     this.starts.fill(-1)
     this.#hasOthers = false
     const isRead = JSON_OBJECTS.read(b, start, end, this, 0)
