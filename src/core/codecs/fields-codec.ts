@@ -1,3 +1,4 @@
+import { isDigit } from '../../lib/formats/ascii.js'
 import type { FieldName, FieldSink, ValueMaker } from '../../lib/formats/field-sink.js'
 import { SLOT, slotOf, WantedNames } from '../../lib/formats/json-scan.js'
 import { addCopied, type ByteSink } from '../../lib/formats/json-string.js'
@@ -93,10 +94,6 @@ class ObjectSink implements FieldSink {
   value(name: FieldName, value: unknown): void {
     if (value !== undefined) this.entries.push([name.toString(), value])
   }
-}
-
-function isDigit(byte: number): boolean {
-  return byte >= 0x30 && byte <= 0x39
 }
 
 const slots = new SlotSink()

@@ -1,3 +1,4 @@
+import { CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT, QUOTE } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { addUnique, type MemberName } from '../../lib/formats/json-members.js'
 import {
@@ -24,12 +25,6 @@ const ORIGINAL = ['message', ...ORIGIN_FIELDS].map(name => ({
   bytes: Buffer.from(name),
   bit: originBit(name),
 }))
-
-const QUOTE = 0x22
-const COMMA = 0x2c
-const COLON = 0x3a
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
 
 /**
  * Merges any number of fields with any names into events. A new value replaces the event's value in its position,

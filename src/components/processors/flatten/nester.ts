@@ -1,4 +1,4 @@
-import { BACKSLASH, CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT } from '../../../lib/formats/ascii.js'
+import { BACKSLASH, CLOSE_OBJECT, COLON, COMMA, isAt, OPEN_OBJECT } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
 
@@ -142,10 +142,4 @@ export function mayHold(b: Buffer, start: number, end: number, separator: Buffer
     if (b[p] === first && isAt(b, p, end, separator)) return true
   }
   return false
-}
-
-function isAt(b: Buffer, at: number, end: number, bytes: Buffer): boolean {
-  if (end - at < bytes.length) return false
-  for (let i = 1; i < bytes.length; i++) if (b[at + i] !== bytes[i]) return false
-  return true
 }

@@ -1,11 +1,7 @@
+import { CLOSE_ARRAY, COMMA, LF, OPEN_ARRAY } from '../../../lib/formats/ascii.js'
 import { objectEnd } from '../../../lib/formats/json-scan.js'
 import { flatten } from '../../../lib/formats/json-text.js'
 import { Refusal } from '../server/refusal.js'
-
-const LF = 0x0a
-const COMMA = 0x2c
-const OPEN_ARRAY = 0x5b
-const CLOSE_ARRAY = 0x5d
 
 const isSpace = (byte: number) => byte === 0x20 || byte === 0x09 || byte === 0x0d || byte === LF
 
