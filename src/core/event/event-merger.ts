@@ -11,7 +11,7 @@ import {
   type WantedNames,
 } from '../../lib/formats/json-scan.js'
 import { escapeInto, MOST_ESCAPED, writeBytes } from '../../lib/formats/json-string.js'
-import type { Members } from '../../lib/formats/members.js'
+import type { FieldMembers } from '../../lib/formats/members.js'
 import type { EventBatch } from './batch.js'
 import { ORIGIN_FIELDS } from './event.js'
 import { EventJson } from './event-json.js'
@@ -54,7 +54,7 @@ export class EventMerger {
   }
 
   /** Merges `members` into event `i`. `without`: a top-level field to remove first. */
-  merge(batch: EventBatch, i: number, members: Members, without?: MemberName): void {
+  merge(batch: EventBatch, i: number, members: FieldMembers, without?: MemberName): void {
     const texts = batch.textsToChange()
     const isLine = batch.origin.codec.form === 'message' && (batch.look(i) & (INVALID | MODIFIED)) === 0
     if (isLine && !members.isUnclear) {
@@ -80,7 +80,7 @@ export class EventMerger {
   }
 
   /** Writes an event whose line is its message, and whose other fields come from its origin. */
-  #mergeLine(batch: EventBatch, i: number, members: Members, without: MemberName | undefined): void {
+  #mergeLine(batch: EventBatch, i: number, members: FieldMembers, without: MemberName | undefined): void {
     const texts = batch.textsToChange()
     const line = batch.starts[i]!
     const lineEnd = batch.ends[i]!
@@ -142,7 +142,7 @@ export class EventMerger {
   }
 
   /** Writes the event with `members`, which must not be unclear. Returns false if a name in the event has escapes. */
-  #mergeKnown(members: Members, without: MemberName | undefined): boolean {
+  #mergeKnown(members: FieldMembers, without: MemberName | undefined): boolean {
     const { bytes, start, end } = this.#json
     this.#written.fill(0, 0, members.count)
     this.#to[this.#at++] = OPEN_OBJECT
@@ -198,7 +198,7 @@ export class EventMerger {
     this.#runStart = -1
   }
 
-  #addMembers(members: Members, first: number, after: number): void {
+  #addMembers(members: FieldMembers, first: number, after: number): void {
     const { out, nameStarts, nameEnds, valueStarts, valueEnds, escaped } = members
     this.#comma()
     const from = nameStarts[first]! - 1
@@ -224,7 +224,7 @@ export class EventMerger {
   }
 
   /** Writes the event with any members, without duplicate names. */
-  #mergeAny({ out }: Members, without: MemberName | undefined): GrowingBytes {
+  #mergeAny({ out }: FieldMembers, without: MemberName | undefined): GrowingBytes {
     const { bytes, start, end } = this.#json
     const all = this.#scratch
     all.clear()

@@ -1,6 +1,6 @@
 import { resized } from '../columns.js'
 import { type Atoms, NOTHING } from './atoms.js'
-import { ADVANCE, ATOM, CHECK, CLEAR, FORK, type GroupProgram, MATCH, SAVE } from './group-program.js'
+import { ADVANCE, ATOM, CHECK, CLEAR, FORK, MATCH, type Program, SAVE } from './program.js'
 import { UnboundedPattern } from './syntax.js'
 
 /**
@@ -30,14 +30,14 @@ let open = new Int32Array(1024)
 let owner: Backtracker | undefined
 
 export interface BacktrackerOptions {
-  readonly program: GroupProgram
+  readonly program: Program
   readonly atoms: Atoms
   readonly unicode: boolean
   readonly backwards: boolean
 }
 
 export class Backtracker {
-  readonly #program: GroupProgram
+  readonly #program: Program
   readonly #atoms: Atoms
   readonly #unicode: boolean
   readonly #backwards: boolean

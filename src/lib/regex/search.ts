@@ -1,7 +1,7 @@
 import type { Atoms } from './atoms.js'
 import { Backtracker } from './backtracker.js'
-import { Looks } from './checks.js'
-import { compileGroups, type GroupProgram, isAnchored } from './group-program.js'
+import { LookArounds } from './checks.js'
+import { compileGroups, isAnchored, type Program } from './program.js'
 import { Scanner } from './scanner.js'
 import type { Node } from './syntax.js'
 
@@ -42,7 +42,7 @@ export interface Compiled {
 export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: number): Compiled {
   const unicode = flags.includes('u')
   const anchored = isAnchored(node)
-  const looks = new Looks()
+  const looks = new LookArounds()
   const compile = (part: Node, backwards: boolean): Tracer => {
     const program = compileGroups(part, atoms, looks, groups, backwards)
     const inner = program.inner.map(({ look, slot }) => ({ slot, tracer: compile(look.node, look.behind) }))
@@ -95,7 +95,7 @@ function requiredTexts(node: Node, atoms: Atoms): string[] {
 }
 
 interface Tracer {
-  readonly program: GroupProgram
+  readonly program: Program
   readonly backtracker: Backtracker
   readonly inner: readonly { readonly slot: number; readonly tracer: Tracer }[]
 }

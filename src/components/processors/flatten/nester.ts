@@ -3,11 +3,11 @@ import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
 
 /** The place of a value in `#bytes`. */
-interface Written {
+interface Range {
   readonly start: number
   readonly end: number
 }
-type Tree = Map<string, Tree | Written>
+type Tree = Map<string, Tree | Range>
 
 /** Moves fields whose names are paths into nested objects. */
 export class Nester {
@@ -50,9 +50,9 @@ export class Nester {
   }
 
   /** The members of an object. A repeated name keeps its first place and its last value. */
-  #members({ start, end }: Written): Map<string, Written> {
+  #members({ start, end }: Range): Map<string, Range> {
     const b = this.#bytes
-    const members = new Map<string, Written>()
+    const members = new Map<string, Range>()
     for (let p = skipSpace(b, start + 1, end); b[p] !== CLOSE_OBJECT; ) {
       const nameEnd = stringEnd(b, p + 1)
       const text = b.toString('utf8', p + 1, nameEnd)
@@ -67,7 +67,7 @@ export class Nester {
   }
 
   /** Puts a field at the path in its name, or at the top if a value other than an object is in the way. */
-  #put(root: Tree, fields: ReadonlyMap<string, Written>, name: string, value: Written): void {
+  #put(root: Tree, fields: ReadonlyMap<string, Range>, name: string, value: Range): void {
     const path = this.#divided(name)
     const top = fields.get(path[0]!)
     if (top && path.length > 1 && !this.#isObject(top)) {
@@ -106,7 +106,7 @@ export class Nester {
   }
 
   /** Adds the members of the object `value` to the object of this name in `tree`. */
-  #merge(tree: Tree, name: string, value: Written): void {
+  #merge(tree: Tree, name: string, value: Range): void {
     const into = tree.get(name) as Tree
     for (const [member, one] of this.#members(value)) {
       if (into.get(member) instanceof Map && this.#isObject(one)) this.#merge(into, member, one)
@@ -114,7 +114,7 @@ export class Nester {
     }
   }
 
-  #isObject({ start }: Written): boolean {
+  #isObject({ start }: Range): boolean {
     return this.#bytes[start] === OPEN_OBJECT
   }
 

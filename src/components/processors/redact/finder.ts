@@ -22,7 +22,7 @@ export interface NamedPattern {
  * Finds the matches of all rules in one UTF-8 value. Rules are numbered: the presets, then the patterns. All rules see
  * the original value, so no rule depends on the replacements of another.
  */
-export class Finder {
+export class SecretFinder {
   readonly matches = new Matches()
   /** The matches that `mayHold` found, in order. */
   readonly seen = new Matches()
