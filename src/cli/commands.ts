@@ -88,7 +88,7 @@ export const commands: readonly Command[] = [
       budget: {
         more: true,
         value: 'BUDGET',
-        text: 'Finds the highest limit that passes at most this size per second, minute, hour, day, week or month of the calendar, as in "5GB per day". An input shorter than this period gets a share of the budget.',
+        text: 'Finds the highest limit that passes at most this size per calendar period (second, minute, hour, day, week or month), as in "5GB per day". An input shorter than the period gets a share of the budget.',
       },
       'time-zone': {
         more: true,
@@ -140,7 +140,7 @@ export const commands: readonly Command[] = [
         line: `sluice simulate --config sluice.yaml --time .timestamp --suggest "keep 99% where .level equal 'error'" app.log`,
       },
       {
-        title: 'the highest limit within a budget, in days of Berlin',
+        title: 'the highest limit within a budget per day, by the days of Berlin',
         line: `sluice simulate --config sluice.yaml --budget "5GB per day" --time-zone Europe/Berlin app.log.1.gz app.log`,
       },
       {
@@ -263,7 +263,7 @@ export const commands: readonly Command[] = [
     name: 'quickstart',
     summary: 'Shows how Sluice works, with generated events.',
     text: [
-      'Four invented apps generate 100 events per second; one app at a time is noisy. The daemon passes at most 20 events per second of each app and discards the others. The command also starts a service at 127.0.0.1, with a new account, to which the daemon delivers. The daemon also delivers a log of this machine, without a limit: the first of several common logs that it can read. Each second, a line shows how many events passed and how many were discarded. At the end, a summary shows the totals.',
+      'Four invented apps generate 100 events per second; one app at a time is noisy. The daemon passes at most 20 events per second of each app and discards the others. The command also starts a service at 127.0.0.1 with a new account, and the daemon delivers to this service. The daemon also delivers a log of this machine, without a limit: the first of several common logs that it can read. Each second, a line shows how many events passed and how many were discarded. At the end, a summary shows the totals.',
       'The folder .sluice-quickstart in the current folder contains the configuration, the keys of the account, and received.ndjson with the events that the service received. Each start replaces these files. The command uses free ports, and prints their addresses.',
       'If the environment has SLUICE_URL and SLUICE_ACCESS_KEY, the events go to that service instead, to its published pipeline or to the pipeline that --pipeline names. A log of this machine goes there only with --log.',
     ],

@@ -118,7 +118,7 @@ async function candidates(before: readonly string[], current: string, commands: 
 
 const isBelow = (words: string) => (command: Command) => command.name.startsWith(`${words} `)
 
-/** In the names of commands that begin with `words`, the next word. */
+/** Returns the next word of each command name that begins with `words`. */
 function namesBelow(words: readonly string[], commands: readonly Command[]): string[] {
   const next = new Map<string, string>()
   for (const { name, summary } of words.length === 0 ? commands : commands.filter(isBelow(words.join(' ')))) {

@@ -100,7 +100,7 @@ export abstract class Codec {
   readonly name: string
   readonly form: Form
   readonly options: Readonly<Record<string, unknown>>
-  /** The kernel reads most lines by this format, with the same result as `read`. */
+  /** The WebAssembly kernel (lib/kernel) reads most lines by this format, with the same result as `read`. */
   readonly lineFormat?: LineFormat
   /** Divides bytes into records, for codecs whose records do not end with a line end. */
   readonly framing?: Framing | undefined

@@ -180,8 +180,8 @@ export interface BucketWait {
 export interface LiveBucket extends BucketState {
   readonly key: string | null
   /**
-   * The bucket's waiting events, and why they wait. Missing if none wait, or if many other buckets have more waiting
-   * events.
+   * The bucket's waiting events, and why they wait. Missing if no events wait, or if many other buckets have more
+   * waiting events.
    */
   readonly waiting?: BucketWait & Pick<WaitState, 'options'>
   /** The components that read discarded events; null: the throttle is in shadow mode and discards no events. */
@@ -276,7 +276,7 @@ export interface Exemplar {
 
 export interface Receipt {
   readonly requestId?: string | undefined
-  /** With a spool: events of the request that were already in an object. They count as sent once more. */
+  /** With a spool: events of the request that were already in an object. They count as sent again. */
   readonly repeated?: { readonly events: number; readonly bytes: number } | undefined
 }
 

@@ -67,7 +67,10 @@ export class DeliveryError extends Error {
   readonly status: number | undefined
   readonly retryAfterMs: number | undefined
   readonly requestId: string | undefined
-  /** Message, reason and status of each event in `rejected`, in that order. Undefined: all have those of this error. */
+  /**
+   * Message, reason and status of each event in `rejected`, in that order. Undefined: the message, reason and status of
+   * this error apply to all events.
+   */
   readonly messages: readonly string[] | undefined
   readonly reasons: readonly string[] | undefined
   readonly statuses: readonly number[] | undefined

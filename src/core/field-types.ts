@@ -49,7 +49,10 @@ export function convertText(type: FieldType, text: string, wall = Number.NaN): u
   return converters[type](text, wall)
 }
 
-/** Returns the message for a `value` of another type. Does not quote the value, which may be a secret: it is logged. */
+/**
+ * Returns the message for a `value` of another type. The message is logged, so it does not quote the value, which may
+ * be a secret.
+ */
 export function notOfType(name: string, type: FieldType, value: unknown): string {
   return `${name} should be ${EXPECTED[type]}, and is ${kindOf(value)}`
 }

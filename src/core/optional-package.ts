@@ -38,6 +38,6 @@ export class OptionalPackage<T> {
     // If the error names another package, a dependency of this package is missing.
     const isMissing = code === 'ERR_MODULE_NOT_FOUND' && message.includes(`'${this.#name}'`)
     if (!isMissing) return `cannot load ${this.#name}: ${message}`
-    return `needs the package ${this.#name}, which is not installed: run "npm install ${this.#name}@${this.#version}" where sluice is installed (with -g if sluice is)`
+    return `needs the package ${this.#name}, which is not installed: run "npm install ${this.#name}@${this.#version}" in the folder where sluice is installed; add -g if sluice was installed with -g`
   }
 }

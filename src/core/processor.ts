@@ -61,7 +61,7 @@ export interface Plan {
   readonly concurrency?: number
 }
 
-/** Limits from the range of column values. `processing_failed` takes one more reason. */
+/** These limits follow from the range of column values. `processing_failed` takes one more reason. */
 const MOST_OUTPUTS = FIRST_REASON - 1
 const MOST_REASONS = LATER - FIRST_REASON - 1
 

@@ -3,7 +3,9 @@ export type Random = () => number
 
 export const systemRandom: Random = () => Math.random()
 
-/** Waits between attempts, with full jitter: a random part of a ceiling that doubles up to a limit. */
+/**
+ * The waiting times between attempts, with full jitter: each is a random part of a ceiling that doubles up to a limit.
+ */
 export class Backoff {
   readonly #initialMs: number
   readonly #maxMs: number

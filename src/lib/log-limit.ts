@@ -27,7 +27,10 @@ export class LogLimit {
     return last && last.suppressed > 0 ? { suppressed: last.suppressed } : {}
   }
 
-  /** Returns 0 if the message should not be logged now; otherwise how many there were since the last, with this one. */
+  /**
+   * Returns 0 if the message should not be logged now; otherwise the number of messages since the last logged one,
+   * including this one.
+   */
   count(kind: string): number {
     const next = this.next(kind)
     return next ? (next.suppressed ?? 0) + 1 : 0

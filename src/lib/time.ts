@@ -76,8 +76,9 @@ export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => vo
 }
 
 /**
- * Runs `fn` once after `ms` milliseconds, unless the returned function is called: the awaited answer has arrived. First
- * lets the process read answers that have arrived: after a stop or a busy time, it runs timers before that.
+ * Runs `fn` once after `ms` milliseconds, unless the returned function was called because the awaited answer has
+ * arrived. After a stop or a busy time, timers fire before the process reads answers that have arrived, so this lets it
+ * read them first.
  */
 export function unlessAnswered(ms: number, fn: () => void, timer = after): () => void {
   let isAnswered = false

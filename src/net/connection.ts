@@ -38,9 +38,9 @@ export class Connection {
   }
 
   /**
-   * Connects if necessary, then calls `work` with the socket. Closes the connection if `signal` aborts or `work` fails.
-   * A DeliveryError concerns only the events: the connection stays open. If the connection ends, rejects without
-   * waiting for `work`.
+   * Connects if necessary, then calls `work` with the socket. Closes the connection if `signal` aborts or `work` fails,
+   * but not after a DeliveryError, which concerns only the events. If the connection ends, rejects without waiting for
+   * `work`.
    */
   async use<T>(signal: AbortSignal, work: (socket: Socket) => Promise<T>): Promise<T> {
     await this.#dialer.renew(true)

@@ -7,8 +7,8 @@ import { every, systemClock } from '../lib/time.js'
 
 /**
  * Limits the number and duration of a server's connections. Node.js does not close a connection that its client leaves
- * open after the last response, nor one whose client does not read. At `maxConnections` it refuses new connections,
- * even if open ones are idle.
+ * open after the last response, nor one whose client does not read. At `maxConnections`, Node.js refuses new
+ * connections, even if open ones are idle.
  */
 
 export interface ConnectionBounds {
@@ -17,14 +17,17 @@ export interface ConnectionBounds {
   readonly maxInProcess?: number
   /** Limit of concurrent connections per address (IPv6: per /64 network). */
   readonly maxPerAddress?: number | undefined
-  /** Whether many clients share an address. `maxPerAddress` does not apply to it. */
+  /** Whether many clients share an address. `maxPerAddress` does not apply to that address. */
   readonly isShared?: ((address: string) => boolean) | undefined
   readonly handshakeMs?: number | undefined
   /** How long a client may take to read a response, or PROGRESS_BYTES of it. */
   readonly sendMs?: number | undefined
   /** How long a client may keep a connection open after the end of the last response. */
   readonly closeMs?: number | undefined
-  /** Whether idle connections that were used make room for new ones. If not, only unused ones do. */
+  /**
+   * Whether connections that are idle after a request may be closed to make room for new ones. If not, only connections
+   * that were never used.
+   */
   readonly closesUsed: boolean
 }
 
@@ -40,7 +43,7 @@ export interface ConnectionEvents {
 /** A client makes progress if it reads this much of a response. */
 const PROGRESS_BYTES = 64 * 1024
 const LONGEST_SWEEP_MS = 1000
-/** A connection without a request that is older than this is closed before used connections. */
+/** A connection that is older than this and has not sent a complete request is closed before used connections. */
 const FIRST_REQUEST_MS = 1000
 
 /** A request slower than this, in bytes per second, may be closed to make room. */

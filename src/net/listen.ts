@@ -160,7 +160,7 @@ export const perAddress = (max: number, given: number | undefined): number => gi
 const NEVER_MS = 2 ** 31 - 1
 const RENEW_MS = 60_000
 
-/** Reads a server's certificate, again when it is replaced, and reports failed handshakes. */
+/** Reads a server's certificate, reads it again when it is replaced, and reports failed handshakes. */
 export class ServerTls {
   readonly files: TlsFiles
   readonly refusals: TlsRefusals

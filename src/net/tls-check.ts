@@ -34,7 +34,9 @@ export interface TlsExpiry {
   readonly option: TlsOption
   readonly file: string
   readonly subject: string
-  /** In milliseconds since 1970: when the first certificate of a chain expires, or the last of several authorities. */
+  /**
+   * When the first certificate of a chain expires, or the last one of several authorities; in milliseconds since 1970.
+   */
   readonly expiresAt: number
   /** When the validity begins; wall clock in milliseconds. */
   readonly validFrom: number

@@ -151,7 +151,7 @@ export class TlsFiles {
 
 const EXPIRY = 'sluice_tls_certificate_expiry_timestamp_seconds'
 const EXPIRY_HELP =
-  'When the certificates in a file expire, in seconds since 1970: the earliest expiry in a chain, the latest of authorities.'
+  'When the certificates in a file expire, in seconds since 1970. In a chain, the earliest expiry counts; of several authorities, the latest.'
 
 /** A gauge with the expiry of each certificate file of a component. */
 export function exposeExpiries(metrics: ComponentMetrics, expiries: () => readonly TlsExpiry[]): void {

@@ -6,7 +6,7 @@ export function withoutQuery(url: string): string {
     .replace(/;[^/]*/g, '')
 }
 
-/** A range of character offsets in a text, without `to`. */
+/** A range of character offsets in a text. `to` is exclusive. */
 export interface Span {
   readonly from: number
   readonly to: number

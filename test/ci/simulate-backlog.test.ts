@@ -97,7 +97,10 @@ t.test('as_live: simulate says how many events the daemon discards, and how many
     t.ok(summary.includes(text), summary)
     const { stderr, code } = await command(['validate', configPath])
     t.equal(code, 0)
-    t.match(stderr, /limit_app.*lines of app from before a start arrive all at once, .* a first start would read/)
+    t.match(
+      stderr,
+      /limit_app.*lines of app that were written before a start arrive all at once, .* a first start would read/,
+    )
   }
 })
 

@@ -493,7 +493,7 @@ destinations: { out: { type: blackhole, inputs: [it] } }
     await simulated('limit: 5, over_limit: { pass_one_in: 10 }'),
     /^over_limit pass_one_in 10: the events that pass/m,
   )
-  t.match(await simulated('limit: 5, over_limit: mark'), /^over_limit mark: the daemon passes/m)
+  t.match(await simulated('limit: 5, over_limit: mark'), /^over_limit mark: the daemon marks and passes/m)
 
   const ruled =
     'limit: 5, limits: [{ key: "app-[01]", limit: 1 }, { when: "if (.level equal \'error\')", limit: unlimited }]'

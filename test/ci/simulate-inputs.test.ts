@@ -156,7 +156,7 @@ destinations: { out: { type: blackhole, inputs: [it] } }
     [
       ['--compare', join(dir, 'else.yaml')],
       2,
-      '--compare: in that configuration, it does not read the source in, but a, b',
+      '--compare: in that configuration, it reads a, b instead of the source in',
     ],
     [['--compare', join(dir, 'none.yaml')], 2, '--component: it is a processor of type filter, not a throttle'],
     [['--compare', join(dir, 'here.yaml'), '--limit=1,2'], 2, '--compare is for one throttle'],

@@ -344,7 +344,7 @@ destinations:
   t.match(status.stdout, /^Nothing is wrong\.$/m)
   t.match(
     status.stdout.replace(/\n {4}/g, ' '),
-    /^Past outages, delivering again:\n {2}up: \d\d:\d\d:\d\d to \d\d:\d\d:\d\d \(\d+s\), 2 failed attempts: .*503/m,
+    /^Past outages; delivery works again:\n {2}up: \d\d:\d\d:\d\d to \d\d:\d\d:\d\d \(\d+s\), 2 failed attempts: .*503/m,
   )
   const json = await command(['status', '--config', 'sluice.yaml', '--json'], { cwd: folder })
   t.match(JSON.parse(json.stdout).destinations[0].last_outage, {

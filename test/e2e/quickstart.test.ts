@@ -196,7 +196,7 @@ Ended after 1m 12s.
   together         6,688       5,406       1,282
 
 Delivered: 5,402 events to the service at http://127.0.0.1:41001; 4 were not delivered.
-Received:  5,402 events, one a line in .sluice-quickstart/received.ndjson.
+Received:  5,402 events, one per line in .sluice-quickstart/received.ndjson.
 `
     t.equal(view.summary(outcome), yaml)
     const reloaded = view.summary({ ...outcome, read: 6776, delivered: 5463 })
@@ -337,7 +337,7 @@ t.test('to a service of its own: what it says holds, and every number is explain
   t.equal(linesOf(join(own, 'received.ndjson')).length, delivered, 'what is delivered lies at the receiver')
   t.match(
     running.stdout,
-    `\nReceived:  ${delivered.toLocaleString('en-US')} events, one a line in .sluice-quickstart/received.ndjson.\n`,
+    `\nReceived:  ${delivered.toLocaleString('en-US')} events, one per line in .sluice-quickstart/received.ndjson.\n`,
   )
   const received = linesOf(join(own, 'received.ndjson')).map(
     line => JSON.parse(line) as { app?: string; message: string },

@@ -183,7 +183,7 @@ destinations: { out: { type: blackhole, inputs: [limit] } }
     ),
   )
   const offline = await command(['explain', '--config', daemon.configPath, '{"app":"cart"}'], { cwd: folder })
-  t.equal(offline.stderr, 'sluice explain: with --live, the daemon reports past events like it\n')
+  t.equal(offline.stderr, 'sluice explain: with --live, the daemon reports past events like this one\n')
   t.notMatch(offline.stdout, 'then:')
   const { past } = JSON.parse(await explained('--json', '{"app":"cart"}'))
   t.match(past.events.map(({ steps }: { steps: { component: string }[] }) => steps.at(-1)!.component).sort(), [

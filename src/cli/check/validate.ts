@@ -150,7 +150,10 @@ async function checkLocalPart(
   return `${part}; with ${saved}: ${amounts(whole)}`
 }
 
-/** Warns about data in data_dir that would belong to no component. Throws ConfigError for repeats. */
+/**
+ * Warns about data in data_dir that would belong to no component. Throws ConfigError if a source would read an input
+ * again.
+ */
 async function reportOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
   await refuseRepeats(config)
   for (const orphan of await leftBehind(config, silentLog())) {

@@ -4,7 +4,7 @@ import { shellWord } from '../../lib/shell-word.js'
 import type { Client, ListPage, PageOptions } from '../../service/client/client.js'
 
 const ENVIRONMENT =
-  'The variable SLUICE_URL sets the address, SLUICE_ACCESS_KEY the key, and SLUICE_CA_FILE a file of authorities to trust; options override the variables.'
+  'The variable SLUICE_URL sets the address, SLUICE_ACCESS_KEY sets the key, and SLUICE_CA_FILE names a file of authorities to trust; options override these variables.'
 const PRINTS = `Prints the response of the service: as text on a terminal, otherwise as JSON. ${ENVIRONMENT}`
 
 const CONNECTION = {
@@ -135,7 +135,7 @@ export const apiCommands: readonly Command[] = [
     text: [ENVIRONMENT],
     options: CONNECTION,
     operands: id('The service account.'),
-    examples: [{ title: 'a key that was seen somewhere', line: 'sluice api revoke ID' }],
+    examples: [{ title: 'a key that others may know', line: 'sluice api revoke ID' }],
     async run({ options, operands }, io) {
       return (await load()).withClient(options, io, client => client.serviceAccounts.revoke(operands[0]!))
     },
@@ -225,7 +225,7 @@ export const apiCommands: readonly Command[] = [
       text: 'The request, as in GET /v3/pipeline.',
     },
     instead: ([body = ''], line) =>
-      `a body is an option: ${line} --data ${shellWord(existsSync(body) ? `@${body}` : body)}`,
+      `give the body with --data: ${line} --data ${shellWord(existsSync(body) ? `@${body}` : body)}`,
     examples: [
       { title: 'list the pipelines', line: 'sluice api GET /v3/pipeline' },
       {

@@ -66,7 +66,7 @@ export const serviceCommands: readonly Command[] = [
     options: {
       config: SERVICE,
       from: { value: 'FOLDER', required: true, text: 'The folder of the backup.' },
-      replace: { text: 'Replaces an existing store, and keeps it beside the new store.' },
+      replace: { text: 'Moves an existing store to the folder replaced-N in data_dir, instead of failing.' },
       'store-only': {
         text: 'Does not restore the data of the pipelines: existing buffers, dead-letter queues and idempotency keys stay.',
       },
@@ -83,7 +83,7 @@ export const serviceCommands: readonly Command[] = [
     name: 'admin export',
     summary: 'Writes the store of the service to a new file, even while the service runs.',
     text: [
-      'The file contains accounts, users, keys, pipelines, secrets and the audit log. Both kinds of store can export and import it. Secrets stay encrypted and keys stay hashed, so an import also needs the file `secret` from data_dir.',
+      'The file contains accounts, users, keys, pipelines, secrets and the audit log. A store of either kind, SQLite or PostgreSQL, can import it. Secrets stay encrypted and keys stay hashed, so an import also needs the file `secret` from data_dir.',
     ],
     options: { config: SERVICE },
     operands: { ...EXPORT, text: 'A file that does not exist yet. Only its owner can read it.' },

@@ -81,7 +81,7 @@ export function rateOf(before: DaemonView, now: DaemonView, name: string, labels
   return Math.max(0, now.series.sum(name, labels) - before.series.sum(name, labels)) / seconds
 }
 
-/** The state of a component in a few words; empty if components of its kind have none. */
+/** The state of a component in a few words; empty if components of its kind do not have a state. */
 export function stateOf({ series, destinations }: Pick<DaemonView, 'series' | 'destinations'>, id: string): string {
   const labels = { component_id: id }
   const destination = destinations.find(one => one.id === id)

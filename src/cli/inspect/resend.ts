@@ -104,7 +104,7 @@ function chosen(config: Config, { destination, files, dryRun }: ResendOptions): 
   if (ids.length === 1 || (dryRun && files.length === 0)) return ids
   const meant = files.length > 0 ? ids : ids.filter(id => isToSend(pathOf(dataDir, 'dead_letters', id)))
   if (meant.length <= 1) return meant
-  throw new UsageError(`there are several; name one with --destination ${meant.join(' | ')}`, 'resend')
+  throw new UsageError(`several components are possible; name one with --destination ${meant.join(' | ')}`, 'resend')
 }
 
 /** The destinations, and the processors whose failed events go to a dead-letter queue. */

@@ -59,7 +59,7 @@ export function statusLines(
   add(problems, '!', RED)
   add(notices, '-', YELLOW)
   const past = pastOutages(view)
-  if (past.length > 0) lines.push('', 'Past outages, delivering again:')
+  if (past.length > 0) lines.push('', 'Past outages; delivery works again:')
   for (const outage of past) lines.push(...wrap(`  ${printable(outage)}`, width, '    '))
   const rows = view.components.map(({ id, type, received, sent, discarded, in_flight }) => [
     `${id} (${type})`,

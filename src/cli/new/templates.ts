@@ -56,7 +56,7 @@ export default defineProcessor({
       process(batch, to) {
         for (let i = 0; i < batch.length; i++) {
           if (text.load(batch, i) !== STRING) continue
-          // \`length\` of a string counts some characters twice, an emoji for one.
+          // \`length\` of a string counts some characters twice, such as emojis.
           const characters = [...text.text()].length
           if (characters > longest) {
             to[i] = discard(0)
@@ -199,7 +199,7 @@ export default defineDestination({
   examples: [{ title: 'JSON lines', yaml: 'path: /var/log/events.ndjson\\n' }],
   create({ path, encoding }) {
     return {
-      // One attempt. The error that it throws decides whether there is another one.
+      // One attempt. The error that it throws decides whether there is another attempt.
       async write(request${typed(': readonly EventBatch[]')}) {
         // Copied before the first await: the bytes of a batch are not valid for ever.
         const bytes = Buffer.from(written(encodeAlone(encoding, request)))
@@ -245,7 +245,7 @@ const codec: Template = {
 ${typed(`import type { Fields, WantedNames } from ${PLUGIN}\n`)}
 const SPACE = 0x20
 
-/** Where the first word of a line ends; -1: it has none, or nothing follows. */
+/** Where the first word of a line ends; -1: the line has no word, or nothing follows it. */
 function endOfWord(b${typed(': Buffer')}, start${typed(': number')}, end${typed(': number')}) {
   let at = start
   while (at < end && b[at] !== SPACE) at++
@@ -273,7 +273,7 @@ class FirstWord extends Codec {
     return true
   }
 
-  // All fields of a line that scan has accepted, where an event as a whole is needed.
+  // All fields of a line that scan has accepted; called when a whole event is needed.
   fields(b${typed(': Buffer')}, start${typed(': number')}, end${typed(': number')}) {
     const from = behindMark(b, start, end)
     const space = endOfWord(b, from, end)

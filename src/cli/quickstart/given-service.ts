@@ -10,7 +10,8 @@ export async function givenService(name: string | undefined, io: Io): Promise<Re
   const client = await connect({ url }, io)
   const pipeline = await checked(url, async () => {
     const { scopes } = await client.whoami()
-    if (!scopes.includes('ingest:write')) throw new Error(`the key in SLUICE_ACCESS_KEY may not send events to ${url}`)
+    if (!scopes.includes('ingest:write'))
+      throw new Error(`the key in SLUICE_ACCESS_KEY is not allowed to send events to ${url}`)
     return name === undefined ? await onlyPipeline(client, url) : await pipelineId(client, name)
   })
   return { url, pipeline, caFile: url.startsWith('https:') ? io.env.SLUICE_CA_FILE || undefined : undefined }

@@ -4,7 +4,7 @@ import { UsageError } from '../../daemon/process/command-line.js'
 import { editYaml, literalText } from '../../engine/config/yaml/plain-yaml.js'
 import { packageFolder } from '../../lib/version.js'
 
-/** The configuration of the quickstart is the example, with a log of this machine and a receiver put in. */
+/** The configuration of the quickstart is the example, plus a log of this machine and a receiver. */
 
 const HEAD = '# sluice quickstart replaces this file at each start.'
 export const EXAMPLE = join(packageFolder, 'config/examples/quickstart.yaml')

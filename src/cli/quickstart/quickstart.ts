@@ -14,10 +14,10 @@ import { type OwnService, startOwnService } from './service.js'
 import { LiveView } from './view.js'
 
 const FOLDER = '.sluice-quickstart'
-/** Files in the quickstart's folder that a run leaves, including runs of earlier versions. */
+/** Files that runs leave in the quickstart's folder, including runs of earlier versions. */
 const LEFT =
   /^(sluice\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|page-token|apps\.log(\.1)?|passed\.log)$/
-/** Lines are printed this many milliseconds after a full second, when no event is created. */
+/** Lines are printed this many milliseconds after each full second: at that time, the apps do not create events. */
 const LATE_MS = 5
 /** The first line does not wait for a full second. */
 const FIRST_MS = 250

@@ -15,7 +15,7 @@ interface Sum {
   readonly discarded: number
 }
 
-/** Counts since the previous line. */
+/** The counts since the previous line. */
 interface Advance {
   readonly by: ReadonlyMap<string, Sum>
   readonly read: number
@@ -119,7 +119,7 @@ export class LiveView {
     const total = (of: keyof Sum) => sums.reduce((sum, [, counts]) => sum + counts[of], 0)
     const passed = delivered + undelivered
     const all = { passed, discarded: read + emitted - passed }
-    // A reload with another limit ends the count by app of the second in which it happens.
+    // A reload with another limit ends the count by app. The rest of that second is not counted by app.
     const others = {
       passed: all.passed - total('passed') - this.#read - emitted,
       discarded: all.discarded - total('discarded'),
@@ -136,7 +136,7 @@ export class LiveView {
       counted('together', all),
       '',
       `Delivered: ${number(delivered)} events to ${receiver}${rest}.`,
-      ...(received ? [`Received:  ${number(received.lines)} events, one a line in ${received.file}.`] : []),
+      ...(received ? [`Received:  ${number(received.lines)} events, one per line in ${received.file}.`] : []),
     ]
       .map(line => `${line}\n`)
       .join('')

@@ -34,7 +34,7 @@ export class DemoSource implements Source {
       begin ??= clock.now() - TICK_MS
       const ticks = Math.round((clock.now() - begin) / TICK_MS)
       const due = Math.floor((ticks * this.#rate * TICK_MS) / 1000)
-      // After a pause, such as backpressure, creates the events of at most one second.
+      // After a pause, for example because of backpressure, creates at most the events of one second.
       let count = Math.min(due - made, this.#rate)
       made = due
       for (; count > 0 && !signal.aborted; count -= BATCH_EVENTS) await this.#send(out, Math.min(count, BATCH_EVENTS))

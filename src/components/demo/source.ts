@@ -5,7 +5,7 @@ export const demo = defineSource({
   type: 'demo',
   summary: 'Makes the logs of a few invented apps, to try Sluice without logs of your own.',
   notes:
-    'All apps together make `rate` events per second. At any time one of them is noisy and makes four of five events; every few seconds the noise moves to another app. The same options make the same sequence of events at each start, except for their timestamps. It runs until the daemon stops. Events that were due while the daemon was busy are not made later.\n\n' +
+    'All apps together make `rate` events per second. At any time one of them is noisy and makes 80 % of all events; every few seconds another app becomes the noisy one. The same options make the same sequence of events at each start, except for their timestamps. It runs until the daemon stops. Events that were due while the daemon was busy are not made later.\n\n' +
     'Events have `.timestamp`, `.app`, `.level`, `.message`, `.duration_ms`, and `.n`, which counts the events of each app.',
   options,
   examples: [

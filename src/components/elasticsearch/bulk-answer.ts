@@ -21,7 +21,7 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
     says: /limit of (total fields|mapping depth)/i,
     reason: 'too_many_fields',
     advice:
-      'each name of a field is part of the mapping: remove or nest fields, or raise index.mapping.total_fields.limit',
+      'an index can have only a limited number of different fields: remove fields before they are sent, or raise index.mapping.total_fields.limit',
   },
   {
     says: /immense term|max_bytes_length_exceeded/i,
@@ -67,10 +67,10 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
   { says: /^unavailable_shards_exception/, advice: 'a shard of the index is not available: see GET _cluster/health' },
 ]
 
-/** The key may not write to an index whose name comes from fields. Only this event is rejected. */
+/** The key is not allowed to write to this index, whose name comes from fields. Only this event is rejected. */
 const FORBIDDEN = {
   reason: 'forbidden',
-  advice: 'the fields of the event name an index that the key may not write to',
+  advice: 'the name of the index comes from fields of the event, and the key may not write to this index',
   isRejected: true,
 }
 
@@ -108,7 +108,7 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
 
 /**
  * Elasticsearch 8.18 to 9.2 rejects the whole request if a pipeline reads a document in which a name appears twice.
- * Divides the request into two groups, which are sent on their own.
+ * Divides the request into two groups, which are sent separately.
  */
 export function readRefusal(status: number, text: string, request: readonly EventBatch[]): Refused | undefined {
   const events = request.reduce((sum, { length }) => sum + length, 0)

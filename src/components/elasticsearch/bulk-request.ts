@@ -28,7 +28,8 @@ export class BulkRequest {
   readonly #ownTime: FieldReader
   readonly #spare = new SpareBytes()
   /**
-   * A cache of the last line before a document, up to the id, and of its values. Most consecutive events share them.
+   * A cache: the line before the last document, up to the id, and the values in this line. Most consecutive events
+   * share them.
    */
   #head = Buffer.alloc(0)
   #valuesOfHead: string | undefined

@@ -361,7 +361,7 @@ export class OpenFiles {
     )
       this.#options.context.log.warn(
         { file: path, read_bytes: former.at },
-        'file was replaced by a new file that begins with the same bytes, as editors do; reading the new file from its beginning',
+        'file was replaced (editors do this) by a new file that begins with the same bytes; reading the new file from its beginning',
       )
     // Other files may have had the name in between. The next sweep finds them, and the new name of a closed file.
     this.#takeBack(tailer)

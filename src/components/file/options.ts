@@ -38,14 +38,14 @@ export const options = z
       .boolean()
       .default(false)
       .describe(
-        'Whether to read compressed files from before the first start with `read_from: end`, and compressed files that an earlier version of Sluice skipped.',
+        'Whether to read compressed files that existed at the first start (with `read_from: end`), or that an earlier version of Sluice skipped.',
       ),
     decode: decodeOption(),
     max_line_bytes: maxLineBytesOption(),
     partial_line_timeout: duration()
       .optional()
       .describe(
-        'How long an unfinished last line may wait before it is delivered as it is. The rest of the line then becomes a second event, marked `partial`. Default: no limit; after the file is renamed or deleted, `rotate_wait`.',
+        'How long an unfinished last line may wait before it is delivered as it is. The rest of the line then becomes a second event, marked `partial`. Default: no limit, but `rotate_wait` after the file is renamed or deleted.',
       ),
     partial_line_at_stop: z
       .enum(['keep', 'deliver'])

@@ -16,7 +16,7 @@ export const file = defineSource({
     'Sluice saves its position in each file under `data_dir` after the lines are delivered. After a restart, it continues there, even if the file was renamed within its folder. ' +
     'Sluice recognizes a file by its inode and its content, not by its name: it continues to read a renamed file, ' +
     'and reads a new file with the old name from the beginning. If a file was compressed with gzip or zstd before it was read to its end, Sluice reads the rest from ' +
-    'the compressed copy: a `.gz` or `.zst` file in the same folder. `include` and `exclude` do not apply to this copy. If rotation copies and truncates a file, Sluice reads the remaining lines from the copy, which may be compressed, in the same folder. ' +
+    'the compressed copy: a `.gz` or `.zst` file in the same folder. `include` and `exclude` do not apply to this copy. If rotation copies and truncates a file, Sluice reads the remaining lines from the copy in the same folder. This copy may be compressed. ' +
     'A copy that matches the patterns is recognized by its content, whatever its name is. A new file that equals the beginning of another file may be a copy. It is ' +
     'read when it differs, or after ten seconds if it does not have the name of a copy, such as `app.log.1`. ' +
     'Compressed files are recognized by their first bytes. Sluice reads the lines of gzip files, and of zstd files with Node.js 22.15 or newer, unless the files are copies of ' +

@@ -173,7 +173,9 @@ export class HttpSource implements Source {
     }
   }
 
-  /** Passes on all events of a body as fast as there is room. `settled` resolves with their worst status. */
+  /**
+   * Passes on all events of a body as room becomes available. `settled` resolves with the worst status of these events.
+   */
   async #receive(
     exchange: Exchange,
     { content, gzip, lease }: { content: Content; gzip: boolean; lease: Lease },

@@ -2,7 +2,10 @@ import { isUtf8 } from 'node:buffer'
 import type { EventFields } from '../../core/event/event-fields.js'
 import { SEVERITIES } from '../../lib/formats/syslog.js'
 
-/** An entry from `journalctl -o json`. A value is a text, bytes as an array of numbers, null, or an array of these. */
+/**
+ * An entry from `journalctl -o json`. A value is a string, an array of numbers (bytes), null, or an array of such
+ * values.
+ */
 export type Entry = Readonly<Record<string, unknown>>
 
 /** Journal fields that an event also has under another name. */
@@ -83,7 +86,6 @@ function timeOf(value: unknown): string | undefined {
 function putMessage(value: unknown, put: (name: string, value: unknown) => void): void {
   if (value === undefined || value === null) return
   const message = plain(value)
-  // If an entry has several messages, joins them.
   put('message', Array.isArray(message) ? message.join('\n') : message)
   const bytes = bytesOf(value)
   if (bytes && !isUtf8(bytes)) put('raw', bytes.toString('base64'))

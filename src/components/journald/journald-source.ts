@@ -21,8 +21,8 @@ import { type Place, placeIn, VERSION } from './place.js'
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 30_000
 /**
- * Wait before a report that journalctl ended. A signal to the process group ends journalctl, too, possibly before this
- * source is stopped.
+ * How long to wait before reporting that journalctl ended. A signal to the process group ends journalctl, too, possibly
+ * before this source is stopped.
  */
 const END_TOGETHER_MS = 250
 const GIVEN_BACK = 'a batch was not delivered; reading the journal again from the last checkpoint'
@@ -181,7 +181,7 @@ export class Journald implements Source {
     }
   }
 
-  /** If the entry at the cursor was read before, removes it from the first entries of journalctl. */
+  /** Removes the entry at the cursor from the first entries that journalctl wrote, if the entry was read before. */
   async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
     this.#backoff.reset()
     this.#problems.works()

@@ -131,7 +131,7 @@ export class KafkaDestination implements Destination {
     setMaxListeners(0, signal)
     const name = partition ?? this.#topics.of(undefined)[0]!
     const records = this.#records.get(request) ?? this.#encoder.encode(request)
-    // If fields of an event name the topic, a missing topic is the fault of the event.
+    // If the topic comes from fields, a missing topic is the fault of the event.
     const failure = isConstant(this.#options.topic) ? 'hold' : 'reject'
     const topic = await this.#cluster.topic(name, signal, failure)
     this.#noticeCluster()
@@ -187,7 +187,9 @@ export class KafkaDestination implements Destination {
     return memory
   }
 
-  /** Divides a request into a batch for each partition. Events of too large batches go to `outcome` instead. */
+  /**
+   * Divides a request into a batch for each partition. The events of a batch that is too large go to `outcome` instead.
+   */
   async #shares(
     records: Records,
     { leaders }: Topic,
@@ -196,7 +198,8 @@ export class KafkaDestination implements Destination {
     outcome: Outcome,
     signal: AbortSignal,
   ): Promise<Share[]> {
-    // Events that may be stored are sent again in the same batch, even if there are more partitions now.
+    // Events that the broker may already have stored are sent again in the same batch, even if there are more
+    // partitions now.
     const isRepeated = Array.from(memory.lanes.values()).some(({ unconfirmed }) => unconfirmed)
     if (!isRepeated || memory.partitions > leaders.length) memory.partitions = leaders.length
     const { partitions } = memory
@@ -340,7 +343,7 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /** Returns the partition for events without a key, one for each request. Prefers a partition with a leader. */
+  /** Returns the partition that a request uses for all its events without a key. Prefers a partition with a leader. */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
     const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky

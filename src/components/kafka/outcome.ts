@@ -1,6 +1,6 @@
 import { DeliveryError } from '../../core/errors.js'
 
-/** Collects what happened to the events of a request. Events that no method adds are delivered. */
+/** Collects what happened to the events of a request. Events that are not added count as delivered. */
 export class Outcome {
   readonly #events: number
   readonly #refused: { readonly index: number; readonly error: DeliveryError }[] = []
@@ -17,8 +17,8 @@ export class Outcome {
   }
 
   /**
-   * Adds events to send again. Without an error, the events are valid: other events of their batch were refused, or
-   * must be stored first.
+   * Adds events to send again. If `error` is undefined, these events are valid: only other events of their batch were
+   * refused, or must be stored first.
    */
   again(indices: readonly number[], error?: DeliveryError): void {
     this.#again.push(...indices)

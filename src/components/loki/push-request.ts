@@ -10,7 +10,7 @@ import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import type { LokiOptions } from './destination.js'
 import { ProtobufPush } from './protobuf-push.js'
 
-/** A stream that had no event for this time makes room for other streams. */
+/** A stream without an event for this long makes room for other streams. */
 const IDLE_MS = 3_600_000
 const FORGET_EVERY_MS = 10_000
 /** Maximum bytes of a stream's label values, which stay in memory with the stream. Loki accepts 2,048 per value. */
@@ -29,7 +29,7 @@ interface Stream {
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. All events belong to one stream. Only events that were in `other` may have their own streams by now.
+ * protobuf. All events belong to one stream, except that events that were in `other` may have their own streams by now.
  */
 export class PushRequest {
   readonly #options: LokiOptions

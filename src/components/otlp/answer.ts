@@ -83,7 +83,7 @@ const KNOWN: readonly { readonly says: RegExp; readonly advice: string; readonly
   { says: /too (old|far behind)/i, advice: 'the events are too old for the receiver' },
 ]
 
-/** Statuses after which the protocol allows a retry. All others are final, including server errors. */
+/** Statuses after which the protocol allows a retry. Every other status is final, even 500. */
 const RETRIED = new Set([429, 502, 503, 504])
 
 export function readRefusal(status: number, text: string): Refused | undefined {

@@ -151,8 +151,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * Returns the events from `first` on whose JSON is in one buffer, in order; undefined if the first event does not have
- * JSON. `json`: the JSON of all events, if the lines of the batch have another format.
+ * Starting at `first`, returns the events whose JSON is in one buffer, in order; undefined if event `first` does not
+ * have JSON. `json`: the JSON of all events, if the lines of the batch have another format.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch

@@ -227,7 +227,7 @@ export class LogRecords {
     const candidate = this.#find(this.#severity)
     const text = candidate && this.#text()
     if (text === undefined) return undefined
-    // A number also stays an attribute, because it says less than a word.
+    // A number also stays an attribute, because the record keeps only words as severity text.
     if (this.#json[found.start] !== QUOTE || /^\d+$/.test(text)) return { number: severityOfNumber(Number(text)) }
     this.#take(candidate!)
     return { number: severityOfWord(text), word: text }

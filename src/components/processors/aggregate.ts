@@ -78,8 +78,8 @@ export const aggregate = defineProcessor({
     'At the end of the run, or when a reload changes the options, the open interval ends early. ' +
     '`/metrics` shows the same numbers as `sluice_aggregate_<counter>_total`, and `sluice_aggregate_<histogram>_bucket`, `_sum` and `_count`, with the labels `component_id` and `key`. ' +
     'Prometheus counters must not fall, so negative numbers count in the sums of emitted events, but not in the series; `sluice_negative_values_total` counts them. ' +
-    'Beyond `max_keys`, Sluice drops a key without an event in the interval to make room for a new key. Its count moves to `__other__`, so sums stay exact.\n\n' +
-    'A reload that does not change the options keeps the counts. After a kill, sources that can do so read the events of the open interval again; all series start at 0.',
+    'Beyond `max_keys`, Sluice drops a key without an event in the interval to make room for a new key. The count of the dropped key moves to `__other__`, so sums stay exact.\n\n' +
+    'A reload that does not change the options keeps the counts. After a kill, sources read the events of the open interval again if they can; all series start at 0.',
   options,
   plan: ({ every }) => ({ every, keeps: true }),
   fields: ({ counters, histograms, time_field }) => ({

@@ -43,7 +43,7 @@ export const dedupe = defineProcessor({
   notes:
     'The first event passes and begins a window. Later events in the window with the same values in `fields` are duplicates, even if other fields differ. After the end of the window, the next of these events passes and begins another window. ' +
     'An event passes if all of the fields are missing. The window uses arrival times, so events that a source reads while it catches up are close together.\n\n' +
-    'Beyond `max_keys`, the processor forgets the event that passed longest ago. `sluice_dedupe_forgotten_keys_total` counts forgotten events with an open window, `sluice_dedupe_keys` the remembered events. ' +
+    'Beyond `max_keys`, the processor forgets the event that passed longest ago. `sluice_dedupe_forgotten_keys_total` counts forgotten events with an open window, and `sluice_dedupe_keys` counts the remembered events. ' +
     'Remembered events survive a reload that does not change the options, but not a restart.\n\n' +
     'A summary: `{"message":"duplicates","timestamp":…,"dedupe":{"component","key","duplicates","first","window_ms"}}`. `key` is the value, or the JSON array of the values of several fields; a long key is shortened and ends with its digest. `first` is the time when the event passed. A reload emits summaries early. If more than `max_keys` summaries are due at once, the summary with `"key":"__other__"` adds up the rest.',
   options,

@@ -70,10 +70,10 @@ export const edit = defineProcessor({
   type: 'edit',
   summary: 'Changes fields of events, in steps.',
   notes:
-    'Steps that set, rename, copy, convert or hash several fields do so one after the other. ' +
+    'A step that sets, renames, copies, converts or hashes several fields changes them one after the other. ' +
     'Steps for texts leave a missing field and null as they are, and treat numbers and booleans as texts. They fail on an array or object. ' +
     'If a step fails, such as setting `.a.b` where `.a` is a text, the event is handled as set by `on_error`, without the changes of the other steps. ' +
-    'An event may become 1 MiB longer or twice as long; an event that would become longer is handled in the same way. Of the events that a source reads at once, those that become more than 16 times as long may take 32 MiB together. ' +
+    'An event may grow by 1 MiB or to twice its length, whichever is more; beyond that, it is handled in the same way. Of the events that a source reads at once, those that become more than 16 times as long may take 32 MiB together. ' +
     'Values that no step changes keep their bytes.',
   options,
   fields: ({ steps }) => ({ names: namesOf(steps) }),

@@ -38,7 +38,7 @@ export const flatten = defineProcessor({
   notes:
     'Values are copied as they are written, empty objects and arrays too; an event with nothing to change stays as it was read. ' +
     'If two fields get the same name, the last one counts. ' +
-    'An event may become 1 MiB longer or twice as long, because names are repeated. Of the events that a source reads at once, those that become more than 16 times as long may take 8 MiB together. An event that would exceed a limit is handled as set by `on_error`.\n\n' +
+    'Events grow because names are repeated: by at most 1 MiB or to twice their length, whichever is more. Of the events that a source reads at once, those that become more than 16 times as long may take 8 MiB together. An event that would exceed a limit is handled as set by `on_error`.\n\n' +
     'With `mode: nest`, the names of the top level are divided. If an object exists, the fields are added to it. A name stays as it is if its place has a value that is not an object: `{"a":1,"a.b":2}` does not change. A number in a name becomes a field name, not an array position.',
   options,
   fields: () => undefined,

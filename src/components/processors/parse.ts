@@ -107,7 +107,7 @@ export const parse = defineProcessor({
   notes:
     'The field is `.message` by default, which has the whole line if the source has `decode: text`. The field stays unless `remove_field` is set or the result has a field of the same name. For example, syslog, klog, cri, docker_json and the error logs of nginx and apache give a `.message`. To keep the whole line too, set a `target`, or copy the line with `edit` before. ' +
     'If the codecs cannot read the text, or the event lacks the field, the event is handled as set by `on_error`. ' +
-    'The codec timestamp reads a field that has only a time. The result is ISO 8601 in UTC with all digits of the fraction. A time without a zone is read in `time_zone`; in an hour that clocks repeat, it counts as the first of the two. ' +
+    'The codec timestamp reads a field that has only a time. The result is ISO 8601 in UTC with all digits of the fraction. A time without a zone is read in `time_zone`; if clocks are set back and repeat that hour, it counts as the first of the two hours. ' +
     'A time without a year is read in the year that makes it nearest to the present. ' +
     'In `decode` of a source, the same codecs read lines without a processor. Use `parse` if the lines have several formats, if the text is in another field, or for `types` and `target`.',
   options,

@@ -59,7 +59,7 @@ export const reduce = defineProcessor({
     'Events with the same `key_field` are a group, until one of `ends_when`, `starts_when`, `timeout`, `max_duration` or `max_events` ends it. Then the group passes one merged event, which has the fields of all events: each with its first value, or merged as set by `merge`. ' +
     'The events themselves are consumed, and acknowledged when the merged event is delivered. Events without the key pass unchanged. ' +
     'A reload keeps groups open if it does not change the options. Otherwise, and at the end of the run, all groups end. ' +
-    'Numbers of more than 15 digits may lose digits in the merged event. After a kill, sources that can do so read the events of open groups again.',
+    'Numbers of more than 15 digits may lose digits in the merged event. After a kill, sources read the events of open groups again if they can.',
   options,
   plan: ({ timeout, max_duration = timeout }) => ({
     every: Math.min(MOST_EVERY_MS, Math.max(LEAST_EVERY_MS, Math.min(timeout, max_duration) / 4)),

@@ -8,7 +8,7 @@ export const script = defineProcessor({
   type: 'script',
   summary: 'Calls your own function in JavaScript or TypeScript with each event or each batch.',
   notes:
-    'The function returns the event, changed or not, `null` to discard it, an array of events that take its place, or `context.to(NAME, event)`. ' +
+    'The function returns one of these: the event, changed or unchanged; `null`, to discard the event; an array of events that take its place; `context.to(NAME, event)`. ' +
     'It may be async. It runs in a process of its own. `docs/scripts.md` explains it.',
   options: scriptOptions,
   plan: ({ outputs, concurrency }) => ({

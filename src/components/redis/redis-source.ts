@@ -127,7 +127,7 @@ export class RedisSource implements Source {
     }
   }
 
-  /** `from`: `>` reads new entries. An id reads those entries after it that this consumer already holds. */
+  /** `from`: `>` for new entries, or an id for the entries after it that this consumer already holds. */
   async #read(connection: RedisConnection, from: string): Promise<readonly Entry[]> {
     const { stream, group, timeout } = this.#options
     const [count, block] = [String(this.#count), String(BLOCK_MS)]

@@ -121,7 +121,7 @@ export const s3 = defineDestination({
   delivery: {
     max_events: 50_000,
     max_bytes: '4MB',
-    bytes: 'Maximum bytes of events per write to the spool, counted as they were read.',
+    bytes: 'Maximum bytes of events per write to the spool, by their size when they were read.',
     max_wait: '1 Seconds',
     max_in_flight: 4,
   },

@@ -197,7 +197,7 @@ export class S3Store implements ObjectStore {
     if (isSuccess(status) && method === 'PUT') {
       await drain(answer.body)
       await answer.sent
-      // If a proxy answered, the object may not be stored.
+      // A proxy may have answered without storing the object.
       if (etag === undefined) throw refusalOf(502, 'the answer does not contain an ETag', place, {})
       return { text: '', etag }
     }

@@ -17,8 +17,8 @@ export interface Framer {
   /** The error for a last record that the end of the connection cut off. The record is not delivered. */
   readonly cutOff?: Error | undefined
   /**
-   * Returns the messages that these bytes complete, if any. Copies the bytes, and may change them in place. `room`:
-   * memory to reserve, in bytes.
+   * Returns the messages that these bytes complete, if any. May change the bytes in place before it copies them.
+   * `room`: memory to reserve, in bytes.
    */
   push(bytes: Buffer, room?: number): Frame | undefined
   /** Returns the unfinished message, if any. `over`: no bytes follow; otherwise later bytes continue the message. */
@@ -92,7 +92,10 @@ export class RecordFramer implements Framer {
     const { pending, place, problem } = this.#splitter
     if (!over) this.#splitter.skip()
     else if (pending > 0 && !problem) {
-      this.cutOff = new FramingError(`byte ${place}: the last record does not end, after ${pending} bytes`, place)
+      this.cutOff = new FramingError(
+        `byte ${place}: the last record is incomplete: it ended after ${pending} bytes`,
+        place,
+      )
     }
     this.#isOver = over
   }

@@ -179,8 +179,8 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
 }
 
 /**
- * Decides in event time, or on the monotonic clock, which does not change when the wall clock is set. On the clock,
- * aligned windows and quotas follow the wall clock to within a second.
+ * Decides in event time, or on the monotonic clock, which does not change when the wall clock is set. With the
+ * monotonic clock, aligned windows and quotas still follow the wall clock to within a second.
  */
 export class Decider extends KeyedDecider<Limiter> {
   /** The decisions about the events of the last batch. */

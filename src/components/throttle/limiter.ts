@@ -35,7 +35,7 @@ export interface Timing {
   windows(limits: readonly Limit[]): Windows
   /** How long a bucket stays in use after its windows have ended. */
   readonly graceMs: number
-  /** Whether use since the last search for idle buckets keeps a bucket, even if its windows have ended. */
+  /** Whether a bucket that was used since the last search for idle buckets is kept, even if its windows have ended. */
   readonly keepsUsed: boolean
   /** The time that decides whether buckets are idle while an event at `time` is decided. */
   present(time: number): number

@@ -25,7 +25,7 @@ const PARTIAL = new FieldName('partial')
 // The value of `partial` for an unfinished line. The first piece of an over-long line has the same value.
 const FIRST = Buffer.from('first')
 
-/** Returns the number of the stream whose name and a space are at `p`: 1 (stdout) or 2 (stderr); 0: neither is. */
+/** Returns 1 if `stdout` and a space are at `p`, 2 if `stderr` and a space are there; otherwise 0. */
 function streamAt(b: Buffer, p: number, end: number): number {
   if (p + STREAM >= end || b[p + STREAM] !== SPACE) return 0
   const number = b[p + 3] === STREAMS[0]![3] ? 1 : 2

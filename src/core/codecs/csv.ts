@@ -175,8 +175,8 @@ export const csv = defineCodec({
   notes:
     'A value in double quotes may contain the delimiter, and a double quote written as `""`. All values are text; spaces around a ' +
     'value are part of it. A line is one record: only a source with `multiline` reads quoted values with line ends in them. Names are not ' +
-    'read from a header line, because a reader that continues in the middle of a file, in a rotated file or after a restart has not seen that line: ' +
-    'set them with `columns`. A header line is then an event like any other; a filter can discard it.\n\n' +
+    'read from a header line: a reader that continues in the middle of a file, in a rotated file or after a restart has not seen this line. ' +
+    'Set the names with `columns`. A header line is then an event like any other; a filter can discard it.\n\n' +
     'As an encoding: `columns` is required. The values of these fields are written in this order. A missing field becomes an ' +
     'empty value; objects, lists, numbers and booleans are written as JSON.',
   options,

@@ -122,12 +122,12 @@ export const grok = defineCodec({
   name: 'grok',
   summary: 'Each line matches a grok pattern: a regular expression with `%{NAME:field}` for common parts.',
   notes:
-    '`%{NAME}` stands for a named pattern. `%{NAME:field}` makes the matched text a field, `%{NAME:field:int}` or `:float` a number; `(?<field>…)` also makes a field. A part that matches ' +
+    '`%{NAME}` stands for a named pattern. `%{NAME:field}` makes the matched text a field, and `%{NAME:field:int}` or `%{NAME:field:float}` makes it a number; `(?<field>…)` also makes a field. A part that matches ' +
     'an empty text does not make a field; if a field occurs twice, the first value that is not empty counts. The pattern may match anywhere in the line: `^` and `$` match at its ends, and a dot also matches a line end within it. As for regex, matching takes time ' +
-    'proportional to the length of the line. Patterns and fields are the same as in Logstash without ECS; the sets of Bacula and of ECS are not included. ' +
+    'proportional to the length of the line. Patterns and fields are the same as in Logstash without ECS; the pattern sets of Bacula and of ECS are not included. ' +
     'Differences from Logstash:\n\n- `^` and `$` do not match at line ends within an event.\n- Atomic groups are ordinary groups.\n' +
     '- Escapes are those of JavaScript. In a pattern with other escapes or with literal braces, `[:alpha:]` and other classes contain only ASCII characters.\n' +
-    '- A number may begin anywhere, and a time may lack seconds.\n- In the sets of programs, an address is any text of address characters.\n' +
+    '- A number may begin anywhere, and a time may lack seconds.\n- In the pattern sets of programs, an address is any text of address characters.\n' +
     '- The `querytype` of BIND9 does not have flags, and the `errorcode` of HTTPD24_ERRORLOG begins with AH.\n\n' +
     `The names: ${[...GROK_PATTERNS.keys()].sort().join(', ')}.`,
   options,

@@ -8,7 +8,9 @@ import { FieldsCodec } from './fields-codec.js'
 const TAB = 0x09
 const TRUE = Buffer.from('true')
 const LONGEST_DELIMITER = 16
-/** Flags of a byte that can begin a delimiter. ENDS_PAIR: the one after a pair. ENDS_KEY: the one after a key. */
+/**
+ * Flags of a byte that can begin a delimiter. ENDS_PAIR: a delimiter after a pair. ENDS_KEY: a delimiter after a key.
+ */
 const ENDS_PAIR = 1
 const ENDS_KEY = 2
 
@@ -135,7 +137,7 @@ class KeyValue extends FieldsCodec {
   }
 }
 
-/** Returns where the quote is that closes the one at `p`; -1: there is none. */
+/** Returns the position of the quote that closes the one at `p`; -1: there is none. */
 function closingQuote(b: Buffer, p: number, end: number): number {
   const quote = b[p]
   for (let at = p + 1; at < end; at++) {

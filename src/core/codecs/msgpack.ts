@@ -45,7 +45,7 @@ export const msgpack = defineCodec({
     'The map is the event; no field is added to it. Integers keep all of their digits, and doubles stay doubles: the double 1 is `1.0`. NaN and infinity become null. ' +
     'Binary values become base64, see `binary`. Timestamps, and the EventTime of Fluentd, become text in RFC 3339; other extensions become an object with their type and their bytes: `{"ext":5,"data":"AAE="}`. ' +
     'A key that is not a text is written as text. An entry of Fluentd or Fluent Bit, `[time, map]` or `[[time, metadata], map]`, is read as its map, with its time as `.timestamp` unless the map has this field. ' +
-    'A map with more than 256 levels, a map with a map or an array as a key, and an array that is not an entry cannot be read: `.message` is the record in base64.\n\n' +
+    'A record cannot be read if it is a map with more than 256 levels, a map with a map or an array as a key, or an array that is not an entry. `.message` is then the record in base64.\n\n' +
     'A record of more than `max_line_bytes` is skipped and counted in `sluice_skipped_records_total`. Bytes that cannot begin a record are an error, because Sluice cannot find the records after them. The error names their place. ' +
     'The source `tcp` then closes the connection, `http` answers 400 and accepts no events of the body, `stdin` ends, and `file` stays at this place and reports the error. A record that has not ended waits for its rest, and is read again after a restart.\n\n' +
     'As an encoding: each event becomes a map. Integers stay integers, and all other numbers become doubles. Records follow each other directly. `raw` writes the JSON of the record. ' +

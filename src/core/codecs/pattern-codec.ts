@@ -22,7 +22,7 @@ interface NamedGroup extends PatternField {
 
 /**
  * Compiles a user's pattern. As in other languages, an unknown escape stands for its character. JavaScript accepts this
- * only without the flag `u`, so if `source` fails, `lenient` is compiled without it. Throws PatternError.
+ * only without the flag `u`, so if `source` fails, `lenient` is compiled without that flag. Throws PatternError.
  */
 export function compiled(source: string, flags = '', lenient = source): Pattern {
   try {

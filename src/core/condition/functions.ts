@@ -59,7 +59,7 @@ function charactersOf(reader: FieldReader): number {
 class CaseReader extends FieldReader {
   readonly #inner: FieldReader
   readonly #convert: (text: string) => string
-  /** The letter A of the case that is replaced: `A` for `lower`, `a` for `upper`. */
+  /** The first letter of the alphabet, in the case to replace: `A` for `lower`, `a` for `upper`. */
   readonly #first: number
   #kept = Buffer.alloc(0)
 

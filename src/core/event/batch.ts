@@ -46,7 +46,7 @@ export class EventBatch {
   /** Whether the events are consecutive lines as read, each with a line end: one range of the chunk. */
   isRun: boolean
   #slots: Int32Array | undefined
-  /** Numbers per event in `#slots`. */
+  /** How many numbers `#slots` has per event. */
   #stride = 0
   /** The version of `origin.wanted` to which `#slots` belongs. */
   #version = -1
@@ -225,8 +225,8 @@ export class EventBatch {
   }
 
   /**
-   * Allocates the slots. Scans all lines at once if the codec can. Scans the remaining lines one by one, but only those
-   * that are already DECODED, as after a move of the bytes.
+   * Allocates the slots. Scans all lines at once if the codec can. Scans the remaining lines one by one if they are
+   * already DECODED, as after a move of the bytes.
    */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin

@@ -4,7 +4,7 @@ import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { EventBatch } from './batch.js'
 import { SentOffsets } from './sent-offsets.js'
 
-/** Sizes in bytes of the id's parts: the reading, the place in it, and a checksum of the event. */
+/** Sizes in bytes of the id's parts: the reading (an id of the input), the place in it, and a checksum of the event. */
 export const [READING, PLACE, SUM] = [8, 6, 4]
 const BASE64 = Buffer.from('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_')
 const id = Buffer.alloc(READING + PLACE + SUM)

@@ -10,7 +10,7 @@ const OPEN = Buffer.from('{')
 const QUOTE = Buffer.from('"')
 const OPEN_MESSAGE = Buffer.from('{"message":"')
 const END = Buffer.from('}\n')
-/** Spare bytes for events that are merged one by one. */
+/** Extra bytes for events that are merged one by one. */
 const ROOM = 16 * 1024
 /** Flags of lines whose text is not the unchanged, whole message. */
 const UNUSUAL = PIECE | CONTINUES | INVALID | MODIFIED

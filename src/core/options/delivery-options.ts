@@ -23,7 +23,7 @@ const REMOTE: DeliveryDefaults = {
 export const LOCAL: DeliveryDefaults = {
   max_events: 50_000,
   max_bytes: '1MB',
-  bytes: 'Maximum bytes of events per write, counted as they were read.',
+  bytes: 'Maximum bytes of events per write, by their size when they were read.',
   max_wait: '10ms',
   max_in_flight: 1,
 }

@@ -120,7 +120,7 @@ export class Splitting {
 
   /**
    * Creates a splitter that resumes where another one stopped. `continues` and `carry`: the state of that splitter.
-   * `offset`: the position of the first byte. A byte order mark can follow only at 0.
+   * `offset`: the position of the first byte. A byte order mark is possible only if it is 0.
    */
   splitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const { decode, max_line_bytes } = this.#options

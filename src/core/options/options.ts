@@ -7,7 +7,7 @@ import { type FieldPath, PathError, parseFieldPath } from '../event/field-path.j
 /** Option schemas shared by several components. The reference shows their input types. */
 
 /**
- * Makes `build` return the same schema for the same arguments. Schemas are immutable, and building them anew for every
+ * Makes `build` return the same schema for the same arguments. Schemas are immutable, and building them again for every
  * option would noticeably slow each start.
  */
 export function once<A extends (number | undefined)[], S>(build: (...args: A) => S): (...args: A) => S {

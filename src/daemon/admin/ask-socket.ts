@@ -19,7 +19,7 @@ export function askSocket(
       release()
       reject(error)
     })
-    // A response that breaks off reports its own error.
+    // If the response breaks off, it reports the error itself.
     call.on('error', () => {})
     call.end(body)
   })

@@ -114,7 +114,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   const stop = everyOf(clock, 1000, () => {
     looks = rate
     room = most
-    // A client that is slow now gets the total later.
+    // If the client is slow now, it gets the total later.
     if (response.writableLength <= UNREAD_BYTES) writeMissed()
     // A reload may have replaced the pipeline, so the tap is attached to the current one.
     remove?.()

@@ -20,8 +20,8 @@ const hashOf = (text: string): Buffer => createHash('sha256').update(text).diges
 const hostOf = (header = ''): string => header.toLowerCase().replace(/:\d*$/, '')
 
 /**
- * Returns why to refuse a request that a browser sends for a page of another site, also after DNS rebinding. Undefined:
- * accept it. `hosts`: the host names of the page; undefined: any.
+ * Returns the reason to refuse a request that another site's page makes a browser send, also after DNS rebinding;
+ * undefined: accept the request. `hosts`: the host names of the page; undefined: any.
  */
 export function foreign(
   { headers, method }: IncomingMessage,
@@ -54,9 +54,7 @@ function isOwnOrigin(origin: string | undefined, host: string, site: unknown, pa
 export const localNames = (...more: readonly string[]): ReadonlySet<string> =>
   new Set([...LOCAL_HOSTS, ...more.map(host => (host.includes(':') ? `[${host}]` : host).toLowerCase())])
 
-/**
- * Keeps the token, which is read again when its file changes, and the sessions of browsers that have sent the token.
- */
+/** Keeps the token and the sessions of browsers that have sent it. Reads the token again when its file changes. */
 export class Access {
   readonly #key: AccessKey | undefined
   readonly #log: Logger

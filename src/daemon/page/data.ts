@@ -27,7 +27,7 @@ export interface PageSources {
 const HISTORY_SHARE = 1 / 4
 /** A status without news is sent at this interval. */
 const STATUS_MS = 10_000
-/** The pause after a comparison of the status is at least LOOK_MS, and TIMES_A_LOOK times as long as the comparison. */
+/** The pause after a comparison of the status is TIMES_A_LOOK times its duration, but between LOOK_MS and STATUS_MS. */
 const LOOK_MS = 2000
 const TIMES_A_LOOK = 400
 
@@ -198,8 +198,7 @@ function newsOf({ ready, stopping, config, problems, notices, managed, ...status
 }
 
 /**
- * Calls `fn` in the middle of each second of the clock, so that a call that is a little early or late stays in its
- * second.
+ * Calls `fn` in the middle of each second of the clock, so a call that is a little early or late stays in its second.
  */
 function eachSecond(clock: TimerClock, fn: () => void): () => void {
   const next = () => clock.after(1500 - (clock.now() % 1000), run)

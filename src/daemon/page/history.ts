@@ -20,7 +20,7 @@ const MOST = UNKNOWN - 1
 const LONGEST_GAP_MS = 10_000
 
 interface Ring {
-  /** Another object if a component of another type has taken the id. */
+  /** Replaced by other counters when a component of another type takes the id. */
   counters: ComponentCounters
   /** The totals at the last tick. */
   base: readonly number[]

@@ -4,7 +4,7 @@ import type { Clock } from '../../lib/time.js'
 import { booksOf } from '../status/status.js'
 import { totalsOf } from './history.js'
 
-/** The latency covers at least the attempts of this time, in milliseconds. */
+/** The latency covers the attempts of at least this many milliseconds. */
 const WINDOW_MS = 10_000
 
 /** The counts of a histogram at two times: `before` is up to 20 seconds old, `last` up to 10 seconds. */

@@ -28,7 +28,7 @@ export interface Operands {
   readonly name: string
   readonly min: number
   readonly max: number
-  /** The command itself reports the possible values if fewer than `min` are given. */
+  /** If fewer than `min` operands are given, the command itself reports the possible values. */
   readonly mayMiss?: true
   readonly takes?: Takes
   readonly text: string
@@ -70,8 +70,8 @@ export interface Command<S extends OptionSpecs = OptionSpecs> {
   readonly instead?: (more: readonly string[], line: string) => string
   readonly examples: readonly { readonly title: string; readonly line: string }[]
   /**
-   * Whether the command writes events to stdout. A closed stdout is then a failure; otherwise, as with `| head`, it is
-   * not.
+   * Whether the command writes events to stdout. If so, a closed stdout is a failure. Other commands may be followed by
+   * `| head`.
    */
   readonly ships?: true
   /** Resolves with the exit code. */

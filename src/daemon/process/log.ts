@@ -25,7 +25,7 @@ export interface ProgramLog {
 /** Opens the log on stderr: JSON lines or text, with priorities if stderr is the journal. */
 export function openLog(io: LogIo, { format, level = 'info' }: LogOptions = {}): ProgramLog {
   let lineOf = lineFormat(io, format)
-  const write = writerOf(io, lines => log.warn({ lines }, 'writing the log again after lines were lost'))
+  const write = writerOf(io, lines => log.warn({ lines }, 'the log can be written again; lines were lost meanwhile'))
   const stream = {
     [Symbol.for('pino.metadata')]: true,
     lastLevel: 0,

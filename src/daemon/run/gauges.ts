@@ -27,13 +27,13 @@ export function reportUnsaved(unsaved: readonly UnsavedPositions[], log: Logger)
     const since = savedAt === undefined ? 'the start' : new Date(savedAt).toISOString()
     log.error(
       { code: 'SLUICE_ENDED_WITHOUT_POSITIONS', source, file, error, since },
-      'ended without saving the last positions of a source; events delivered since the last save are sent again after the next start. Check the disk of data_dir first',
+      'ended without saving the last positions of a source; events delivered since the last save are sent again after the next start. Before that start, check the disk of data_dir',
     )
   }
   return unsaved.length > 0
 }
 
-/** Exposes the data that components left which are not configured any more, until the data is removed. */
+/** Exposes the data of components that are not configured any more, until the data is removed. */
 export function orphanMetrics(metrics: Metrics, orphans: () => readonly Orphan[]): void {
   const show = (name: string, help: string, read: (orphan: Orphan) => number | undefined) =>
     metrics.series('gauge', name, help, () =>

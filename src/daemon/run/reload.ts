@@ -15,7 +15,7 @@ export interface ReloadOrigin {
   readonly read: () => Promise<Config>
   /** Called with each configuration that replaces another one. */
   readonly applied: (config: Config) => void
-  /** Runs `work` while nothing else may replace the running configuration. Undefined: nothing else does. */
+  /** Runs `work` while nothing else may replace the running configuration. Undefined: only reloads replace it. */
   readonly inTurn?: (work: () => Promise<void>) => Promise<void>
   /** The files to watch; undefined: they cannot be watched. */
   readonly files?: WatchedFiles | undefined
@@ -127,7 +127,7 @@ export function onReload(
 
 /**
  * Runs reloads one at a time, since each starts from the addresses that the previous reload left. All requests during a
- * reload cause one more reload, which begins afterwards.
+ * reload together cause one more reload, which begins afterwards.
  */
 class ReloadQueue {
   readonly #reload: () => Promise<void>
@@ -148,7 +148,7 @@ class ReloadQueue {
     return this.#next
   }
 
-  /** Runs other work after the work that was added before. */
+  /** Runs `work` after all work that was added before. */
   add(work: () => Promise<void>): Promise<void> {
     this.#last = this.#last.then(work)
     return this.#last

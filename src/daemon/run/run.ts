@@ -40,7 +40,10 @@ import { whenReadable } from './wait.js'
 import { filesOfModules, watchDataDir } from './watch.js'
 
 const CHECK_MS = 10_000
-/** Measuring the process begins after this time at the latest. The first events are usually shipped before that. */
+/**
+ * The process begins to measure itself after this time at the latest. By then, the first events have usually been
+ * shipped.
+ */
 const MEASURE_MS = 1000
 
 export interface RunOptions {

@@ -67,7 +67,7 @@ export class Servers {
       await listenAtSocket(server, path)
       this.#socket = server
     } catch (error) {
-      // Only inspecting commands need the socket, so the daemon runs without it.
+      // Only commands that inspect the daemon need the socket, so the daemon runs without it.
       this.#log.info(
         { socket: path, error: errorText(error) },
         'cannot open the socket of the daemon; sluice status, top and tap cannot reach it',

@@ -45,7 +45,7 @@ interface Reported extends Pick<Served, 'connections' | 'managed'> {
   readonly metrics: Metrics
 }
 
-/** Creates the servers of a daemon without a pipeline. They show `id` as a destination whose state is holding. */
+/** Creates the servers of a daemon without a pipeline. They show a destination `id` with the state `holding`. */
 function standIn(id: string, reason: () => string, reported: Reported, config: Config, log: Logger): Servers {
   const reports = {
     ...reported,

@@ -5,7 +5,7 @@ import { DataDirError, type DataDirLock } from '../../engine/run/state/data-dir.
 import { moduleFiles } from '../../lib/modules/module-files.js'
 import { every } from '../../lib/time.js'
 
-/** Polling interval. A file must also stay unchanged for this long before its change is reported. */
+/** Polling interval. A change of a file is reported after the file has stayed the same for this long. */
 const POLL_MS = 500
 const DATA_DIR_POLL_MS = 1000
 
@@ -85,8 +85,8 @@ export function filesOfModules({ processors }: Pick<Config, 'processors'>): read
 
 /**
  * Notices when `data_dir` is removed or replaced while the daemon runs. Uses the folder that has taken its place, or
- * creates it again, and calls `renewed`. From then on, positions and disk buffers are stored in this folder. Returns a
- * function that ends the watch.
+ * creates the folder again if it is missing, and then calls `renewed`. From then on, positions and disk buffers are
+ * stored there. Returns a function that ends the watch.
  */
 export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, renewed: () => void): () => void {
   let logged = ''

@@ -99,7 +99,7 @@ export async function restore(
   return EXIT.done
 }
 
-/** Writes all records of the store to a new file, while the service runs or not. */
+/** Writes all records of the store to a new file. The service may run meanwhile. */
 export async function exportTo(file: string, config: string, io: Io): Promise<number> {
   const { options } = await loadServiceConfig(config, io.env)
   const { dataDir, store } = options

@@ -187,7 +187,10 @@ export class ServedIngest implements Ingest {
     }
   }
 
-  /** Applies all published pipelines, except pipelines that have changed meanwhile: the service may already listen. */
+  /**
+   * Applies all published pipelines. Skips pipelines whose changes were applied meanwhile, since the service may
+   * already listen.
+   */
   start(): Promise<void> {
     this.#starting = this.#start()
     return this.#starting

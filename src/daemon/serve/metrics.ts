@@ -21,7 +21,7 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
   )
   const limited = 'Requests above the limit of a key or address.'
   metrics.daemonTotal('sluice_api_rate_limited_total', limited, () => service.counts().rateLimited)
-  const evicted = 'Daemons that were replaced by new ones because they reported only once or briefly.'
+  const evicted = 'Daemons that had reported only once or briefly, and were replaced by new daemons.'
   metrics.daemonTotal('sluice_api_daemons_evicted_total', evicted, () => service.counts().daemonsEvicted)
   const refused = 'Refused reports of new daemons: too many at the same time, or too many in an account.'
   metrics.daemonTotal('sluice_api_daemons_refused_total', refused, () => service.counts().daemonsRefused)

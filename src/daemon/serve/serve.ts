@@ -165,7 +165,7 @@ async function serveOpened(
     }
     if (!ending) {
       await listening(address, open).catch(error => {
-        // A signal that arrives while the server starts to listen closes the server.
+        // If a signal arrives while the server starts to listen, the server is closed, so listening fails.
         if (!ending) throw error
       })
     }

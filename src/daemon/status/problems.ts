@@ -166,7 +166,7 @@ const OF_THROTTLES: readonly Positive[] = [
   {
     metric: 'sluice_throttle_quota_ahead_timestamp_seconds',
     what: (id, value, wall) =>
-      `${id}: its quota counts in a later period until ${atSeconds(value, wall)}, because the clock was set back`,
+      `${id}: its events count in the quota of a later period until ${atSeconds(value, wall)}, because the clock was set back`,
     todo: 'Until then, a bucket that has used up its quota in that period passes nothing. If the clock is correct now, restart the daemon: systemctl restart sluice. With persist, the amount used in that period then counts in the current period.',
   },
   {
@@ -186,7 +186,7 @@ function positive({ series, wall }: Observed, all: readonly Positive[]): Problem
 }
 
 const SAFE = 'No events are lost.'
-/** Types of sources whose senders do not resend events that a stop loses. */
+/** Types of sources whose senders do not resend the events that are lost at a stop. */
 const ONCE: readonly string[] = ['tcp', 'stdin']
 
 /** Destinations that do not deliver, with details of the outage. */
@@ -247,7 +247,7 @@ function outageDetail(destination: DestinationState, wall: number): string {
 /** `1 failed attempt`, `2 failed attempts`. */
 export const failed = (attempts: number) => `${attempts} failed attempt${attempts === 1 ? '' : 's'}`
 
-/** Formats a number of seconds, as one second at least. */
+/** Formats a number of seconds. Formats less than one second as one second. */
 export const lasting = (seconds: number) => formatDuration(Math.max(1, Math.round(seconds)) * 1000)
 
 const atSeconds = (seconds: number, wall: number) => clockTime(new Date(seconds * 1000).toISOString(), wall)

@@ -23,7 +23,6 @@ export interface Status {
   readonly ready: boolean
   /** True after a signal to end. The daemon still delivers the events that it has read. */
   readonly stopping?: true
-  /** When the running reload began. */
   readonly reloading_since?: string
   readonly config?: string | undefined
   readonly data_dir?: string

@@ -11,7 +11,7 @@ export type Notice = Readonly<Record<string, string>>
 export type Send = (notice: Notice) => Promise<void>
 
 const FIRST_RETRY_MS = 1000
-/** A small part of the watchdog interval: a retry must not make the watchdog ping late. */
+/** A small part of the watchdog interval, since a retry must not delay the watchdog's ping. */
 const LAST_RETRY_MS = 5000
 /** Time limit of one notification: systemd-notify waits until systemd has processed it. */
 const SEND_MS = 10_000

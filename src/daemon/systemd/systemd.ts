@@ -21,8 +21,8 @@ export interface SystemdParts {
 }
 
 /**
- * The service manager that started this process. Notifies it of readiness, problems, reloads and the end, and pings its
- * watchdog while the process works. Does nothing if no service manager asks for it.
+ * Notifies the service manager of readiness, problems, reloads and the end of this process, and pings its watchdog
+ * while the process works. Does nothing if no service manager asks for it.
  */
 export class Systemd {
   readonly #notifier: Notifier | undefined

@@ -247,7 +247,8 @@ export class ComponentReader {
 }
 
 /**
- * Calls all functions of the definition that later checks call. If one throws, the component is reported as invalid.
+ * Calls all functions of the definition that will be called by later checks. If one throws, the component is reported
+ * as invalid.
  */
 function askAll(definition: AnyDefinition, options: Record<string, unknown>): void {
   const { usesFields, fields, copiesLines, catchesUp, findsTime } = definition

@@ -51,7 +51,7 @@ export interface Config {
   readonly shutdownTimeoutMs: number
   /** Whether changes of the configuration files are applied without a signal. */
   readonly watched: boolean
-  /** Ids of components whose data may be deleted if no component uses it. */
+  /** Ids of removed components whose data is to be deleted. */
   readonly discardOrphans: readonly string[]
   readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]

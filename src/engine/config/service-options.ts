@@ -29,7 +29,7 @@ const limits = z.strictObject({
   redis: redisOptions
     .optional()
     .describe(
-      'Redis or Valkey server in which the nodes of a service share these and all other rate limits. While it does not reply, and by default, each node allows the limit divided by the number of nodes.',
+      'Redis or Valkey server through which the nodes of a service share all rate limits. Without this option, or while the server does not reply, each node allows the limit divided by the number of nodes.',
     ),
 })
 
@@ -40,7 +40,7 @@ const ingest = z.strictObject({
   max_unsettled: byteSize(1024)
     .prefault('32MiB')
     .describe(
-      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. One account may use at most three times the memory that is still free, so a single account can use three quarters of the memory. Requests beyond a limit get status 503 with Retry-After.',
+      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. A single account can use three quarters of that; if other accounts use memory, too, at most three times as much as is still free. Requests beyond a limit get status 503 with Retry-After.',
     ),
   max_processes: z
     .int()
@@ -63,7 +63,7 @@ const ingest = z.strictObject({
   max_disk_per_account: byteSize(1_000_000)
     .prefault('1GB')
     .describe(
-      'Disk space for all pipelines of one account. Beyond it, destinations wait, events are not acknowledged, senders get status 503, and new revisions status 409. One sixteenth, at most 16 MiB, is reserved for revisions.',
+      'Disk space for all pipelines of one account. Beyond it, destinations wait, events are not acknowledged, senders get status 503, and new revisions get status 409. One sixteenth, at most 16 MiB, is reserved for revisions.',
     ),
   allow_files: z
     .array(absolutePath())

@@ -27,7 +27,7 @@ export interface CounterSet {
   readonly components: ReadonlyMap<string, ComponentCounters>
 }
 
-/** How many series by key all components together may still add. */
+/** The number of series by key that all components together may still add. */
 export interface SeriesRoom {
   left: number
 }

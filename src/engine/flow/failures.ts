@@ -88,7 +88,8 @@ export class Failures {
       } catch (error) {
         metrics.failed('dead_letter')
         const limited = this.#limit.next('dead_letter')
-        const text = 'cannot write to the dead-letter queue; retrying. The processor passes no events until it succeeds'
+        const text =
+          'cannot write to the dead-letter queue; retrying. The processor does not pass events until a write succeeds'
         if (limited) log.error({ code: 'SLUICE_DEAD_LETTER', error: errorText(error), ...limited }, text)
         await sleep(RETRY_MS, this.#ended)
         continue
@@ -114,7 +115,9 @@ interface Running {
   readonly cancel: () => void
 }
 
-/** Logs that a processor does not finish with a batch in time. The events wait, since nothing interrupts it. */
+/**
+ * Logs that a processor does not finish with a batch in time. The events wait, since nothing interrupts the processor.
+ */
 export class SlowWork {
   readonly #processor: Pick<Processor, 'isWaiting'>
   readonly #clock: TimerClock

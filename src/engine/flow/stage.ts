@@ -35,7 +35,7 @@ interface Pending {
 /**
  * A processor as a stream of batches. The processor decides, and the stage does everything else. Invariants:
  * - Batches leave in the order in which they arrived. Each event leaves once and is counted once: at the main output,
- *   at a side output, or as discarded, consumed or in the dead-letter queue.
+ *   at a side output or in the dead-letter queue, or as discarded or consumed.
  * - Arriving events may overtake LATER events, unless these are due and of the same source.
  * - At most `plan.concurrency` batches are in the processor. No batch is taken while an output is full.
  * - A failure of the processor is never an error of the stream, and never affects other events.
@@ -322,8 +322,8 @@ export class Stage extends Transform {
   }
 
   override _read(size: number): void {
-    // Node.js calls `_read` before it takes a batch from a full queue, and calls it again only after it got another
-    // batch.
+    // Node.js calls `_read` before it takes a batch from a full queue, and calls it again only after another batch was
+    // pushed.
     this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()

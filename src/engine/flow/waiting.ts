@@ -14,7 +14,7 @@ export const MOST_BYTES = 4 * 1024 * 1024
  */
 const MOST_EVENTS_IN_ALL = 1_000_000
 const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
-/** Minimum pause between two rounds: in milliseconds, and as a multiple of the time that the last round worked. */
+/** Minimum pause between two rounds: in milliseconds, and as a multiple of the time that the last round took. */
 const ROUND_MS = 5
 const ROUND_SHARE = 10
 /**

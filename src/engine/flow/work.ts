@@ -140,7 +140,7 @@ export class Work implements BatchScope {
 
   /**
    * After the processor threw: asks it about the original events one by one. An event for which it throws again is
-   * FAILED. Its decisions about the other events count.
+   * FAILED. The processor's decisions about the other events count.
    */
   async processEach(processor: Decides): Promise<void> {
     const { batch, to, signal } = this

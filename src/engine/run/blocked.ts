@@ -28,9 +28,9 @@ export function stuckOf(ending: readonly DestinationRun[], stages: Pick<Stages, 
 }
 
 /**
- * During a shutdown: whether the remaining events are safe and cannot be delivered soon. Their destinations wait for an
- * operator, or for a pause longer than the remaining `leftMs`; or they fail, have a disk buffer and make no attempt
- * now. Events are safe in files and buffers, or if their sender is asked to resend them.
+ * During a shutdown: whether the remaining events are safe and cannot be delivered soon. Every destination with events
+ * waits for an operator or for the end of a pause longer than the remaining `leftMs`, or it fails, has a disk buffer,
+ * and makes no attempt now. Events are safe in files and buffers, or if their sender is asked to resend them.
  */
 export function isOnHold(
   destinations: readonly DestinationRun[],

@@ -111,7 +111,10 @@ export class Supervisor {
     this.#wentBack = wentBack
   }
 
-  /** Deletes orphaned data once the configuration that requests it has started, and not during a replacement. */
+  /**
+   * Deletes orphaned data after the configuration that requests the deletion has started. Waits for the end of a
+   * replacement.
+   */
   #discardOrphans(): void {
     this.#queue = this.#queue.then(async () => {
       this.#orphans = await discardOrphans(this.#orphans, this.config, this.#runtime.log)
@@ -143,7 +146,7 @@ export class Supervisor {
     if (failed === this.#broken) return
     this.#broken = failed
     const back = this.#queue.then(nextTurn).then(async () => {
-      // A pending replacement has already replaced the configuration.
+      // A replacement that was requested earlier has already replaced the configuration.
       if (this.config !== failed) return
       this.#wentBack?.(error, failed, fallback.config)
       await this.#swap(fallback, undefined)
@@ -192,8 +195,8 @@ export class Supervisor {
       return
     }
     await refuseRepeats(config)
-    // Working destinations deliver their buffers before they are replaced, unless these are large, since the sources
-    // wait meanwhile.
+    // Destinations that are ready deliver their buffers before they are replaced. Since the sources wait meanwhile,
+    // large buffers are not delivered.
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
     if (keepsEvents)
       await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)

@@ -137,7 +137,7 @@ function keepsToItsSlots({ codec, example: { line, event }, found }: Subject): v
 
 function readsAnyBytes({ codec, example: { event }, found }: Subject): void {
   const alphabet = Buffer.from('\0\t "=\\,;{}[]<1>:a\xc3\xa9\xff', 'latin1')
-  // Any sequence that does not repeat soon suffices.
+  // Any sequence is good enough if it does not repeat soon.
   const lines = Array.from({ length: 300 }, (_, i) =>
     Buffer.from(Array.from({ length: i % 12 }, (_, k) => alphabet[(i * 7919 + k * k * 31 + k * i) % alphabet.length]!)),
   )

@@ -3,8 +3,8 @@ import { dirname, resolve } from 'node:path'
 import { syncFolder } from './atomic-file.js'
 
 /**
- * Creates a folder and its missing parents. The option `recursive` of Node.js never returns if a file system answers
- * ENOENT to a new folder in an existing one, as /proc does.
+ * Creates a folder and its missing parents. With the option `recursive`, `mkdir` of Node.js never returns if a file
+ * system answers ENOENT to a new folder in an existing one, as /proc does.
  */
 
 const durable = new Set<string>()

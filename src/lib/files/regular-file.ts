@@ -1,6 +1,6 @@
 import type { BigIntStats, Stats } from 'node:fs'
 
-/** Returns what a path is instead of a regular file, and what to do; undefined: it is a regular file. */
+/** If a path is not a regular file, returns what it is, and what to do; otherwise undefined. */
 export function irregular(stats: Stats | BigIntStats): string | undefined {
   if (stats.isFile()) return undefined
   if (stats.isDirectory()) return 'it is a folder; name a file in it'

@@ -158,7 +158,8 @@ function isNarrow(bytes: number): boolean {
 }
 
 /**
- * Returns where a digit, letter, dot, dash or @ as wide as an ideograph, or a byte order mark, ends; -1: there is none.
+ * Returns the end of the byte order mark at `p`, or of the digit, letter, dot, dash or @ that is as wide as an
+ * ideograph; -1: `p` has neither.
  */
 function wideEnd(b: Buffer, p: number): number {
   const [second, third] = [b[p + 1]!, b[p + 2]!]

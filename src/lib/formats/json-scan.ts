@@ -48,8 +48,8 @@ export class WantedNames {
 }
 
 /**
- * Numbers per slot in the output of a scan: the start of the value (0 if the name is missing), and (end << 1 |
- * special). The last bit is set if a string has escapes or the name occurs more than once, and sometimes otherwise.
+ * How many numbers a slot has in the output of a scan: the start of the value (0 if the name is missing), and (end << 1
+ * | special). The last bit is set if a string has escapes or the name occurs more than once, and sometimes otherwise.
  */
 export const SLOT = 2
 

@@ -1,7 +1,7 @@
 import { BACKSLASH, ZERO } from './ascii.js'
 /** Writes JSON strings as JSON.stringify does, from bytes to bytes. */
 
-/** Receives bytes in order. Copies less than 16 KiB, and may keep a slice of more. */
+/** Receives bytes in order. Copies ranges of less than 16 KiB, and may keep slices of larger ones. */
 export interface ByteSink {
   add(source: Buffer, start: number, end: number): void
   /** Like the function `addEscaped`, if the sink has a faster way. */
@@ -42,7 +42,7 @@ export function addEscaped(to: ByteSink, b: Buffer, start: number, end: number):
   }
 }
 
-/** Returns where the first byte is that needs an escape; `end` if none does. Checks four bytes at a time. */
+/** Returns the index of the first byte that needs an escape; `end` if no byte does. Checks four bytes at a time. */
 function plainEnd(b: Buffer, p: number, end: number): number {
   for (const stop = end - 3; p < stop; p += 4) {
     if (LETTERS[b[p]!] !== 0) return p

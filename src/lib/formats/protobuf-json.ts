@@ -18,7 +18,7 @@ const SHORT = 2048
 const WIRE_TYPES = [-1, 1, 5, 0, 0, 0, 1, 5, 0, 2, -1, 2, 2, 0, 0, 5, 1, 0, 0]
 
 export interface JsonOptions {
-  /** Names as in the definition, or in the usual form of JSON. */
+  /** Whether names are written as in the definition, or in the usual form of JSON. */
   readonly fieldNames: 'proto' | 'json'
   /** Whether 64-bit integers are written as texts. */
   readonly textIntegers: boolean
@@ -98,7 +98,9 @@ export class ProtobufJson {
     return found !== undefined
   }
 
-  /** Combines all values of a field: elements in an array, messages merged, or otherwise the last value. */
+  /**
+   * Combines all values of a field: puts elements in an array, merges messages, and otherwise writes the last value.
+   */
   #field({ field, places }: Found, reader: WireReader, level: number): void {
     if (field.isRepeated) this.#elements(field, places, reader, level)
     else if (places.length === 1) this.#value(field, behindTag(reader, places[0]!), level)
@@ -127,7 +129,7 @@ export class ProtobufJson {
     to.addByte(entry ? CLOSE_OBJECT : CLOSE_ARRAY)
   }
 
-  /** Writes an entry of a map: its key as a name, and its value. If one is missing, it is the default of its type. */
+  /** Writes an entry of a map: its key as a name, and its value. A missing key or value is the default of its type. */
   #entry(type: MessageType, reader: WireReader, level: number): void {
     const { to } = this
     const [key, value] = [type.fields.get(1) ?? broken(), type.fields.get(2) ?? broken()]

@@ -26,7 +26,10 @@ const PARTS = 8
 /** Where the parts of the last scanned line are. A start of -1 means that the line does not have the part. */
 export const partStarts = new Int32Array(PARTS)
 export const partEnds = new Int32Array(PARTS)
-/** The priority of the last scanned line: facility * 8 + severity; -1: it has none. Then where the digits are. */
+/**
+ * The priority of the last scanned line: facility * 8 + severity; -1: it has none. The two variables below: the range
+ * of its digits.
+ */
 export let priority = -1
 let digitsStart = 0
 let digitsEnd = 0

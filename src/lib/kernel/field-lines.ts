@@ -6,7 +6,8 @@ export interface LineFormat {
   /** The format's number in assembly/field-lines.ts. */
   readonly number: number
   /**
-   * The names of the format's fields, in the order of their numbers there. Every line has each origin field among them.
+   * The names of the format's fields, in the order of their numbers there. If an origin field is among them, every line
+   * has it.
    */
   readonly names: readonly string[]
 }
@@ -168,8 +169,9 @@ export class FieldLines {
   }
 
   /**
-   * Writes as many events as fit, for lines of valid UTF-8 from the line `from`. Skips lines whose flags under the mask
-   * `asked` differ from `taken`. Returns the end of the group. `output`: other memory of the kernel to write to.
+   * Writes the events of lines of valid UTF-8 from the line `from` on, as many as fit. Skips lines whose flags under
+   * the mask `asked` differ from `taken`. Returns the end of the group. `output`: other memory of the kernel to write
+   * to.
    */
   write(
     format: LineFormat,

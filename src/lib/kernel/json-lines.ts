@@ -26,9 +26,8 @@ export interface JsonExports {
   ): number
 }
 
-/** Maximum length of a line without a line end that is scanned here. */
+/** Maximum length for scanning a line without a line end here. */
 const COPY_BYTES = 256 * 1024
-/** Bytes for the wanted names. */
 const NAMES_BYTES = 16 * 1024
 const NAME_SIZE = 24
 

@@ -125,7 +125,9 @@ export function memoryOf(chunk: Buffer): number {
 
 const MOST_SPARE = 4 * 1024 * 1024
 
-/** Free memory by size, kept for reuse: the garbage collector is late to free memory that outlives young objects. */
+/**
+ * Unused memory by size, kept for reuse: the garbage collector frees memory late unless it belongs to a young object.
+ */
 const spare = new Map<number, ArrayBuffer[]>()
 let spareBytes = 0
 

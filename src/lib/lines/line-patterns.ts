@@ -1,7 +1,7 @@
 import type { Matcher } from '../pattern.js'
 import { BEGINS, BELONGS, type Joiner, JUDGED_BYTES } from './record-splitter.js'
 
-/** Joiners that use a regular expression. Of a longer line, the expression sees only JUDGED_BYTES. */
+/** Joiners that use a regular expression. The expression sees at most JUDGED_BYTES of a line. */
 
 /** A matching line begins an event; others belong to the event before. */
 export function startsWith(pattern: Matcher): Joiner {

@@ -179,7 +179,7 @@ export class LineSplitter {
     const from = this.start
     const { pieces } = this
     const most = this.maxLineBytes
-    // Like `put` for each line, but does not read and write fields each time.
+    // Like `put` for each line, but keeps the properties of this object in variables.
     let start = from
     let n = this.#length
     let goesOn = this.goesOn

@@ -220,7 +220,7 @@ export class StreamReader {
     if (!this.#isBlocked) this.#stop?.('ended')
   }
 
-  /** Returns when the stream will have been idle for too long, if no bytes arrive. */
+  /** Returns the time at which the stream will have been idle for too long if no bytes arrive. */
   #idleAfter(): number {
     return this.#lastAt + Math.max(LEAST_IDLE_MS, this.#limits.idleMs?.() ?? Number.POSITIVE_INFINITY)
   }

@@ -22,7 +22,7 @@ const KEPT_WORDS = 1 << 16
 /** Maximum size of the cache of `#possible`: instructions times symbols. */
 const MOST_KNOWN = 1 << 20
 
-/** Notes and alternatives of the last matcher that ran. Only one runs at a time. */
+/** The notes and alternatives of the last matcher that ran. Only one runs at a time. */
 let notes = new Uint32Array(0)
 /** The symbols of the text of that matcher, from the place of its first notes on. */
 let symbols = new Uint16Array(0)

@@ -140,7 +140,9 @@ class Cost {
     return a.atoms.every(one => b.atoms.every(other => this.#atoms.areDisjoint(one, other)))
   }
 
-  /** Whether a match begins with a character that no repeat accepts: repeats of different attempts do not overlap. */
+  /**
+   * Whether a match begins with a character that no repeat accepts. Repeats of different attempts then do not overlap.
+   */
   isSeparated(node: Node): boolean {
     const all = this.repeats.flatMap(atomsIn)
     return leadingAtoms(node).some(atom => all.every(other => this.#atoms.areDisjoint(atom, other)))

@@ -35,7 +35,7 @@ const FETCH_MS = 5000
 const LONGEST_FILE = 256 * 1024
 const METADATA = 'http://169.254.169.254'
 const CONTAINER = 'http://169.254.170.2'
-/** Hosts other than this machine that may receive a token without encryption. */
+/** Hosts that may receive a token without encryption, besides this machine. */
 const CONTAINER_HOST = /^(169\.254\.170\.(2|23)|\[fd00:ec2::23\])$/
 
 type Environment = Readonly<Record<string, string | undefined>>

@@ -234,7 +234,7 @@ export class KafkaCluster {
       } catch (error) {
         signal.throwIfAborted()
         this.#last = undefined
-        // An operator must see errors that only they can fix, even if another broker is down.
+        // An error that only an operator can fix must be reported, even if another broker is down.
         if (!(failed instanceof DeliveryError && failed.failure === 'hold')) failed = error
       }
     throw failed

@@ -17,7 +17,7 @@ export interface Nodes {
   /** Number of running nodes, including this one. */
   readonly live: number
   readonly gone: readonly Node[]
-  /** Whether this node may do the job. No node can then take it again for `ms` milliseconds. Throws StoreError. */
+  /** Whether this node may do the job. If so, no node can take it again for `ms` milliseconds. Throws StoreError. */
   takes(job: string, ms: number): Promise<boolean>
   forgetOld(): Promise<void>
 }
@@ -47,9 +47,12 @@ interface Known {
 const BEAT_MS = 1000
 const GONE_READINGS = 10
 const DAY_MS = 86_400_000
-/** Nodes that have been gone for this many days are removed: without events in disk buffers, and with events. */
+/** Days after which a gone node is removed: without events in its disk buffers, and with events. */
 const FORGOTTEN_DAYS = [1, 30] as const
-/** A clock that differs more from this node's is logged: claims of idempotency keys expire by the clocks of nodes. */
+/**
+ * A larger difference between the clocks of two nodes is logged, because claims of idempotency keys expire by these
+ * clocks.
+ */
 const CLOCKS_MS = 20_000
 const FILE = 'node-id'
 

@@ -22,7 +22,7 @@ export interface OpenOptions {
   readonly components: readonly AnyDefinition[]
   /** Whether to open the store even if a service is using it. This process then does not run periodic tasks. */
   readonly beside?: boolean
-  /** Of the Redis in `limits`; without, each node allows its share of a limit. */
+  /** Metrics of the Redis in `limits`. Without them, each node allows its share of a limit. */
   readonly metrics?: ComponentMetrics | undefined
 }
 
@@ -35,7 +35,7 @@ export interface OpenService {
   close(): Promise<void>
 }
 
-/** The component that metrics and log lines of the shared rate limits name. */
+/** The component name of the shared rate limits in metrics and log lines. */
 export const LIMITS = 'service.limits'
 const MINUTE_MS = 60_000
 
@@ -83,7 +83,7 @@ type Redis = NonNullable<ServiceOptions['limits']['redis']>
 type RedisContext = Pick<OpenOptions, 'log' | 'clock'> & { readonly metrics: ComponentMetrics }
 
 function sharedRates(redis: Redis, secret: Buffer, nodes: SharedNodes, context: RedisContext): SharedRates {
-  // All nodes have the same secret. Throttles of published pipelines must not use these buckets.
+  // All nodes derive the same group from the secret. Throttles of published pipelines must not use this group.
   const group = createHmac('sha256', secret).update('the group of the rate limits').digest('hex').slice(0, 16)
   const log = context.log.child({ component: LIMITS })
   return new SharedRates(ratesBackend(redis, group, { ...context, log }), nodes, context.clock)

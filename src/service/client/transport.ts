@@ -13,8 +13,8 @@ export interface ClientOptions {
   /** Acts within this account. Only for keys of an enterprise service account. */
   readonly delegateAccountId?: string | undefined
   /**
-   * Retries after status 429 or 503 or when the service cannot be reached; default 2. A request that changes something
-   * is only repeated if the service did not process it.
+   * Maximum retries after status 429 or 503, or when the service cannot be reached; default 2. A request that changes
+   * something is only repeated if the service did not process it.
    */
   readonly retries?: number
   /** Time limit of one attempt in milliseconds; default 30,000. */

@@ -17,7 +17,7 @@ import type { Link, PublishedRevision, Report } from './service-link.js'
 /** Upper limit of the growing wait between requests while the service is unreachable. */
 const LONGEST_WAIT_MS = 60_000
 const FIRST_WAIT_MS = 1000
-/** Intervals vary randomly by up to this share. Daemons that started together then send their requests apart. */
+/** Intervals vary randomly by up to this share, so daemons that started together do not send requests together. */
 const JITTER = 0.2
 const LONGEST_ERROR = 1000
 
@@ -194,7 +194,7 @@ export class ManagedPipeline {
     }
   }
 
-  /** Uses a new local part, and looks for a revision to start with immediately. */
+  /** Uses a new local part, and immediately looks for a revision to start with. */
   retry(local: ManagedConfig): void {
     this.#local = local
     this.#retry.abort()
@@ -354,7 +354,7 @@ export class ManagedPipeline {
   #refuse({ revision }: PublishedRevision, error: unknown): void {
     const why = error instanceof ConfigError ? error.problems.map(formatProblem).join('; ') : errorText(error)
     this.#refused = { revision, why }
-    // The revision can run after its remaining events are delivered, so it is requested again.
+    // The revision can run once the remaining events of the previous one are delivered, so it is requested again.
     if (error instanceof EventsLeftBehind) this.#etag = undefined
     const key = `${revision} ${why}`
     if (this.#logged.has(key)) return

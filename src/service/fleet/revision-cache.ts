@@ -52,7 +52,10 @@ export class RevisionCache {
     }
   }
 
-  /** Saves a revision. Logs a failure once, until its text changes. The revision runs even if it cannot be saved. */
+  /**
+   * Saves a revision. Logs a failure unless the previous write failed with the same text. The revision runs even if it
+   * cannot be saved.
+   */
   async write({ revision, config, etag }: PublishedRevision): Promise<void> {
     try {
       const kept = JSON.stringify({ url: this.#url, revision, etag, config })
@@ -84,7 +87,7 @@ export interface CachedRevision {
   readonly savedAt: number
 }
 
-/** The revision that the managed daemon of this data_dir ran last; undefined: none. Throws StateUnreadable. */
+/** The last revision that the managed daemon of this data_dir ran, if any. Throws StateUnreadable. */
 export async function cachedRevision(dataDir: string): Promise<CachedRevision | undefined> {
   const folder = join(dataDir, 'managed')
   const names = await readdir(folder).catch(error => {

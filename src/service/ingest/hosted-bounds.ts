@@ -13,7 +13,7 @@ const MOST_KEYS = 1_000_000
 const MOST_SERIES = 10_000
 /** Rows of an aggregate in addition to one per key: one without a key, and one for keys beyond `max_keys`. */
 const FURTHER_ROWS = 2
-/** Minimum retry delays. They keep a receiver that fails immediately from using up the CPU. */
+/** Minimum retry delays. Without them, retries to a receiver that fails immediately could use up the CPU. */
 const LEAST_RETRY_MS = 1000
 const LEAST_LONGEST_RETRY_MS = 10_000
 

@@ -274,7 +274,7 @@ export class IdempotencyKeys {
     if (more)
       log.warn(
         { code: 'SLUICE_KEYS_FORGOTTEN', account, forgotten, max, ...more },
-        'the pipelines of an account have too many idempotency keys: forgot the oldest ones. If a request with a forgotten key is repeated, its events can be delivered twice. Use fewer keys: send more events in each request',
+        'the pipelines of an account have too many idempotency keys; the oldest keys were forgotten. If a request with a forgotten key is repeated, its events can be delivered twice. Use fewer keys: send more events in each request',
       )
   }
 

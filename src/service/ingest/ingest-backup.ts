@@ -5,9 +5,9 @@ import { syncFolder } from '../../lib/files/atomic-file.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
 
 /**
- * Copies the files of published pipelines (buffers, dead-letter queues) while they run. Invariant: events that the copy
- * counts as delivered were delivered, so a buffer's ledger is copied before its segments. After a restore, events that
- * were delivered after the copy are delivered again.
+ * Copies the files of published pipelines (buffers, dead-letter queues) while they run. Invariant: the copy never
+ * counts an undelivered event as delivered, so a buffer's ledger is copied before its segments. After a restore, events
+ * that were delivered after the copy are delivered again.
  */
 
 /** Name of the folder in the data_dir of the service, and in a backup. */

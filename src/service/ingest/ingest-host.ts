@@ -51,7 +51,7 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
 }
 
 const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
-/** How long an account whose events are all in disk buffers keeps its process while other accounts wait for one. */
+/** How long an account keeps its process while others wait for one, if all its events are in disk buffers. */
 const TURN_MS = 30_000
 const CHECKS_A_TURN = 6
 /** How long a request waits for its pipeline to start. The start continues for the next attempt. */
@@ -217,7 +217,7 @@ export class IngestHost {
     return tellOrphanedFolders(this.#options.folder, pipelines, this.#options.log)
   }
 
-  /** Ends the pipelines that use a removed secret immediately. Events in their disk buffers stay there. */
+  /** Immediately ends the pipelines that use a removed secret. Events in their disk buffers stay there. */
   async endUsersOf(ids: ReadonlySet<string>, secret: string): Promise<void> {
     await Promise.allSettled(this.#starting.values())
     const users = [...this.#running.values()].filter(({ id }) => ids.has(id)).filter(one => one.usesSecret(secret))
@@ -328,7 +328,7 @@ export class IngestHost {
     this.#asking.add(published)
     try {
       while (!this.#slots.hasRoomFor(account)) {
-        // Other accounts may have taken each process that ended for this account.
+        // Whenever a process ended for this account, another account may have taken its place.
         if (clock.now() > giveUp) throw this.#slots.refusal()
         const isEnded = await this.#endAnAccount(({ demand }) => demand !== 'attended')
         if (!isEnded && !(await this.#someStarted())) throw this.#slots.refusal()
@@ -339,7 +339,10 @@ export class IngestHost {
     }
   }
 
-  /** Waits until pipelines have started or ended, which may make room. Resolves with false if it need not wait. */
+  /**
+   * Waits until pipelines have started or ended, which may make room. Resolves with false if no pipeline is starting or
+   * ending.
+   */
   async #someStarted(): Promise<boolean> {
     const starting = this.#slots.pipelines.flatMap(id =>
       this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)],
@@ -391,7 +394,7 @@ export class IngestHost {
     const hadTurn = ({ demand, process }: RunningPipeline) =>
       demand === 'idle' || (demand === 'buffered' && process.startedAt <= clock.now() - turnMs)
     for (const account of new Set([...this.#waitingForProcess.values()].map(({ account_id }) => account_id))) {
-      // Requests have priority. This loop could otherwise take a process that ended for a request.
+      // Requests have priority. Otherwise, this loop could take the place of a process that was ended for a request.
       if (this.#stopping || this.#asking.size > 0) return
       if (this.#processes.isHeldBack(account)) continue
       if (!this.#slots.hasRoomFor(account) && !(await this.#endAnAccount(hadTurn))) continue
@@ -409,7 +412,7 @@ export class IngestHost {
       if (error instanceof Refusal && COMES_AGAIN.has(error.code)) this.#waitForProcess(published)
       else {
         const fields = { pipeline: published.id, error: errorText(error) }
-        this.#options.log.warn(fields, 'cannot run a pipeline that has events in its disk buffers')
+        this.#options.log.warn(fields, 'cannot start a pipeline; its disk buffers still contain events')
       }
     }
   }

@@ -85,7 +85,7 @@ export class IngestMetrics {
     metrics.series(
       'counter',
       'sluice_ingest_process_deaths_total',
-      'Times that a process with published pipelines did not answer, took too much memory, or crashed.',
+      'How often a process with published pipelines did not answer, took too much memory, or crashed.',
       () => Object.entries(processes.deaths).map(([reason, value]) => ({ labels: { reason }, value })),
     )
     sum(
@@ -95,7 +95,7 @@ export class IngestMetrics {
     )
     sum(
       'sluice_ingest_waiting_destinations',
-      'Waiting destinations of published pipelines: the requests of their account take too much memory.',
+      'Destinations of published pipelines that wait because the requests of their account take too much memory.',
       ({ budget }) => budget.waiting,
     )
   }

@@ -31,7 +31,7 @@ export class LastRevisions {
     this.#options = options
   }
 
-  /** The revision that ran last, if it is needed: `published` lacks a destination for events in its disk buffers. */
+  /** The revision that ran last, if events in its disk buffers need a destination that `published` does not have. */
   async neededBefore(published: HostedRevision): Promise<HostedRevision | undefined> {
     const { log, read, revision } = this.#options
     const last = await this.#read(published.id)

@@ -190,7 +190,7 @@ export class RunningPipeline {
     }
   }
 
-  /** Counts a client that waits, until the returned function is called or the client's connection closes. */
+  /** Counts a waiting client until the returned function is called or the client's connection closes. */
   #wait({ socket }: IncomingMessage): () => void {
     this.#waiting++
     let waits = true

@@ -275,7 +275,7 @@ export interface Evidence {
 
 export interface DeadLetters {
   readonly total: number
-  /** Number of the newest events, which `reasons` counts. */
+  /** Number of events inspected. `reasons` does not include older events. */
   readonly looked_at: number
   /** Whether `looked_at` counts all events of the queue. */
   readonly all: boolean

@@ -240,7 +240,7 @@ t.test('a file beside a command that reads standard input: the line that reads i
     ],
     [['run', 'a.yaml', 'b.log'], 'if a source has the type stdin, it reads standard input: sluice run a.yaml < b.log'],
     [['run', 'a.yaml', 'b.yaml'], 'a configuration of several files is a folder'],
-    [['api', 'POST', '/v3/ingest/x', '{}'], "a body is an option: sluice api POST /v3/ingest/x --data '{}'"],
+    [['api', 'POST', '/v3/ingest/x', '{}'], "give the body with --data: sluice api POST /v3/ingest/x --data '{}'"],
     [['api', 'POST', '/v3/ingest/x', join(folder, 'b.log')], `--data @${join(folder, 'b.log')}`],
     [['api', 'set-secret', 'up', 'the-value'], 'from a file: sluice api set-secret up --file FILE'],
   ] as const) {

@@ -68,7 +68,7 @@ export async function readEvent(
   return { batch, own: Object.fromEntries(own), as: made?.of ?? readAs(batch), unset, more: eventsAfterFirst(frames) }
 }
 
-/** Whether the first line is an event as `sluice tap` prints it. Only for sources that do not read JSON. */
+/** Whether the first line is an event in the format of `sluice tap`. Only for sources that do not read JSON. */
 export function isTapped(source: string, codec: Codec, lines: Buffer): boolean {
   const end = lines.indexOf('\n')
   const line = end < 0 ? lines : lines.subarray(0, end)
@@ -76,7 +76,8 @@ export function isTapped(source: string, codec: Codec, lines: Buffer): boolean {
 }
 
 /**
- * Reads an event as `sluice tap` prints it, if the original line was not JSON. Undefined: the input is something else.
+ * Reads an event in the format of `sluice tap`, if the original line was not JSON. Undefined: the input is something
+ * else.
  */
 function readTapped(source: string, codec: Codec, frames: Frame[], wanted: WantedNames): ReadEvent | undefined {
   const { chunk, starts, ends } = frames[0]!
@@ -92,7 +93,7 @@ function readTapped(source: string, codec: Codec, frames: Frame[], wanted: Wante
   const letter = lineOf(given)
   if (letter?.codec.form !== 'message') return undefined
   const batch = firstOf([frameOf(letter)], originOf(letter, source, wanted), letter.receivedAt)
-  // The event of this line must have all fields of the input. Otherwise, the input itself is a line to read.
+  // If the event of this line does not have all fields of the input, the input itself is a line to read.
   const fields = batch.fields(0)
   const same = Object.entries(given).every(([name, value]) => fields[name] === value)
   return same ? { batch, own: given, as: 'the text of an event as sluice tap shows it', more } : undefined

@@ -92,7 +92,7 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
     io.stdout.write(`${shown}\n`)
   }
   if (config.statusPage && !ask)
-    io.stderr.write('sluice explain: with --live, the daemon reports past events like it\n')
+    io.stderr.write('sluice explain: with --live, the daemon reports past events like this one\n')
   if (event.more > 0) io.stderr.write(`sluice explain: only the first of ${event.more + 1} events is explained\n`)
   return delivered ? EXIT.done : EXIT.failed
 }
@@ -160,7 +160,7 @@ interface AskLive {
   readonly problems: ReadonlyMap<string, string>
 }
 
-/** Lists the steps in order. Components that read an output which the event does not take get a step too. */
+/** Lists the steps in order. A component also gets a step if it reads an output that the event does not take. */
 async function stepsFrom(
   { id }: { id: string },
   config: Config,

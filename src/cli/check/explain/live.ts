@@ -30,10 +30,10 @@ export interface Live {
 }
 
 const UNKNOWN: Finding = {
-  text: 'now: not known; the daemon does not run this component, or the key is too long to ask about it',
+  text: 'now: not known; the daemon does not run this component, or the key is too long to look up',
 }
 
-/** Asks for the bucket that `findings` name; undefined: they name none. */
+/** Asks for the bucket that `findings` name; undefined: they do not name one. */
 export async function liveBucket(
   component: string,
   findings: readonly Finding[],

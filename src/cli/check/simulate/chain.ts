@@ -50,8 +50,8 @@ const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].r
 
 /**
  * Runs the processors before a throttle as a daemon runs them, on one event after the other. Their clock shows the
- * latest event time so far; for backlog, it stays at the time of the first event. Throttles among them decide each
- * event at its own time, or all as backlog, like the simulated throttle.
+ * latest event time so far; for backlog, it stays at the time of the first event. Like the simulated throttle,
+ * throttles among them decide each event at its own time, or treat all events as backlog.
  */
 export class Chain {
   readonly #route: Route

@@ -87,14 +87,14 @@ export class Comparison extends Twice<Passes> {
     this.#otherRoute = other.route
   }
 
-  /** In the other configuration, the source with the same id reads the events, or the only source. */
+  /** In the other configuration, the events go to the source with the same id, or to the only source. */
   override enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
     const { sources, throttle } = this.#otherRoute
     const source = sources.find(({ id }) => id === origin.source) ?? (sources.length === 1 ? sources[0] : undefined)
     if (!source) {
       const ids = sources.map(({ id }) => id).join(', ')
       throw new UsageError(
-        `--compare: in that configuration, ${throttle} does not read the source ${origin.source}, but ${ids}`,
+        `--compare: in that configuration, ${throttle} reads ${ids} instead of the source ${origin.source}`,
         'simulate',
       )
     }

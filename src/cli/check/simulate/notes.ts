@@ -60,7 +60,8 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
     ]
     if (here !== there) add('backlog', isBacklog ? liveText(here, there) : backlogText(there, here))
   }
-  if (late > 0) add('late', `${count(late, 'event')} later than allowed_lateness, in a window that is forgotten`)
+  if (late > 0)
+    add('late', `${count(late, 'event')} later than allowed_lateness, whose windows were no longer in memory`)
   if (span && looksLikeSeconds(span.from) && looksLikeSeconds(span.to))
     add('note', `numbers in ${time} are milliseconds; these look like seconds`)
   return facts
@@ -114,7 +115,7 @@ export function problems({ replay, time, route }: Replayed): string[] {
   return [...found, ...(lines ? [lines] : []), have]
 }
 
-/** Steps before the throttle: decoding other than JSON, and processors. */
+/** The steps before the throttle: decoding other than JSON, and processors. */
 export function routeText({ sources, processors }: Route): string {
   const decoding = sources.flatMap(({ id, options }) => {
     const codec = decodingOf(options)

@@ -43,7 +43,7 @@ export interface SimulationResult {
   readonly to: number | null
   /** Slots of equal length that all `over_time` refer to; null if no event has a time. */
   readonly slots: Slots | null
-  /** Notes about the numbers, such as events without a time. */
+  /** Notes about the numbers, for example about events without a time. */
   readonly notes: readonly Fact[]
   /** One entry for each combination of key, window and limit, in this order. */
   readonly results: readonly TrialResult[]
@@ -132,7 +132,7 @@ export interface Unanswered {
 export interface SearchResult {
   /** The goal in words that follow `a limit that`. */
   readonly goal: string
-  /** Whether it is the lowest limit or the highest one that achieves the goal. */
+  /** Whether the limit is the lowest or the highest that achieves the goal. */
   readonly kind: 'lowest' | 'highest'
   /** The effect of the limit on the goal, in words. */
   readonly does: string

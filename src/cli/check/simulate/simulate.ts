@@ -46,8 +46,8 @@ const LIVE: Arrivals = { isBacklog: false, wantsOther: false }
 /** Decisions are written in pieces of about this many characters. */
 const WRITE_LENGTH = 64 * 1024
 /**
- * Maximum characters of decisions that are kept until an event has the time and the key. If no event has them, nothing
- * is written.
+ * Maximum characters of decisions that are kept until an event has the fields of the time and the key. If no event has
+ * these fields, nothing is written.
  */
 const HELD_LENGTH = 64 * 1024 * 1024
 /** The exit code that a shell reports for a program that SIGINT ended. */
@@ -189,7 +189,7 @@ function withConfig<O extends SimulateOptions>(options: O, operands: readonly st
   return [{ ...options, config: first }, files]
 }
 
-/** Adds a placeholder if the options have no limit, which is yet to be found. */
+/** Adds a placeholder if the options have no limit: the limit is yet to be found. */
 function anyLimit(given: Readonly<Record<string, unknown>>, options: ChangedOptions) {
   const hasBytes = given.limit_bytes !== undefined || options['limit-bytes'].length > 0
   return hasBytes ? given : { limit: 1, ...given }

@@ -17,8 +17,8 @@ export const TALLY_WIDTH = 10
 /** Number of keys whose discards over time are reported. */
 const KEYS_OVER_TIME = 12
 /**
- * Maximum number of keys, in all trials together, whose discards over time are counted. The other two bound it per
- * trial.
+ * Maximum number of keys, in all trials together, whose discards over time are counted. The two constants below bound
+ * the number per trial.
  */
 const ALL_ROWS = 1536
 const FEWEST_ROWS = 16

@@ -62,7 +62,7 @@ export function createTrialDecider(
   isBacklog = false,
   key?: SharedKey,
 ): TrialDecider {
-  // Rules store in a key object where they found the key, so a throttle with rules does not share `key`.
+  // Each rule records in the key object where it found the bucket, so a throttle with rules does not share `key`.
   const compiled = { ...deciderOptions(options, context), key: options.limits ? undefined : key }
   const { live, backlog } = longestWaits(options)
   const samples = new Samples(compiled, options)
@@ -148,7 +148,7 @@ class UsualTrial extends TrialDecider {
   }
 }
 
-/** By bucket: the time at which the last event that waited found room. */
+/** By bucket: the time at which its last waiting event found room. */
 class RoomTimes extends BucketColumns {
   at(bucket: number): number {
     return this.times[bucket]!
@@ -169,7 +169,7 @@ class WaitingRoom {
   #bytes = 0
   #now = Number.NEGATIVE_INFINITY
 
-  /** Returns when an event arrives that could be read at `time`. It arrives later if the stage is full then. */
+  /** Returns the arrival time of an event that could be read at `time`: later than `time` if the stage is full then. */
   arrival(time: number): number {
     while (this.#leaving.length >= MOST_EVENTS || this.#bytes >= MOST_BYTES) {
       const { at, bytes } = this.#leaving.shift()!
@@ -187,7 +187,7 @@ class WaitingRoom {
   }
 }
 
-/** Delay of the decision about a waiting event after it has room, in milliseconds. */
+/** Milliseconds from the time at which a waiting event has room to the decision about it. */
 const LATE_MS = 1
 
 /**

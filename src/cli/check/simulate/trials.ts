@@ -28,7 +28,7 @@ export interface Trial {
 /** Tries several throttles on the same events, in one pass. */
 export class Trials implements Visitor {
   readonly all: readonly Trial[]
-  /** The decisions as JSON lines that were not taken yet, if they are wanted. */
+  /** The decisions that were not taken yet, as JSON lines; empty unless decisions are wanted. */
   decisions = ''
   /** Events whose cost is negative or not a number. */
   costless = 0

@@ -67,7 +67,8 @@ function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
   const add = (name: string, text: string) => facts.push({ name, text })
   if (limits) add('limits', `${count(limits.length, 'rule')}, the first that matches decides`)
   if (mode === 'shadow') add('mode', 'shadow: the daemon passes the events that are shown as discarded')
-  if (over_limit === 'mark') add('over_limit', 'mark: the daemon passes the events that are shown as discarded, marked')
+  if (over_limit === 'mark')
+    add('over_limit', 'mark: the daemon marks and passes the events that are shown as discarded')
   if (typeof over_limit === 'object' && 'pass_one_in' in over_limit)
     add('over_limit', `pass_one_in ${number(over_limit.pass_one_in)}: the events that pass are shown as passed`)
   const { live, backlog } = longestWaits(options)
@@ -83,7 +84,8 @@ function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
     )
   else if (on_backlog !== undefined && on_backlog !== 'as_live')
     add('on_backlog', `${on_backlog}: nothing is backlog here, all events count as live`)
-  if (scope === 'cluster') add('scope', 'cluster: as if one daemon had the whole limit and got these events')
+  if (scope === 'cluster')
+    add('scope', 'cluster: simulated as a single daemon that has the whole limit and gets all of these events')
   return facts
 }
 

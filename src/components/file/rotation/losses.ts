@@ -41,7 +41,7 @@ export class Losses {
   /** Logs deleted or moved files with undelivered bytes, which only the process's descriptors can still read. */
   warn(tailers: readonly Tailer[]): void {
     const text =
-      'stopping, but a file that was deleted or moved to another folder is not fully delivered; its undelivered bytes are lost when the daemon ends. To keep them, copy open_as now'
+      'stopping, but a file that was deleted or moved to another folder is not fully delivered; its undelivered bytes are lost when the daemon ends. To keep them, now copy the file at open_as'
     for (const tailer of tailers) {
       const undelivered = undeliveredOf(tailer)
       if (undelivered === 0) continue

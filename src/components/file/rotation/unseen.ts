@@ -16,6 +16,8 @@ import { CLOCK_MS } from './subjects.js'
  * end forever.
  */
 const LONGEST_DELAY_MS = 10_000
+/** A program that compresses a small file writes at least this often. */
+const WRITES_MS = 100
 
 /** Names that refer to another file than before. Between two sweeps, further files may have had them. */
 export class Unseen {
@@ -113,8 +115,10 @@ export class Unseen {
       Number(stat.mtimeNs) / 1e6 >= since &&
       (!births.kept(stat) || Number(stat.birthtimeNs) / 1e6 >= since)
     const damaged = new Set(unreadable.map(({ path }) => path))
-    const mayGrow = ({ path, stat }: Listed) =>
-      (!this.isStarting || damaged.has(path)) && Number(stat.ctimeNs) / 1e6 > now - SETTLE_MS
+    const mayGrow = ({ path, stat }: Listed) => {
+      const isComplete = this.isStarting && !damaged.has(path)
+      return Number(stat.ctimeNs) / 1e6 > now - (isComplete ? WRITES_MS : SETTLE_MS)
+    }
     const unseen = unclaimed.filter(one => isLate(one) && one.changedAt >= since && one.first.length > 0)
     if (unseen.some(one => one.isCompressed && mayGrow(one))) return undefined
     for (const one of unreadable) {

@@ -31,7 +31,7 @@ export class Counter implements Measure {
   readonly name: string
   readonly at: number
   readonly series = 1
-  /** A sum has a second column for its series, which must not decrease. */
+  /** A sum has a second column for its series, because a series must not decrease. */
   readonly width: number
   readonly #when: EventTest | undefined
   readonly #sum: Sum | undefined

@@ -8,7 +8,7 @@ import { type BatchScope, FAILED } from '../../../core/processor.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 import type { Apply, Operation, Step, Tools } from './step.js'
 
-/** Maximum size of all events in a batch that grow a lot, together, in MiB. */
+/** Maximum total size of the events in a batch that grow a lot, in MiB. */
 const ROOM_MIB = 32
 
 /** `isFlushed`: earlier changes are written first, because the operation reads them. */

@@ -60,7 +60,7 @@ export function truncated(text: string, most: number): string {
 export const truncate = defineStep({
   name: 'truncate',
   schema: byField(z.int().min(1).max(MOST_CHARACTERS)).describe(
-    'Truncates texts to a number of characters: `{ .message: 200 }`. Characters that consist of several code points, such as flags, are never divided.',
+    'Truncates texts to a number of characters: `{ .message: 200 }`. Characters that consist of several code points, such as flag emojis, are never divided.',
   ),
   operations: given => given.map(([path, most]) => changeText(path, text => truncated(text, most))),
 })

@@ -14,7 +14,7 @@ import { hostFacts } from './host-facts.js'
 import { type ReadTable, readTable } from './read-table.js'
 import { type Table, TableError } from './table.js'
 
-/** Maximum size of all events in a batch that become much longer, together, in MiB. */
+/** Maximum total size of the events in a batch that become much longer, in MiB. */
 const ROOM_MIB = 128
 
 const EVENTS = 'sluice_enrich_events_total'

@@ -5,7 +5,6 @@ interface KeyRange<K> {
   readonly high: K
 }
 
-/** A range of keys, its row in the table, and its line in the file. */
 export interface RowRange<K> extends KeyRange<K> {
   readonly row: number
   readonly line: number

@@ -9,7 +9,7 @@ interface Range {
 }
 type Tree = Map<string, Tree | Range>
 
-/** Moves fields whose names are paths into nested objects. */
+/** Moves each field whose name is a path, such as `a.b`, into a nested object. */
 export class Nester {
   readonly #separator: string
   readonly #separatorBytes: Buffer

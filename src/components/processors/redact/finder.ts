@@ -31,9 +31,7 @@ export class SecretFinder {
   /** Whether searching a single value finds the same matches that `seen` has in this value. */
   readonly seesValues: boolean
   readonly #presets: number
-  /**
-   * By rule: 1 if it may search text with escapes; 0: its matches there may have parts of escapes, and do not count.
-   */
+  /** By rule: 1 if its matches in text with escapes count; 0 if not, because they may include parts of escapes. */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
   /** Number of the rule for values of members that have the name of a secret; -1: none. */
@@ -57,8 +55,8 @@ export class SecretFinder {
   }
 
   /**
-   * Whether values in [start, end) of a JSON line may have matches. If there are no patterns, a value without escapes
-   * and exponents can only have the matches that `seen` has.
+   * Whether values in [start, end) of a JSON line may have matches. If there are no patterns, `seen` has all matches of
+   * values without escapes and exponents.
    */
   mayHold(b: Buffer, start: number, end: number): boolean {
     if (this.hasPatterns) return true
@@ -124,7 +122,7 @@ export class SecretFinder {
     return hasColors
   }
 
-  /** Converts `p`, a position in the text without `n` + 1 levels of escapes, to a position in the original text. */
+  /** `p`: a position after removing `n` + 1 levels of escapes. Returns its position in the original text. */
   #placeOf(p: number, n: number): number {
     for (; n >= 0; n--) p = this.#levels[n]!.placeOf(p)
     return p

@@ -96,7 +96,7 @@ export class RedactProcessor implements Processor {
     if (growth < 0) this.#context.metrics.consumed(0, -growth)
   }
 
-  /** Whether all matches of a line, as JSON or as text, can be found in its bytes. */
+  /** Whether searching the bytes of a line, JSON or text, finds all of its matches. */
   #isSimple({ origin, chunk, length, starts, ends }: EventBatch): boolean {
     if (length === 0 || origin.codec.form !== 'object' || this.#hasSecretOrigin(origin)) return false
     if (!this.#selection.all) return true

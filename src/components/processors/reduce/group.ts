@@ -5,7 +5,7 @@ import { type Collector, collectorOf, GROWING, type Rule } from './merge-rules.j
 
 /** Approximate bytes of a group besides the values of its events. */
 const OVERHEAD = 500
-/** Approximate bytes of a field without its value. Each value that a rule of GROWING keeps adds as many. */
+/** Approximate bytes of a field without its value. Added again for each value that a rule of GROWING keeps. */
 const FIELD_OVERHEAD = 32
 
 export interface FieldRule {

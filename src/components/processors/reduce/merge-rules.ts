@@ -3,7 +3,7 @@ import { jsonText } from '../../../lib/formats/json-text.js'
 
 export interface Collector {
   add(value: unknown): void
-  /** Undefined if no event had a value. The rule `count` then returns 0. */
+  /** If no event had a value: 0 for the rule `count`, otherwise undefined. */
   result(): unknown
 }
 

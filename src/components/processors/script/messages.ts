@@ -29,7 +29,7 @@ export interface Job extends JobHead {
 export interface DoneHead {
   readonly type: 'done'
   readonly id: number
-  /** Indices of events that several events replace. Their `starts` and `ends` span all new lines. */
+  /** Indices of events that are replaced by several events. Their `starts` and `ends` span all new lines. */
   readonly several: readonly number[]
   /** Why events failed, by index. */
   readonly errors: readonly (readonly [number, string])[]

@@ -33,7 +33,7 @@ export const scriptOptions = z
       .describe("Outputs besides the main one. `context.to('NAME', event)` sends events to them."),
     timeout: duration(10)
       .prefault('1 Seconds')
-      .describe('Time limit for the function to process a batch. Events that do not have a result by then fail.'),
+      .describe('Time limit for the function to process a batch. Events fail if they do not have a result by then.'),
     concurrency: z
       .int()
       .min(1)

@@ -39,7 +39,7 @@ export class ScriptProcess {
   #isOver = false
   /** Set while the script is loaded. */
   #loading: { readonly resolve: () => void; readonly reject: (error: Error) => void } | undefined
-  /** Why the process ends, if it has reported that itself. */
+  /** Why the process ends, if it has reported the reason. */
   #reason: string | undefined
 
   /** Resolves when the script is loaded. Throws if that fails: NotLoadable if the process reported why. */

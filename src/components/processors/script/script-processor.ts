@@ -13,15 +13,16 @@ import { NotLoadable, type ProcessEvents, ScriptProcess, scriptData } from './sc
 import { WrittenLines } from './written-lines.js'
 
 /**
- * A working process answers within the timeout. If it has not answered after twice this additional time, one of its
- * calls does not end. Twice, because both processes may have been suspended.
+ * A process that works answers within the timeout. If it has not answered by the timeout plus twice this time, one of
+ * its calls does not end. Twice, because both processes may have been suspended.
  */
 const GRACE_MS = 500
 /**
- * How often to extend the time of a process that sends data. It may be sending its answer, or be in an endless call.
+ * How many times to extend the time of a process that sends data. The process may be sending its answer, or be in an
+ * endless call.
  */
 const MOST_GRACES = 5
-/** Maximum calls of a batch that end the process. Each causes a restart. After these, all events of the batch fail. */
+/** How many times calls of one batch may end the process, which then restarts. After that, the batch fails. */
 const MOST_DEATHS = 10
 
 interface Unanswered {

@@ -4,7 +4,7 @@ import { markedPlace } from '../../../lib/modules/plugin-place.js'
 /** The file name of the option `code` in stack traces. */
 export const CODE = 'code'
 
-/** Compiles an expression, or statements that end with one, without running it. Throws SyntaxError. */
+/** Compiles, but does not run, an expression, or statements that end with an expression. Throws SyntaxError. */
 export function compiled(code: string, more: ScriptOptions = {}): Script {
   const options = { ...more, filename: CODE }
   try {

@@ -149,13 +149,13 @@ function windowText(of: Limit, start: string): string {
     case 'sliding':
       return `window: it passes if ${unit === 'events' ? 'fewer' : 'less'} than ${amount} of its bucket passed in the ${length} before it, and is discarded otherwise; the first passes${start}`
     case 'aligned':
-      return `window: windows of ${length} begin at multiples of this length since the epoch${start}; in each ${first}, later ones are discarded`
+      return `window: windows of ${length} begin at multiples of this length since the epoch${start}; in each window, ${first}; later ones are discarded`
     case 'gcra': {
       const burst = of.burst ?? limit - 1
       return `window: ${unit === 'events' ? 'one of its bucket passes' : 'they pass at a rate of 1'} every ${formatDuration(windowMs / limit)}, and up to ${burst} more at once${start}; others are discarded`
     }
     case 'quota':
-      return `quota: of each ${of.per} in ${of.timeZone}${start} ${first}, later ones are discarded`
+      return `quota: each ${of.per} in ${of.timeZone}${start}, ${first}; later ones are discarded`
     case 'fixed':
       return `window: it opens with the first event and lasts ${length}${start}; ${first}, later ones are discarded until it ends`
   }

@@ -54,7 +54,7 @@ const limitOptions = {
   burst: burst()
     .optional()
     .describe(
-      'With `window_mode: gcra` only: number of events that pass at once above the smooth rate; with `cost` a sum of costs, with `limit_bytes` alone a size. Default: the limit minus 1.',
+      'With `window_mode: gcra` only: number of events that pass at once above the smooth rate. With `cost`, it is a sum of costs; with `limit_bytes` alone, it is a size. Default: the limit minus 1.',
     ),
   cost: fieldPath()
     .optional()
@@ -184,7 +184,7 @@ const fields = z.strictObject({
             .int()
             .min(2)
             .max(1_000_000_000)
-            .describe('In each bucket, one in this many of the events over the limit passes.'),
+            .describe('Of the events over the limit, one in this many passes. Each bucket counts separately.'),
         }),
         z.strictObject({
           wait: duration().describe('How long an event over the limit may wait for room. Then it is discarded.'),
@@ -277,7 +277,11 @@ function check(options: CheckedOptions, context: z.RefinementCtx): void {
   if (max_delay !== undefined && on_backlog !== 'pace')
     refuseAt(context, ['max_delay'], 'has no effect without on_backlog: pace')
   if (time_field && typeof over_limit === 'object' && 'wait' in over_limit)
-    refuseAt(context, ['over_limit'], 'cannot wait with time_field: in the time of the events, waiting makes no room')
+    refuseAt(
+      context,
+      ['over_limit'],
+      'cannot wait with time_field: windows follow the time of the events, so waiting does not make room',
+    )
   checkRules(options, context)
   if (time_field) return
   for (const [name, value] of Object.entries({ allowed_lateness, on_late })) {
@@ -401,7 +405,7 @@ function checkCluster(options: ClusterOptions, context: z.RefinementCtx): void {
     return
   }
   if (redis === undefined)
-    refuseAt(context, ['redis'], 'is required with scope: cluster: the server that keeps the buckets')
+    refuseAt(context, ['redis'], 'is required with scope: cluster; it names the server that keeps the buckets')
   if (expected_members !== undefined && (on_backend_failure ?? 'local_share') !== 'local_share')
     refuseAt(context, ['expected_members'], 'has no effect without on_backend_failure: local_share')
   for (const [name, message] of Object.entries(LOCAL_ONLY)) {
@@ -414,7 +418,8 @@ export const throttleOptions = fields.superRefine(check).superRefine(checkCluste
 export type ThrottleOptions = z.output<typeof throttleOptions>
 
 /**
- * The options of a throttle that a program creates. There it only decides, so options that need a daemon are omitted.
+ * The options of a throttle that a program creates. Such a throttle only decides, so options that need a daemon are
+ * omitted.
  */
 export const streamThrottleOptions = fields
   .omit({ mode: true, over_limit: true, annotate: true, summary: true, per_key_metrics: true })

@@ -5,7 +5,7 @@ import { BucketColumns } from '../../throttle/windows.js'
 /** How long the count of a bucket is kept while it has no events over the limit. */
 const KEPT_MS = 3_600_000
 
-/** By bucket: the number of events over the limit since the last of them that passed. */
+/** By bucket: the number of events over the limit since one of them last passed. */
 class OverLimitCounts extends BucketColumns {
   /** Counts an event. Returns whether it passes, as one in `oneIn` does. */
   next(bucket: number, oneIn: number, now: number): boolean {

@@ -37,7 +37,7 @@ export function reportQuotasAhead(
     const ends = limits().flatMap(limit => (limit.mode === 'quota' ? [periods(limit)] : []))
     return Math.max(0, ...ends.filter(to => to.startOf(wall.latestMs) > now).map(to => to.endOf(wall.latestMs)))
   }
-  const help = 'If the clock was set back, the end of the later period in which the quota still counts; otherwise 0.'
+  const help = 'If the clock was set back, events count in the quota of a later period until this time; otherwise 0.'
   metrics.gauge('sluice_throttle_quota_ahead_timestamp_seconds', help, () => until() / 1000)
   return () => {
     if (wall.latestMs <= checked || !isAhead()) return
@@ -46,7 +46,7 @@ export function reportQuotasAhead(
     if (end === 0) return
     log.warn(
       { code: 'SLUICE_QUOTA_AHEAD', until: new Date(end).toISOString() },
-      'the clock was set back: the quota still counts in the later period, until that period ends. To count in the current period, restart the daemon: systemctl restart sluice',
+      'the clock was set back: events count in the quota of a later period until that period ends. To count them in the current period, restart the daemon: systemctl restart sluice',
     )
   }
 }

@@ -20,7 +20,7 @@ import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metr
 
 /** Maximum discarded events inspected for the history per second. Each batch may inspect one more. */
 const LOOKS_PER_SECOND = 1000
-/** Maximum events inspected in a batch that discards more than may still be inspected. */
+/** If a batch discards more events than may still be inspected in this second, at most this many are inspected. */
 const SOME_LOOKS = 16
 
 /** State that RefusedEvents passes to a successor with the same options. */
@@ -105,7 +105,7 @@ export class RefusedEvents {
     if (summary) {
       const unnamed = context.metrics.counter(
         'sluice_throttle_summarized_other_events_total',
-        'Discarded events in summaries of the bucket __other__, because more than max_per_interval buckets had discarded events.',
+        'Discarded events that a summary counts in the bucket __other__, because more than max_per_interval buckets had discarded events.',
       )
       this.#summary = new Summary(summary, context.id, this.#isShadow, context.clock, unnamed)
     }

@@ -99,8 +99,8 @@ export class ThrottleProcessor implements Processor {
     this.#clock = clock
     this.#options = options
     const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
-    // Readers of fields that the line scanner finds. It does not find fields that only a later version of the limits
-    // file names.
+    // Readers of fields that the line scanner finds. It does not find fields that a later version of the limits file
+    // adds.
     const known = new Map<string, FieldReader>()
     const field = (path: FieldPath) => {
       const reader = context.field(path)
@@ -150,7 +150,7 @@ export class ThrottleProcessor implements Processor {
       this.#reportQuotas = reportQuotasAhead(wall, all, clock, metrics, context.log)
     }
     this.#countDropped = showBuckets(metrics, decider, compiled.maxKeys)
-    const keyless = 'Events so far without the key, which all share one bucket; 0 as soon as an event has the key.'
+    const keyless = 'Events without the key, as long as no event has had the key; they share one bucket. Otherwise 0.'
     metrics.gauge('sluice_throttle_keyless_events', keyless, () => this.#missingKey.events)
     if (file) showLimitsFile(metrics, file)
     if (timed) this.#countInEventTime = inEventTime!.countInEventTime(this.#local!, options, metrics, context.log)

@@ -19,11 +19,14 @@ import { longestWaits, type ThrottleOptions } from './options.js'
  */
 const FILE_MS = 500
 /**
- * While backlog waits, a live event that is decided this many milliseconds after its arrival may have waited behind it.
+ * While backlog waits, a live event that is decided this many milliseconds after its arrival may have waited behind the
+ * backlog.
  */
 const LATE_MS = 5
 
-/** State that Pacing passes to a successor with the same options. It shows how late events affect the windows. */
+/**
+ * State that Pacing passes to a successor with the same options. It records the effect of late events on the windows.
+ */
 export interface LateState {
   readonly queues: BucketQueues
   readonly windows: unknown
@@ -41,9 +44,9 @@ interface Room {
 
 /**
  * Decides which events over the limit wait for room. Backlog waits, and then takes the room of live events. Live events
- * that wait for this reason take the room of later live events. A bucket has caught up when its windows contain no such
- * late event. Until then, a live event also waits if it would have passed without backlog. So an app within its limit
- * does not lose events, and the throttle discards the excess of other apps as usual.
+ * that wait for this reason take the room of later live events. Both are late events. A bucket has caught up when its
+ * windows do not contain any. Until then, a live event also waits if it would have passed without backlog. So an app
+ * within its limit does not lose events, and the throttle discards the excess of other apps as usual.
  */
 export class Pacing {
   readonly #limits: Limits
@@ -139,7 +142,7 @@ export class Pacing {
   #join(batch: EventBatch): void {
     if (!this.#paces) return
     const now = this.#clock.now()
-    // Live events of a throttle that does not let them wait for the limit have waited only because of backlog.
+    // If live events do not wait for the limit, these have waited only because of backlog.
     const wouldPassAlone = !batch.isBacklog && this.#liveMs === 0
     for (let i = 0; i < batch.length; i++) {
       this.#key.load(batch, i)
@@ -167,7 +170,7 @@ export class Pacing {
     if (!queue || !(isLate || isBehind(queue, now))) return
     const limits = this.#limits.ruleOf(batch, i)?.limits ?? this.#ownLimits
     if (isLate) queue.until = Math.max(queue.until, now + this.#spanOf(limits))
-    // With gcra, each passing event delays the time from which late events no longer matter.
+    // With gcra, each event that passes extends the time for which late events matter.
     if (this.#hasGcra && limits.some(isGcra))
       queue.until = Math.max(queue.until, this.#limits.level(batch, i)?.until ?? now)
   }
@@ -203,7 +206,7 @@ export class Pacing {
 
 const isGcra = ({ mode }: Limit) => mode === 'gcra'
 
-/** Maximum number of queues. Buckets may share a queue: their events then wait together, and none is lost. */
+/** Maximum number of queues. Buckets may share a queue: their events then wait together, but are not lost. */
 const MOST_QUEUES = 65_536
 /** How often to forget queues of buckets that have caught up, in milliseconds. */
 const FORGET_MS = 1000

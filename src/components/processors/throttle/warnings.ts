@@ -30,7 +30,7 @@ function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]
   if (behind.length === 0) return []
   const there = thereText(behind)
   const names = behind.map(({ id }) => id).join(', ')
-  const text = `lines of ${names} from before a start arrive all at once, and events over the limit are discarded`
+  const text = `lines of ${names} that were written before a start arrive all at once, and events over the limit are discarded`
   // If the option is set explicitly, only the size of the backlog is worth a warning.
   if (on_backlog === 'as_live') return there === '' ? [] : [{ path: ['on_backlog'], message: `${text}${there}` }]
   const message = `${text}${there}; set on_backlog: pace to read them only as fast as the limit allows, or time_field: auto to count events at the time when they were written (on_backlog: as_live accepts this)`

@@ -96,7 +96,7 @@ export class RuledBuckets {
   #idOf(key: Key): number {
     const rule = this.ruleLimits.ofKey(key)
     if (rule === CONDITIONAL) return NONE
-    // Does not create a limiter before an event needs it, because idle buckets would then be dropped at other times.
+    // Does not create a limiter before an event needs it. Otherwise, idle buckets would be dropped at other times.
     const ruleLimit = rule < 0 ? undefined : this.ruleLimits.opened(rule)
     if (rule >= 0 && (ruleLimit === undefined || ruleLimit.costs !== undefined)) return NONE
     const limiter = ruleLimit === undefined ? this.#limiter : (ruleLimit.limiter?.shared ?? ruleLimit.limiter)

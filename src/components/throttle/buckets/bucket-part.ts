@@ -114,8 +114,8 @@ export class BucketPart<W extends BucketColumns> {
   }
 
   /**
-   * Drops idle buckets if there are at least `least` of them. If `isFull`, use since the last search does not keep a
-   * bucket.
+   * Drops idle buckets if there are at least `least` of them. If `isFull`, a bucket can be idle although it was used
+   * since the last search.
    */
   dropIdle(now: number, least: number, isFull: boolean): void {
     const { size } = this

@@ -8,7 +8,10 @@ import { type Key, randomSeed, viewOf } from './key-table.js'
 
 const QUOTE = 0x22
 const UNDERSCORE = 0x5f
-/** UTF-8 text never begins with this byte or a higher one. A key that does is not the text of its bucket. */
+/**
+ * UTF-8 text never begins with this byte or a higher one. A key that begins with such a byte is not the text of its
+ * bucket.
+ */
 export const FIRST_MARK = 0xfe
 
 /** The key of an event, which names its bucket. One object serves all events without allocation. */

@@ -7,7 +7,7 @@ export interface BucketsOptions extends Lifetime {
   readonly maxKeys: number
 }
 
-/** Up to this `maxKeys`, there is one part. Above it, there are as many parts as PART buckets each require. */
+/** Up to this `maxKeys`, there is one part. Above it, there are several parts, usually of at most PART buckets each. */
 const UNDIVIDED = 100_000
 /** Buckets per part. Growing or searching a part of this size takes a few milliseconds. */
 const PART = 65_536

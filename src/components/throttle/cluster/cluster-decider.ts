@@ -87,7 +87,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     const wait = this.#onFailure === 'wait'
     let sentAt = this.#clock.now()
     let grants = await this.#backend.ask(demands)
-    // Returns units only once: the server may have taken them although its reply was lost.
+    // Gives units back only once: the server may have received them although its reply was lost.
     if (!grants) for (const demand of demands) demand.backCost = demand.backBytes = 0
     while (!grants && wait && !signal.aborted) {
       await this.#backend.untilReachable(signal)

@@ -68,7 +68,7 @@ export class LeaseLimiter implements RuledLimiter {
   readonly #leased = new Map<string, Buffer>()
   readonly #ofRules = new Map<string, LeaseLimiter>()
   readonly #key: BucketKey
-  /** Demands that give back the leases of removed rules. */
+  /** The demands that give back the leases of removed rules. */
   #returned: LimiterDemand[] = []
   #now = 0
 
@@ -188,7 +188,8 @@ export class LeaseLimiter implements RuledLimiter {
     if (refused) leases.setRoomAt(id, now + waitMs)
     if (part === 0) return
     if (refused) {
-      // Counts from the request: the server received it later, so the window ends after this time.
+      // Adds `waitMs` to the time of the request: the server received the request later, so the window ends after the
+      // sum.
       const fullMs = Math.min(shortestMs * FULL_PART, LONGEST_FULL_MS)
       leases.setFull(id, refused.cost, refused.bytes, Math.min(sentAt + waitMs, now + fullMs))
     } else if (cost + bytes > 0) {
@@ -197,7 +198,7 @@ export class LeaseLimiter implements RuledLimiter {
     }
   }
 
-  /** Takes leases that were not used for `idleMs`, and returns the demands that give them back. */
+  /** Removes leases that were not used for `idleMs`, and returns the demands that give them back. */
   giveBack(now: number, idleMs: number): LimiterDemand[] {
     const returned = this.#returned
     this.#returned = []
@@ -230,7 +231,10 @@ export class LeaseLimiter implements RuledLimiter {
     return this.#limits.part === 0 ? known : Math.min(known, now + this.idleMs)
   }
 
-  /** Units left in the lease and, when the server last replied, there. `until`: end of the window of the only limit. */
+  /**
+   * Units left: those in the lease, and those on the server at its last reply. `until`: end of the window of the only
+   * limit.
+   */
   left(key: PlacedKey, now: number): { left: number; until: number } {
     const { most } = this.#limits.limits[0]!
     const id = this.#buckets.bucket(key, now)

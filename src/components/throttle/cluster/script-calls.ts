@@ -8,7 +8,7 @@ import { periodsOf } from '../windows/several.js'
 /** Maximum part of a limit, and of its remaining units, that a member takes ahead. */
 export const LEASED_PART = 0.1
 
-/** The speeds of two clocks may differ by this part: ten times the error of computer clocks. */
+/** The speeds of two clocks may differ by this fraction: ten times the error of computer clocks. */
 export const CLOCK_MARGIN = 0.001
 
 /** By mode: its letter in bucket names, and its number in the script. */

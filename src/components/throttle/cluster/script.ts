@@ -24,7 +24,7 @@ const LONGEST = 1e15
  * number (-1: all) or as a text with 1 or 0 for each; the cost and the bytes taken ahead; how long these units are
  * valid or, if an event was refused, how long until the limit that refused it has room; the index of this limit,
  * otherwise of the fullest; how much of it is used; how long until its window ends. Last comes the number of keys that
- * held something else than a bucket: it is ignored, and replaced when units are taken.
+ * held something other than a bucket; their content is ignored, and replaced when units are taken.
  *
  * Units are given back only to windows that were open when they were taken. If the server's clock was set back, windows
  * restart but keep their counts.

@@ -1,6 +1,6 @@
 export interface HeavyKey {
   readonly name: string
-  /** Events counted since the key has been followed. */
+  /** Events counted since the key was added. */
   counted: number
   /** Maximum number of events before that. */
   missed: number

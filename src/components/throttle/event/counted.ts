@@ -35,8 +35,8 @@ const MOVES_NEWEST = 5
 const NOWHERE = 6
 
 /**
- * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event that no kept
- * window covers joins the next later window if the last event there is less than a window length after it. The start of
+ * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event outside of all
+ * kept windows joins the next later window if that window's last event is less than a window length later. The start of
  * that window then moves to the event. Otherwise, the event opens its own window. So windows do not overlap, and the
  * first event of one and the last event of the next are at least a window length apart. With periods (aligned windows,
  * quotas), each window is a period.

@@ -10,8 +10,8 @@ const MOST_OF_ONE = 4096
 
 /**
  * Windows of one limit. A bucket keeps earlier windows as long as events that are not late may fall into them. If there
- * is no room, a window in the middle is dropped. If another event of its time arrives, it opens a new, empty window. So
- * a dropped window never causes an event to be discarded.
+ * is no room, a window in the middle is dropped. If another event of that time arrives, the event opens a new, empty
+ * window. So a dropped window never causes an event to be discarded.
  */
 export abstract class LimitEventWindows<K extends EarlierRows = EarlierRows> extends LimitWindows {
   protected readonly progress: EventProgress

@@ -138,8 +138,8 @@ class Runs extends EarlierRows {
 
 /**
  * Limits in `sliding` mode. A span is any period as long as the window. An event passes if it would not take any span
- * that contains it beyond the limit. For an event in order, only the span that ends with the event has to be checked;
- * for an earlier event, later spans too. So each span stays within the limit in any order of arrival.
+ * that contains it beyond the limit. For an event that arrives in order, only the span that ends with the event has to
+ * be checked; for an earlier event, later spans too. So each span stays within the limit in any order of arrival.
  */
 export class SlidingEventWindows extends LimitEventWindows<Runs> {
   constructor(limit: Limit, shared: Shared) {

@@ -1,4 +1,7 @@
-/** The binary format of saved buckets: 8 bytes for a number, 4 for a whole number, and keys. Little-endian. */
+/**
+ * The binary format of saved buckets, little-endian: numbers (8 bytes), whole numbers (4 bytes), and bytes after their
+ * count.
+ */
 
 const SMALLEST = 1024
 

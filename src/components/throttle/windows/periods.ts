@@ -52,7 +52,7 @@ export const nominalMs = (unit: CalendarUnit) => LENGTHS[unit][0]
 
 /**
  * Hours, days, weeks from Monday, or months in a time zone. A day lasts from the first to the last moment of its date,
- * even if the clocks change on that day. An hour that clocks repeat is two hours.
+ * even if the clocks change on that day. An hour that the clocks repeat is two periods.
  */
 export class CalendarPeriods implements Periods {
   readonly longestMs: number

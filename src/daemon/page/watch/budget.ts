@@ -1,4 +1,4 @@
-import { type Clock, sleep } from '../../../lib/time.js'
+import { sleep, type TimerClock } from '../../../lib/time.js'
 
 /** How long an answer works before a pause, in milliseconds. */
 const SLICE_MS = 5
@@ -15,11 +15,11 @@ export type Turn = () => Promise<void> | undefined
 
 /** Limits all answers together to a quarter of the time of the process. */
 export class Budget {
-  readonly #clock: Clock
+  readonly #clock: TimerClock
   /** The time at which the pauses for all work so far end. */
   #paidAt = Number.NEGATIVE_INFINITY
 
-  constructor(clock: Clock) {
+  constructor(clock: TimerClock) {
     this.#clock = clock
   }
 
@@ -29,7 +29,7 @@ export class Budget {
       const now = this.#clock.now()
       if (now - since < SLICE_MS) return undefined
       this.#paidAt = Math.max(this.#paidAt, now) + Math.min(LONGEST_MS, OTHERS * (now - since))
-      return sleep(this.#paidAt - now).then(() => {
+      return sleep(this.#paidAt - now, undefined, this.#clock.after).then(() => {
         since = this.#clock.now()
       })
     }

@@ -23,7 +23,7 @@ export class CountRing {
   #base = 0
   /** Rows before this time were dropped to make room. Wall-clock time in milliseconds. */
   droppedUntil = Number.NEGATIVE_INFINITY
-  /** Increases when rows change or move. `add`, and dropping the first rows, do not increase it. */
+  /** Increases when rows change or move, but not when rows are added or the first rows are dropped. */
   version = 0
   dropped = 0
 
@@ -150,7 +150,7 @@ export class CountRing {
       const row = this.#row(n)
       const time = this.#times[row]! + shift
       const start = time - (time % stepMs)
-      // Unread rows are not overwritten: as many rows are written as were read, or fewer.
+      // This does not overwrite unread rows, since it has read at least as many rows as it writes.
       if (start !== at) write()
       at = start
       const key = this.#keys[row]!

@@ -123,7 +123,7 @@ function hasFields({ text, isCut }: Cursor, given: object): boolean {
   return Object.entries(given).every(([name, value]) => isDeepStrictEqual(fields?.[name], value))
 }
 
-/** Tests whether an event contains the text, as it is or as it is written inside a JSON string. */
+/** Tests whether an event contains the text, either as it is or escaped as in a JSON string. */
 function textTest(text: string): Test {
   const needles = new Set([text, JSON.stringify(text).slice(1, -1)])
   const all = [...needles].map(needle => Buffer.from(needle))

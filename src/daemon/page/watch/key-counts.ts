@@ -13,32 +13,32 @@ import type { Clock } from '../../../lib/time.js'
 import { CountRing, MOST_AT_ONCE, ROW_BYTES } from './count-ring.js'
 
 export const KEPT_MS = 600_000
-/** Maximum number of keys with counts of their own. If there are more keys, the busiest keys get them. */
+/** Maximum number of keys with counts of their own. If there are more keys, these are the busiest. */
 const MOST_KEYS = 1000
 /** Assumed bytes of a key and its entries in all tables. Most keys are much shorter. */
 const KEY_BYTES = 420
 /**
- * Places for buckets per key. If there were fewer, more buckets would share a place, and their keys would be read
- * again.
+ * Places for buckets, per key. With fewer places, more buckets would share one, and their keys would be read more
+ * often.
  */
 const PLACES_PER_KEY = 4
 /** Keys use at most 1/KEYS_PART of the memory. */
 const KEYS_PART = 4
-/** An odd number. As a factor, it spreads similar numbers over all places: the golden ratio times 2 ** 32. */
+/** An odd number near the golden ratio times 2 ** 32. Multiplying by it spreads similar numbers over all places. */
 const GOLDEN = 0x9e3779b1
 /** In a busy second: the maximum number of events counted per batch. */
 const LOOKED = 200
-/** `reads`: the maximum number of keys read per batch whose buckets the throttle knows. */
+/** `reads`: maximum number of keys read per batch, if the throttle knows the buckets of the events. */
 interface Pace {
   readonly pauseMs: number
   readonly reads: number
 }
 const EVERY_BATCH: Pace = { pauseMs: 0, reads: Number.POSITIVE_INFINITY }
 const BUSY: Pace = { pauseMs: 50, reads: 80 }
-/** For MANY times as many events per second as in a busy second. */
+/** Applies if events come MANY times as fast as in a busy second. */
 const VERY_BUSY: Pace = { pauseMs: 100, reads: 10 }
 const MANY = 10
-/** In a second with more events of a backlog, others follow as fast as the source can read them. */
+/** If a second has more backlog events than this, more follow, as fast as the source can read them. */
 const LARGE_BACKLOG = 2000
 /** How often to choose the keys with counts of their own, in milliseconds. */
 const CHOICE_MS = 60_000
@@ -62,7 +62,7 @@ export interface KeyCountsOptions {
   readonly key?: readonly FieldReader[]
   /** Excludes these events, instead of those that the throttle excludes. */
   readonly exclude?: EventTest
-  /** Of the hashes of keys; random if it is not given. */
+  /** Seeds the hashes of keys. Default: random. */
   readonly seed?: number
 }
 
@@ -78,7 +78,7 @@ export interface Counted {
   readonly mostKeys: number
 }
 
-/** When a number was last above 1, and the maximum of that number in the last ten minutes. */
+/** For a number that is usually 1: when it was last higher, and its maximum in the last ten minutes. */
 interface Recent {
   until: number
   readonly most: number
@@ -103,7 +103,7 @@ export class KeyCounts {
   #table = new KeyTable()
   /** By key number: the names of keys whose bytes are not their text. */
   readonly #names = new Map<number, string>()
-  /** By key: the number of events, in which older events weigh less, and the time of the last events. */
+  /** By key: the number of events (older events weigh less), and the time of the last events. */
   #weights = new Float64Array(0)
   #lastAt = new Float64Array(0)
   /** A cache by place: the last bucket that used the place, and the number of its key. Valid until `#owner` changes. */
@@ -113,8 +113,8 @@ export class KeyCounts {
   #shift = 0
   #owner = 0
   /**
-   * By some bits of the hash times `#spread`: the hash of a key without counts of its own, and the key's approximate
-   * number of events.
+   * For each key without counts of its own: its hash and its approximate number of events. The index is the upper bits
+   * of the hash times `#spread`.
    */
   #candidates = { hashes: new Int32Array(0), counts: new Float64Array(0) }
   #spread = GOLDEN
@@ -130,7 +130,7 @@ export class KeyCounts {
   readonly #counted: number[] = []
   #at = 0
   #stepMs = 1
-  /** Numbers of events: those inspected in this step, and those decided before this step and before this second. */
+  /** Numbers of events: inspected in this step, decided before this step, and decided before this second. */
   #looked = 0
   #beforeStep: number
   #beforeSecond: number
@@ -208,7 +208,7 @@ export class KeyCounts {
     return this.#pace.pauseMs
   }
 
-  /** Counts the decisions about a batch. Must be called for each batch, except for pauses of `pauseMs`. */
+  /** Counts the decisions about a batch. Must be called for each batch, except during pauses of `pauseMs`. */
   readonly see: SeeDecisions = (batch, decisions, key, buckets) => {
     const { clock, decided } = this.#options
     const fields = this.#options.key ?? key
@@ -225,7 +225,7 @@ export class KeyCounts {
     this.#pace = this.#paceAt(now, before, batch)
     const isBusy = this.#pace !== EVERY_BATCH
     const stepMs = STEPS[isBusy ? Math.max(BUSY_STEP, this.#step) : this.#step]!
-    // A longer step may begin before the last one.
+    // If the step has become longer, the rounded time may be before `#at`.
     const at = Math.max(this.#at, wall - (wall % stepMs))
     if (at !== this.#at || stepMs !== this.#stepMs) this.flush()
     this.#at = at
@@ -363,7 +363,7 @@ export class KeyCounts {
     return order.sort((a, b) => this.#weights[a]! - this.#weights[b]!)
   }
 
-  /** Counts these keys as REST, also in the past. */
+  /** Adds the counts of these keys to REST, including past counts. */
   #drop(dropped: ReadonlySet<number>): void {
     const to = new Uint16Array(this.#weights.length)
     to[DEFAULT] = DEFAULT
@@ -453,7 +453,8 @@ export class KeyCounts {
   }
 
   /**
-   * The key with this number; undefined for REST. `key`: null: events without a key. `isName`: `key` is from `#names`.
+   * The key with this number; undefined for REST. A `key` of null stands for events without a key. `isName`: whether
+   * `key` is from `#names`.
    */
   keyOf(id: number): { readonly key: string | null; readonly isName: boolean } | undefined {
     if (id === REST) return undefined

@@ -7,19 +7,19 @@ const SAMPLE_PART = 4
  * then luck anyway.
  */
 const [MANY, SAMPLE_PART_OF_MANY] = [100, 32]
-/** Above this number of events, only batches are inspected that were read in one of SLICES slices of time of 8 ms. */
+/** In that case, only the batches of one time slice in SLICES are inspected. A slice is 8 ms long. */
 const [SLICES, OTHER_SLICES] = [8, 0x38]
 
 /**
  * Chooses a bounded number of events per second by their place in the input: an event is chosen if its line covers a
- * multiple of `#step` bytes, a power of two. So all components on a path choose the same events, as far as their rates
- * allow, and most of a batch is skipped. Long lines are chosen more often.
+ * multiple of `#step` bytes. `#step` is a power of two. So all components on a path choose the same events, as far as
+ * their rates allow, and most of a batch is skipped. Long lines are chosen more often.
  */
 export class PlaceSample {
   readonly #most: number
   #kept = 0
   #step = 1
-  /** Bits of the time at which a batch was read. If one of them is set, none of its events is chosen. */
+  /** Bits of the time at which a batch was read. If one of them is set, events of the batch are not chosen. */
   #others = 0
 
   /** `most`: maximum number of events chosen per second. */
@@ -37,7 +37,7 @@ export class PlaceSample {
     this.#kept = 0
   }
 
-  /** Whether some events of the batch may be chosen. Most batches of a busy component have none. */
+  /** Whether some events of the batch may be chosen. For most batches of a busy component, this is false. */
   wants(batch: EventBatch): boolean {
     if ((batch.receivedAt & this.#others) !== 0 || this.#kept >= this.#most) return false
     // Places that are derived from names are not in order.
@@ -75,7 +75,7 @@ export class PlaceSample {
     return Math.ceil(batch.place(i) / this.#step) * this.#step
   }
 
-  /** The first event after event `i` that ends behind the next multiple. */
+  /** The first event after event `i` whose end is behind the next multiple. */
   #after(batch: EventBatch, i: number): number {
     const multiple = this.#multiple(batch, i)
     let [low, high] = [i + 1, batch.length]

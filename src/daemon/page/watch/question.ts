@@ -19,7 +19,7 @@ export interface Asked {
 
 export interface Question {
   readonly limits: readonly Limit[]
-  /** Other fields of the key; undefined: the throttle's fields. */
+  /** The key's fields; undefined: the throttle's fields. */
   readonly key: readonly FieldPath[] | undefined
   readonly exclude: Condition | undefined
   /** The options that differ from the throttle's, as YAML. */
@@ -126,7 +126,7 @@ export function inexactness(
     cost && 'each event counts as 1 instead of its cost',
     quota && 'earlier events of the quota are not known',
     also?.some(({ limit }) => limit !== undefined) && 'limits of `also` begin empty',
-    time_field && 'events count when they arrived instead of at their own time',
+    time_field && 'events count at their arrival instead of at their own time',
     scope === 'cluster' && 'only the events of this daemon count',
     waits && 'no event waits for room',
   ].filter(text => typeof text === 'string')

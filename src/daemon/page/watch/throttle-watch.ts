@@ -15,12 +15,12 @@ import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 /** `busy` of KeyCountsOptions: for counts by the throttle's key, and for counts by another key. */
 const BUSY = 20_000
 const BUSY_TRIAL = 2000
-/** Counting by another key ends after this time without a question, in milliseconds. */
+/** Counting by another key ends after this many milliseconds without a question. */
 const TRIAL_MS = 60_000
 const MOST_TRIALS = 4
 /** All trials of a throttle together use 1/TRIALS_PART of the throttle's memory. */
 const TRIALS_PART = 8
-/** After this time without discarded events, a bucket is within its limit again, in milliseconds. */
+/** A bucket is within its limit again after this many milliseconds without discarded events. */
 const CALM_MS = 60_000
 /** The history of a bucket has HISTORY steps, each HISTORY_MS long. */
 const HISTORY_MS = 10_000
@@ -80,7 +80,7 @@ export interface ThrottleView {
   /** `searched`: number of buckets of the last ten minutes; `found`: how many of them match. */
   readonly searched: number
   readonly found: number
-  /** The state of the bucket whose whole name was wanted, if its events are not counted by key. */
+  /** If the filter is the name of a bucket whose events are not counted by key: the state of that bucket. */
   readonly uncounted?: BucketState & { readonly key: string }
   readonly counted: CountedBy
 }

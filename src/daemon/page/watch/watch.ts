@@ -46,7 +46,7 @@ export interface EvidenceQuery {
 
 /**
  * The data that a daemon keeps for its page: counts of throttles by key, and events. Counts get half of the memory, in
- * equal shares for all throttles, and events a quarter.
+ * equal shares for all throttles. Events get a quarter.
  */
 export class PageWatch {
   #memory: number

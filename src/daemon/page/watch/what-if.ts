@@ -50,7 +50,7 @@ export async function replay(counts: KeyCounts, limits: readonly Limit[], to: nu
 class Replay {
   readonly #counts: KeyCounts
   readonly #windows: Windows
-  /** With gcra, an event of any cost passes if there is room, so events cannot be taken together. */
+  /** With gcra, an event passes if there is any room, whatever its cost. So events cannot be taken together. */
   readonly #oneByOne: boolean
   readonly #from: number
   readonly #to: number

@@ -6,7 +6,7 @@ import { type ConfigNode, locate, type Path, type Place, placeOf, type ScalarNod
 import type { Problems } from '../yaml/problems.js'
 import { knownElsewhere, noteOn } from './foreign-names.js'
 
-/** Converts the issues that a schema reports to sentences, each with its place in the file. */
+/** Converts the issues from a schema to sentences, each with its place in the file. */
 
 type Issue = z.core.$ZodIssue
 

@@ -22,7 +22,7 @@ export function foreignProgram(text: string): { readonly program: string; readon
   return undefined
 }
 
-/** Each function finds an option of another program's YAML configuration that Sluice does not have. */
+/** Each function finds an option that another program's YAML configuration has and Sluice's does not. */
 const DOCUMENTS: readonly (readonly [string, (root: MapNode) => Entry | undefined])[] = [
   ['Fluent Bit', ({ entries }) => entries.get('pipeline')],
   ['Filebeat', ({ entries }) => [...entries].find(([name]) => /^filebeat(?:\.|$)/.test(name))?.[1]],

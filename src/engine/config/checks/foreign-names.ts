@@ -160,7 +160,7 @@ const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[]
   [
     /^max_pipelines$/,
     'max_processes',
-    'the limits are the number of accounts ("max_processes") and their memory; remove this option',
+    'pipelines are not limited by number, but by the number of their accounts ("max_processes") and by memory; remove this option',
   ],
   [/^acknowledgements$/, 'inputs', 'events are always acknowledged end to end; remove this option'],
   [

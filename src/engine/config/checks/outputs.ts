@@ -50,7 +50,8 @@ export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: 
 }
 
 /**
- * Finds destinations that write to the same file as an earlier one, perhaps through links. The files must be permitted.
+ * Finds destinations that write to the same file as an earlier one, perhaps through links. Call it only if the files
+ * are permitted.
  */
 export function sharedOutputs(destinations: readonly ComponentConfig<'destination'>[]): Fault[] {
   const first = new Map<string, { readonly id: string; readonly path: string }>()

@@ -5,8 +5,8 @@ import type { ConfigNode, Path } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 
 /**
- * Sets options that are templates to their text as written, including references to fields. Reports such references in
- * other options, which have one value for all events. `schemas`: the possible schemas of the node.
+ * Gives each option that is a template its text as written, including references to fields. Reports references to
+ * fields in other options, since these have one value for all events. `schemas`: the possible schemas of the node.
  */
 export function placeTemplates(
   node: ConfigNode,

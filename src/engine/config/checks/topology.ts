@@ -115,7 +115,7 @@ function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Prob
   const done = new Set<Draft>()
   const reported = new Set<Draft>()
   for (const start of edges.keys()) {
-    // Not recursive, since the components may be nested deeper than the stack allows.
+    // Not recursive, since a chain of components may be longer than the stack allows.
     const trail: { draft: Draft; next: number }[] = [{ draft: start, next: 0 }]
     const onTrail = new Map<Draft, number>([[start, 0]])
     while (trail.length > 0 && !done.has(start)) {
@@ -191,12 +191,12 @@ function checkCopies(connections: Connections, problems: Problems): void {
     if (draft.kind !== 'source' || count <= most) continue
     const number = count >= COUNTLESS ? 'more than 10^12' : String(count)
     const joins = joinsBehind(draft, connections, copies)
-    const text = `one of its events would be copied ${number} times (at most ${most} are allowed), because components such as these read several components that read each other: ${joins.join(', ')}. Remove inputs that bring the same events twice`
+    const text = `one of its events would be copied ${number} times (at most ${most} are allowed), because components such as these receive the same events by several paths: ${joins.join(', ')}. Remove inputs that bring the same events twice`
     report(problems, draft, [], text)
   }
 }
 
-/** For each component: how many copies of one of its events the components downstream receive in total. */
+/** For each component that sends one event: the total number of copies that components downstream receive. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {

@@ -43,7 +43,7 @@ async function loadPlugin(name: string, folder: string): Promise<Plugin> {
   if (!isAbsolute(name) && !/^\.\.?\//.test(name)) {
     const place = packageOf(name, folder)
     if (place === undefined) {
-      const file = existsSync(join(folder, name)) ? `; if it is the file, write ./${name}` : ''
+      const file = existsSync(join(folder, name)) ? `; if you mean the file, write ./${name}` : ''
       const problem = `there is no package ${name} in node_modules of ${folder} or of a folder above it${file}`
       return { ...nothing, problem }
     }

@@ -33,7 +33,7 @@ export function referenceText(components: readonly AnyDefinition[]): string {
     optionTable(settings),
     '`sources`, `processors` and `destinations` are mappings from the id of a component to its options. An id consists of a-z, 0-9 and _, begins with a letter, and must be unique.',
     '## Inputs',
-    `${inputs.description} A list, as in \`inputs: [app_logs, limit_app.discarded]\`. Processors and destinations have inputs. Any connections without a cycle are possible, if they copy one event at most 1000 times (or four times the number of connections, if that is more).`,
+    `${inputs.description} A list, as in \`inputs: [app_logs, limit_app.discarded]\`. Processors and destinations have inputs. Any connections without a cycle are possible, if they copy one event at most 1000 times. With more than 250 connections, the limit is four copies for each connection.`,
     ...sections,
     '## Codecs',
     ...codecsText(),
@@ -206,8 +206,8 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
 }
 
 /**
- * The options inside an option that may be a mapping. If the option has several variants, a row says which of them has
- * it.
+ * The options inside an option that may be a mapping. If the outer option has several variants, each row says which
+ * variants have the inner option.
  */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []

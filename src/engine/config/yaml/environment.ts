@@ -115,8 +115,8 @@ export function plainValue(text: string): number | boolean | undefined {
 const RUN = 4
 
 /**
- * Whether `message` reveals a secret value. It does if it contains part of a value, a value as a word, or a quoted text
- * that occurs in a value. May wrongly return true.
+ * Whether `message` reveals a secret value: it contains part of a value, a value as a word, or a quoted text that
+ * occurs in a value. May wrongly return true.
  */
 export function reveals(message: string, values: readonly string[]): boolean {
   const quoted = [...message.matchAll(/"([^"]+)"|'([^']+)'|`([^`]+)`/g)].map(match => match[1] ?? match[2] ?? match[3]!)

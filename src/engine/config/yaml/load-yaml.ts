@@ -19,7 +19,7 @@ import type { Problems } from './problems.js'
 
 /** Deeper nesting is rejected. No configuration needs it, and reading it could overflow the stack. */
 const MAX_DEPTH = 64
-/** Maximum number of values for which all aliases of a file stand in total. */
+/** All aliases of a file together may stand for at most this many values. */
 const MAX_ALIASED = 10_000
 
 type Parsed = ReturnType<typeof parseYaml>
@@ -107,7 +107,7 @@ function openedAt({ contents }: Parsed, at: number, quote: boolean): number | un
 }
 
 // References contain characters that have a meaning in YAML: "{" in [a, ${B}], "," or ": " in a default. During
-// parsing, characters that no text contains replace them one by one, which keeps all offsets.
+// parsing, each of these characters is replaced by one that no text contains, which keeps all offsets.
 const SHIELDED = '{}[],:#'
 const SHIELDS = '\uFDD0\uFDD1\uFDD2\uFDD3\uFDD4\uFDD5\uFDD6'
 const UNSHIELDED_REFERENCE = /\$\{(?:[A-Za-z_][A-Za-z0-9_]*(?::-[^}"'\r\n]*)?|\.[^}"'\r\n]*)\}/g

@@ -155,13 +155,14 @@ export class Attempts {
     metrics.gauge('sluice_delivery_holding', '1 if the destination is paused until an operator intervenes.', () =>
       this.holding ? 1 : 0,
     )
-    const failing = 'How long at least one request has been failing without interruption; 0 while delivery works.'
+    const failing =
+      'Time during which at least one request has been failing without interruption; 0 while delivery works.'
     metrics.gauge('sluice_delivery_failing_seconds', failing, () => seconds(this.#failingMs))
     const paused = 'Time until the end of a pause requested by the receiver (Retry-After); at most an hour.'
     metrics.gauge('sluice_delivery_paused_seconds', paused, () => seconds(this.#pausedUntil - clock.now()))
   }
 
-  /** When a long pause that the receiver requested ends, as ISO 8601; undefined if there is none. */
+  /** The end of a long pause that the receiver requested, as ISO 8601; undefined without such a pause. */
   get pausedUntil(): string | undefined {
     const { clock } = this.#context
     return this.#longPauseEnds !== undefined && clock.now() < this.#pausedUntil ? this.#longPauseEnds : undefined
@@ -463,7 +464,7 @@ function exhausted(error: DeliveryError, failures: number): DeliveryError {
 }
 
 /**
- * The pause of a destination until an operator intervenes, which all its requests share. During a hold, one waiting
+ * The pause of a destination until an operator intervenes. It applies to all requests. During a hold, one waiting
  * request is the probe. Only the probe makes attempts, and it stays the probe until it ends the hold.
  */
 class Hold {

@@ -104,8 +104,7 @@ export class Batcher {
   }
 
   /**
-   * The index in the batch of the first event that no longer fits. `first`: the request is empty, so one event always
-   * fits.
+   * The index of the batch's first event that no longer fits. `first`: the request is empty, so one event always fits.
    */
   #fits(batch: EventBatch, maxEvents: number, maxBytes: number, first: boolean): number {
     const end = Math.min(batch.length, this.#from + maxEvents)
@@ -146,7 +145,7 @@ export class Batcher {
     return amount
   }
 
-  /** Takes all waiting events. Of the first batch, these are the events not yet in a request. */
+  /** Takes all waiting events. If events of the first batch are already in a request, takes the rest of that batch. */
   takeAll(): EventBatch[] {
     const all = this.#batches.map(batch => this.#rest(batch))
     this.#batches.length = 0

@@ -159,7 +159,7 @@ export class Delivery extends BatchQueue {
     return this.#refusals.most ? 'refusing' : 'ready'
   }
 
-  /** Why the destination is paused, retries or rejects most requests, for the operator. */
+  /** Shows the operator why the destination is paused, retries, or rejects most requests. */
   get reason(): string | undefined {
     const shown = this.#shown
     const { error, pausedUntil } = shown
@@ -280,8 +280,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Waits for the end of the stream, at most until the deadline. The writer must end the stream. Then gives back
-   * remaining events and stops the destination. Resolves with the undelivered amount.
+   * Waits until the writer has ended the stream, at most until the deadline. Then gives back remaining events and stops
+   * the destination. Resolves with the undelivered amount.
    */
   stop(deadline: AbortSignal): Promise<Amount> {
     this.#stopping ??= this.#stop(deadline)
@@ -476,8 +476,7 @@ export class Delivery extends BatchQueue {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
-    // At a deadline, events are settled while the destination may still read their bytes. Holds the chunks of these
-    // bytes.
+    // At a deadline, events are settled while the destination may still read their bytes. So their chunks are held.
     const releases = parts.map(({ chunk }) => holdChunk(chunk))
     try {
       const accepted = await this.#destination.write(parts, signal, partition)

@@ -142,7 +142,7 @@ export class Partitions {
     }
   }
 
-  /** Puts events into their partitions, up to the first whose partition cannot be opened. Returns the rest. */
+  /** Puts events into their partitions, up to the first event whose partition cannot be opened. Returns the rest. */
   #divide(batch: EventBatch, at: number): EventBatch | undefined {
     const indices = new Map<Partition, number[]>()
     let before: Partition | undefined

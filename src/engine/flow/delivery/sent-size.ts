@@ -2,7 +2,10 @@ import type { Destination } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Amount } from '../counters.js'
 
-/** The ratio falls at most to this share of its value per request. A few large requests thus have a lasting effect. */
+/**
+ * After a request, the ratio is at least this share of its previous value. A few large requests thus have a lasting
+ * effect.
+ */
 const FALL = 0.9
 /** After this many accepted requests, twice the accepted size is tried. */
 const REQUESTS_BEFORE_GROWTH = 1000

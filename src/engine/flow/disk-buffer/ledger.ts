@@ -66,7 +66,7 @@ async function read(folder: BufferFolder): Promise<LedgerFound> {
   }
 }
 
-/** Removes the ledger. Otherwise, its old state could reappear beside a new state. */
+/** Removes the ledger, since its old state could otherwise reappear beside a new state. */
 export async function removeLedger(folder: BufferFolder): Promise<void> {
   try {
     await folder.remove(NAME)

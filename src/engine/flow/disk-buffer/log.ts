@@ -264,7 +264,7 @@ interface Open {
 }
 
 /**
- * The records of a buffer: appended to the newest segment, and taken in order. A reader that has caught up gets them
+ * The records of a buffer: appended to the newest segment, and taken in order. If the reader has caught up, they come
  * from memory, otherwise from disk. Invariants:
  * - When `append` resolves, the records and the names of their files are synced. If it rejects, the records do not
  *   count and are cut off if possible. After any failure a new segment begins, since the state of the old one after its

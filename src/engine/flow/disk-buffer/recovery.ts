@@ -151,8 +151,8 @@ async function findEnd(
 
 interface Found {
   /**
-   * The place after all records. Records that cannot be read now count, since their places must not be reused: each of
-   * their bytes counts as one event.
+   * The place after all records. Includes records that cannot be read now, since their places must not be reused: each
+   * of their bytes counts as one event.
    */
   readonly end: LogPosition
   readonly tornBytes: number

@@ -41,7 +41,7 @@ export class BufferReport {
   }
 
   found({ tornBytes }: Recovered, { events, bytes }: Amount): void {
-    const torn = 'Bytes of unfinished records cut off the end of the buffer at a start.'
+    const torn = 'Bytes of unfinished records that were removed from the end of the buffer at a start.'
     this.#metrics.counter('sluice_buffer_torn_bytes_total', torn).value += tornBytes
     const replayed = 'Events in the buffer at a start. They count as received again.'
     this.#metrics.counter('sluice_buffer_replayed_events_total', replayed).value += events

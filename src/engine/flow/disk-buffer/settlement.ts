@@ -123,8 +123,8 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
-      // A full disk must not keep settled segments. Removes the outdated ledger first: with it, their events would seem
-      // missing.
+      // A full disk must not keep settled segments. Removes the outdated ledger first, since it would make the events
+      // of these segments seem missing.
       if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }

@@ -159,8 +159,8 @@ export function originOf({ path, peer, host, codec, rejectedAt }: Letter, source
 }
 
 /**
- * Whether a rejected event may come from the same file or connection as the one before it, and was rejected at the same
- * time or continues a line. Only then can pieces of a line be matched.
+ * Whether a rejected event may come from the same file or connection as the one before it. The event must also continue
+ * a line, or have been rejected at the same time. Only then can pieces of a line be matched.
  */
 function hasSameOrigin(before: Letter, { codec, path, peer, host, flags, rejectedAt }: Letter): boolean {
   const isAlike = before.codec.isSame(codec) && before.path === path && before.peer === peer && before.host === host

@@ -20,10 +20,10 @@ import { encodeLetters } from './record.js'
 import { DeadLetterStock } from './stock.js'
 
 /**
- * The dead-letter queue of a component: a file of JSON lines, one per rejected event (record.ts), unless somebody reads
- * the side output for rejected events. When `write` resolves, its events are on disk, in the file that has this path at
- * that time. A record is complete or absent: the next write first cuts off a record that a crash or a full disk left
- * incomplete. The file may be moved away at any time. No other process may write to it.
+ * The dead-letter queue of a component: a file of JSON lines, one per rejected event (record.ts). It is used unless a
+ * component reads the side output for rejected events. When `write` resolves, its events are on disk, in the file that
+ * has this path at that time. A record is complete or absent: the next write first cuts off a record that a crash or a
+ * full disk left incomplete. The file may be moved away at any time. No other process may write to it.
  */
 
 const LF = 0x0a

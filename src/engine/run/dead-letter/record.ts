@@ -11,9 +11,9 @@ import { SLOT, scanObject, WantedNames } from '../../../lib/formats/json-scan.js
 import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
 
 /**
- * A rejected event as a line of JSON with time, since (when it was first rejected, if earlier), destination, status (if
- * any), reason, request_id (if any), error and event: the event as sent with `encoding: json`. If the line as sent with
- * `encoding: raw` differs from that, `line` describes it:
+ * A rejected event as a line of JSON with `time`, `since` (when it was first rejected, if earlier), `destination`,
+ * `status` (if any), `reason`, `request_id` (if any), `error` and `event`: the event as sent with `encoding: json`. If
+ * the line as sent with `encoding: raw` differs from that, `line` describes it:
  * - "message" or "raw": the line is the event's member of this name, as text or in base64. The codec is json or text.
  * - {"syslog": the text, "options": the codec's options, if any}: a line for the codec of this name.
  * - {"raw": "syslog", "options"}: the same for a line that is not UTF-8. Its bytes are the event's member `raw`.

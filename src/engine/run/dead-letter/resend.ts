@@ -17,8 +17,8 @@ import { doneIn, folderOf, forgetDone, mergingIn, recordsIn, SOURCE } from './st
 
 /**
  * Resends the events of a dead-letter file. First moves the file to a folder beside it; a daemon can then start a new
- * one. Until the destination has accepted an event, the event is in the file, or in the folder after the recorded
- * progress. Events rejected again are safe in the folder before the progress passes them, and return to the file at the
+ * one. Until the destination has accepted an event, the event is in the file or, behind the recorded progress, in the
+ * folder. Events rejected again are safe in the folder before the progress passes them, and return to the file at the
  * end. A crash repeats events but does not lose any: the next call resumes with the contents of the folder.
  */
 

@@ -147,7 +147,7 @@ class Family {
   }
 }
 
-/** Callers during a run share the result of the next run, since the current one may have begun before they called. */
+/** Callers during a run share the result of the next run, since the current one began before they called. */
 class Together<T> {
   readonly #make: () => Promise<T>
   #running: Promise<T> | undefined

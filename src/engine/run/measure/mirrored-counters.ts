@@ -23,9 +23,9 @@ const UNBOUNDED: SeriesBounds = { group: Number.POSITIVE_INFINITY, all: Number.P
  * Shows the counts of components in other processes. Each snapshot adds the growth since the previous one. A counter
  * thus never decreases, even if another process continues counting or a component moves.
  *
- * The number of series is limited, whatever the processes report. A component beyond the limit of its group, or of all,
- * is folded: its past and future counts are added to the component `__other__/KIND`. Sums stay exact, but gauges and
- * histograms of folded components are not shown. Components that have ended are folded first.
+ * The number of series is limited, whatever the processes report. A component beyond the limit of its group, or of all
+ * groups, is folded: its past and future counts are added to the component `__other__/KIND`. Sums stay exact, but
+ * gauges and histograms of folded components are not shown. Components that have ended are folded first.
  */
 export class MirroredCounters {
   readonly #all: ComponentSet

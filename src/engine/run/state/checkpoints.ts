@@ -12,9 +12,9 @@ import { measureWork, type TimerClock } from '../../../lib/time.js'
 /**
  * Saved positions: one file per source in `data_dir/checkpoints`. It has two lines: a header with the checksum of the
  * second line, and the source's document. A file is replaced atomically and the previous one kept, so a damaged file
- * costs a second of repetition. No problem with these files ends the daemon: failed writes are retried, damaged files
- * set aside. A file that cannot be read or has a later format counts neither as missing nor as damaged: its source
- * waits until it can be read.
+ * costs a second of repetition. No problem with these files ends the daemon: failed writes are retried, and damaged
+ * files are set aside. A file that cannot be read or has a later format counts neither as missing nor as damaged: its
+ * source waits until it can be read.
  */
 
 const FORMAT = 1

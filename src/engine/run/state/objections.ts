@@ -41,7 +41,7 @@ export async function leftBehind(next: OrphanConfig, log: Logger, kinds?: DataKi
 
 /**
  * Finds sources that would read again what a removed source has read. Most likely, that source was renamed. The sources
- * found would deliver everything twice or, with `read_from: end`, skip undelivered events.
+ * that it finds would deliver everything twice or, with `read_from: end`, skip undelivered events.
  */
 export async function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig): Promise<Problem[]> {
   const saved = await inventory(dataDir, ['checkpoint'])

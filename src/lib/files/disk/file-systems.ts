@@ -102,7 +102,7 @@ export class FileSystems {
     state.isSilent = true
     state.stuck++
     void returned.then(() => state.stuck--)
-    // The timer keeps the process alive, but with such a call the process cannot exit anyway (see endProcess).
+    // The timer keeps the process alive, but until the call returns, the process cannot exit anyway (see endProcess).
     const isOver = within(STUCK_MS, returned, this.#after)
     this.#expect(state, Promise.all([state.probe ?? this.#probe(mount), isOver]))
   }
@@ -236,7 +236,7 @@ function readMounts(): string {
   }
 }
 
-/** From this value on, an exit code of the shell means that a signal ended the program. */
+/** Exit codes of the shell from this value on mean that a signal ended the program. */
 const ENDED_BY_SIGNAL = 128
 
 /** Probes file systems with programs: a stuck probe then blocks nothing else. */

@@ -72,7 +72,7 @@ function isRemote(type: string): boolean {
   return REMOTE.test(type) && !NOT_REMOTE.has(type)
 }
 
-/** Decodes `\040` and the like, as spaces and some other characters are written. */
+/** Decodes escapes such as `\040`, which stand for spaces and some other characters. */
 function unescaped(text: string): string {
   return text.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)))
 }

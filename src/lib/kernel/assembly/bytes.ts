@@ -1,4 +1,4 @@
-/** Bytes in the kernel's memory. At least 32 more bytes of memory follow what is read or written. */
+/** Bytes in the kernel's memory. At least 32 more bytes of memory must follow the bytes that are read or written. */
 
 export const QUOTE: u32 = 0x22
 export const BACKSLASH: u32 = 0x5c

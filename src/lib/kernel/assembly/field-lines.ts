@@ -16,7 +16,7 @@ const CRI: u32 = 2
 const DOCKER_JSON: u32 = 3
 
 const OPEN_OBJECT: u32 = 0x7b
-/** Bytes for field names and for copying beyond ends, in addition to a line and the parts around its fields. */
+/** Output bytes in addition to a line and the parts around its fields: for field names, and for copying beyond ends. */
 const MARGIN: usize = 1024
 /** Maximum output per byte of a line: the line is written at most twice, and an escape takes up to six bytes. */
 const MOST_PER_BYTE: usize = 12
@@ -34,8 +34,8 @@ let middleSlotCount: u32 = 0
 /**
  * Sets the parts of events around their fields. `bytes` contains three parts in order: the beginning, the part before
  * the fields, and the part after them. `withLine`: the line follows the first part as the content of a string; `slot`
- * is the slot of that string, or -1. `slots` has three i32 for each wanted value of the middle part: its slot, start
- * in that part, and end, shifted left by one, with a bit that marks the value as special.
+ * is the slot of that string, or -1. `slots` has three i32 for each wanted value of the middle part: its slot, its
+ * start in that part, and its end shifted left by one. The lowest bit marks a special value.
  */
 export function setFrame(
   bytes: usize,

@@ -73,8 +73,8 @@ function marksOf64(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
  * element; 0 if the object and its line ended.
  *
  * With `nests`, which is constant for each caller, values may be objects and arrays up to MOST_NESTED, and elements of
- * arrays may be strings and objects. Without it, do not call it inside containers; it stops at their heads. Separate
- * code for lines without containers is a tenth faster.
+ * arrays may be strings and objects. Without `nests`, it stops at the heads of containers; do not call it inside
+ * containers then. Separate code for lines without containers is a tenth faster.
  *
  * It makes no calls and compares with variables, so everything stays in registers. Only the marks, of 64 bytes at a
  * time, decide where a value ends, so the processor begins the next member while it still checks this one.
@@ -205,7 +205,7 @@ export function setSlot(out: usize, slot: i32, start: i32, end: i32, special: u3
   store<i32>(at, (end << 1) | special, 4)
 }
 
-/** Returns where the first of the 16 bytes at `p` is that may follow a number or literal; if none may, their end. */
+/** Returns the address of the first of the 16 bytes at `p` that may follow a number or literal, or else `p` + 16. */
 @inline
 function stopFrom(p: usize): usize {
   // Turns brackets into braces.

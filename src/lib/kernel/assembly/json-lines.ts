@@ -60,7 +60,8 @@ function slotOf(p: usize, length: u32): i32 {
 
 /**
  * Scans the line [p, end). For OBJECT, `out` contains for each wanted name the start of its value, and its end shifted
- * left by one. The lowest bit is set for a string with escapes, or if the name occurs twice. Both are moved by `shift`.
+ * left by one. The lowest bit is set for a string with escapes, or if the name occurs twice. Start and end are moved by
+ * `shift`.
  */
 function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   p = skipSpace(p, end)
@@ -109,7 +110,7 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
       if (byteAt(p) != QUOTE) {
         p = escapedStringEnd(p)
         if (!p) return NO_OBJECT
-        // The name has escapes. Whether it is wanted only shows after decoding.
+        // The name has escapes. Only decoding shows whether it is wanted.
         if (wanted > 0 && depth == 0) return UNDECIDED
         hasEscapes = true
         marks = marksFrom(p + 1)

@@ -19,7 +19,7 @@ function isHex(byte: u32): bool {
   return byte - 0x30 < 10 || (byte | 0x20) - 0x61 < 6
 }
 
-/** Returns where the quote is that closes a string with an escape at `p`; 0: the string is invalid. */
+/** Returns the address of the closing quote of a string that has an escape at `p`; 0: the string is invalid. */
 export function escapedStringEnd(p: usize): usize {
   escaped = 1
   while (byteAt(p) == BACKSLASH) {
@@ -43,7 +43,10 @@ export function escapedStringEnd(p: usize): usize {
   return byteAt(p) == QUOTE ? p : 0
 }
 
-/** Returns where the quote is that closes a string; 0: the string is invalid. `p`: the byte after the opening quote. */
+/**
+ * Returns the address of the closing quote of a string; 0: the string is invalid. `p`: the byte after the opening
+ * quote.
+ */
 @inline
 export function stringEnd(p: usize): usize {
   const end = plainEnd(p)

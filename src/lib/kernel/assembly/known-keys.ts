@@ -2,8 +2,8 @@
 
 const PLACES: u32 = 8192
 /**
- * Bytes of an entry: the owner or 0, the number, and from byte 8 on the key. It is padded with 0, which keys do not
- * contain.
+ * Bytes of an entry: the owner (0: the entry is free), the number, and from byte 8 on the key, padded with 0. Keys do
+ * not contain 0.
  */
 const ENTRY: u32 = 32
 const LONGEST: u32 = 16

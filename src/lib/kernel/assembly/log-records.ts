@@ -10,7 +10,10 @@ import { forgetBlock } from './special-characters'
  * code points, white space other than a space, long numbers, or unusual bodies, times and so on.
  */
 
-/** Uses of fields, as in ../log-records.ts. Other fields are attributes. Leaves objects that have a LEFT field. */
+/**
+ * The uses of fields, as in ../log-records.ts. Other fields are attributes. Objects that have a LEFT field are left to
+ * JavaScript.
+ */
 const LEFT: u32 = 1
 const BODY: u32 = 2
 const TIME: u32 = 3

@@ -48,7 +48,9 @@ function putDay(days: u32): void {
   store<u8>(iso, 0x54, 10)
 }
 
-/** Converts the time at `p` to `iso`. Returns false if it is not a time, or a rare one, such as a leap second. */
+/**
+ * Converts the time at `p` to `iso`. Returns false if it is not a time, or if it is a rare one, such as a leap second.
+ */
 function convert(p: usize): bool {
   const year = two(p + 7) * 100 + two(p + 9)
   const month = monthAt(p + 3)

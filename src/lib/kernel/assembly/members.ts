@@ -160,7 +160,7 @@ export function putOther(field: u32, p: usize, length: usize): void {
   putSlot(slot, <i32>start + by, <i32>at + by, false)
 }
 
-/** Puts the number [p, end). Returns false if it is not a number, very long, or has leading zeros. */
+/** Puts the number [p, end). Returns false if it is not a number, is very long, or has leading zeros. */
 export function putNumber(field: u32, p: usize, end: usize): bool {
   if (p >= end || end - p > MOST_DIGITS) return false
   if (byteAt(p) == 0x30 && end - p > 1) return false

@@ -113,8 +113,8 @@ function isPlainInteger(p: usize, end: usize): bool {
 /**
  * Writes the start, end and hash of the text of each value, as i32. `ids` gets the known number of the value, or
  * TO_FIND; NONE for lines with a 1 in `skipped` (an address, or 0 to skip no lines); and ALONE for values that are
- * missing, empty, longer than `longest`, or neither strings without escapes nor integers. Returns how many are TO_FIND
- * or ALONE.
+ * missing, empty or longer than `longest`, for strings with escapes, and for other values that are not integers.
+ * Returns how many are TO_FIND or ALONE.
  */
 export function hashStrings(
   length: u32,

@@ -19,7 +19,9 @@ export interface RequestFormat {
   readonly contentType: string
   /** Default: 6. Level 1 takes less than half the time, for a body that is some percent larger. */
   readonly gzipLevel?: number
-  /** Additional headers of every request. All events of a request have the same values in their fields. */
+  /**
+   * Additional headers of every request. All events of a request have the same values in the fields of these templates.
+   */
   readonly headers?: Readonly<Record<string, string | Template>>
   /** Texts that the body contains once, such as labels. All events of a request have the same values in them. */
   readonly texts?: Readonly<Record<string, Template>>
@@ -84,7 +86,10 @@ export interface Refused
   readonly advice?: string | undefined
 }
 
-/** A list of events in a JSON response. Events that are not listed were accepted with a 2xx, but not with a 4xx. */
+/**
+ * A list of events in a JSON response. Events that are not listed were accepted if the status is a 2xx, but not if it
+ * is a 4xx.
+ */
 export interface AnswerList {
   readonly name: string
   /** Whether a 2xx lists every event. Any other 2xx does not come from the receiver, and delivers nothing. */

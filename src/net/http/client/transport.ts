@@ -25,7 +25,6 @@ export class Transport {
   /** Reads the certificates. If they are unusable, throws an error that pauses delivery until they are replaced. */
   async open(): Promise<void> {
     if (this.#client) return await this.#dialer.renew()
-    // Loaded only when needed.
     const { HttpClient } = await import('./http-client.js')
     const client = this.#inherited ?? new HttpClient()
     await this.#dialer.open(new URL(this.#options.url), content => client.renew(content))

@@ -8,7 +8,7 @@ const LEAST_BYTES = 16 * 1024
 /** Maximum total bytes of unused buffers. */
 const MOST_KEPT_BYTES = 8 * 1024 * 1024
 
-/** Free buffers by size. */
+/** Unused buffers by size. */
 const kept = new Map<number, Buffer[]>()
 let keptBytes = 0
 

@@ -20,9 +20,9 @@ interface Pipeline {
 }
 
 /**
- * Passes requests to `handle`, a few of one connection at a time. The next one follows in a later event loop turn,
- * after a reply was sent. Otherwise Node.js would emit all requests of one read at once, possibly thousands, and keep
- * the replies in memory until the client reads them.
+ * Passes requests to `handle`: of each connection, only a few at a time. The next request follows in a later event loop
+ * turn, after a reply was sent. Otherwise Node.js would emit all requests of one read at once, possibly thousands, and
+ * keep the replies in memory until the client reads them.
  */
 export function inOrder(handle: Handler, { atOnce, tooMany }: InOrderOptions): Handler {
   const pipelines = new WeakMap<Socket, Pipeline>()

@@ -38,7 +38,7 @@ export function readPast(request: IncomingMessage): void {
   request.resume()
 }
 
-/** Characters to encode in a header value: all but printable ASCII, also spaces and percent signs. */
+/** Characters to encode in a header value: spaces, percent signs, and characters that are not printable ASCII. */
 const NOT_PLAIN = /[^\x21-\x24\x26-\x7e]/
 
 /**

@@ -33,7 +33,7 @@ export interface Serving {
   /** Called when the headers of a request are complete. `handle` is called when it is the request's turn. */
   arrived?(request: IncomingMessage, response: ServerResponse): void
   handle(request: IncomingMessage, response: ServerResponse): void
-  /** Answers bytes that are not a valid request (see `endWith`). */
+  /** Responds to bytes that are not a valid request (see `endWith`). */
   refuse(socket: Socket, status: number, error: string): void
   /** Handles a body that arrives too slowly (408) or is not valid HTTP. Returns false if `refuse` should answer. */
   unfinished?(request: IncomingMessage, status: number): boolean

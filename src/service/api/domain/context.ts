@@ -68,7 +68,7 @@ export interface ServiceOptions {
   readonly nodes?: Nodes
   /** Default: each node allows its share of a rate limit. */
   readonly rates?: SharedRates | undefined
-  /** Default: true. Otherwise the caller must call `flush` and `sweep`. */
+  /** Default: true. If false, the caller must call `flush` and `sweep`. */
   readonly background?: boolean
 }
 

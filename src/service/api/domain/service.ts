@@ -18,11 +18,14 @@ import { Pipelines } from './pipelines/pipelines.js'
 import { Sealer } from './secrets/sealer.js'
 import { Secrets } from './secrets/secrets.js'
 
-/** Interval of saving reports. Last uses are saved every USES_EVERY intervals; a sweep runs every SWEEP_EVERY. */
+/**
+ * Interval of saving reports. The last uses of keys are saved every USES_EVERY intervals, and a sweep runs every
+ * SWEEP_EVERY intervals.
+ */
 const TICK_MS = 10_000
 const USES_EVERY = 6
 const SWEEP_EVERY = 360
-/** After a node has begun a sweep, no node begins one for this time: less than the time between sweeps. */
+/** Minimum time between two sweeps, on any nodes; less than the sweep interval of one node. */
 const SWEEP_MS = 0.9 * SWEEP_EVERY * TICK_MS
 
 export interface ServiceCounts {
@@ -137,7 +140,7 @@ export class Service {
     const { nodes, store } = this.#context
     const isTurn = await nodes.takes('sweep', SWEEP_MS)
     await this.#keys.checkEnds(isTurn)
-    // Only other nodes change the sizes unnoticed.
+    // This node does not notice when other nodes change the sizes.
     if (nodes !== ALONE) await this.pipelines.sizes.load(store)
     if (isTurn) {
       await this.fleet.forgetOld()

@@ -20,7 +20,7 @@ declare module 'fastify' {
 /** Legitimate documents are not nested deeper. The limit makes recursion over documents safe. */
 const DEEPEST = 64
 
-/** Maximum bytes of the bodies of all unanswered requests. There is always room for LARGEST bodies of `maxBytes`. */
+/** Maximum bytes of the bodies of all unanswered requests; at least LARGEST times `maxBytes`. */
 const MOST_BYTES = 32 * 1024 * 1024
 const LARGEST = 8
 

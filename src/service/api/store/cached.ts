@@ -5,7 +5,7 @@ import type { Store, Table } from './store.js'
 export class Cached<T> {
   readonly #most: number
   #known: Recent<T>
-  /** How often the cache was emptied. Values made from the cache are valid while this number is unchanged. */
+  /** Number of times the cache was emptied. Values made from the cache are valid while this number is unchanged. */
   version = 0
 
   /** `most` is the number of entries in each generation. */

@@ -136,7 +136,8 @@ export class ChangeFeed {
     if (missing) {
       monitor.changed(undefined)
       const newest = await this.#newest(client)
-      // After an absence, other nodes may have pruned the missing row. Otherwise, changes are lost.
+      // If this node was away and newer rows exist, other nodes may have pruned the missing row. In all other cases,
+      // changes were lost.
       if (!wasAway || (newest?.id ?? 0) < missing.id) monitor.lost(await this.#lastBefore(client, missing))
       this.#seen = newest
       if (this.#own === own) this.#own = undefined
@@ -152,14 +153,14 @@ export class ChangeFeed {
     return (await client.query<Row>(`${ROW} ORDER BY id DESC LIMIT 1`)).rows[0]
   }
 
-  /** When the last change before `at` was made that the table still has, in milliseconds since 1970. */
+  /** Returns the time of the newest row before `at`, in milliseconds since 1970. */
   async #lastBefore(client: Client, { at }: ChangePlace): Promise<number> {
     const text = `${ROW} WHERE extract(epoch FROM at) < $1 ORDER BY id DESC LIMIT 1`
     const last = (await client.query<Row>(text, [at])).rows[0]
     return (last?.at ?? 0) * 1000
   }
 
-  /** Removes old rows, except one: each node looks for the last row that it has read. */
+  /** Removes old rows, except the newest of them: each node looks for the last row that it has read. */
   async #prune(client: Client): Promise<void> {
     const old = `SELECT max(id) FROM change WHERE at < now() - interval '${KEPT_MS} milliseconds'`
     await client.query(`DELETE FROM change WHERE id < (${old})`)

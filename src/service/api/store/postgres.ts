@@ -89,7 +89,7 @@ function configOf(pg: Pg, { url, password_file }: PostgresOptions, ssl: object |
     port: Number(port || 5432),
     user: decodeURIComponent(username),
     database: decodeURIComponent(pathname.slice(1)),
-    // pg takes options that are missing here from environment variables.
+    // If an option is missing here, pg takes it from an environment variable.
     password: async () => {
       if (!key) throw new Error('the server asks for a password; set password_file')
       return await key.current()
@@ -113,7 +113,10 @@ function configOf(pg: Pg, { url, password_file }: PostgresOptions, ssl: object |
   }
 }
 
-/** Creates a socket that is destroyed at the end: Node.js 20 may leave a TLS socket of an ended client open. */
+/**
+ * Creates a socket, which is destroyed when the store closes: Node.js 20 may leave the TLS socket of an ended client
+ * open.
+ */
 function socketIn(sockets: Set<Socket>): Socket {
   const socket = new Socket()
   sockets.add(socket)
@@ -277,7 +280,7 @@ export class PostgresStore implements Store {
       // The server rolls back when a connection ends.
       if (failure) {
         isBroken = true
-        // The server may still commit. With a new name, this node then reads the change as another node's.
+        // The server may still commit. With a new name, this node then reads the change as if another node had made it.
         this.node = newName()
       } else await client!.query('ROLLBACK').catch(() => (isBroken = true))
       throw failure ?? error
@@ -377,7 +380,7 @@ async function execute(
   }
 }
 
-/** Whether the statement is wrong, rather than the store: its data, a constraint, or its syntax. */
+/** Whether the statement failed because of its data, a constraint or its syntax, not because of the store. */
 function isMistake(error: unknown): boolean {
   return /^(22|23|42)[0-9A-Z]{3}$/.test(errorCode(error) ?? '')
 }

@@ -12,7 +12,7 @@ import { changedBy, type Sql, type Store, StoreError, type StoreHealth, type Tab
 
 /**
  * The embedded store, one file. Changes run one after the other on one connection, which a running service has in a
- * thread. Waiting changes share a commit, and so one sync of the disk. Reads outside of changes use a second
+ * thread. Waiting changes share a commit and thus one sync of the disk. Reads outside of changes use a second
  * connection, which sees committed data. Other processes, such as `sluice admin`, may open the file as well.
  */
 

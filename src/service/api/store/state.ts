@@ -22,7 +22,7 @@ import { importStore } from './transfer.js'
 
 export interface ServiceState {
   readonly store: Store
-  /** Stores the idempotency keys: a separate file, or `store` if nodes share it. */
+  /** The store of the idempotency keys: a separate file, or `store` if nodes share it. */
   readonly keys: Store
   readonly secret: Buffer
   /** Copies everything to a new folder while the service runs. `more` can add to the folder. */
@@ -84,7 +84,8 @@ async function openStore(
 
 /**
  * Imports an export into the empty store of `dataDir`, which must have the secret of the exported store. A service must
- * not run on it. Resolves with the number of records. Throws StoreError, or Error with the number of the wrong line.
+ * not run on `dataDir`. Resolves with the number of records. Throws StoreError, or Error with the number of the wrong
+ * line.
  */
 export async function importState(
   path: string,

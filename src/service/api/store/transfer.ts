@@ -112,7 +112,7 @@ export async function importStore(store: Store, path: string, check: (sql: Sql) 
     for (const table of Object.keys(EXPORTED))
       if (table !== 'setting' && (await sql.get(`SELECT 1 AS found FROM ${table} LIMIT 1`)))
         throw new Error(`the store has records in the table ${table}; import into an empty store`)
-    // A service that was started but not initialized has left settings.
+    // The store has settings if a service was started but not initialized.
     await check(sql)
     await sql.run('DELETE FROM setting')
     const { header, hash } = await insertFrom(path, sql)

@@ -13,8 +13,8 @@ import type { BytesInStore } from '../process/messages.js'
 /**
  * Disk usage of the pipelines of an account, running or not. Buffers and dead-letter queues are in the folders of the
  * pipelines; idempotency keys and saved revisions are in stores of the service. The process of the account counts the
- * folders, and decides whether events have room. The service keeps the last sum of the process, and decides about keys
- * and revisions.
+ * folders, and decides whether events have room. The service keeps the last sum that the process reported, and decides
+ * about keys and revisions.
  */
 
 /** An account that uses this share of its disk space counts as full. */
@@ -22,7 +22,7 @@ const FULL = 0.9
 const LOG_EVERY_MS = 60_000
 /** Folders of a pipeline that grow with its events. */
 const GROWING = ['state/buffer', 'state/dead-letter', 'state/throttle']
-/** Share of the disk space that only revisions may use. If events fill the rest, the pipeline can be corrected. */
+/** Share of the disk space that only revisions may use. If events fill the rest, a pipeline can still be corrected. */
 const RESERVED = 1 / 16
 const MOST_RESERVED = 16 * 1024 * 1024
 
@@ -181,7 +181,10 @@ export class AccountDisks {
     use.files += bytes
   }
 
-  /** Call it before the pipeline's folder is removed. Resolves with the pipeline's account, if it may have files. */
+  /**
+   * Call it before the pipeline's folder is removed. Resolves with the pipeline's account if the pipeline may have
+   * files.
+   */
   async forget(pipeline: string): Promise<string | undefined> {
     const bytes = await this.#bytesOf(pipeline)
     const [account, use] = [...this.#accounts].find(([, { pipelines }]) => pipelines.delete(pipeline)) ?? []
@@ -196,7 +199,7 @@ export class AccountDisks {
   }
 }
 
-/** Names in a folder; empty if it cannot be read. The pipeline reports that when it uses the folder. */
+/** Names in a folder; empty if it cannot be read. The pipeline reports the error when it uses the folder. */
 const namesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => [])
 
 /** Bytes of a file, or of all files below a folder; 0 if it cannot be read. */

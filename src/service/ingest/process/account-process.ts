@@ -107,7 +107,10 @@ export function forkProcesses({ setup, maxMemory, env, entry }: ForkOptions): St
 const INSPECT_MS = 2000
 /** How often memory is measured, without asking the process. Between measurements, the kernel limits its memory. */
 const MEASURE_MS = 200
-/** Checks per deadline. Each adds only its interval to the wait, so a pause of the whole service does not count. */
+/**
+ * Number of checks per deadline. Each check adds only its interval to the wait, so a pause of the whole service does
+ * not count.
+ */
 const CHECKS = 10
 /** Minimum deadline for the first message, since a process needs time to start. */
 const START_MS = 30_000

@@ -1,7 +1,7 @@
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { CallName, FromProcess } from './messages.js'
 
-/** Checks messages from the process of an account. Plugins in it, and events of clients, may influence the messages. */
+/** Checks messages from the process of an account. Plugins in the process and events of clients may influence them. */
 
 type Check = (value: unknown) => boolean
 

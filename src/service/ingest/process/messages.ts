@@ -5,7 +5,7 @@ import { Refusal } from '../../../net/http/server/refusal.js'
 /**
  * Messages between the service and the process of an account. The service calls, and the process replies. The process
  * also reports pipeline states, counters and log lines by itself. Messages are plain data in the head of a frame
- * (lib/frames.ts), in JSON from the process. The bytes of a request follow its call.
+ * (lib/frames.ts). Those from the process are JSON. The bytes of a request follow its call.
  */
 
 /** The published revision of a pipeline, with the values of its secrets. */

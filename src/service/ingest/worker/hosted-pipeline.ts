@@ -15,7 +15,7 @@ import { versionName } from '../hosted-revision.js'
 import type { PipelineState, PublishedData } from '../process/messages.js'
 import { Feed } from './feed.js'
 
-/** How often a revision is tried again that waits for events of the previous revision. */
+/** Retry interval of a revision that waits for events of the previous revision. */
 const RETRY_MS = 10_000
 
 export interface HostedOptions {

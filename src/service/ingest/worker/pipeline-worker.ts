@@ -27,7 +27,7 @@ const LOCKED_MS = 5000
 const BETWEEN_MS = 50
 /** How long a scrape waits for values that need the disk. */
 const REFRESH_MS = 500
-/** After counters with n series were sent, waits n times this long before the next ones, except for a scrape. */
+/** Pause after counters were sent, for each of their series. A scrape does not wait for the pause. */
 const REST_MS_PER_SERIES = 1
 /** Maximum bytes of counters in one message. A component with more counters has its own message. */
 const MOST_TOLD = 256 * 1024

@@ -121,7 +121,7 @@ t.test('as each source reads it', async t => {
   t.match(timed.stdout, /yes {2}time_field: it counts at its own time/)
   t.match(
     timed.stdout,
-    /here from 2026-01-01T00:00:00\.000Z to 2026-01-01T00:01:00\.000Z; in each the first of its bucket passes/,
+    /here from 2026-01-01T00:00:00\.000Z to 2026-01-01T00:01:00\.000Z; in each window, the first of its bucket passes/,
   )
   t.match(timed.stdout, /key_field: not set, so all events count in the default bucket/)
   const ahead = await run(t, '2999-01-01T00:00:30Z', { source: 'plain' })

@@ -47,7 +47,7 @@ t.test('tcp: a connection is read record by record, and closed where they cannot
     [
       {
         code: 'SLUICE_FRAMING',
-        error: `byte ${place}: the last record does not end, after 3 bytes`,
+        error: `byte ${place}: the last record is incomplete: it ended after 3 bytes`,
         peer: '127.0.0.1',
       },
     ],

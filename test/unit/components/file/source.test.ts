@@ -549,7 +549,9 @@ t.test('a file that an editor replaced is read again, and the log says so', asyn
   renameSync(join(dir, 'new'), path)
   await settled(run, 5)
   t.same(run.out.texts(), ['1', '2', '1', '2', '3'])
-  const told = run.log.filter(({ msg }) => /replaced by a new file that begins with the same/.test(msg))
+  const told = run.log.filter(({ msg }) =>
+    /replaced \(editors do this\) by a new file that begins with the same/.test(msg),
+  )
   t.match(told, [{ file: path, level: 40, read_bytes: 4 }])
   await run.stop()
 })

@@ -9,6 +9,7 @@ import { find } from '../../../../src/daemon/page/watch/find.js'
 import { KeptEvents, LONGEST_TEXT } from '../../../../src/daemon/page/watch/kept-events.js'
 import { PlaceSample } from '../../../../src/daemon/page/watch/place-sample.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
+import { systemClock } from '../../../../src/lib/time.js'
 import { batchOf } from '../../../support/batches.js'
 import { longTest } from '../../../support/long-test.js'
 import { ManualTime } from '../../../support/manual-time.js'
@@ -334,7 +335,7 @@ longTest('a search lets other work have its turn, and finds 100 events at most',
   }
   setImmediate(turn)
   let at = 0
-  const slow = { now: () => (at += 1), wall: () => time.wall() }
+  const slow = { ...systemClock, now: () => (at += 1) }
   const finding = await find(evidence, '"n"', new Budget(slow))
   isOver = true
   t.ok(turns > 50, `${turns} turns`)

@@ -232,7 +232,7 @@ t.test('what is not taken into account is said', async t => {
   for (const [options, why] of [
     [{ limit_bytes: '1MB' }, 'limits of bytes are not applied'],
     [{ limits: [{ key: 'a*', limit: 3 }] }, 'rules are not applied: all keys have this limit'],
-    [{ time_field: '.t' }, 'events count when they arrived instead of at their own time'],
+    [{ time_field: '.t' }, 'events count at their arrival instead of at their own time'],
     [{ over_limit: { wait: '1s' } }, 'no event waits for room'],
     [{ cost: '.n' }, 'each event counts as 1 instead of its cost'],
     [{ max_keys: 1 }, 'keys beyond max_keys have the limit, too'],

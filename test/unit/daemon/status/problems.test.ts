@@ -183,7 +183,7 @@ t.test('a quota that counts in a later period is a problem', async t => {
     `sluice_throttle_quota_ahead_timestamp_seconds{component_id="${id}"} ${value}`
   const found = problemsOf(view([], [ahead('good', 0), ahead('lim', 86_400 * 400)]))
   const what =
-    /^lim: its quota counts in a later period until 1971-02-0\d \d\d:\d\d:\d\d, because the clock was set back$/
+    /^lim: its events count in the quota of a later period until 1971-02-0\d \d\d:\d\d:\d\d, because the clock was set back$/
   t.match(found, [{ what, todo: /systemctl restart sluice/ }])
   t.equal(found.length, 1)
 })

@@ -124,7 +124,7 @@ t.test('what is wrong with a plugin is said in its place', async t => {
     /plugins\[5\]: there already is a processor throttle, which comes with Sluice; /,
     /plugins\[6\]: cannot be loaded: loose\.options: must be a z\.strictObject$/,
     /plugins\[8\]: the file \/.*nowhere\.js does not exist$/,
-    /plugins\[9\]: there is no package chance\.mjs in node_modules of .*; if it is the file, write \.\/chance\.mjs$/,
+    /plugins\[9\]: there is no package chance\.mjs in node_modules of .*; if you mean the file, write \.\/chance\.mjs$/,
   ]
   t.equal(found.length, wanted.length)
   for (const [i, pattern] of wanted.entries()) t.match(found[i], pattern)

@@ -265,14 +265,16 @@ t.test('a throttle in shadow needs no reader', async t => {
 t.test('a throttle on the clock discards what a source missed, unless it says what should become of it', async t => {
   const folder = testFolder(t)
   const warningsFor = async (source: string, ...options: string[]) =>
-    (await validated(folder, throttled(source, ...options))).filter(line => line.includes('from before a start'))
+    (await validated(folder, throttled(source, ...options))).filter(line =>
+      line.includes('that were written before a start'),
+    )
   writeFileSync(join(folder, 'a.log'), '')
   const file = `type: file, include: [${join(folder, 'a.log')}]`
   for (const source of [file, 'type: journald']) {
     const [warning, ...others] = await warningsFor(source)
     t.match(
       warning,
-      /:5:3: processors\.lim: warning: lines of in from before a start arrive .* are discarded; set on_backlog: pace.* time_field: auto/,
+      /:5:3: processors\.lim: warning: lines of in that were written before a start arrive .* are discarded; set on_backlog: pace.* time_field: auto/,
     )
     t.same(others, [])
   }
@@ -299,7 +301,9 @@ t.test('what a first start would discard is said with its size, also where it is
   const source = `type: file, include: ['${folder}/*.log'], exclude: [b.log]`
   const there = ': a first start would read 2.5 MB in 1 file; sluice simulate counts the events that this discards'
   const warningsFor = async (source: string, option: string) =>
-    (await validated(folder, throttled(source, option))).filter(line => line.includes('from before a start'))
+    (await validated(folder, throttled(source, option))).filter(line =>
+      line.includes('that were written before a start'),
+    )
   for (const [option, place] of [
     ['max_keys: 5', '5:3: processors.lim'],
     ['on_backlog: as_live', '10:17: processors.lim.on_backlog'],

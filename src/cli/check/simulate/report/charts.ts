@@ -99,7 +99,7 @@ interface Tick {
   readonly label: string
 }
 
-/** Ticks at round times in UTC, such as full minutes. */
+/** Returns ticks at round times in UTC, such as full minutes. */
 export function timeTicks(startMs: number, lengthMs: number): Tick[] {
   const step = TIME_STEPS.find(step => lengthMs / step <= TIME_TICKS) ?? lengthMs
   const ticks: Tick[] = []
@@ -124,7 +124,7 @@ const APART_ON_PHONE = 0.24
 /** A centred label that is closer to an end of the axis than this would extend beyond the picture. */
 const NEAR_END = 0.08
 
-/** Marks and labels below the picture; labels that would touch are left out. */
+/** The marks and labels below the picture, without labels that would touch. */
 function bottomAxis(ticks: readonly Tick[]): string[] {
   let last = Number.NEGATIVE_INFINITY
   let lastOnPhone = Number.NEGATIVE_INFINITY

@@ -9,8 +9,8 @@ import { type Curve, curvesOf, discardsOverTime, lossCurves, outcomesOverTime } 
 import { type Cell, type Column, cut, factsSection, KEY_LENGTH, sortableTable } from './html.js'
 
 /**
- * Renders the result of a simulation as one self-contained page. Even if untrusted text gets into the page, its
- * security policy allows only the page's own script and style, and no loading.
+ * Renders the result of a simulation as one self-contained page. Even if untrusted text gets into the page, the page's
+ * security policy allows only its own script and style, and forbids loading.
  */
 
 /** Maximum results with charts and a table of keys. */

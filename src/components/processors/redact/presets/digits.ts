@@ -29,8 +29,8 @@ export function mayDivide(byte: number): boolean {
 }
 
 /**
- * Returns the end of the divider at `p`; `p`: there is none. Groups of digits are divided by spaces, dashes, dots,
- * slashes, the + that stands for a space in forms, spaces and dashes of Unicode, and the no-break space of Latin-1.
+ * Returns the end of the divider at `p`; `p`: there is none. Groups of digits are divided by spaces and dashes (also
+ * those of Unicode), dots, slashes, the no-break space of Latin-1, or the + that stands for a space in forms.
  */
 export function dividerEnd(b: Buffer, p: number, end: number): number {
   if (p >= end || DIVIDERS[b[p]!] === 0) return p

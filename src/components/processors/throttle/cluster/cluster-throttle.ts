@@ -51,7 +51,7 @@ export class ClusterThrottle {
       'sluice_throttle_alone_events_total',
       'Events decided by on_backend_failure, because the server that keeps the buckets did not reply.',
     )
-    const leased = 'Buckets that may lease a part of their limit ahead.'
+    const leased = 'Buckets that may hold a lease: a part of the limit that this daemon has reserved in advance.'
     metrics.gauge('sluice_throttle_leased_buckets', leased, () => this.limiter.leased)
     const waiting = 'Batches that wait for a reply of the server.'
     metrics.gauge('sluice_throttle_backend_waiting_batches', waiting, () => this.#waiting)

@@ -21,7 +21,10 @@ import {
 export interface RedisBackendOptions {
   readonly group: string
   readonly timeoutMs: number
-  /** What happens to events while the server does not reply, for the log. Undefined: it keeps limits of the service. */
+  /**
+   * For the log: what happens to events while the server does not reply. Undefined: the server keeps the limits of the
+   * service, not of a throttle.
+   */
   readonly onFailure?: OnFailure
   /** Returns the password that was last sent. Problems do not show this password. */
   readonly password?: () => string | undefined
@@ -39,8 +42,8 @@ const LONGEST_WAIT_MS = 10_000
 const DENIED_WAIT_MS = 10_000
 const SHA = createHash('sha1').update(SCRIPT).digest('hex')
 /**
- * A demand that takes no units. If the user may not read the keys of the group, this probe fails instead of every
- * batch.
+ * A demand that takes no units. If the user is not allowed to read the keys of the group, only this probe fails,
+ * instead of every batch.
  */
 const PROBE: Demand = {
   ...NOTHING,

@@ -25,8 +25,8 @@ export async function openSaver(
 }
 
 /**
- * The options that saved buckets depend on. Saved counts stay valid if only the number of a limit changes. The times
- * that gcra saves do not.
+ * The options that saved buckets depend on. Saved counts stay valid if only the value of a limit changes. The times
+ * that gcra saves do not stay valid.
  */
 function meaningOf(options: ThrottleOptions): Record<string, unknown> {
   const { key_field, time_field, cost } = options

@@ -30,9 +30,9 @@ interface SaverOptions {
 }
 
 /**
- * Saves the buckets of a throttle a second after they have changed, and when it ends. Each save appends changed buckets
- * to a segment. From time to time, and first in each run, a new segment with all buckets replaces the earlier ones. A
- * failure does not end the daemon: the next segment has all buckets again.
+ * Saves a throttle's buckets one second after they have changed, and when the throttle ends. Each save appends changed
+ * buckets to a segment. From time to time, and first in each run, a new segment with all buckets replaces the earlier
+ * ones. A failure does not end the daemon: the next segment has all buckets again.
  */
 export class StateSaver {
   readonly #options: SaverOptions

@@ -26,7 +26,9 @@ export interface Entry {
   readonly advice?: string | undefined
 }
 
-/** Undefined if no entry is an error or an index is invalid. The status of the response then counts for all events. */
+/**
+ * Undefined if an index is invalid, or if no entry is an error. The status of the response then counts for all events.
+ */
 export function divided(
   listed: readonly Entry[] | undefined,
   status: number,

@@ -71,7 +71,7 @@ export async function shortBody(
   return { content: isTooLong ? undefined : content, text: beginning(content), broken: isTooLong ? undefined : broken }
 }
 
-/** The body as JSON; undefined if it is not JSON, or too long. */
+/** The body as JSON; undefined if it is too long or not JSON. */
 export async function bodyJson(body: Readable): Promise<unknown> {
   const { content } = await readUpTo(SHORT_BYTES, body)
   return content.length > SHORT_BYTES ? undefined : parsed(content.toString())

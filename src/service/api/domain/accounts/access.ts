@@ -3,7 +3,10 @@ import { ID } from '../ids.js'
 import type { Principal } from '../keys/principal.js'
 import type { Scope } from './scopes.js'
 
-/** Access checks before every operation. Routes call those that need only a principal before they parse the request. */
+/**
+ * Access checks, called before every operation. If a check needs only the principal, the route calls it before parsing
+ * the request.
+ */
 
 export function requireScope(principal: Principal, scope: Scope): void {
   if (principal.scopes.has(scope)) return
@@ -42,7 +45,7 @@ export function requirePipelineWrite(principal: Principal) {
   return requireAccount(principal)
 }
 
-/** Returns the account for whose daemons the caller may report. */
+/** Returns the current account. The caller may send reports for its daemons. */
 export function requireReporter(principal: Principal) {
   if (principal.role === 'viewer') {
     const message = 'viewers cannot report as daemons: use the key of a service account with pipeline:read'

@@ -30,7 +30,7 @@ export const ROLE_SCOPES: Readonly<Record<Role, readonly Scope[]>> = {
   manager: [...EDITOR, 'account:manage'],
 }
 
-/** The scopes that a service account of an account can have. Such a service account cannot administer anything. */
+/** The possible scopes of an account's service accounts. They cannot administer anything. */
 export const SERVICE_SCOPES = ['pipeline:read', 'pipeline:write', 'ingest:write'] as const satisfies readonly Scope[]
 
 export const ENTERPRISE_SCOPES = [

@@ -99,7 +99,7 @@ export class Users {
     })
   }
 
-  /** Issues another first key to a user who lost theirs. */
+  /** Issues a new first key to a user who lost the old one. */
   async invite(principal: Principal, id: string, input: InvitationInput): Promise<InvitedUserDocument> {
     requireUserManagement(principal)
     return this.#context.change(principal, async (sql, audit) => {

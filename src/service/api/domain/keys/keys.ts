@@ -41,8 +41,8 @@ export interface NewKey {
   /** The key with which the same user created this key. Revoking the parent also revokes this key. */
   readonly parent_id?: string
   /**
-   * For the first key of a user: the latest end of keys created with it, or NEVER. Other keys can create keys that last
-   * until their own end.
+   * For the first key of a user: the latest end of keys created with it, or NEVER. Any other key can only create keys
+   * that end no later than itself.
    */
   readonly gives_until?: string
 }
@@ -94,7 +94,7 @@ export class Keys {
     return { key, document }
   }
 
-  /** Revokes all keys of a subject that have not ended, except one of them. */
+  /** Revokes all current keys of a subject, except the key with the id `except`. */
   async revoke(sql: Sql, subject: string, except = ''): Promise<void> {
     await sql.run(
       `UPDATE access_key SET revoked_at = $3

@@ -2,7 +2,7 @@ import { BoundedMap } from '../../../../lib/bounded-map.js'
 import type { Clock } from '../../../../lib/time.js'
 import { ALONE, type Nodes } from '../../nodes.js'
 
-/** Allows `limit` uses in any window of `windowMs`, including all of them at once. */
+/** Allows `limit` uses in any window of `windowMs`. They may all come at once. */
 export interface Rate {
   readonly limit: number
   readonly windowMs: number
@@ -26,7 +26,7 @@ export interface RateLimits {
 /** Limit of keys in memory. Beyond this limit, the key that was added first is dropped. */
 export const MOST_KEYS = 100_000
 
-/** Parts of a window. Uses in the same part are counted together, and expire with the last of them. */
+/** Parts of a window. Uses in the same part are counted together, and expire together with the last one. */
 const PARTS = 20
 
 interface Uses {

@@ -13,7 +13,7 @@ type Backend = Pick<RedisBackend, 'ask' | 'isUp' | 'start' | 'close'>
 const SWEEP_MS = 1000
 const MOST_ENCODED = 10_000
 const MOST_WAITS = 10_000
-/** Unlike Buffer.from, it does not keep a shared pool of memory alive for each key. */
+/** Buffer.from would take each key from a shared pool, which then stays in memory as long as the key. */
 const ENCODER = new TextEncoder()
 
 /**
@@ -35,12 +35,12 @@ export class SharedRates {
     void backend.start()
   }
 
-  /** Whether to ask Redis: it replies, and this node is not the only one. */
+  /** Whether to ask Redis: only if it replies and other nodes run. */
   get areShared(): boolean {
     return this.#nodes.live > 1 && this.backend.isUp
   }
 
-  /** Most units that the other nodes may have leased of a limit and not used. */
+  /** Maximum units of a limit that the other nodes may have leased but not used. */
   leasedElsewhere(limit: number): number {
     return Math.floor(limit * LEASED_PART) * (this.#nodes.live - 1)
   }
@@ -62,7 +62,7 @@ export class SharedRates {
     this.backend.close()
   }
 
-  /** Returns leases that were not used for `idleMs`. */
+  /** Gives leases that were not used for `idleMs` back to Redis. */
   async #giveBack(idleMs?: number): Promise<void> {
     const now = this.clock.now()
     const demands = this.#all.flatMap(leases => leases.giveBack(now, idleMs ?? leases.idleMs))
@@ -70,13 +70,13 @@ export class SharedRates {
   }
 }
 
-/** Refused uses of a key that wait, since other nodes may give units back. */
+/** Uses of a key that were refused and now wait, because other nodes may give units back. */
 interface Wait {
   /** Of the first refused use. */
   readonly state: RateState
   /** How many more uses may wait. */
   left: number
-  /** Resolves when other nodes have given back what they do not use. Undefined: they have. */
+  /** Resolves when the other nodes have had time to give back unused units; undefined after that. */
   over: Promise<void> | undefined
   /** The end of the window. Until then, uses that are refused after the wait do not wait again. */
   readonly until: number
@@ -134,7 +134,7 @@ class SharedLimiter implements RateLimits {
     wait.left--
     await wait.over
     const state = await this.#takeNow(key)
-    // More may come back, so the next refused use waits as well.
+    // More units may come back, so the next refused use waits as well.
     if (state.allowed && this.#waits!.get(key) === wait) this.#waits!.delete(key)
     return state
   }

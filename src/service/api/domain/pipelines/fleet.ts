@@ -35,7 +35,7 @@ const ROW = 'SELECT id, pipeline_id, enterprise_id, account_id, registered_at, r
 /** Rows are sorted by this key. */
 const keyOf = ({ pipeline_id, id }: Pick<Daemon, 'pipeline_id' | 'id'>): string => `${pipeline_id}/${id}`
 
-/** A change of a daemon that is not in the store yet. */
+/** A change that is not in the store yet: a daemon's report, or its removal. */
 interface Unwritten {
   readonly enterprise_id: string
   readonly account_id: string
@@ -109,7 +109,7 @@ export class Fleet {
     return this.#show(daemon)
   }
 
-  /** Throws if a new daemon cannot be added. In a full account, it replaces a daemon that is unconfirmed or silent. */
+  /** Throws if a new daemon cannot be added. In a full account, removes a daemon that is unconfirmed or silent. */
   #admit(
     { subject, enterpriseId: enterprise_id }: Principal,
     account_id: string,
@@ -143,7 +143,8 @@ export class Fleet {
     await this.#context.store.change('', async sql => {
       for (const [key, { daemon }] of reports) await (daemon ? write(sql, daemon) : remove(sql, key))
     })
-    // Lists read unwritten reports from memory. Reports that arrived meanwhile are written next time.
+    // Must follow the write: until then, `list` reads these reports from memory. Reports that arrived meanwhile are
+    // written next time.
     for (const [key, one] of reports) if (this.#unwritten.get(key) === one) this.#unwritten.delete(key)
   }
 

@@ -1,6 +1,9 @@
 /** A daemon without a report for this long counts as silent. */
 export const SILENT_MS = 5 * 60_000
-/** A daemon that has reported for this long counts as real. A client with invented ids has to keep reporting each. */
+/**
+ * A daemon that has reported for this long counts as confirmed. A client that invents ids has to keep reporting under
+ * each of them.
+ */
 const CONFIRMED_MS = 30_000
 
 interface Known {
@@ -25,7 +28,7 @@ export class KnownDaemons {
     return this.#daemons.has(key)
   }
 
-  /** Records a report. Returns when the daemon first reported, in milliseconds since 1970. */
+  /** Records a report. Returns the time of the daemon's first report, in milliseconds since 1970. */
   reported(key: string, nowMs: number): number {
     const known = this.#daemons.get(key)
     if (known) known.reportedMs = nowMs
@@ -33,7 +36,7 @@ export class KnownDaemons {
     return known?.registeredMs ?? nowMs
   }
 
-  /** Removes and returns a daemon that a new one may replace; undefined if all are real and still report. */
+  /** Removes and returns a daemon that a new one may replace; undefined if all are confirmed and still report. */
   evict(nowMs: number): string | undefined {
     const isConfirmed = ({ registeredMs, reportedMs }: Known) => reportedMs - registeredMs >= CONFIRMED_MS
     const all = [...this.#daemons]

@@ -57,8 +57,8 @@ const MOST_REMEMBERED = 10_000
 const MOST_PAGES = 32
 
 /**
- * Each pipeline has a draft and saved, immutable revisions, one of which may be published. Saving an unchanged draft
- * does not create a revision. Publishing an earlier revision is a rollback.
+ * A pipeline has saved, immutable revisions. The latest one is its draft, and one of them may be published. Saving an
+ * unchanged draft does not create a revision. Publishing an earlier revision is a rollback.
  */
 export class Pipelines {
   readonly #context: Context

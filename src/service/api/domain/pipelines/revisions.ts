@@ -13,7 +13,10 @@ type Config = Readonly<Record<string, unknown>>
 
 export interface Revision {
   readonly config: Config
-  /** `config` without literal keys. A plugin may declare an option as a key after the revision was saved. */
+  /**
+   * `config` without literal keys. It is not stored, since a plugin may declare an option as a key after the revision
+   * was saved.
+   */
   readonly shown: Config
 }
 
@@ -47,7 +50,7 @@ export class Revisions {
     if (!Number.isInteger(revision) || revision < 1 || revision > LARGEST) return undefined
     const text = await this.textOf(sql, { id: pipeline, revision })
     if (text === undefined) return undefined
-    // Within a change, the revision may not be committed yet. It is not cached.
+    // Within a change, the revision may not be committed yet, so it is not cached.
     return sql === this.#context.store ? this.parsed(pipeline, revision, text) : this.#parse(text)
   }
 

@@ -200,7 +200,7 @@ const users: readonly Route[] = [
     path: '/v3/user/{id}/invite',
     operation: 'inviteUser',
     tag: 'user',
-    summary: 'Creates another first key for a user, for example after the first one was lost.',
+    summary: 'Creates a new first key for a user, for example after the previous first key was lost.',
     scope: 'account:manage',
     access: requireUserManagement,
     body: invitationInput,
