@@ -1,6 +1,6 @@
 import { Atoms } from './regex/atoms.js'
 import { longestForBacktracking } from './regex/cost.js'
-import { isAnchored } from './regex/group-program.js'
+import { isAnchored } from './regex/program.js'
 import { compileLinear, nativeSearch, type PatternMatch, type Search } from './regex/search.js'
 import { readSyntax, UnboundedPattern } from './regex/syntax.js'
 import { cpuTime } from './time.js'

@@ -166,7 +166,7 @@ for (const workers of [0, 2]) {
   })
 }
 
-t.test('a cached revision of base runs while the service is away', async t => {
+t.test('a service reads the reports of base, whose cached revision runs while the service is away', async t => {
   const folder = testFolder(t, { service: {}, 'app.log': textOf(linesOf('app', 0, 1000)) })
   const service = await startService(join(folder, 'service'))
   let isOpen = true
@@ -192,7 +192,10 @@ managed: { allow_files: [${out}] }
   const args = ['run', '--pipeline', `${service.url}/v3/pipeline/${id}`, '--key-file', 'key', '--config', local]
   const before = await started(t, args, folder, base)
   await until('the first lines', () => read(out).length === 1000)
+  const reported = async () => (await client.fleet()).items[0]
+  await until('a report of base', async () => (await reported())?.revision === 1, { show: reported })
   await stopped(t, before)
+  t.match(await reported(), { health: 'ready', error: null, totals: { received: 1000, delivered: 1000 } })
   await close()
   appendFileSync(join(folder, 'app.log'), textOf(linesOf('app', 1000, 2000)))
   const now = await started(t, args, folder)

@@ -1,9 +1,6 @@
+import { BACKSLASH, COLON, COMMA, QUOTE } from '../../lib/formats/ascii.js'
 import type { Entry } from './fields.js'
 
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
-const COMMA = 0x2c
-const COLON = 0x3a
 const LONGEST_NAME = 256
 /** Bytes of each value that are kept even if other values of the entry have used up the limit. */
 const SURE_BYTES = 1024

@@ -12,7 +12,7 @@ import { COMMA, LF } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { findPath, found } from '../../lib/formats/json-members.js'
 import { skipSpace, valueEnd } from '../../lib/formats/json-scan.js'
-import { flatten, jsonText } from '../../lib/formats/json-text.js'
+import { jsonText, onOneLine } from '../../lib/formats/json-text.js'
 
 const EMPTY = discard(0)
 /** Stands for the item, while the rest of the event is written. */
@@ -152,7 +152,7 @@ class Explode implements Processor {
       lines.add(bytes, start, from)
       lines.add(this.#bytes, items[n]!, items[n + 1]!)
       lines.add(bytes, to, end)
-      if (hasLineEnds) flatten(lines.bytes, lineStart, lines.length)
+      if (hasLineEnds) onOneLine(lines.bytes, lineStart, lines.length)
       lines.addByte(LF)
     }
   }

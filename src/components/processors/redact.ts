@@ -181,7 +181,7 @@ async function create(
   { fields, names, presets, patterns, action }: z.output<typeof options>,
   context: ComponentContext,
 ): Promise<RedactProcessor> {
-  const [{ RedactProcessor }, { Finder }, { makeAction }, { EVERYTHING, selectionOf }] = await Promise.all([
+  const [{ RedactProcessor }, { SecretFinder }, { makeAction }, { EVERYTHING, selectionOf }] = await Promise.all([
     import('./redact/redact-processor.js'),
     import('./redact/finder.js'),
     import('./redact/action.js'),
@@ -193,5 +193,5 @@ async function create(
   }))
   const selection = fields === 'all' ? EVERYTHING : selectionOf([...fields, REASON])
   const replace = await makeAction(action, context.reach)
-  return new RedactProcessor(new Finder(presets, named), replace, selection, names, context)
+  return new RedactProcessor(new SecretFinder(presets, named), replace, selection, names, context)
 }

@@ -1,3 +1,4 @@
+import { CR, LF, NINE, SPACE, ZERO } from '../../lib/formats/ascii.js'
 import { type Frame, LineSplitter } from '../../lib/lines/line-splitter.js'
 import type { Framer } from './framer.js'
 
@@ -11,11 +12,6 @@ import type { Framer } from './framer.js'
  * into chunks.
  */
 
-const LF = 0x0a
-const CR = 0x0d
-const SPACE = 0x20
-const ZERO = 0x30
-const NINE = 0x39
 const MOST_DIGITS = 9
 
 export class OctetSplitter extends LineSplitter implements Framer {

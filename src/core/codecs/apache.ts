@@ -1,4 +1,4 @@
-import { COLON, SPACE } from '../../lib/formats/ascii.js'
+import { COLON, isAt, SPACE } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { firstOf, LastTime } from '../../lib/formats/log-times.js'
 import { compileFormat } from '../../lib/formats/strptime.js'
@@ -39,12 +39,6 @@ const errorTime = new LastTime(
     compileFormat('%d/%b/%Y:%H:%M:%S %z'),
   ]),
 )
-
-function isAt(b: Buffer, p: number, end: number, word: Buffer): boolean {
-  if (end - p < word.length) return false
-  for (let i = 0; i < word.length; i++) if (b[p + i] !== word[i]) return false
-  return true
-}
 
 /** Reads `[Sat Jan 31 12:00:00.123456 2026] [core:error] [pid 35:tid 43] [client 192.0.2.7:1] AH1: text`. */
 function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boolean {

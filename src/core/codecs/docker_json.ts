@@ -1,4 +1,4 @@
-import { BACKSLASH, CLOSE_OBJECT, COLON, COMMA, LF, QUOTE, SPACE } from '../../lib/formats/ascii.js'
+import { BACKSLASH, CLOSE_OBJECT, COLON, COMMA, isAt, LF, QUOTE, SPACE } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { firstEscape, sawEscape, slotOf, stringEnd, WantedNames } from '../../lib/formats/json-scan.js'
@@ -38,12 +38,6 @@ function streamMark(b: Buffer, start: number, end: number): number {
     return p
   }
   return -1
-}
-
-function isAt(b: Buffer, p: number, end: number, text: Buffer): boolean {
-  if (p + text.length > end) return false
-  for (let i = 0; i < text.length; i++) if (b[p + i] !== text[i]) return false
-  return true
 }
 
 function afterBlanks(b: Buffer, p: number, end: number): number {
@@ -133,6 +127,7 @@ class Line implements FieldSink {
 
   read(b: Buffer, start: number, end: number): boolean {
     if (end < b.length && b[end]! < SPACE && this.readUsual(b, start, end)) return true
+    this.isUsual = false
     this.starts.fill(-1)
     this.#hasOthers = false
     const isRead = JSON_OBJECTS.read(b, start, end, this, 0)

@@ -1,4 +1,4 @@
-import { LF, MINUS, POINT, QUOTE, ZERO } from '../../lib/formats/ascii.js'
+import { isDigit, LF, MINUS, POINT, QUOTE, ZERO } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { ByteSink } from '../../lib/formats/json-string.js'
 import { jsonText } from '../../lib/formats/json-text.js'
@@ -142,10 +142,6 @@ export class EventMembers {
     this.start = 0
     this.end = this.bytes.length
   }
-}
-
-function isDigit(byte: number): boolean {
-  return byte >= ZERO && byte <= ZERO + 9
 }
 
 /** Whether JavaScript would write the number unchanged. May return false although it would. */

@@ -1,7 +1,8 @@
+import { isDigit } from '../../lib/formats/ascii.js'
 import type { FieldName, FieldSink, ValueMaker } from '../../lib/formats/field-sink.js'
 import { SLOT, slotOf, WantedNames } from '../../lib/formats/json-scan.js'
 import { addCopied, type ByteSink } from '../../lib/formats/json-string.js'
-import { Members } from '../../lib/formats/members.js'
+import { FieldMembers } from '../../lib/formats/members.js'
 import type { FieldLines, LineFormat } from '../../lib/kernel/field-lines.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
 import type { Lines } from '../../lib/kernel/line-memory.js'
@@ -95,12 +96,8 @@ class ObjectSink implements FieldSink {
   }
 }
 
-function isDigit(byte: number): boolean {
-  return byte >= 0x30 && byte <= 0x39
-}
-
 const slots = new SlotSink()
-const members = new Members()
+const members = new FieldMembers()
 
 /**
  * A codec of the form `fields` that implements only `read`. Slots, objects, JSON and the input of `parse` are derived

@@ -1,7 +1,7 @@
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { objectEnd, scanObject, type WantedNames } from '../../lib/formats/json-scan.js'
 import type { ByteSink } from '../../lib/formats/json-string.js'
-import { flatten, jsonText } from '../../lib/formats/json-text.js'
+import { jsonText, onOneLine } from '../../lib/formats/json-text.js'
 import { MemberPlaces, NAME } from '../../lib/formats/member-places.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
 import type { Lines } from '../../lib/kernel/line-memory.js'
@@ -83,7 +83,7 @@ export class JsonLines extends Codec {
 
   override flatten(chunk: Buffer, start: number, end: number): void {
     const from = behindMark(chunk, start, end)
-    if (objectEnd(chunk, from, end) === end) flatten(chunk, from, end)
+    if (objectEnd(chunk, from, end) === end) onOneLine(chunk, from, end)
   }
 
   override write(batch: EventBatch, to: ByteSink): void {

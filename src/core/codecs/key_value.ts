@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { APOSTROPHE, BACKSLASH, CR, LF, QUOTE, SPACE } from '../../lib/formats/ascii.js'
+import { APOSTROPHE, BACKSLASH, CR, isAt, LF, QUOTE, SPACE } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { behindMark, defineCodec } from '../codec.js'
 import { reaches } from '../options/reach.js'
@@ -135,12 +135,6 @@ class KeyValue extends FieldsCodec {
     if (!this.#isBlank && isAt(b, p, end, this.#after)) p = skipBlanks(b, p + this.#after.length, end)
     return p
   }
-}
-
-function isAt(b: Buffer, p: number, end: number, text: Buffer): boolean {
-  if (b[p] !== text[0] || end - p < text.length) return false
-  for (let i = 1; i < text.length; i++) if (b[p + i] !== text[i]) return false
-  return true
 }
 
 /** Returns the position of the quote that closes the one at `p`; -1: there is none. */

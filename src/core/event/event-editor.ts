@@ -1,3 +1,4 @@
+import { CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from '../../lib/formats/ascii.js'
 import {
   addUnique,
   findItem,
@@ -18,12 +19,6 @@ import type { FieldPath } from './field-path.js'
 import { LineMerger } from './line-merger.js'
 import { Splices } from './splices.js'
 
-const QUOTE = 0x22
-const COMMA = 0x2c
-const COLON = 0x3a
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
-const OPEN_ARRAY = 0x5b
 const NOTHING = Buffer.alloc(0)
 
 export interface EditedField {

@@ -1,11 +1,9 @@
+import { CLOSE_OBJECT, LF } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { skipSpace } from '../../lib/formats/json-scan.js'
 import { behindMark } from '../codec.js'
 import type { EventBatch } from './batch.js'
 import { DECODED, INVALID } from './flags.js'
-
-const LF = 0x0a
-const CLOSE_OBJECT = 0x7d
 
 /**
  * The JSON of one event as bytes. The bytes are not copied if the event's line or changed text already is that JSON.

@@ -1,3 +1,4 @@
+import { CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT, QUOTE } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { addUnique, type MemberName } from '../../lib/formats/json-members.js'
 import {
@@ -10,7 +11,7 @@ import {
   type WantedNames,
 } from '../../lib/formats/json-scan.js'
 import { escapeInto, MOST_ESCAPED, writeBytes } from '../../lib/formats/json-string.js'
-import type { Members } from '../../lib/formats/members.js'
+import type { FieldMembers } from '../../lib/formats/members.js'
 import type { EventBatch } from './batch.js'
 import { ORIGIN_FIELDS } from './event.js'
 import { EventJson } from './event-json.js'
@@ -24,12 +25,6 @@ const ORIGINAL = ['message', ...ORIGIN_FIELDS].map(name => ({
   bytes: Buffer.from(name),
   bit: originBit(name),
 }))
-
-const QUOTE = 0x22
-const COMMA = 0x2c
-const COLON = 0x3a
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
 
 /**
  * Merges any number of fields with any names into events. A new value replaces the event's value in its position,
@@ -59,7 +54,7 @@ export class EventMerger {
   }
 
   /** Merges `members` into event `i`. `without`: a top-level field to remove first. */
-  merge(batch: EventBatch, i: number, members: Members, without?: MemberName): void {
+  merge(batch: EventBatch, i: number, members: FieldMembers, without?: MemberName): void {
     const texts = batch.textsToChange()
     const isLine = batch.origin.codec.form === 'message' && (batch.look(i) & (INVALID | MODIFIED)) === 0
     if (isLine && !members.isUnclear) {
@@ -85,7 +80,7 @@ export class EventMerger {
   }
 
   /** Writes an event whose `message` is the whole line. Its other fields come from the batch's origin. */
-  #mergeLine(batch: EventBatch, i: number, members: Members, without: MemberName | undefined): void {
+  #mergeLine(batch: EventBatch, i: number, members: FieldMembers, without: MemberName | undefined): void {
     const texts = batch.textsToChange()
     const line = batch.starts[i]!
     const lineEnd = batch.ends[i]!
@@ -147,7 +142,7 @@ export class EventMerger {
   }
 
   /** Writes the event with `members`, which must not be unclear. Returns false if a name in the event has escapes. */
-  #mergeKnown(members: Members, without: MemberName | undefined): boolean {
+  #mergeKnown(members: FieldMembers, without: MemberName | undefined): boolean {
     const { bytes, start, end } = this.#json
     this.#written.fill(0, 0, members.count)
     this.#to[this.#at++] = OPEN_OBJECT
@@ -203,7 +198,7 @@ export class EventMerger {
     this.#runStart = -1
   }
 
-  #addMembers(members: Members, first: number, after: number): void {
+  #addMembers(members: FieldMembers, first: number, after: number): void {
     const { out, nameStarts, nameEnds, valueStarts, valueEnds, escaped } = members
     this.#comma()
     const from = nameStarts[first]! - 1
@@ -229,7 +224,7 @@ export class EventMerger {
   }
 
   /** Writes the event with any members, without duplicate names. */
-  #mergeAny({ out }: Members, without: MemberName | undefined): GrowingBytes {
+  #mergeAny({ out }: FieldMembers, without: MemberName | undefined): GrowingBytes {
     const { bytes, start, end } = this.#json
     const all = this.#scratch
     all.clear()

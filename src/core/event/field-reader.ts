@@ -1,3 +1,4 @@
+import { OPEN_ARRAY, OPEN_OBJECT, QUOTE } from '../../lib/formats/ascii.js'
 import { findItem, findMember, found, MemberName } from '../../lib/formats/json-members.js'
 import { LONGEST_PLAIN_NUMBER, plainInteger } from '../../lib/formats/json-numbers.js'
 import { SLOT, sawEscape, scanValue, stringEnd, WantedNames } from '../../lib/formats/json-scan.js'
@@ -18,9 +19,6 @@ export const ARRAY = 6
 export type ValueKind = 0 | 1 | 2 | 3 | 4 | 5 | 6
 
 const EMPTY = Buffer.alloc(0)
-const QUOTE = 0x22
-const OPEN_OBJECT = 0x7b
-const OPEN_ARRAY = 0x5b
 
 /**
  * Reads one field of the events of a batch, from the bytes of the line unless the event was modified. `load` moves the

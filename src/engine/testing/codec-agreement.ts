@@ -3,13 +3,13 @@ import type { Codec } from '../../core/codec.js'
 import { MISSING } from '../../core/event/field-reader.js'
 import { DECODED, INVALID } from '../../core/event/flags.js'
 import { stringEnd, valueEnd, WantedNames } from '../../lib/formats/json-scan.js'
-import { Members } from '../../lib/formats/members.js'
+import { FieldMembers } from '../../lib/formats/members.js'
 import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
 import { type BatchOptions, batchOf, readerOf } from './batches.js'
 
 /** The fields that `read` yields, as an object; undefined if the line cannot be decoded. */
 export function readFields(codec: Codec, line: Buffer, start = 0, end = line.length): unknown {
-  const members = new Members()
+  const members = new FieldMembers()
   if (!codec.read(line, start, end, members, 1e12)) return undefined
   const { out } = members
   const { length } = out

@@ -17,3 +17,14 @@ export const BACKSLASH = 0x5c
 export const CLOSE_ARRAY = 0x5d
 export const OPEN_OBJECT = 0x7b
 export const CLOSE_OBJECT = 0x7d
+
+export function isDigit(byte: number): boolean {
+  return byte >= ZERO && byte <= NINE
+}
+
+/** Whether the bytes [p, end) begin with `text`. */
+export function isAt(b: Buffer, p: number, end: number, text: Buffer): boolean {
+  if (end - p < text.length) return false
+  for (let i = 0; i < text.length; i++) if (b[p + i] !== text[i]) return false
+  return true
+}

@@ -1,16 +1,13 @@
 import { isUtf8 } from 'node:buffer'
+import { BACKSLASH, isDigit, NINE, SPACE, ZERO } from './ascii.js'
 
 const ESCAPE = 0x1b
-const SPACE = 0x20
 const HASH = 0x23
 const PERCENT = 0x25
 const AMPERSAND = 0x26
-const ZERO = 0x30
-const NINE = 0x39
 const SEMICOLON = 0x3b
 const AT = 0x40
 const OPEN_BRACKET = 0x5b
-const BACKSLASH = 0x5c
 const LOWER_U = 0x75
 const LOWER_X = 0x78
 /** The first byte in UTF-8 of a soft hyphen, of any other zero-width character, and of a wide character. */
@@ -101,8 +98,6 @@ function hexEnd(b: Buffer, p: number, length: number, end: number): number {
   for (let i = 0; i < length; i++) meaning = meaning * 16 + hexValue(b[p + i]!)
   return isCodePoint && isSurrogate(meaning) ? -1 : p + length
 }
-
-const isDigit = (byte: number) => byte >= ZERO && byte <= NINE
 
 function isHexDigit(byte: number): boolean {
   return isDigit(byte) || ((byte & 0xdf) >= 0x41 && (byte & 0xdf) <= 0x46)

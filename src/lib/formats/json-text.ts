@@ -1,7 +1,7 @@
 import { CR, LF, SPACE } from './ascii.js'
 
 /** Puts valid JSON on one line, in place. JSON has line ends only between values. Returns the number of LFs. */
-export function flatten(json: Buffer, start: number, end: number): number {
+export function onOneLine(json: Buffer, start: number, end: number): number {
   let lines = 0
   for (let p = start; p < end; p++) {
     if (json[p] === LF) lines++

@@ -2,7 +2,7 @@ import { COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
 import type { FieldName, FieldSink, ValueMaker } from './field-sink.js'
 import { GrowingBytes } from './growing-bytes.js'
 import { escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
-import { flatten, jsonText } from './json-text.js'
+import { jsonText, onOneLine } from './json-text.js'
 
 /** Maximum members with a known place. More would be slow, since each name is compared with all others. */
 const MOST_KNOWN = 64
@@ -11,7 +11,7 @@ const MOST_KNOWN = 64
 const SHORT = 2048
 
 /** Writes the fields of a line as members of a JSON object, and remembers where they are. */
-export class Members implements FieldSink {
+export class FieldMembers implements FieldSink {
   readonly out = new GrowingBytes()
   /** Number of members with a known place. */
   count = 0
@@ -58,7 +58,7 @@ export class Members implements FieldSink {
     const { out } = this
     const valueStart = this.#addName(name)
     out.add(b, start, end)
-    if (b[start] === OPEN_OBJECT || b[start] === OPEN_ARRAY) flatten(out.bytes, valueStart, out.length)
+    if (b[start] === OPEN_OBJECT || b[start] === OPEN_ARRAY) onOneLine(out.bytes, valueStart, out.length)
     this.#end(valueStart, out.hasEscape(valueStart) ? 1 : 0)
   }
 

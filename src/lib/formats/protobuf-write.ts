@@ -1,3 +1,4 @@
+import { CLOSE_ARRAY, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
 import type { GrowingBytes } from './growing-bytes.js'
 import { sawEscape, skipSpace, slotOf, stringEnd, valueEnd } from './json-scan.js'
 import { integerOf, tokenText } from './json-token.js'
@@ -6,11 +7,6 @@ import { highOf, lowOf, WireWriter } from './protobuf-output.js'
 import { BYTES, FIXED_32, FIXED_64, MOST_LEVELS, VARINT } from './protobuf-wire.js'
 import { WRITTEN } from './protobuf-written.js'
 
-const QUOTE = 0x22
-const COMMA = 0x2c
-const OPEN_ARRAY = 0x5b
-const CLOSE_ARRAY = 0x5d
-const OPEN_OBJECT = 0x7b
 const N = 0x6e
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/
 

@@ -1,3 +1,4 @@
+import { OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
 import { tokenText } from './json-token.js'
 import type { MessageType } from './protobuf-descriptor.js'
 import { highOf, lowOf } from './protobuf-output.js'
@@ -8,9 +9,6 @@ import { TimeZone } from './time-zone.js'
 
 type Written = (writer: ProtobufWriter, type: MessageType, p: number, level: number) => boolean
 
-const QUOTE = 0x22
-const OPEN_ARRAY = 0x5b
-const OPEN_OBJECT = 0x7b
 const N = 0x6e
 const T = 0x74
 const F = 0x66

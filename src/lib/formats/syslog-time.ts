@@ -1,14 +1,10 @@
 /** Timestamps of syslog: complete ones of RFC 3339, and `Nov  5 08:14:26` without year and zone. */
 
-import { COLON, DOT, SPACE } from './ascii.js'
+import { COLON, DOT, isDigit, SPACE } from './ascii.js'
 import { firstOf, LastTime, monthAt } from './log-times.js'
 import { TIME_FORMATS } from './time-formats.js'
 
 const MOST_FRACTION_DIGITS = 9
-
-function isDigit(byte: number): boolean {
-  return byte >= 0x30 && byte <= 0x39
-}
 
 /** Returns the value of `digits` digits at `p`, if it is from `from` to `to`; otherwise -1. */
 function number(b: Uint8Array, p: number, end: number, digits: number, from: number, to: number): number {

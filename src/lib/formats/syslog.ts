@@ -1,4 +1,4 @@
-import { COLON, SPACE } from './ascii.js'
+import { COLON, isDigit, SPACE } from './ascii.js'
 import { structuredDataEnd } from './syslog-data.js'
 import { classicTimeEnd, isoTimeEnd } from './syslog-time.js'
 
@@ -80,10 +80,6 @@ function priorityEnd(b: Uint8Array, p: number, end: number): number {
 function clearParts(): void {
   partStarts.fill(-1)
   if (priority >= 0) put(PRIORITY, digitsStart, digitsEnd)
-}
-
-function isDigit(byte: number): boolean {
-  return byte >= 0x30 && byte <= 0x39
 }
 
 /** Returns the end of the word at `p`: the next space or the end of the line. */

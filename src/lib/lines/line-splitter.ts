@@ -1,4 +1,5 @@
 import { resized } from '../columns.js'
+import { CR, LF } from '../formats/ascii.js'
 /**
  * Splits bytes into lines without copying them. The reader requests space, reads into it, and commits what it read. The
  * result is a frame: the complete lines, as ranges of one chunk. The unfinished rest stays in the splitter. The next
@@ -55,8 +56,6 @@ export interface Frame extends LineColumns {
 
 /** Held in a variable. V8 would look up the method again for each line, which takes as long as the call itself. */
 const { indexOf } = Buffer.prototype
-const LF = 0x0a
-const CR = 0x0d
 const NO_BYTES = Buffer.alloc(0)
 const MARK = Buffer.from('\ufeff')
 

@@ -9,6 +9,7 @@
  * a frame, a new splitter needs only the carry of the frame, and whether the frame ends in the middle of a line.
  */
 
+import { CR, LF } from '../formats/ascii.js'
 import { type Frame, LineSplitter } from './line-splitter.js'
 
 /** A verdict on a line: it begins an event. */
@@ -43,8 +44,6 @@ export interface RecordLimits {
   readonly maxBytes: number
 }
 
-const LF = 0x0a
-const CR = 0x0d
 /** Low bits of the carry, below the joiner's state: there is an event to which lines can belong. */
 const OPEN = 1
 /** The previous line was the last line of a piece, so a line that JOINS continues the event. */

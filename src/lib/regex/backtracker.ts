@@ -1,6 +1,6 @@
 import { resized } from '../columns.js'
 import { type Atoms, NOTHING } from './atoms.js'
-import { ADVANCE, ATOM, CHECK, CLEAR, FORK, type GroupProgram, MATCH, SAVE } from './group-program.js'
+import { ADVANCE, ATOM, CHECK, CLEAR, FORK, MATCH, type Program, SAVE } from './program.js'
 import { UnboundedPattern } from './syntax.js'
 
 /**
@@ -30,14 +30,14 @@ let open = new Int32Array(1024)
 let owner: Backtracker | undefined
 
 export interface BacktrackerOptions {
-  readonly program: GroupProgram
+  readonly program: Program
   readonly atoms: Atoms
   readonly unicode: boolean
   readonly backwards: boolean
 }
 
 export class Backtracker {
-  readonly #program: GroupProgram
+  readonly #program: Program
   readonly #atoms: Atoms
   readonly #unicode: boolean
   readonly #backwards: boolean
@@ -48,7 +48,7 @@ export class Backtracker {
   #text = ''
   /** Whether the text has characters of two code units. */
   #isWide = false
-  #marks: Uint8Array | undefined
+  #lookAroundBits: Uint8Array | undefined
   /** The place in the text of the first notes. */
   #first = 0
   /** The notes are valid from this place on. Earlier notes are about matches that were already found. */
@@ -67,8 +67,8 @@ export class Backtracker {
     return owner === this && from >= this.#from && text === this.#text
   }
 
-  /** Begins a text. `marks`: its look-around bits. Throws UnboundedPattern if that takes too much memory. */
-  begin(text: string, from: number, marks: Uint8Array | undefined): void {
+  /** Begins a text. Throws UnboundedPattern if that takes too much memory. */
+  begin(text: string, from: number, lookAroundBits: Uint8Array | undefined): void {
     const bits = (text.length + 1 - from) * this.#program.states
     if (bits > MOST_NOTES) throw new UnboundedPattern('takes too much memory for a text of this length')
     const words = (bits >>> 5) + 1
@@ -79,7 +79,7 @@ export class Backtracker {
     this.#slots.fill(-1)
     owner = this
     this.#text = text
-    this.#marks = marks
+    this.#lookAroundBits = lookAroundBits
     this.#first = from
     this.#from = from
   }
@@ -156,7 +156,7 @@ export class Backtracker {
             break
           }
           case CHECK:
-            fails = !checks[at]!(this.#symbolBefore(p), this.#symbolAfter(p), this.#marks?.[p] ?? 0)
+            fails = !checks[at]!(this.#symbolBefore(p), this.#symbolAfter(p), this.#lookAroundBits?.[p] ?? 0)
             break
           case SAVE:
             top = this.#set(top, operands[at]!, p)

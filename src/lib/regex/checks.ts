@@ -8,7 +8,7 @@ export type Check = (before: number, after: number, looks: number) => boolean
 const MOST_LOOKS = 8
 
 /** The look-arounds that need their own scan. Nested look-arounds come before the one that contains them. */
-export class Looks {
+export class LookArounds {
   readonly all: Look[] = []
   readonly #numbers = new Map<string, number>()
 
@@ -27,11 +27,11 @@ export class Looks {
 
 export class Checks {
   readonly #atoms: Atoms
-  readonly #looks: Looks
+  readonly #looks: LookArounds
   /** Whether a check needs the previous symbol, and not only whether there was one. */
   remembers = false
 
-  constructor(atoms: Atoms, looks: Looks) {
+  constructor(atoms: Atoms, looks: LookArounds) {
     this.#atoms = atoms
     this.#looks = looks
   }

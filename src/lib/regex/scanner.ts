@@ -1,7 +1,7 @@
 import { resized } from '../columns.js'
 import { type Atoms, NOTHING } from './atoms.js'
 import type { Check } from './checks.js'
-import { ATOM, FORK, type GroupProgram, MATCH, SAVE } from './group-program.js'
+import { ATOM, FORK, MATCH, type Program, SAVE } from './program.js'
 
 /**
  * Runs a program over a text, character by character, in all its states at once. Each set of states is a state of a
@@ -33,7 +33,7 @@ interface State {
 }
 
 export interface ScannerOptions {
-  readonly program: GroupProgram
+  readonly program: Program
   readonly atoms: Atoms
   readonly unicode: boolean
   readonly backwards: boolean

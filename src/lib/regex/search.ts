@@ -1,7 +1,7 @@
 import type { Atoms } from './atoms.js'
 import { Backtracker } from './backtracker.js'
-import { Looks } from './checks.js'
-import { compileGroups, type GroupProgram, isAnchored } from './group-program.js'
+import { LookArounds } from './checks.js'
+import { compileGroups, isAnchored, type Program } from './program.js'
 import { Scanner } from './scanner.js'
 import type { Node } from './syntax.js'
 
@@ -42,7 +42,7 @@ export interface Compiled {
 export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: number): Compiled {
   const unicode = flags.includes('u')
   const anchored = isAnchored(node)
-  const looks = new Looks()
+  const looks = new LookArounds()
   const compile = (part: Node, backwards: boolean): Tracer => {
     const program = compileGroups(part, atoms, looks, groups, backwards)
     const inner = program.inner.map(({ look, slot }) => ({ slot, tracer: compile(look.node, look.behind) }))
@@ -57,24 +57,24 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
     const program = compileGroups(node, atoms, looks, groups, !behind)
     return new Scanner({ program, atoms, unicode, anchored: false, backwards: !behind, looks: count })
   })
-  const marks = (text: string) => {
+  const lookAroundBits = (text: string) => {
     if (marking.length === 0) return undefined
     const all = new Uint8Array(text.length + 1)
     for (const [i, one] of marking.entries()) one.mark(text, all, 1 << i)
     return all
   }
   const required = requiredTexts(node, atoms)
-  const test = (text: string) => required.every(part => text.includes(part)) && scanner.test(text, marks(text))
+  const test = (text: string) => required.every(part => text.includes(part)) && scanner.test(text, lookAroundBits(text))
   const search: Search = (text, from) => {
     if (unicode && from > 0 && text.codePointAt(from - 1)! > 0xffff) from--
     if (from > text.length || (anchored && from > 0)) return undefined
     if (!backtracker.knows(text, from)) {
       // An anchored pattern can match at only one place. Trying that place needs no test before.
       if (!anchored && !test(text)) return undefined
-      backtracker.begin(text, from, marks(text))
+      backtracker.begin(text, from, lookAroundBits(text))
     }
     const slots = anchored ? backtracker.matchAt(from) : backtracker.search(from)
-    return slots && new Found(text, marks, main, slots, groups)
+    return slots && new LinearMatch(text, lookAroundBits, main, slots, groups)
   }
   return { test, search }
 }
@@ -95,23 +95,23 @@ function requiredTexts(node: Node, atoms: Atoms): string[] {
 }
 
 interface Tracer {
-  readonly program: GroupProgram
+  readonly program: Program
   readonly backtracker: Backtracker
   readonly inner: readonly { readonly slot: number; readonly tracer: Tracer }[]
 }
 
-class Found implements PatternMatch {
+class LinearMatch implements PatternMatch {
   readonly start: number
   readonly end: number
   readonly #text: string
-  readonly #marks: (text: string) => Uint8Array | undefined
+  readonly #lookAroundBits: (text: string) => Uint8Array | undefined
   readonly #tracer: Tracer
   readonly #slots: Int32Array
   readonly #count: number
 
   constructor(
     text: string,
-    marks: (text: string) => Uint8Array | undefined,
+    lookAroundBits: (text: string) => Uint8Array | undefined,
     tracer: Tracer,
     slots: Int32Array,
     count: number,
@@ -119,7 +119,7 @@ class Found implements PatternMatch {
     this.start = slots[0]!
     this.end = slots[1]!
     this.#text = text
-    this.#marks = marks
+    this.#lookAroundBits = lookAroundBits
     this.#tracer = tracer
     this.#slots = slots
     this.#count = count
@@ -138,7 +138,7 @@ class Found implements PatternMatch {
   #addInner(tracer: Tracer, slots: Int32Array, groups: (Place | undefined)[]): void {
     for (const { slot, tracer: inner } of tracer.inner) {
       if (slots[slot] === -1) continue
-      inner.backtracker.begin(this.#text, 0, this.#marks(this.#text))
+      inner.backtracker.begin(this.#text, 0, this.#lookAroundBits(this.#text))
       const found = inner.backtracker.matchAt(slots[slot]!)!
       for (let n = 1; n < this.#count; n++) {
         if (found[2 * n] !== -1) groups[n] = [found[2 * n]!, found[2 * n + 1]!]

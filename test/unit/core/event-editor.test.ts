@@ -13,7 +13,7 @@ import { BatchDecoder, encodeBatch } from '../../../src/engine/flow/disk-buffer/
 import { FieldName } from '../../../src/lib/formats/field-sink.js'
 import { MemberName } from '../../../src/lib/formats/json-members.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
-import { Members } from '../../../src/lib/formats/members.js'
+import { FieldMembers } from '../../../src/lib/formats/members.js'
 import { batchOf, readerOf } from '../../support/batches.js'
 import { type Edit, edit, edited, randomEdit } from '../../support/edits.js'
 import { isKnownAmiss, JsonLines, MIXES_NAMES_UP } from '../../support/json-lines.js'
@@ -322,7 +322,7 @@ t.test('texts that are much longer than their lines are moved only a few times',
 type Found = readonly (readonly [string, unknown])[]
 
 /** Gives each name as one that is found in a line. */
-function membersOf(found: Found, members = new Members()): Members {
+function membersOf(found: Found, members = new FieldMembers()): FieldMembers {
   members.clear()
   const name = new FieldName()
   for (const [text, value] of found) {
@@ -381,7 +381,7 @@ t.test('what readers find afterwards is what the merged object has', t => {
     name => [name, readerOf(`."${name.replace('"', '\\"')}"`, wanted)] as const,
   )
   const merger = new EventMerger(wanted)
-  const members = new Members()
+  const members = new FieldMembers()
   for (let n = 0; n < 100; n++) {
     const given = Array.from({ length: 3 }, () => some(12))
     const batch = batchOf(

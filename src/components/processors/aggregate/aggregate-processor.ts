@@ -5,7 +5,7 @@ import { type BatchScope, CONSUMED, type EmitReason, type Emitted } from '../../
 import { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import { OTHER } from '../../throttle/buckets/bucket-name.js'
 import type { AggregateOptions } from '../aggregate.js'
-import { Counted } from './counted.js'
+import { IntervalCounts } from './interval-counts.js'
 import { Counter, Histogram, type Measure, measuresOf } from './measures.js'
 
 export class Aggregate implements Processor {
@@ -13,7 +13,7 @@ export class Aggregate implements Processor {
   readonly #clock: ProcessorContext['clock']
   readonly #key: BucketKey
   readonly #measures: readonly Measure[]
-  readonly #counted: Counted
+  readonly #counted: IntervalCounts
   readonly #timeField: string | undefined
 
   constructor(options: AggregateOptions, context: ProcessorContext) {
@@ -23,7 +23,8 @@ export class Aggregate implements Processor {
     this.#timeField = options.time_field?.segments[0]
     this.#measures = measuresOf(options, context)
     const width = this.#measures.reduce((sum, measure) => sum + measure.width, 1)
-    this.#counted = inherited instanceof Counted ? inherited : new Counted(width, options.max_keys, clock.now())
+    this.#counted =
+      inherited instanceof IntervalCounts ? inherited : new IntervalCounts(width, options.max_keys, clock.now())
     const fields = options.key_field.map(path => context.field(path))
     this.#key = new BucketKey(fields, this.#counted.seed, true)
     const series = this.#measures.reduce((sum, measure) => sum + measure.series, 0)

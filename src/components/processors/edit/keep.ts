@@ -7,22 +7,22 @@ import { writeBytes } from '../../../lib/formats/json-string.js'
 import { defineStep, fieldList } from './step.js'
 
 /** The names to keep in an object. `inner`, by slot of a name: what to keep of its value; undefined: all. */
-class Kept {
+class KeptFields {
   readonly names = new WantedNames()
-  readonly inner: (Kept | undefined)[] = []
+  readonly inner: (KeptFields | undefined)[] = []
 
   add(path: readonly string[]): void {
     const [name, ...rest] = path
     const isNew = !this.names.names.includes(name!)
     const slot = this.names.slot(name!)
     if (rest.length === 0) this.inner[slot] = undefined
-    else if (isNew) this.inner[slot] = new Kept()
+    else if (isNew) this.inner[slot] = new KeptFields()
     if (rest.length > 0) this.inner[slot]?.add(rest)
   }
 }
 
 class Keeper {
-  readonly #root = new Kept()
+  readonly #root = new KeptFields()
   readonly #json = new EventJson()
   #to: Buffer = Buffer.alloc(0)
   #at = 0
@@ -46,7 +46,7 @@ class Keeper {
     batch.setText(i, from, this.#at)
   }
 
-  #object(b: Buffer, start: number, end: number, { names, inner }: Kept): void {
+  #object(b: Buffer, start: number, end: number, { names, inner }: KeptFields): void {
     this.#to[this.#at++] = OPEN_OBJECT
     let isFirst = true
     for (let p = skipSpace(b, start + 1, end); b[p] !== CLOSE_OBJECT; ) {

@@ -1,13 +1,13 @@
-import { BACKSLASH, CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT } from '../../../lib/formats/ascii.js'
+import { BACKSLASH, CLOSE_OBJECT, COLON, COMMA, isAt, OPEN_OBJECT } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
 
 /** The place of a value in `#bytes`. */
-interface Written {
+interface Range {
   readonly start: number
   readonly end: number
 }
-type Tree = Map<string, Tree | Written>
+type Tree = Map<string, Tree | Range>
 
 /** Moves each field whose name is a path, such as `a.b`, into a nested object. */
 export class Nester {
@@ -50,9 +50,9 @@ export class Nester {
   }
 
   /** The members of an object. If a name is repeated, its first place and its last value count. */
-  #members({ start, end }: Written): Map<string, Written> {
+  #members({ start, end }: Range): Map<string, Range> {
     const b = this.#bytes
-    const members = new Map<string, Written>()
+    const members = new Map<string, Range>()
     for (let p = skipSpace(b, start + 1, end); b[p] !== CLOSE_OBJECT; ) {
       const nameEnd = stringEnd(b, p + 1)
       const text = b.toString('utf8', p + 1, nameEnd)
@@ -70,7 +70,7 @@ export class Nester {
    * Puts a field at the path that its name contains. If a value that is not an object is in the way, puts the field at
    * the top instead.
    */
-  #put(root: Tree, fields: ReadonlyMap<string, Written>, name: string, value: Written): void {
+  #put(root: Tree, fields: ReadonlyMap<string, Range>, name: string, value: Range): void {
     const path = this.#divided(name)
     const top = fields.get(path[0]!)
     if (top && path.length > 1 && !this.#isObject(top)) {
@@ -112,7 +112,7 @@ export class Nester {
   }
 
   /** Adds the members of the object `value` to the object of this name in `tree`. */
-  #merge(tree: Tree, name: string, value: Written): void {
+  #merge(tree: Tree, name: string, value: Range): void {
     const into = tree.get(name) as Tree
     for (const [member, one] of this.#members(value)) {
       if (into.get(member) instanceof Map && this.#isObject(one)) this.#merge(into, member, one)
@@ -120,7 +120,7 @@ export class Nester {
     }
   }
 
-  #isObject({ start }: Written): boolean {
+  #isObject({ start }: Range): boolean {
     return this.#bytes[start] === OPEN_OBJECT
   }
 
@@ -151,10 +151,4 @@ export function mayHold(b: Buffer, start: number, end: number, separator: Buffer
     if (b[p] === first && isAt(b, p, end, separator)) return true
   }
   return false
-}
-
-function isAt(b: Buffer, at: number, end: number, bytes: Buffer): boolean {
-  if (end - at < bytes.length) return false
-  for (let i = 1; i < bytes.length; i++) if (b[at + i] !== bytes[i]) return false
-  return true
 }

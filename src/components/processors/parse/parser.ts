@@ -11,7 +11,7 @@ import { type BatchScope, FAILED } from '../../../core/processor.js'
 import { CLOSE_OBJECT, LF, OPEN_OBJECT } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { addUnique, MemberName } from '../../../lib/formats/json-members.js'
-import { Members } from '../../../lib/formats/members.js'
+import { FieldMembers } from '../../../lib/formats/members.js'
 import type { ParseOptions } from '../parse.js'
 import { loadedCodecs } from './codec-options.js'
 import { TypedMembers } from './typed-members.js'
@@ -25,7 +25,7 @@ export class Parser implements Processor {
   readonly #editor: EventEditor
   readonly #merger: EventMerger
   readonly #codecs: readonly Codec[]
-  readonly #members: Members
+  readonly #members: FieldMembers
   /** The same object as `#members`; undefined: no member is converted. */
   readonly #typed: TypedMembers | undefined
   /** Merges most texts of `.message` faster; undefined: the options do not allow this. */
@@ -51,7 +51,7 @@ export class Parser implements Processor {
     this.#target = target && this.#editor.field(target)
     this.#codecs = loadedCodecs(rest, context.reach)
     this.#typed = Object.keys(types).length > 0 ? new TypedMembers(types) : undefined
-    this.#members = this.#typed ?? new Members()
+    this.#members = this.#typed ?? new FieldMembers()
     this.#removes = remove_field
     if (remove_field && field.segments.length === 1) this.#without = new MemberName(field.segments[0])
     this.#field = field.text
@@ -150,7 +150,7 @@ export function explainParse({ field, types, ...rest }: ParseOptions, context: C
   const reader = context.field(field)
   const codecs = loadedCodecs(rest, context.reach)
   const typed = Object.keys(types).length > 0 ? new TypedMembers(types) : undefined
-  const members = typed ?? new Members()
+  const members = typed ?? new FieldMembers()
   return batch => {
     if (reader.load(batch, 0) === MISSING) return [{ text: `the event has no field ${field.text}`, holds: false }]
     const bytes = Buffer.from(`${reader.text()}\n`)

@@ -1,9 +1,9 @@
 import { convertText, type FieldType, notOfType } from '../../../core/field-types.js'
 import type { FieldName } from '../../../lib/formats/field-sink.js'
 import { slotOf, WantedNames } from '../../../lib/formats/json-scan.js'
-import { Members } from '../../../lib/formats/members.js'
+import { FieldMembers } from '../../../lib/formats/members.js'
 
-export class TypedMembers extends Members {
+export class TypedMembers extends FieldMembers {
   /** Why a value could not be converted; undefined: all were converted. */
   problem: string | undefined
   /** When the event was received, in milliseconds since the epoch. A time without a year gets its year from this. */

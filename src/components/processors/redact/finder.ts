@@ -22,7 +22,7 @@ export interface NamedPattern {
  * Finds the matches of all rules in one UTF-8 value. The rules are numbered, presets before patterns. All rules see the
  * original value, so no rule depends on the replacements of another rule.
  */
-export class Finder {
+export class SecretFinder {
   readonly matches = new Matches()
   /** The matches that `mayHold` found, in order. */
   readonly seen = new Matches()

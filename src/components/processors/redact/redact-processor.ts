@@ -11,10 +11,10 @@ import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { writeBytes } from '../../../lib/formats/json-string.js'
 import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
 import type { Action } from './action.js'
-import type { Finder } from './finder.js'
+import type { SecretFinder } from './finder.js'
 import { NewLines } from './new-lines.js'
 import { type Selection, selectionOf } from './selection.js'
-import { type Cuts, Values } from './values.js'
+import { type Cuts, ValueRedactor } from './values.js'
 
 /** Field with the bytes of a line that is not UTF-8, in base64. */
 const RAW = parseFieldPath('.raw')
@@ -31,8 +31,8 @@ const PIECES = [PIECE, PIECE | CONTINUES, CONTINUES].map(flags => ({
  * redacted JSON.
  */
 export class RedactProcessor implements Processor {
-  readonly #finder: Finder
-  readonly #values: Values
+  readonly #finder: SecretFinder
+  readonly #values: ValueRedactor
   readonly #selection: Selection
   readonly #context: ComponentContext
   readonly #raw: FieldReader
@@ -48,7 +48,13 @@ export class RedactProcessor implements Processor {
   #origin: Origin | undefined
   #isOriginSecret = false
 
-  constructor(finder: Finder, action: Action, selection: Selection, coversNames: boolean, context: ComponentContext) {
+  constructor(
+    finder: SecretFinder,
+    action: Action,
+    selection: Selection,
+    coversNames: boolean,
+    context: ComponentContext,
+  ) {
     this.#coversNames = coversNames
     const counter = (rule: string) =>
       context.metrics.counter('sluice_redact_matches_total', 'Values that were found and replaced, by rule.', {
@@ -58,7 +64,7 @@ export class RedactProcessor implements Processor {
     const counters = this.#rules.map(counter)
     this.#counters = counters
     this.#finder = finder
-    this.#values = new Values(finder, action, rule => counters[rule]!.value++)
+    this.#values = new ValueRedactor(finder, action, rule => counters[rule]!.value++)
     this.#selection = selection
     this.#context = context
     this.#raw = context.field(RAW)

@@ -3,7 +3,7 @@ import { QUOTE } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { addEscaped } from '../../../lib/formats/json-string.js'
 import type { Action } from './action.js'
-import type { Finder } from './finder.js'
+import type { SecretFinder } from './finder.js'
 import type { Matches } from './matches.js'
 import { type Selection, type ValueVisitor, visitSelected } from './selection.js'
 
@@ -24,10 +24,10 @@ export interface Cuts {
 export type Count = (rule: number) => void
 
 /** Redacts texts and JSON objects, and writes them into `out` if something was found. */
-export class Values implements ValueVisitor {
+export class ValueRedactor implements ValueVisitor {
   readonly out = new GrowingBytes()
   coversNames = false
-  readonly #finder: Finder
+  readonly #finder: SecretFinder
   readonly #action: Action
   readonly #count: Count
   /** The number of the rule for text at a cut. */
@@ -42,7 +42,7 @@ export class Values implements ValueVisitor {
   /** Whether all selected values are replaced whole. */
   #isForced = false
 
-  constructor(finder: Finder, action: Action, count: Count) {
+  constructor(finder: SecretFinder, action: Action, count: Count) {
     this.#finder = finder
     this.#action = action
     this.#count = count

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { type FieldReader, MISSING, NULL } from '../../../core/event/field-reader.js'
+import { COMMA, QUOTE } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { addEscaped } from '../../../lib/formats/json-string.js'
 import type { Places } from './bucket-part.js'
@@ -12,8 +13,6 @@ export const LONGEST_KEY = 256
 const KEPT_BYTES = 64 * 1024
 
 const NULL_TEXT = Buffer.from('null')
-const COMMA = 0x2c
-const QUOTE = 0x22
 const OPENING = 0x5b
 const CLOSING = 0x5d
 

@@ -1,3 +1,4 @@
+import { DOT, SPACE } from '../../formats/ascii.js'
 import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { BLANK, INDENTED, isDigit, isWord, marginOf, skipSpace, startsWith, startsWithAny } from './lines.js'
 
@@ -24,9 +25,7 @@ const REGISTER = bytes('0x')
 
 const OPEN = 0x28
 const CLOSE = 0x29
-const SPACE = 0x20
 const TAB = 0x09
-const DOT = 0x2e
 const SLASH = 0x2f
 const LONGEST_REGISTER = 7
 

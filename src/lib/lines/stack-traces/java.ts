@@ -1,3 +1,4 @@
+import { COLON, DOT } from '../../formats/ascii.js'
 import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { endsWithAny, INDENTED, isDigit, isUpper, isWord, marginOf, startsWith, startsWithAny, TEXT } from './lines.js'
 
@@ -14,8 +15,6 @@ const LINKS = ['Caused by: ', 'Suppressed: ', 'Wrapped by: '].map(text => Buffer
 const UNCAUGHT = Buffer.from('Exception in thread "')
 const MORE = Buffer.from('... ')
 const KINDS = ['Exception', 'Error', 'Throwable', 'Failure'].map(text => Buffer.from(text))
-const DOT = 0x2e
-const COLON = 0x3a
 
 export function judgeJava(state: number, b: Uint8Array, start: number, end: number): number {
   const margin = marginOf(b, start, end)

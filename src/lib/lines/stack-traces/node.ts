@@ -1,3 +1,4 @@
+import { COLON, SPACE } from '../../formats/ascii.js'
 import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { BLANK, INDENTED, isDigit, marginOf, skipSpace, startsWith, startsWithAny } from './lines.js'
 
@@ -26,8 +27,6 @@ const IN_REPORT = ['Emitted ', 'Thrown at:', '(Use `node --trace-'].map(bytes)
 const VERSION = bytes('Node.js v')
 
 const CARET = 0x5e
-const COLON = 0x3a
-const SPACE = 0x20
 const BRACKETS = new Set(Buffer.from('}])'))
 const BEHIND_BRACKETS = new Set(Buffer.from('}]),; {['))
 

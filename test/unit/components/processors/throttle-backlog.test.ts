@@ -321,6 +321,15 @@ t.test('what waited behind backlog waits under other options as well, and what c
   t.same(run.counters.imbalance(), { events: 0, bytes: 0 })
 })
 
+t.test('behind backlog, only limits of events have room for bursts of live events', async t => {
+  const also = [{ limit_bytes: 40, window: '1s' }]
+  const { through, decisions } = await throttleOf({ limit: 9, also, on_backlog: 'pace', max_delay: '1h' })
+  const long = (n: number) => event(n, { text: 'x'.repeat(20) })
+  t.equal((await through(true, long(1), long(2))).length, 1)
+  t.same(await through(false, long(3), long(4)), [])
+  t.same(decisions(), { passed: 1, discarded: 1 }, 'the third waits')
+})
+
 t.test('what is live waits for a bucket that backlog has filled', async t => {
   const run = await flowOf({ limit: 10, window: '1s', on_backlog: 'pace' })
   await run.send('behind', true, many(0, 25))

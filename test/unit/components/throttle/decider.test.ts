@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { deciderOptions } from '../../../../src/components/processors/throttle/decider-options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
@@ -13,6 +15,7 @@ import { parseFieldPath } from '../../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { GrowingBytes } from '../../../../src/lib/formats/growing-bytes.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
+import { checkout } from '../../../support/checkout.js'
 import { STOPPED_CLOCK } from '../../../support/manual-time.js'
 import { seeded } from '../../../support/seeded.js'
 
@@ -37,6 +40,25 @@ t.test('the name of a bucket is that of the last event, wherever its bytes lie',
     t.equal(to.bytes.toString('latin1', 0, to.length), `"${name}"`)
   }
   t.end()
+})
+
+t.test('the page about the throttle shows the decisions of the worked case of the specification', async t => {
+  const page = readFileSync(join(checkout, 'src/components/throttle/README.md'), 'utf8')
+  const rows = [...page.matchAll(/^\| `(\{.*\})` \| .* \| (\w+) \|$/gm)]
+  const { origin, options } = deciderOf({
+    limit: 1,
+    window: '1s',
+    key_field: '.app',
+    exclude: "if (.host equal 'c')",
+  })
+  const { decisions } = createDecider(options, STOPPED_CLOCK).decide(
+    batchesOf(rows.map(([, event]) => `${event}\n`).join(''), origin)[0]!,
+  )
+  t.same(
+    rows.map(([, , decision]) => decision),
+    Array.from({ length: 6 }, (_, i) => ['PASS', 'DISCARD', 'FULL', 'EXCLUDED'][decisions[i]!]),
+  )
+  t.same([...decisions.subarray(0, 6)], [PASS, DISCARD, PASS, EXCLUDED, DISCARD, DISCARD])
 })
 
 /** A JSON string that means `text`, each character written in one of the ways there are. */

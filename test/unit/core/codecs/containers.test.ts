@@ -103,6 +103,15 @@ t.test('docker_json: the lines of its documentation, with labels, escapes and li
   ])
 })
 
+t.test('docker_json: a line at the end of the memory is read as it is, whatever line came before it', t => {
+  const codec = codecOf('docker_json')!
+  const usual = Buffer.from(`${docker('one\n')}\n`)
+  t.same(readFields(codec, usual, 0, usual.length - 1), cri('one'))
+  const last = `{"log":"two\\n","stream":"stdout","attrs":{"tag":"x"},"time":"${T.replace('T', '\\u0054')}"}`
+  t.same(readFields(codec, Buffer.from(last)), { ...cri('two'), attrs: { tag: 'x' } })
+  t.end()
+})
+
 const INPUTS = {
   cri: [
     `${T} stdout F zero`,

@@ -20,7 +20,7 @@ export interface SeriesOfKeys {
  * Holds two rows of numbers for each key: one for the open interval, and one with the sums of all earlier intervals.
  * Column 0 counts events.
  */
-export class Counted {
+export class IntervalCounts {
   readonly seed = randomSeed()
   readonly #width: number
   readonly #most: number

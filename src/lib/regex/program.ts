@@ -1,5 +1,5 @@
 import type { Atoms } from './atoms.js'
-import { type Check, Checks, type Looks } from './checks.js'
+import { type Check, Checks, type LookArounds } from './checks.js'
 import { isNullable } from './cost.js'
 import { type Look, type Node, type Repeat, TooLargePattern } from './syntax.js'
 
@@ -21,7 +21,7 @@ export const ADVANCE = 6
  * A pattern as instructions that keep the order of alternatives and store positions in slots. The slots of group n are
  * 2n and 2n + 1; other slots follow.
  */
-export interface GroupProgram {
+export interface Program {
   readonly operations: Uint8Array
   readonly nexts: Int32Array
   readonly operands: Int32Array
@@ -70,7 +70,13 @@ interface Instruction {
 }
 
 /** `backwards`: reads the text from its end, as a look-behind does. `groups`: number of groups of the pattern. */
-export function compileGroups(node: Node, atoms: Atoms, looks: Looks, groups: number, backwards = false): GroupProgram {
+export function compileGroups(
+  node: Node,
+  atoms: Atoms,
+  looks: LookArounds,
+  groups: number,
+  backwards = false,
+): Program {
   return new GroupCompiler(atoms, new Checks(atoms, looks), groups, backwards).program(node)
 }
 
@@ -94,7 +100,7 @@ class GroupCompiler {
     this.#backwards = backwards
   }
 
-  program(node: Node): GroupProgram {
+  program(node: Node): Program {
     const start = this.#compile(node, this.#add(MATCH, 0))
     const all = this.#instructions
     const incoming = new Uint32Array(all.length)
