@@ -160,7 +160,7 @@ export async function startIngestHost(
   const held = new Held()
   const memory = new Map<string, number>()
   const store = await openSqlite(join(folder, '.keys'), undefined, undefined, KEYS)
-  const keys = await IdempotencyKeys.open(store, { clock, log })
+  const keys = await IdempotencyKeys.open(store, { clock, log, secret: Buffer.alloc(32) })
   const host = new IngestHost({
     folder,
     keys,
