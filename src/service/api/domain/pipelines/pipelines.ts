@@ -105,8 +105,6 @@ export class Pipelines {
              WHERE p.id > $1 AND p.${account ? 'account_id' : 'enterprise_id'} = $3 AND p.removed_at IS NULL
              ORDER BY p.id`,
       values: [account ?? enterprise],
-      first: '',
-      cursorOf: ({ id }: PipelineRow) => id,
     }
     return this.#context.page<PipelineRow & { config: string }, PipelineDocument>(page, rows, async row => {
       const draft = this.#revisions.parsed(row.id, row.revision, row.config)

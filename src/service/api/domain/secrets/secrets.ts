@@ -58,7 +58,6 @@ export class Secrets {
     const rows = {
       text: `${ROW} WHERE name > $1 AND account_id = $3 ORDER BY name`,
       values: [account.id],
-      first: '',
       cursorOf: ({ name }: Row) => name,
     }
     return this.#context.page(page, rows, show)
