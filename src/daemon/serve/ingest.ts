@@ -11,7 +11,7 @@ import { every, systemClock } from '../../lib/time.js'
 import type { PublishedDocument } from '../../service/api/domain/documents.js'
 import type { Principal } from '../../service/api/domain/keys/principal.js'
 import type { Service } from '../../service/api/domain/service.js'
-import type { Confirm, Ingest, IngestAnswer } from '../../service/api/http/ingest.js'
+import type { Confirm, Ingest } from '../../service/api/http/ingest.js'
 import type { Store } from '../../service/api/store/store.js'
 import type { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
 import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
@@ -244,12 +244,7 @@ export class ServedIngest implements Ingest {
     else await this.#host.endUsersOf(ids, name)
   }
 
-  async ingest(
-    principal: Principal,
-    pipelineId: string,
-    request: IncomingMessage,
-    confirm: Confirm,
-  ): Promise<IngestAnswer> {
+  async ingest(principal: Principal, pipelineId: string, request: IncomingMessage, confirm: Confirm) {
     const published = await this.#service.pipelines.forIngest(principal, pipelineId)
     const secrets = await this.#service.secrets.for(published.account_id, published.config)
     return await this.#host.take({ ...published, secrets }, request, confirm)
