@@ -107,31 +107,24 @@ export class ServedIngest implements Ingest {
     })
     service.pipelines.boundsOf = (pipeline, config) => this.#host.boundsOf(pipeline, config)
     service.pipelines.sizes.hasRoom = (account, bytes) => this.#host.hasRoomForRevisions(account, bytes)
-    const ends = [this.#follow(), shared ? this.#followOthers(shared) : () => {}]
-    this.#forget = () => {
-      for (const end of ends) end()
-    }
+    this.#follow()
+    this.#forget = shared ? this.#followOthers(shared) : () => {}
   }
 
   /** Applies publications, removals and changed secrets from now on. */
-  #follow(): () => void {
+  #follow(): void {
     const { pipelines, secrets } = this.#service
-    const ends = [
-      pipelines.onPublish((id, published) => {
-        this.#changed.add(id)
-        const done = published ? this.#publish(published) : this.#remove(id)
-        done.catch(error =>
-          this.#log.error({ pipeline: id, error: errorText(error) }, 'cannot apply a change of a published pipeline'),
-        )
-      }),
-      secrets.onChange((...changed) => {
-        this.#secretChanged(...changed).catch(error =>
-          this.#log.error({ account: changed[0], error: errorText(error) }, 'cannot apply a changed secret'),
-        )
-      }),
-    ]
-    return () => {
-      for (const end of ends) end()
+    pipelines.onPublish = (id, published) => {
+      this.#changed.add(id)
+      const done = published ? this.#publish(published) : this.#remove(id)
+      done.catch(error =>
+        this.#log.error({ pipeline: id, error: errorText(error) }, 'cannot apply a change of a published pipeline'),
+      )
+    }
+    secrets.onChange = (account, name) => {
+      this.#secretChanged(account, name).catch(error =>
+        this.#log.error({ account, error: errorText(error) }, 'cannot apply a changed secret'),
+      )
     }
   }
 
@@ -252,6 +245,8 @@ export class ServedIngest implements Ingest {
 
   /** Stops accepting events. Accepted events are delivered until `deadline` aborts. */
   stop(deadline: AbortSignal): Promise<void> {
+    const { pipelines, secrets } = this.#service
+    pipelines.onPublish = secrets.onChange = () => {}
     this.#forget()
     this.#stopped ??= this.#host
       .stop(deadline)
