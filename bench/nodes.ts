@@ -48,7 +48,7 @@ const bytes = Buffer.from('x')
 const body = { bytes, size: 1, content: 'lines', peer: undefined } as const
 let idempotency: unknown = 'of a file of its own'
 if (url) {
-  const keys = await IdempotencyKeys.open(store, { clock: systemClock, log, nodes: ALONE })
+  const keys = await IdempotencyKeys.open(store, { clock: systemClock, log, secret: bytes, nodes: ALONE })
   const [account, pipeline] = ['bench', randomBytes(12).toString('hex')]
   const take = async () => ({ received: 1 })
   idempotency = await measured(n => keys.once({ account, pipeline, key: `${n}`, body, noRoom: undefined }, take))

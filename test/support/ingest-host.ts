@@ -160,7 +160,7 @@ export async function startIngestHost(
   const held = new Held()
   const memory = new Map<string, number>()
   const store = await openSqlite(join(folder, '.keys'), undefined, undefined, KEYS)
-  const keys = await IdempotencyKeys.open(store, { clock, log })
+  const keys = await IdempotencyKeys.open(store, { clock, log, secret: Buffer.alloc(32) })
   const host = new IngestHost({
     folder,
     keys,
@@ -195,10 +195,13 @@ export async function startIngestHost(
     const one = published.get(request.url!.slice(1))!
     host
       .take(one, request, () => undefined)
-      .catch(error => {
-        if (!(error instanceof Refusal)) throw error
-        return { status: error.status, headers: error.headers, body: { code: error.code, message: error.message } }
-      })
+      .then(
+        body => ({ status: 202, headers: {}, body }),
+        error => {
+          if (!(error instanceof Refusal)) throw error
+          return { status: error.status, headers: error.headers, body: { code: error.code, message: error.message } }
+        },
+      )
       .then(({ status, headers, body }) => response.writeHead(status, headers).end(JSON.stringify(body)))
       .catch(error => response.writeHead(500).end(JSON.stringify({ code: 'bug', message: String(error) })))
   })

@@ -11,7 +11,7 @@ import { every, systemClock } from '../../lib/time.js'
 import type { PublishedDocument } from '../../service/api/domain/documents.js'
 import type { Principal } from '../../service/api/domain/keys/principal.js'
 import type { Service } from '../../service/api/domain/service.js'
-import type { Confirm, Ingest, IngestAnswer } from '../../service/api/http/ingest.js'
+import type { Confirm, Ingest } from '../../service/api/http/ingest.js'
 import type { Store } from '../../service/api/store/store.js'
 import type { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
 import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
@@ -107,31 +107,24 @@ export class ServedIngest implements Ingest {
     })
     service.pipelines.boundsOf = (pipeline, config) => this.#host.boundsOf(pipeline, config)
     service.pipelines.sizes.hasRoom = (account, bytes) => this.#host.hasRoomForRevisions(account, bytes)
-    const ends = [this.#follow(), shared ? this.#followOthers(shared) : () => {}]
-    this.#forget = () => {
-      for (const end of ends) end()
-    }
+    this.#follow()
+    this.#forget = shared ? this.#followOthers(shared) : () => {}
   }
 
   /** Applies publications, removals and changed secrets from now on. */
-  #follow(): () => void {
+  #follow(): void {
     const { pipelines, secrets } = this.#service
-    const ends = [
-      pipelines.onPublish((id, published) => {
-        this.#changed.add(id)
-        const done = published ? this.#publish(published) : this.#remove(id)
-        done.catch(error =>
-          this.#log.error({ pipeline: id, error: errorText(error) }, 'cannot apply a change of a published pipeline'),
-        )
-      }),
-      secrets.onChange((...changed) => {
-        this.#secretChanged(...changed).catch(error =>
-          this.#log.error({ account: changed[0], error: errorText(error) }, 'cannot apply a changed secret'),
-        )
-      }),
-    ]
-    return () => {
-      for (const end of ends) end()
+    pipelines.onPublish = (id, published) => {
+      this.#changed.add(id)
+      const done = published ? this.#publish(published) : this.#remove(id)
+      done.catch(error =>
+        this.#log.error({ pipeline: id, error: errorText(error) }, 'cannot apply a change of a published pipeline'),
+      )
+    }
+    secrets.onChange = (account, name) => {
+      this.#secretChanged(account, name).catch(error =>
+        this.#log.error({ account, error: errorText(error) }, 'cannot apply a changed secret'),
+      )
     }
   }
 
@@ -247,12 +240,7 @@ export class ServedIngest implements Ingest {
     else await this.#host.endUsersOf(ids, name)
   }
 
-  async ingest(
-    principal: Principal,
-    pipelineId: string,
-    request: IncomingMessage,
-    confirm: Confirm,
-  ): Promise<IngestAnswer> {
+  async ingest(principal: Principal, pipelineId: string, request: IncomingMessage, confirm: Confirm) {
     const published = await this.#service.pipelines.forIngest(principal, pipelineId)
     const secrets = await this.#service.secrets.for(published.account_id, published.config)
     return await this.#host.take({ ...published, secrets }, request, confirm)
@@ -260,6 +248,8 @@ export class ServedIngest implements Ingest {
 
   /** Stops accepting events. Accepted events are delivered until `deadline` aborts. */
   stop(deadline: AbortSignal): Promise<void> {
+    const { pipelines, secrets } = this.#service
+    pipelines.onPublish = secrets.onChange = () => {}
     this.#forget()
     this.#stopped ??= this.#host
       .stop(deadline)

@@ -104,10 +104,11 @@ async function serveOpened(
   const counts = new RequestCounts()
   const servers: Server[] = []
   const tls = options.tls && serviceTls(options.tls, metrics, log)
+  const { secret } = state
   const ingest = new ServedIngest(service, options, {
     log,
     metrics,
-    keys: await IdempotencyKeys.open(state.keys, { clock: systemClock, log, nodes, isAlone: !nodes }),
+    keys: await IdempotencyKeys.open(state.keys, { clock: systemClock, log, secret, nodes, isAlone: !nodes }),
     components: await componentsWith(options.plugins),
     ownPorts: () => portsOf(servers),
     shared: nodes && state.store,

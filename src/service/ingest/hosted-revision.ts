@@ -1,15 +1,10 @@
 import { errorText } from '../../core/errors.js'
+import type { ConfigSecrets } from '../api/domain/secrets/secrets.js'
 import type { PublishedData } from './process/messages.js'
 
 export interface HostedRevision extends Omit<PublishedData, 'secrets'> {
   /** The secrets of the account to which the configuration refers. */
-  readonly secrets?: {
-    /** Changes when a value changes. */
-    readonly version: string
-    readonly names: readonly string[]
-    /** Values by name. Throws if a secret is missing. */
-    values(): Readonly<Record<string, string>>
-  }
+  readonly secrets?: ConfigSecrets
 }
 
 interface Version {
@@ -30,7 +25,7 @@ export function dataOf(published: HostedRevision): PublishedData {
   return { ...rest, secrets: { version, names, values: valuesOf(secrets) } }
 }
 
-function valuesOf(secrets: NonNullable<HostedRevision['secrets']>): ReadonlyMap<string, string> | string {
+function valuesOf(secrets: ConfigSecrets): ReadonlyMap<string, string> | string {
   try {
     return new Map(Object.entries(secrets.values()))
   } catch (error) {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createCipheriv, createHmac, hash } from 'node:crypto'
 import type { Logger } from 'pino'
 import { LogLimit } from '../../lib/log-limit.js'
 import { type Clock, every } from '../../lib/time.js'
@@ -73,6 +73,8 @@ export interface Received {
 interface Options {
   readonly clock: Clock
   readonly log: Logger
+  /** All nodes have the same secret. */
+  readonly secret: Buffer
   /** The nodes that share the store; undefined for an embedded store. */
   readonly nodes?: Nodes | undefined
   /** Whether no other service uses the store. All claims are then from an earlier version. */
@@ -85,6 +87,8 @@ export class IdempotencyKeys {
   readonly #store: Store
   readonly #options: Options
   readonly #limit: LogLimit
+  /** Authenticates the bodies of requests. */
+  readonly #secret: Buffer
   readonly #attempts = new Map<string, Attempt>()
   /** Number of keys by account. */
   readonly #counts = new Map<string, number>()
@@ -106,6 +110,7 @@ export class IdempotencyKeys {
     this.#store = store
     this.#options = options
     this.#limit = new LogLimit(options.clock)
+    this.#secret = createHmac('sha256', options.secret).update('idempotency keys').digest()
     this.#stopSweeping = every(SWEEP_MS, () => void this.sweep().catch(() => {}))
   }
 
@@ -131,7 +136,7 @@ export class IdempotencyKeys {
    */
   async once(request: KeyedRequest, take: () => Promise<Received>): Promise<Received> {
     const { account, pipeline, key } = request
-    const body = digestOf(request.body, account, pipeline, key)
+    const body = digestOf(request.body, this.#secret, account, pipeline, key)
     const name = `${pipeline} ${key}`
     const underWay = this.#attempts.get(name)
     if (underWay) {
@@ -289,13 +294,23 @@ export class IdempotencyKeys {
 
 /** Hashes a key, since clients may choose any text as a key. */
 function nameOf(key: string): string {
-  return createHash('sha256').update(key, 'latin1').digest('base64url').slice(0, 24)
+  return hash('sha256', key, 'base64url').slice(0, 24)
 }
 
-/** Uses SHA-256. A client that knows the key of another client must not be able to find a body with the same digest. */
-function digestOf({ bytes, size, content }: KeyedRequest['body'], ...of: readonly string[]): string {
-  const head = JSON.stringify([...of, content])
-  return createHash('sha256').update(`${head}\n`).update(bytes.subarray(0, size)).digest('base64url')
+/** Each idempotency key has its own key for AES, so the nonce may be constant. */
+const NONCE = Buffer.alloc(12)
+
+/**
+ * Authenticates a body under a secret, since a client that knows another client's key must not find a body with the
+ * same digest. AES-GCM without a plaintext takes a quarter of the time of SHA-256.
+ */
+function digestOf({ bytes, size, content }: KeyedRequest['body'], secret: Buffer, ...of: readonly string[]): string {
+  const key = createHmac('sha256', secret)
+    .update(JSON.stringify([...of, content]))
+    .digest()
+  const cipher = createCipheriv('aes-256-gcm', key, NONCE).setAAD(bytes.subarray(0, size))
+  cipher.final()
+  return cipher.getAuthTag().toString('base64url')
 }
 
 function reused(): Refusal {

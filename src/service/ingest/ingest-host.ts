@@ -2,19 +2,18 @@ import { existsSync } from 'node:fs'
 import { readdir, rm } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
-import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { after, type Clock, every, within } from '../../lib/time.js'
 import { Refusal, stopping } from '../../net/http/server/refusal.js'
-import type { Confirm, IngestAnswer } from '../api/http/ingest.js'
+import type { Confirm } from '../api/http/ingest.js'
 import { AccountDisks } from './account/account-disk.js'
 import { AccountQuotas } from './account/account-quota.js'
 import type { Bound } from './hosted-bounds.js'
 import { whyNot } from './hosted-config.js'
 import { HostedPreview, type PreviewOptions } from './hosted-preview.js'
 import type { HostedRevision } from './hosted-revision.js'
-import type { IdempotencyKeys } from './idempotency-keys.js'
+import type { IdempotencyKeys, Received } from './idempotency-keys.js'
 import { IngestMetrics } from './ingest-metrics.js'
 import { LastRevisions } from './last-revision.js'
 import type { ProcessBounds, StartLink } from './process/account-process.js'
@@ -154,7 +153,7 @@ export class IngestHost {
   }
 
   /** Accepts the events of a request for a published revision. Throws Refusal, or the error of `confirm`. */
-  async take(published: HostedRevision, request: IncomingMessage, confirm: Confirm): Promise<IngestAnswer> {
+  async take(published: HostedRevision, request: IncomingMessage, confirm: Confirm): Promise<Received> {
     try {
       const known = this.#failures.of(published)
       if (known) throw known
@@ -217,8 +216,13 @@ export class IngestHost {
   }
 
   /** Logs the folders that belong to none of `pipelines`. They may contain events, so they are not removed. */
-  tellOrphans(pipelines: ReadonlySet<string>): Promise<void> {
-    return tellOrphanedFolders(this.#options.folder, pipelines, this.#options.log)
+  async tellOrphans(pipelines: ReadonlySet<string>): Promise<void> {
+    const { folder, log } = this.#options
+    for (const name of await foldersIn(folder)) {
+      if (pipelines.has(name)) continue
+      const text = 'a folder does not belong to a pipeline of the service; remove it if its events are not needed'
+      log.warn({ code: 'SLUICE_ORPHANED_PIPELINE', folder: join(folder, name) }, text)
+    }
   }
 
   /** Immediately ends the pipelines that use a removed secret. Events in their disk buffers stay there. */
@@ -482,14 +486,6 @@ export class IngestHost {
       this.#waitForProcess(published)
     }
     return { pipelines: [...died.map(({ id }) => id), ...starting], attended: [...attended, ...starting] }
-  }
-}
-
-async function tellOrphanedFolders(folder: string, pipelines: ReadonlySet<string>, log: Logger): Promise<void> {
-  for (const name of await foldersIn(folder)) {
-    if (pipelines.has(name)) continue
-    const text = 'a folder does not belong to a pipeline of the service; remove it if its events are not needed'
-    log.warn({ code: 'SLUICE_ORPHANED_PIPELINE', folder: join(folder, name) }, text)
   }
 }
 

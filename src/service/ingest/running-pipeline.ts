@@ -8,7 +8,7 @@ import { type Lease, Quota } from '../../net/http/server/quota.js'
 import { Refusal, stopping } from '../../net/http/server/refusal.js'
 import { onConnectionClosed } from '../../net/http/server/respond.js'
 import { peerOf } from '../../net/listen.js'
-import type { Confirm, IngestAnswer } from '../api/http/ingest.js'
+import type { Confirm } from '../api/http/ingest.js'
 import type { AccountDisks } from './account/account-disk.js'
 import type { AccountQuotas } from './account/account-quota.js'
 import { dataOf, type HostedRevision, versionName } from './hosted-revision.js'
@@ -122,7 +122,7 @@ export class RunningPipeline {
   }
 
   /** Accepts the events of a request. Throws Refusal, or the error of `confirm`. */
-  async take(request: IncomingMessage, confirm: Confirm): Promise<IngestAnswer> {
+  async take(request: IncomingMessage, confirm: Confirm): Promise<Received> {
     const { maxBody, quotas } = this.#options
     if (this.hasEnded && !this.#isStopped) {
       const message = `revision ${this.revision} of the pipeline cannot start here: see the log of the service for the reason`
@@ -134,7 +134,7 @@ export class RunningPipeline {
     const lease = quotas.lease(this.accountId, this.#quota.lease())
     this.#requests++
     const leave = this.#wait(request)
-    let answer: Promise<IngestAnswer> | undefined
+    let answer: Promise<Received> | undefined
     try {
       const body = await this.#read(request, content, gzip, lease)
       try {
@@ -143,7 +143,7 @@ export class RunningPipeline {
         body.release()
         throw error
       }
-      answer = this.#pass(key, body).then(received => ({ status: 202, body: received }))
+      answer = this.#pass(key, body)
     } finally {
       const done = () => {
         this.#requests--
@@ -243,7 +243,7 @@ function keyOf({ headers }: IncomingMessage): string | undefined {
 }
 
 /** Resolves with the answer. After PATIENCE_MS, asks the client to repeat the request, which then awaits the answer. */
-async function patiently(answer: Promise<IngestAnswer>): Promise<IngestAnswer> {
+async function patiently(answer: Promise<Received>): Promise<Received> {
   const given = await within(PATIENCE_MS, answer)
   if (given) return given
   const message = 'the events are not delivered yet; send this again with the same key'

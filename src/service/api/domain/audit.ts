@@ -27,9 +27,8 @@ export class Audit {
              WHERE id < $1 AND owner_id = $3 ORDER BY id DESC`,
       values: [accountOf(principal)],
       first: '~',
-      cursorOf: ({ id }: Row) => id,
     }
-    return this.#context.page(page, rows, ({ id, at, action, enterprise_id, account_id, entry }) => {
+    return this.#context.page(page, rows, ({ id, at, action, enterprise_id, account_id, entry }: Row) => {
       const { actor, ...rest } = JSON.parse(entry)
       return { id, at, action, actor, enterprise_id, account_id, ...rest }
     })

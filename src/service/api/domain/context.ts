@@ -90,9 +90,10 @@ export interface Rows<R> {
   readonly text: string
   /** Values from `$3` on. */
   readonly values: readonly Value[]
-  /** The cursor before the first row. */
-  readonly first: string
-  readonly cursorOf: (row: R) => string
+  /** The cursor before the first row; empty by default. */
+  readonly first?: string
+  /** Default: the id of the row. */
+  readonly cursorOf?: (row: R) => string
 }
 
 export class Context {
@@ -171,7 +172,7 @@ export class Context {
   /** Reads a page: at most `limit` rows that fit into PAGE_BYTES, and at least one. */
   async page<R extends object, T>(
     { limit, after }: PageQuery,
-    { text, values, first, cursorOf }: Rows<R>,
+    { text, values, first = '', cursorOf = row => (row as unknown as { id: string }).id }: Rows<R>,
     show: (row: R) => T | Promise<T>,
   ): Promise<Page<T>> {
     const rows = await this.store.all<R>(`${text} LIMIT $2`, after ?? first, limit + 1, ...values)

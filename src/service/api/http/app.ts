@@ -218,7 +218,7 @@ function serve(
         request,
         confirm: confirmed,
       } as never)
-      sender.answer(request, reply, route, result, status)
+      sender.answer(request, reply, route, result ?? {}, status)
     },
   })
 }

@@ -1,13 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { Principal } from '../domain/keys/principal.js'
 
-export interface IngestAnswer {
-  readonly status: number
-  readonly headers?: Readonly<Record<string, string>>
-  /** Sent as JSON if defined. */
-  readonly body?: unknown
-}
-
 /**
  * Checks the key of a request again: the key may have ended while the body was read. Returns undefined if the check
  * did not have to read the store. Throws or rejects with ApiError.
@@ -20,9 +13,9 @@ export type Confirm = () => Promise<void> | undefined
  */
 export interface Ingest {
   /**
-   * Reads the body of `request`, calls `confirm` before it accepts any event, and resolves when the events are stored
-   * durably. Throws ApiError or Refusal if it refuses the request, and Gone if the client has disconnected. The caller
+   * Reads the body of `request`, calls `confirm` before it accepts any event, and resolves with the body of the response when the events
+   * are stored durably. Throws ApiError or Refusal if it refuses the request, and Gone if the client has disconnected. The caller
    * discards the rest of the body.
    */
-  ingest(principal: Principal, pipelineId: string, request: IncomingMessage, confirm: Confirm): Promise<IngestAnswer>
+  ingest(principal: Principal, pipelineId: string, request: IncomingMessage, confirm: Confirm): Promise<unknown>
 }

@@ -69,7 +69,7 @@ export interface Route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObjec
   readonly answers: Readonly<Record<number, Answer>>
   /** Errors in addition to the common ones: the meaning of each code, by status. */
   readonly refusals?: Readonly<Record<number, Readonly<Record<string, string>>>>
-  handle(call: Call<z.output<Q>, z.output<B>>): Promise<Reply>
+  handle(call: Call<z.output<Q>, z.output<B>>): Promise<Reply> | Promise<void>
 }
 
 /** Declares a route. `handle` gets the types of its schemas; the table of routes does not need them. */

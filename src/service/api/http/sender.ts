@@ -5,6 +5,7 @@ import { errorCode, errorFields } from '../../../core/errors.js'
 import { systemClock } from '../../../lib/time.js'
 import { Gone, Refusal } from '../../../net/http/server/refusal.js'
 import { headerText, onReplyOver, readPast } from '../../../net/http/server/respond.js'
+import { AccountQuotas } from '../../ingest/account/account-quota.js'
 import type { Page } from '../domain/documents.js'
 import { ApiError } from '../domain/errors.js'
 import { ID } from '../domain/ids.js'
@@ -25,6 +26,11 @@ declare module 'fastify' {
 
 const JSON_TYPE = 'application/json; charset=utf-8'
 
+/** Shorter responses are not counted: the number of connections limits them. */
+const SHORT = 16 * 1024
+/** Maximum bytes of all responses that clients have not read yet. */
+const MOST_UNSENT = 64 * 1024 * 1024
+
 const UNWRITTEN = JSON.stringify({ code: 'failed', message: 'the reply could not be written', errors: [] })
 
 /** Sends responses in their envelopes and with the common headers. Also counts and logs the responses. */
@@ -34,7 +40,7 @@ export class Sender {
   readonly #requestLevel: 'info' | 'debug'
   /** Text of each page object. Page objects do not change. */
   readonly #pages = new WeakMap<Page<unknown>, string>()
-  readonly #unsent = new UnsentAnswers()
+  readonly #unsent = new AccountQuotas({ requests: Number.POSITIVE_INFINITY, bytes: MOST_UNSENT })
   #closing = false
 
   constructor(log: Logger, counts: RequestCounts, logRequests = false) {
@@ -60,7 +66,7 @@ export class Sender {
     if (one !== undefined) text = JSON.stringify({ meta: { type: answers[status]?.one?.[0] }, data: one })
     else if (page) text = this.#pageText(page, answers[status]?.list?.[0])
     else if (raw !== undefined) text = JSON.stringify(raw)
-    if (text !== undefined && request.principal) this.#unsent.check(accountOf(request.principal), text)
+    if (text !== undefined && request.principal) hold(this.#unsent, accountOf(request.principal), text, reply.raw)
     this.#send(request, reply, status, request.principal, headers, text)
   }
 
@@ -97,7 +103,6 @@ export class Sender {
     if (more) reply.headers(more)
     if (text !== undefined) reply.header('content-type', JSON_TYPE)
     if (this.#closing) reply.header('connection', 'close')
-    if (text !== undefined && principal) this.#unsent.hold(accountOf(principal), text, reply.raw)
     try {
       // The client may have disconnected.
       if (!reply.raw.destroyed) reply.send(text)
@@ -207,45 +212,16 @@ export class RequestCounts {
   }
 }
 
-/** Shorter responses are not counted: the number of connections limits them. */
-const SHORT = 16 * 1024
-/** Maximum bytes of all responses that clients have not read yet. */
-const MOST_BYTES = 64 * 1024 * 1024
-/** One account may hold at most this many times the memory that remains, so other accounts always get some memory. */
-const TIMES_WHAT_IS_LEFT = 3
-
-/** Limits the memory of responses that clients do not read. */
-export class UnsentAnswers {
-  #bytes = 0
-  readonly #byAccount = new Map<string, number>()
-  readonly #most: number
-
-  constructor(most = MOST_BYTES) {
-    this.#most = most
-  }
-
-  /** Throws ApiError 503 if there is no room for a response with this text. */
-  check(account: string, text: string): void {
-    const bytes = Buffer.byteLength(text)
-    if (bytes <= SHORT) return
-    const left = this.#most - this.#bytes - bytes
-    if ((this.#byAccount.get(account) ?? 0) + bytes <= TIMES_WHAT_IS_LEFT * left) return
+/** Counts a response until it is sent or its connection is closed. Throws ApiError 503 if there is no room for it. */
+export function hold(unsent: AccountQuotas, account: string, text: string, response: ServerResponse): void {
+  const bytes = Buffer.byteLength(text)
+  if (bytes <= SHORT) return
+  const lease = unsent.lease(account)
+  onReplyOver(response, lease.release)
+  try {
+    lease.hold(bytes)
+  } catch {
     const message = 'clients of this account have too many unread responses; read them, and send this request again'
     throw new ApiError(503, 'overloaded', message, { headers: { 'retry-after': '1' } })
-  }
-
-  /** Counts a response until it is sent or its connection is closed. */
-  hold(account: string, text: string, response: ServerResponse): void {
-    const bytes = Buffer.byteLength(text)
-    if (bytes <= SHORT) return
-    this.#add(account, bytes)
-    onReplyOver(response, () => this.#add(account, -bytes))
-  }
-
-  #add(account: string, bytes: number): void {
-    this.#bytes += bytes
-    const own = (this.#byAccount.get(account) ?? 0) + bytes
-    if (own > 0) this.#byAccount.set(account, own)
-    else this.#byAccount.delete(account)
   }
 }

@@ -3,7 +3,9 @@ import type { Logger } from 'pino'
 import { errorCode } from '../../../core/errors.js'
 import { type ComponentCounters, ComponentSet } from '../../../engine/flow/counters.js'
 import { type CounterSnapshot, snapshotOf } from '../../../engine/run/measure/counter-snapshot.js'
+import { LogLimit } from '../../../lib/log-limit.js'
 import { sleep } from '../../../lib/time.js'
+import { formatSize } from '../../../lib/units.js'
 import type { BodyBytes } from '../../../net/http/events/send-body.js'
 import { Refusal, stopping } from '../../../net/http/server/refusal.js'
 import { AccountDisk } from '../account/account-disk.js'
@@ -19,7 +21,7 @@ import {
   type Snapshot,
   type WorkerCalls,
 } from '../process/messages.js'
-import { AccountBudget } from './account-budget.js'
+import { AccountRequests, MOST_REQUESTS } from './account-requests.js'
 import { type HostedOptions, HostedPipeline } from './hosted-pipeline.js'
 
 /** The processes of a killed service release their folders within this time. */
@@ -47,7 +49,8 @@ export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'componen
 /** Runs the pipelines of one account in its process, and answers the calls of the service. */
 export class PipelineWorker {
   readonly #options: WorkerOptions
-  readonly #budget: AccountBudget
+  readonly #requests: AccountRequests
+  readonly #limit: LogLimit
   readonly #disk: AccountDisk
   readonly #counters: ComponentSet
   /** For each component, the last snapshot that was sent to the service. */
@@ -79,7 +82,8 @@ export class PipelineWorker {
     this.#options = options
     const { account, log, maxDisk, maxSeries, runtime } = options
     this.#counters = new ComponentSet(maxSeries)
-    this.#budget = new AccountBudget({ account, log, clock: runtime.clock })
+    this.#limit = new LogLimit(runtime.clock)
+    this.#requests = new AccountRequests(MOST_REQUESTS, () => this.#tellFull())
     this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, inStore: () => this.#inStore })
   }
 
@@ -118,7 +122,7 @@ export class PipelineWorker {
       log: log.child({ pipeline: id }),
       runtime,
       disk: this.#disk,
-      requests: this.#budget.requests,
+      requests: this.#requests,
       counters: this.#counters,
       components,
       permitted,
@@ -177,8 +181,18 @@ export class PipelineWorker {
     return {
       undelivered: [...this.#pipelines].map(([id, { undelivered }]) => [id, undelivered]),
       disk: this.#disk.files,
-      budget: this.#budget.figures(),
+      budget: this.#requests.figures(),
     }
+  }
+
+  #tellFull(): void {
+    const { account, log } = this.#options
+    const more = this.#limit.next('requests')
+    if (more)
+      log.warn(
+        { code: 'SLUICE_ACCOUNT_REQUESTS_FULL', account, max: formatSize(MOST_REQUESTS.bytes), ...more },
+        'destinations of an account wait because their requests take too much memory. Find the receivers that do not answer (sluice_delivery_requests_in_flight), or send each event to fewer destinations',
+      )
   }
 
   #folderOf(pipeline: string): string {

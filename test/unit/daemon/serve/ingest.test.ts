@@ -19,7 +19,7 @@ const PAGE = { limit: 50 }
 async function keysOf(t: Test, log: Logger): Promise<IdempotencyKeys> {
   const store = await openSqlite(join(t.testdirName, 'keys'), undefined, undefined, KEYS)
   t.teardown(() => store.close())
-  return await IdempotencyKeys.open(store, { clock: systemClock, log })
+  return await IdempotencyKeys.open(store, { clock: systemClock, log, secret: Buffer.alloc(32) })
 }
 
 t.test('a publish answers with what the service bounds, and the log has it', async t => {

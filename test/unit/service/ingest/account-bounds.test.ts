@@ -9,7 +9,7 @@ import { Input } from '../../../../src/engine/flow/fan-out.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { AccountDisk } from '../../../../src/service/ingest/account/account-disk.js'
 import { KEY_BYTES } from '../../../../src/service/ingest/idempotency-keys.js'
-import { AccountRequests } from '../../../../src/service/ingest/worker/account-budget.js'
+import { AccountRequests } from '../../../../src/service/ingest/worker/account-requests.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../../support/ingest-host.js'
@@ -186,29 +186,29 @@ t.test('the bodies of the requests of an account take a bounded amount of memory
   await begins('a', 'a')
   b!.put(50)
   await begins('a', 'a', 'b')
-  t.equal(pool.bytes, 110)
+  t.equal(pool.figures().requestBytes, 110)
   c!.put(10, 10)
   d!.put(10)
   await begins('a', 'a', 'b')
-  t.same([pool.waiting, full], [2, 2], 'others wait, the first one of a destination too')
+  t.same([pool.figures().waiting, full], [2, 2], 'others wait, the first one of a destination too')
   a.answer()
   await begins('a', 'a', 'b', 'c', 'd')
-  t.equal(pool.waiting, 0)
-  t.equal(pool.bytes, 100, 'more than one only while half of it is free')
+  t.equal(pool.figures().waiting, 0)
+  t.equal(pool.figures().requestBytes, 100, 'more than one only while half of it is free')
   b!.answer()
   a.answer()
   await begins('a', 'a', 'b', 'c', 'd', 'a')
   c!.answer()
   await begins('a', 'a', 'b', 'c', 'd', 'a', 'c')
   for (const one of [a, c!, d!]) one.answer()
-  await until(() => pool.bytes === 0)
+  await until(() => pool.figures().requestBytes === 0)
 
   // One that ends while it waits is in nobody's way.
   b!.put(200)
   await begins('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b')
   a.put(5)
   d!.put(5)
-  await until(() => pool.waiting >= 2)
+  await until(() => pool.figures().waiting >= 2)
   await a.delivery.stop(AbortSignal.abort())
   b!.answer()
   await begins('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b', 'd')

@@ -21,14 +21,15 @@ process.on('SIGXFSZ', () => {})
 async function startService(
   t: Test,
   folder: string,
-  options: { at?: number; mostKeys?: number; isAlone?: boolean; nodes?: Nodes } = {},
+  options: { at?: number; mostKeys?: number; isAlone?: boolean; nodes?: Nodes; secret?: Buffer } = {},
 ) {
   const { at = 0, ...rest } = options
   let now = 1_000_000 + at
   const logged: object[] = []
   const log = pino({}, { write: line => void logged.push(JSON.parse(line)) })
   const store = await openSqlite(folder, undefined, undefined, KEYS)
-  const keys = await IdempotencyKeys.open(store, { clock: { ...systemClock, wall: () => now }, log, ...rest })
+  const clock = { ...systemClock, wall: () => now }
+  const keys = await IdempotencyKeys.open(store, { clock, log, secret: Buffer.alloc(32), ...rest })
   t.teardown(async () => {
     await keys.stop()
     await store.close()
@@ -195,6 +196,9 @@ t.test('a service that is alone claims nothing, and counts each key once', { buf
   const next = await startService(t, folder, { isAlone: true })
   for (const key of ['unsaved', 'new']) t.same(await next.send(key, never), { received: 1, repeated: true })
   t.equal(next.keys.size, 4)
+  const other = await startService(t, folder, { isAlone: true, secret: Buffer.alloc(32, 1) })
+  // Nobody can compute a digest without the secret.
+  await t.rejects(other.send('k', never), { code: 'idempotency_key_reused' })
 })
 
 t.test('keys are bounded in time and by account, and go with their pipeline', async t => {

@@ -30,8 +30,6 @@ export class Accounts {
     const rows = {
       text: `${ROW} WHERE id > $1 AND enterprise_id = $3 ORDER BY id`,
       values: [principal.enterpriseId],
-      first: '',
-      cursorOf: ({ id }: Row) => id,
     }
     return this.#context.page(page, rows, show)
   }

@@ -50,10 +50,8 @@ export class ServiceAccounts {
     const rows = {
       text: `${ROWS} WHERE s.id > $1 AND s.owner_id = $3 ORDER BY s.id`,
       values: [idOf(ownerFor(principal))],
-      first: '',
-      cursorOf: ({ id }: Row) => id,
     }
-    return this.#context.page(page, rows, row => this.#show(row))
+    return this.#context.page(page, rows, (row: Row) => this.#show(row))
   }
 
   async get(principal: Principal, id: string): Promise<ServiceAccountDocument> {

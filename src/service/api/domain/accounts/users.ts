@@ -31,8 +31,6 @@ export class Users {
     const rows = {
       text: `${ROW} WHERE id > $1 AND account_id = $3 ORDER BY id`,
       values: [id],
-      first: '',
-      cursorOf: ({ id }: Row) => id,
     }
     return this.#context.page(page, rows, show)
   }

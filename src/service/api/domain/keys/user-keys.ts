@@ -32,10 +32,8 @@ export class UserKeys {
     const rows = {
       text: `${ROWS} AND k.id > $1 AND k.subject_id = $3 ORDER BY k.id`,
       values: [principal.subject.id],
-      first: '',
-      cursorOf: ({ id }: Row) => id,
     }
-    return this.#context.page(page, rows, row => this.#show(row))
+    return this.#context.page(page, rows, (row: Row) => this.#show(row))
   }
 
   async create(principal: Principal, input: UserKeyInput): Promise<CreatedUserKeyDocument> {

@@ -27,9 +27,6 @@ export interface Tagged<T> {
   readonly etag: string
 }
 
-/** Called on every publish, and with undefined when a pipeline is deleted. */
-export type PublishListener = (pipelineId: string, published: PublishedDocument | undefined) => void
-
 type Config = Readonly<Record<string, unknown>>
 
 /** A pipeline. The draft of a pipeline is its latest revision. */
@@ -63,7 +60,6 @@ const MOST_PAGES = 32
 export class Pipelines {
   readonly #context: Context
   readonly #components: readonly AnyDefinition[]
-  readonly #listeners = new Set<PublishListener>()
   readonly #secrets: Secrets
   readonly #rows: Cached<PipelineRow>
   readonly #pages: Cached<Page<PipelineDocument>>
@@ -71,6 +67,8 @@ export class Pipelines {
   /** Reports which options of a pipeline this service limits when it runs the pipeline. */
   boundsOf: (pipeline: string, config: Config) => Promise<readonly (Fault & { readonly obstacle?: true })[]> =
     async () => []
+  /** Called on every publish, and with undefined when a pipeline is deleted. Must not throw. */
+  onPublish: (pipelineId: string, published: PublishedDocument | undefined) => void = () => {}
   readonly #checks = new PacedWork()
 
   constructor(context: Context, components: readonly AnyDefinition[], secrets: Secrets) {
@@ -105,8 +103,6 @@ export class Pipelines {
              WHERE p.id > $1 AND p.${account ? 'account_id' : 'enterprise_id'} = $3 AND p.removed_at IS NULL
              ORDER BY p.id`,
       values: [account ?? enterprise],
-      first: '',
-      cursorOf: ({ id }: PipelineRow) => id,
     }
     return this.#context.page<PipelineRow & { config: string }, PipelineDocument>(page, rows, async row => {
       const draft = this.#revisions.parsed(row.id, row.revision, row.config)
@@ -184,7 +180,7 @@ export class Pipelines {
       return { wasPublished, bytes: await this.#revisions.removeAll(sql, before) }
     })
     this.sizes.set(account.id, bytes)
-    if (wasPublished) this.#notify(id, undefined)
+    if (wasPublished) this.onPublish(id, undefined)
   }
 
   /** Publishes the latest revision, or an earlier one as a rollback. Throws 403 feature_not_enabled. */
@@ -224,7 +220,7 @@ export class Pipelines {
       return { row, isNew: true, bytes: await this.#revisions.forgetOld(sql, row) }
     })
     this.sizes.set(account.id, bytes)
-    if (isNew) this.#notify(id, publishedOf(row, config))
+    if (isNew) this.onPublish(id, publishedOf(row, config))
     const { document, etag } = await this.#tagged(row)
     const service_bounds = bounds.map(({ path, ...bound }) => ({ ...bound, path: path && `config.${path}` }))
     return { document: { ...document, service_bounds }, etag }
@@ -324,26 +320,6 @@ export class Pipelines {
   find(id: string): Promise<PipelineRow | undefined> {
     const { store } = this.#context
     return this.#rows.read(id, () => store.get<PipelineRow>(ROW, id))
-  }
-
-  /** The returned function removes the listener. */
-  onPublish(listener: PublishListener): () => void {
-    this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
-  }
-
-  #notify(id: string, published: PublishedDocument | undefined): void {
-    for (const listener of this.#listeners) {
-      try {
-        listener(id, published)
-      } catch (error) {
-        // The revision is published nevertheless.
-        this.#context.log.error(
-          { err: error, pipeline: id },
-          'a listener failed to handle a change of a published pipeline',
-        )
-      }
-    }
   }
 
   #check(account: string, config: Config) {

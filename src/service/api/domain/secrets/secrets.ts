@@ -18,8 +18,6 @@ export interface ConfigSecrets {
   values(): Readonly<Record<string, string>>
 }
 
-export type SecretListener = (accountId: string, name: string) => void
-
 interface Row extends Pick<SecretDocument, 'name' | 'created_at' | 'updated_at'> {
   /** Changes each time a value is saved. */
   readonly id: string
@@ -42,8 +40,9 @@ const NONE: ConfigSecrets = { version: '', names: [], values: () => ({}) }
 export class Secrets {
   readonly #context: Context
   readonly #sealer: Sealer
-  readonly #listeners = new Set<SecretListener>()
   readonly #rows: Cached<Row>
+  /** Called after each change of a secret. Must not throw. */
+  onChange: (accountId: string, name: string) => void = () => {}
   /** Names by configuration. Searching a configuration costs more than the rest of a request. */
   readonly #names = new WeakMap<object, readonly string[]>()
 
@@ -58,7 +57,6 @@ export class Secrets {
     const rows = {
       text: `${ROW} WHERE name > $1 AND account_id = $3 ORDER BY name`,
       values: [account.id],
-      first: '',
       cursorOf: ({ name }: Row) => name,
     }
     return this.#context.page(page, rows, show)
@@ -97,7 +95,7 @@ export class Secrets {
       await audit(before ? 'secret.replace' : 'secret.create', target(name))
       return show(row)
     })
-    this.#notify(principal, name)
+    this.onChange(account.id, name)
     return shown
   }
 
@@ -110,7 +108,7 @@ export class Secrets {
       if (removed === 0) throw notFound('secret')
       await audit('secret.remove', target(name))
     })
-    this.#notify(principal, name)
+    this.onChange(account.id, name)
   }
 
   namesIn(config: object): readonly string[] {
@@ -137,16 +135,6 @@ export class Secrets {
       names,
       values: () => Object.fromEntries(names.map((name, i) => [name, this.#open(accountId, name, rows[i])])),
     }
-  }
-
-  /** The returned function removes the listener. */
-  onChange(listener: SecretListener): () => void {
-    this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
-  }
-
-  #notify({ account }: Principal, name: string): void {
-    for (const listener of this.#listeners) listener(account!.id, name)
   }
 
   async #read(accountId: string, name: string): Promise<Row | undefined> {

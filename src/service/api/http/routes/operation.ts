@@ -81,8 +81,7 @@ export function ingestRoute(ingest: Ingest | undefined): Route {
     handle: async ({ principal, params, request, confirm }) => {
       if (!ingest)
         throw new ApiError(503, 'unavailable', 'this service does not accept events', { headers: LATER_SOON })
-      const { status, headers, body } = await ingest.ingest(principal, params.id!, request.raw, confirm)
-      return { status, ...(headers ? { headers } : {}), ...(body === undefined ? {} : { raw: body }) }
+      return { raw: await ingest.ingest(principal, params.id!, request.raw, confirm) }
     },
   })
 }

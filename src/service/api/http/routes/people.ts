@@ -82,10 +82,7 @@ const serviceAccounts: readonly Route[] = [
     scope: 'account:manage',
     access: requireServiceAccountManagement,
     answers: { 204: { description: 'It was deleted.' } },
-    handle: async ({ service, principal, params }) => {
-      await service.serviceAccounts.remove(principal, params.id!)
-      return {}
-    },
+    handle: ({ service, principal, params }) => service.serviceAccounts.remove(principal, params.id!),
   }),
   route({
     method: 'POST',
@@ -116,10 +113,7 @@ const serviceAccounts: readonly Route[] = [
     scope: 'account:manage',
     access: requireServiceAccountManagement,
     answers: { 204: { description: 'The key was revoked.' } },
-    handle: async ({ service, principal, params }) => {
-      await service.serviceAccounts.revoke(principal, params.id!)
-      return {}
-    },
+    handle: ({ service, principal, params }) => service.serviceAccounts.revoke(principal, params.id!),
   }),
 ]
 
@@ -190,10 +184,7 @@ const users: readonly Route[] = [
     access: requireUserManagement,
     answers: { 204: { description: 'It was deleted.' } },
     refusals: { 409: { last_manager: 'An account must have at least one manager.' } },
-    handle: async ({ service, principal, params }) => {
-      await service.users.remove(principal, params.id!)
-      return {}
-    },
+    handle: ({ service, principal, params }) => service.users.remove(principal, params.id!),
   }),
   route({
     method: 'POST',
@@ -249,10 +240,7 @@ const userKeys: readonly Route[] = [
     scope: 'user:key',
     access: requireUserKeys,
     answers: { 204: { description: 'The key was revoked.' } },
-    handle: async ({ service, principal, params }) => {
-      await service.userKeys.revoke(principal, params.id!)
-      return {}
-    },
+    handle: ({ service, principal, params }) => service.userKeys.revoke(principal, params.id!),
   }),
 ]
 

@@ -103,10 +103,7 @@ export const pipelineRoutes: readonly Route[] = [
     headers: IF_MATCH,
     answers: { 204: { description: 'It was deleted.' } },
     refusals: CHANGED,
-    handle: async call => {
-      await call.service.pipelines.remove(call.principal, call.params.id!, ifMatch(call))
-      return {}
-    },
+    handle: call => call.service.pipelines.remove(call.principal, call.params.id!, ifMatch(call)),
   }),
   route({
     method: 'POST',

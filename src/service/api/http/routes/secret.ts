@@ -47,9 +47,6 @@ export const secretRoutes: readonly Route[] = [
       'Pipelines that refer to it stop in the service immediately. They list it in `missing_secrets`, and ingest answers 503 until it is saved again.',
     scope: 'pipeline:write',
     answers: { 204: { description: 'It was deleted.' } },
-    handle: async ({ service, principal, params }) => {
-      await service.secrets.remove(principal, params.name!)
-      return {}
-    },
+    handle: ({ service, principal, params }) => service.secrets.remove(principal, params.name!),
   }),
 ]

@@ -5,12 +5,14 @@ import type { ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { Refusal } from '../../../../../src/net/http/server/refusal.js'
 import { ConnectionLimits } from '../../../../../src/net/limits.js'
 import { DEFAULT_LIMITS } from '../../../../../src/service/api/domain/context.js'
 import type { Ingest } from '../../../../../src/service/api/http/ingest.js'
 import { openApi } from '../../../../../src/service/api/http/openapi.js'
 import { allRoutes } from '../../../../../src/service/api/http/routes.js'
-import { RequestCounts, UnsentAnswers } from '../../../../../src/service/api/http/sender.js'
+import { hold, RequestCounts } from '../../../../../src/service/api/http/sender.js'
+import { AccountQuotas } from '../../../../../src/service/ingest/account/account-quota.js'
 import { identityFaults } from '../../../../fuzz/answers.js'
 import { checkout } from '../../../../support/checkout.js'
 import { testFolder } from '../../../../support/folder.js'
@@ -157,7 +159,11 @@ t.test('every request of a key is answered, whatever characters the address of i
 t.test('a reply that cannot be written is answered with 500, logged with its id, and counted', async t => {
   const counts = new RequestCounts()
   let headers = {}
-  const ingest: Ingest = { ingest: async () => ({ status: 202, headers }) }
+  const ingest: Ingest = {
+    async ingest() {
+      throw new Refusal(503, 'x', 'x', headers)
+    },
+  }
   const { manager, send, logged } = await start(t, { ingest, counts })
   const post = () => send('POST', `/v3/ingest/${'0'.repeat(24)}`, { key: manager, body: '{}' })
   headers = { 'x-odd': 'ł' }
@@ -263,7 +269,7 @@ t.test('a request that came whole is answered, whatever comes behind it', async 
     async ingest() {
       // What comes behind the request has been parsed.
       await turns()
-      return { status: 202, body: { received: 1 } }
+      return { received: 1 }
     },
   }
   const { url, sts } = await start(t, { ingest, headersMs: 100, requestMs: 100 })
@@ -502,31 +508,24 @@ t.test('large lists come in small pages', async t => {
 })
 
 t.test('answers that nobody reads take a bounded part of the memory', async t => {
-  const unsent = new UnsentAnswers(1_000_000)
-  // Each character takes two bytes.
-  const text = (bytes: number) => 'é'.repeat(bytes / 2)
+  const unsent = new AccountQuotas({ requests: Number.POSITIVE_INFINITY, bytes: 1_000_000 })
   const socket = new EventEmitter()
-  const answers = Array.from(
-    { length: 8 },
-    () => Object.assign(new EventEmitter(), { req: { socket } }) as unknown as ServerResponse,
-  )
-  const full = { status: 503, code: 'overloaded', headers: { 'retry-after': '1' } }
-  for (const answer of answers.slice(0, 7)) {
-    unsent.check('a', text(100_000))
-    unsent.hold('a', text(100_000), answer)
+  const send = (account: string, bytes: number) => {
+    const answer = Object.assign(new EventEmitter(), { req: { socket } })
+    // Each character takes two bytes.
+    hold(unsent, account, 'é'.repeat(bytes / 2), answer as unknown as ServerResponse)
+    return answer
   }
-  t.throws(() => unsent.check('a', text(100_000)), full, 'an account leaves something for others')
-  t.doesNotThrow(() => unsent.check('a', text(1000)), 'short answers go on')
-  t.doesNotThrow(() => unsent.check('b', text(100_000)))
-  unsent.hold('b', text(100_000), answers[7]!)
-  t.throws(() => unsent.check('b', text(150_000)), full)
+  const full = { status: 503, code: 'overloaded', headers: { 'retry-after': '1' } }
+  const answers = Array.from({ length: 7 }, () => send('a', 100_000))
+  t.throws(() => send('a', 100_000), full, 'an account leaves something for others')
+  t.doesNotThrow(() => send('a', 1000), 'short answers go on')
+  t.doesNotThrow(() => send('b', 100_000))
+  t.throws(() => send('b', 150_000), full)
   answers[0]!.emit('close')
-  t.doesNotThrow(() => unsent.check('b', text(150_000)), 'as soon as one is read there is room')
+  t.doesNotThrow(() => send('b', 150_000), 'as soon as one is read there is room')
   socket.emit('close')
-  t.doesNotThrow(
-    () => unsent.check('b', text(700_000)),
-    'when a connection closes, so do replies that waited for earlier ones',
-  )
+  t.doesNotThrow(() => send('b', 700_000), 'when a connection closes, so do replies that waited for earlier ones')
 })
 
 t.test('bodies that are under way take a bounded part of the memory', async t => {
@@ -567,7 +566,6 @@ t.test('an end waits for what is under way, and for no connection that is open',
       async ingest() {
         came()
         await held
-        return { status: 202 }
       },
     },
   })
