@@ -106,8 +106,13 @@ export class Unseen {
    * on, because one of them may be incomplete. `now`: wall clock in milliseconds.
    */
   of(name: string, unclaimed: readonly Place[], unreadable: readonly Unreadable[], now: number): Place[] | undefined {
-    const { births, problems, context } = this.#options
+    const { births, problems, context, files } = this.#options
     const since = this.since(name)
+    const current = files.named(name)
+    // Without birth times, a current file of which something was read is not the younger one.
+    const isFormer = ({ stat, birth }: Place) =>
+      !current ||
+      (birth === undefined || stat.birthtimeNs === current.birth ? current.isNew : stat.birthtimeNs < current.birth)
     const isLate = ({ name: found, stat }: Listed) =>
       isRotatedName(found, basename(name)) &&
       Number(stat.mtimeNs) / 1e6 >= since &&
@@ -115,7 +120,10 @@ export class Unseen {
     const damaged = new Set(unreadable.map(({ path }) => path))
     const mayGrow = ({ path, stat }: Listed) =>
       (!this.isStarting || damaged.has(path)) && Number(stat.ctimeNs) / 1e6 > now - SETTLE_MS
-    const unseen = unclaimed.filter(one => isLate(one) && one.changedAt >= since && one.first.length > 0)
+    // A program may still write to an empty file. One that is younger than the current file is a copy in progress.
+    const unseen = unclaimed.filter(
+      one => isLate(one) && one.changedAt >= since && (one.first.length > 0 || isFormer(one)),
+    )
     if (unseen.some(one => one.isCompressed && mayGrow(one))) return undefined
     for (const one of unreadable) {
       if (!isLate(one)) continue
