@@ -109,10 +109,10 @@ export class Unseen {
     const { births, problems, context, files } = this.#options
     const since = this.since(name)
     const current = files.named(name)
-    // Without birth times, a current file of which something was read is not the younger one.
+    // Without birth times, a current file that was known or read before is the older one.
+    const isNew = current?.isNew === true && !this.isStarting
     const isFormer = ({ stat, birth }: Place) =>
-      !current ||
-      (birth === undefined || stat.birthtimeNs === current.birth ? current.isNew : stat.birthtimeNs < current.birth)
+      !current || (birth === undefined || stat.birthtimeNs === current.birth ? isNew : stat.birthtimeNs < current.birth)
     const isLate = ({ name: found, stat }: Listed) =>
       isRotatedName(found, basename(name)) &&
       Number(stat.mtimeNs) / 1e6 >= since &&
