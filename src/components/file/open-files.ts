@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode, lacksDescriptor } from '../../core/errors.js'
-import { closeSync, fstatSync, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
+import { closeSync, fstatSync, statOrNone, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
 import { finalPath } from '../../lib/files/final-path.js'
 import { formatOf } from './compression.js'
 import { type Descriptors, TooManyOpen } from './descriptors.js'
@@ -21,7 +21,7 @@ import type { Losses } from './rotation/losses.js'
 import { mayBecome } from './rotation/names.js'
 import { originalsOf } from './rotation/newcomers.js'
 import { Search } from './rotation/search.js'
-import { continues, type Displaced, type Entry, type Saved } from './saved.js'
+import { type Displaced, type Entry, isCopyAhead, type Saved } from './saved.js'
 import { Slices } from './slices.js'
 import { Sweeps } from './sweeps.js'
 
@@ -121,6 +121,16 @@ export class OpenFiles {
   }
 
   targetFolders = (): Iterable<string> => this.#names.targetFolders()
+
+  /** Whether the closed file has grown. If another file has its path now, a sweep must look for it first. */
+  hasGrown(tailer: Tailer): boolean {
+    if (tailer.isMissing) return false
+    const stat = statOrNone(tailer.path)
+    if (stat && keyOf(stat) === tailer.key)
+      return !this.#births.differ(stat, tailer.birth) && tailer.look(Number(stat.size), stat.mtimeNs)
+    tailer.failed = 'moved'
+    return false
+  }
 
   /** Opens the file if it is closed. Returns false if the file cannot be read now. */
   open(tailer: Tailer): boolean {
@@ -544,8 +554,7 @@ export class OpenFiles {
     const known = { ...file.committed, head: file.head, claimed: file.claimed }
     this.#options.saved.releaseCopy(known)
     const copy = known.claimed === undefined ? undefined : this.#tailers.get(known.claimed)
-    const isRead = copy && copy !== file && copy.claimed === known.claimed && continues(copy.entry(), known)
-    if (isRead) this.forget(copy)
+    if (copy && copy !== file && isCopyAhead(copy.entry(), known)) this.forget(copy)
   }
 
   #moveTo(tailer: Tailer, place: Listed | Copy): boolean {

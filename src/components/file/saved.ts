@@ -59,6 +59,8 @@ const entrySchema = z.object({
 })
 export type Entry = z.output<typeof entrySchema>
 
+type Original = Pick<Entry, 'claimed' | 'offset' | 'head' | 'tail'>
+
 /** A name that now refers to another file, and the earliest time of this change, wall clock in milliseconds. */
 const displacedSchema = z.object({ path: z.string(), since: z.number() })
 export type Displaced = z.output<typeof displacedSchema>
@@ -130,9 +132,9 @@ export class Saved {
   }
 
   /** Removes the position of a file's copy if less was delivered of the file: the copy must be searched again. */
-  releaseCopy(file: Pick<Entry, 'claimed' | 'offset' | 'head' | 'tail'>): void {
+  releaseCopy(file: Original): void {
     const copy = file.claimed === undefined ? undefined : this.#entries.get(file.claimed)
-    if (copy && copy.claimed === file.claimed && continues(copy, file)) this.remove(copy)
+    if (copy && isCopyAhead(copy, file)) this.remove(copy)
   }
 
   replace(entry: Entry, by: Entry): void {
@@ -204,10 +206,12 @@ function differ(a: Entry['head'], b: Entry['head']): boolean {
   return a.bytes === b.bytes && a.hash !== b.hash
 }
 
-/** Whether `copy` was read further than the other entry, and may contain all that was read of the other file. */
-export function continues(copy: Entry, { offset, head, tail }: Pick<Entry, 'offset' | 'head' | 'tail'>): boolean {
+/** Whether `copy`, the file that `file` claims, was read further, and may contain all that was read of `file`. */
+export function isCopyAhead(copy: Entry, { claimed, offset, head, tail }: Original): boolean {
   const mark = copy.marks?.find(one => one.offset === offset)
-  return copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
+  return (
+    copy.claimed === claimed && copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
+  )
 }
 
 /** The existing files that `selects` accepts and that the source of this document has started to read. */

@@ -78,13 +78,6 @@ const EXCEPTIONS: readonly Exception[] = [
     promises: ['order'],
     applies: ({ rotation }, { wasUnread }) => rotation.how === 'copy' && wasUnread === true,
   },
-  {
-    // Which file had the name before is not saved, and a closed file is not looked at.
-    name: 'a line that was written to a renamed file comes after its successors',
-    seed: 873,
-    promises: ['order'],
-    applies: ({ lives, maxOpenFiles }, { isLate }) => isLate === true && (lives.length > 0 || maxOpenFiles < 3),
-  },
 ]
 
 /** The violations of a world that are known, and not counted as failures. */

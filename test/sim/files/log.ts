@@ -4,6 +4,8 @@ import type { Line } from './ledger.js'
 import type { LogFolder } from './log-folder.js'
 import type { Program } from './programs.js'
 
+const NEVER = Number.POSITIVE_INFINITY
+
 /** How a program writes its log. */
 export interface Style {
   readonly lines: number
@@ -26,8 +28,8 @@ export class Log {
   readonly #world: World
   readonly #style: Style
   #node: FileNode | undefined
-  /** Whether the program shall open the name again before its next line. */
-  #reopens = false
+  /** From when on the program opens the name again before its next line. */
+  #reopensAt = NEVER
   /** The line that is being written. */
   #current: { readonly line: Line; left: Buffer } | undefined
   /** Whether what is written now may be lost: a copy was made, and the truncation has not been yet. */
@@ -71,7 +73,7 @@ export class Log {
   begin(): void {
     const { random } = this.#world
     const { leastBytes, mostBytes } = this.#style
-    if (this.#reopens || !this.#node) this.#open()
+    if (this.#reopensAt <= this.#world.now || !this.#node) this.#open()
     const line = this.folder.ledger.next(this.id, leastBytes + random.below(mostBytes - leastBytes + 1))
     this.#current = { line, left: Buffer.from(`${line.text}\n`) }
   }
@@ -79,7 +81,7 @@ export class Log {
   #open(): void {
     if (this.#node) this.folder.release(this.#node)
     this.#node = this.folder.hold(this.folder.file(this.name) ?? this.folder.make(this.name))
-    this.#reopens = false
+    this.#reopensAt = NEVER
   }
 
   /** Writes this share of the rest of the line. */
@@ -109,13 +111,23 @@ export class Log {
     this.folder.ledger.tore(line)
   }
 
-  /** Tells the program to open its log again, as logrotate does by a signal, and waits until it has done so. */
-  *reopen(): Program {
-    this.#reopens = true
-    // A program that writes nothing opens it, too.
-    yield 1 + this.#world.random.next() * 5
+  /** Tells the program to open its log again, as logrotate does by a signal. It may take a while. */
+  signal(ms: number): void {
+    this.#reopensAt = Math.min(this.#reopensAt, this.#world.now + ms)
+  }
+
+  /** Waits until the program has opened its log again. A program that writes nothing opens it, too. */
+  *reopened(): Program {
+    const { now, random } = this.#world
+    const left = this.#reopensAt === NEVER ? 0 : Math.max(0, this.#reopensAt - now)
+    yield left + 1 + random.next() * 5
     yield* this.betweenLines()
-    if (this.#reopens) this.reopenNow()
+    if (this.#reopensAt !== NEVER) this.reopenNow()
+  }
+
+  /** Whether the program has this file open. */
+  has(node: FileNode | undefined): boolean {
+    return node !== undefined && node === this.#node
   }
 
   /** Waits until no line is being written. */

@@ -71,6 +71,8 @@ export function planOf(seed: number, random: Seeded): Plan {
   const isSmall = random.chance(0.2)
   const births = random.pick(['stored', 'stored', 'stored', 'stored', 'zero', 'zero', 'changes'] as const)
   const smallest = how === 'copy' ? LEAST_COPY[births] : 1
+  // Without a draw: the other worlds stay what they were.
+  const reopensMs = how === 'rename' && (seed >> 5) % 4 === 1 ? [5, 50, 500, 5000][(seed >> 7) % 4]! : 0
   return {
     kind,
     logs: hasTwo ? [name, `other-${name}`] : [name],
@@ -95,9 +97,10 @@ export function planOf(seed: number, random: Seeded): Plan {
           : kind === 'rename and gzip'
             ? 0.8
             : random.pick([0, 0.5, 1]),
-      leastBytes: isSmall ? smallest : how === 'copy' ? 4096 : random.pick([1, 500]),
+      leastBytes: reopensMs > 0 ? 0 : isSmall ? smallest : how === 'copy' ? 4096 : random.pick([1, 500]),
       inARow: kind === 'several at once' ? 2 + random.below(3) : random.pick([1, 1, 2]),
       everyMs: (lines * everyMs) / random.pick([2, 4, 8]),
+      reopensMs,
       deletesUnread: random.chance(0.15),
     },
     habits: {

@@ -15,6 +15,8 @@ export interface Rotation {
   /** Rotations without a pause. */
   readonly inARow: number
   readonly everyMs: number
+  /** How long the program takes at most until it opens its log again. Rotations in a row do not wait for it. */
+  readonly reopensMs: number
   /** Whether a file may be deleted before all of it is delivered. */
   readonly deletesUnread: boolean
 }
@@ -54,7 +56,7 @@ export class Rotator {
       for (let i = 1 + random.below(inARow); i > 0 && !this.#log.isOver; i--) {
         if (!this.#mayRotate()) break
         this.#deeds.rotations++
-        yield* this.#rotate()
+        yield* this.#rotate(i > 1)
         yield random.next() * 10
       }
     }
@@ -67,7 +69,9 @@ export class Rotator {
   #mayRotate(): boolean {
     const { leastBytes, deletesUnread } = this.#rotation
     if (!this.#isKnown()) return false
-    if ((this.#folder.file(this.#log.name)?.size ?? 0) < leastBytes) return false
+    const current = this.#folder.file(this.#log.name)
+    if (!current || current.size < leastBytes) return false
+    if (this.#doomed().some(name => this.#log.has(this.#folder.file(name)))) return false
     const isUnread = this.#doomed().some(name => !this.#folder.ledger.isDelivered(this.#folder.file(name)!))
     if (isUnread && deletesUnread) this.#deeds.deletedUnread++
     return !isUnread || deletesUnread
@@ -86,9 +90,10 @@ export class Rotator {
     return this.#folder.names.filter(name => name.startsWith(`${this.#log.name}.2`) && !name.endsWith('.tmp'))
   }
 
-  *#rotate(): Program {
+  /** `isHasty`: the next rotation follows at once. */
+  *#rotate(isHasty: boolean): Program {
     const { how } = this.#rotation
-    if (how === 'rename') yield* this.#rename()
+    if (how === 'rename') yield* this.#rename(isHasty)
     else if (how === 'copy') yield* this.#copyAndTruncate()
     else if (how === 'docker') yield* this.#docker()
     else yield* this.#kubelet()
@@ -115,15 +120,18 @@ export class Rotator {
     }
   }
 
-  *#rename(): Program {
+  *#rename(isHasty: boolean): Program {
     const { random } = this.#world
     const { name } = this.#log
+    const { reopensMs } = this.#rotation
     yield* this.#shift()
     this.#folder.rename(name, `${name}.1`)
     yield this.#moment
     if (random.chance(0.7) && !this.#folder.file(name)) this.#folder.make(name)
     yield this.#moment
-    yield* this.#log.reopen()
+    this.#log.signal(reopensMs && random.next() * reopensMs)
+    if (reopensMs > 0 && isHasty) return
+    yield* this.#log.reopened()
     yield* this.#compressOne()
   }
 
@@ -220,7 +228,8 @@ export class Rotator {
     }
     this.#folder.rename(name, to)
     yield this.#moment
-    yield* this.#log.reopen()
+    this.#log.signal(0)
+    yield* this.#log.reopened()
   }
 }
 

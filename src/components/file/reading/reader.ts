@@ -27,7 +27,7 @@ export interface ReaderOptions {
   /** How long a renamed file must be quiet before its unfinished line is delivered. */
   readonly rotateWaitMs: number
   isStopped(): boolean
-  readonly files: Pick<OpenFiles, 'unfindable' | 'truncated' | 'hold'>
+  readonly files: Pick<OpenFiles, 'unfindable' | 'truncated' | 'hold' | 'hasGrown'>
   /** Called when the source stops. `tailers`: the files that must be delivered before the run ends. */
   onUnfindable(tailers: readonly Tailer[]): void
   onLost(tailer: Tailer): void
@@ -271,9 +271,7 @@ export class Reader {
       }
       // Files that wait for this one may be next, if it leaves the queue.
       waiting = 0
-      // A copy does not wait for held files. They may be waiting for this copy, because only reading it shows which file
-      // it is a copy of.
-      if (tailer.isBehind && tailer.earlier.some(one => one.isPostponed && !(tailer.copy && one.held))) {
+      if (isDelayed(tailer)) {
         this.#drop(tailer)
         this.#options.files.hold(tailer)
         continue
@@ -313,12 +311,17 @@ export class Reader {
     if (tailer.sawEarlier) return false
     tailer.sawEarlier = true
     for (const one of tailer.earlier) {
-      const isRead = one.isOpen && !one.copy && !one.failed && !one.held && !one.parked
-      if (!isRead || hasMore(one) !== true) continue
-      this.ready(one)
-      tailer.isBehind ||= one.queued
+      const isRead = !one.copy && !one.failed && !one.held
+      if (isRead && this.#hasGrown(one)) this.ready(one)
+      tailer.isBehind ||= (isRead && one.queued) || mayDelay(one, tailer)
     }
-    return tailer.waits
+    return tailer.waits || isDelayed(tailer)
+  }
+
+  #hasGrown(tailer: Tailer): boolean {
+    if (!tailer.isOpen) return this.#options.files.hasGrown(tailer)
+    // A dropped unfinished line is not read again unless the file has changed.
+    return tailer.parked ? tailer.glance() : hasMore(tailer) === true
   }
 
   /**
@@ -401,4 +404,17 @@ export class Reader {
     const { remote } = this.#options
     return await Promise.race([returned, remote.answers(tailer.path).then(answers => answers && returned)])
   }
+}
+
+/** Whether a sweep must look for an earlier file before this one is read. */
+function isDelayed(tailer: Tailer): boolean {
+  return tailer.isBehind && tailer.earlier.some(one => mayDelay(one, tailer))
+}
+
+/**
+ * A copy does not wait for held files. They may be waiting for this copy, because only reading it shows which file it
+ * is a copy of.
+ */
+function mayDelay(earlier: Tailer, tailer: Tailer): boolean {
+  return earlier.isPostponed && !(tailer.copy && earlier.held)
 }

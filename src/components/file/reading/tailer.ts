@@ -90,6 +90,8 @@ export class Tailer {
   copy: Copy | undefined
   /** Device and inode of the file that was found to be a copy of this one. */
   claimed: string | undefined
+  /** Whether the last search of its folder did not find the closed file. */
+  isMissing = false
   /** Whether the first bytes have not been compared with those of other files yet, because the file was empty. */
   isUncompared = false
   /** Whether reading must wait until the search for the former file with this name is over. */

@@ -60,7 +60,9 @@ export class Unfinished {
   /** When the unfinished part of a file is delivered as it is. */
   #dueAtOf(tailer: Tailer): number {
     const { splitting, rotateWaitMs } = this.#options
-    const { grownAt, inLine, origin, path, movedAt } = tailer
+    const { grownAt, inLine, origin, path, movedAt, truncatedSince } = tailer
+    // The copy of a truncated file gets no more data.
+    if (truncatedSince !== undefined && inLine) return grownAt
     const isRenamed = origin.path !== path
     return Math.min(
       grownAt + splitting.patienceMs(inLine),

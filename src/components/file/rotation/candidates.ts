@@ -164,7 +164,8 @@ export class Candidates {
       // After an error, files that the system refused, or that are still being written, are examined again.
       if (!content.error || (!isOfSystem(content.error) && this.isAtRest(one.stat))) known.set(stamp, content)
       if (content.error) unreadable.push({ ...one, error: content.error })
-      if (content.first.length > 0) places.push(this.#place(one, content))
+      const isEmpty = one.stat.size === 0n && formatOfName(one.name) === undefined
+      if (content.first.length > 0 || isEmpty) places.push(this.#place(one, content))
     }
     return { places, unreadable }
   }

@@ -38,7 +38,8 @@ export class Rests {
   }
 
   goOn(tailer: Tailer, path: string): void {
-    this.#options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
+    if (tailer.unread > 0)
+      this.#options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
     tailer.path = tailer.found = path
     this.#begin(tailer)
   }

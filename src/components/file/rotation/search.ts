@@ -165,7 +165,8 @@ export class Search {
       const one = entry.gone ? undefined : byKey.get(entryKey(entry))
       if (!one || Number(one.stat.size) < entry.offset || !files.isSaved(one.stat, one.path)) continue
       there.add(entry)
-      if (Number(one.stat.size) > entry.offset) grown.push({ one, entry })
+      // A program may still write to a file that was renamed just before the stop.
+      if (Number(one.stat.size) > entry.offset || entry.away === undefined) grown.push({ one, entry })
     }
     // If several files had the same name, the oldest is read first.
     grown.sort((a, b) => Number(a.one.stat.mtimeNs - b.one.stat.mtimeNs) || compareAge(a.one.path, b.one.path))
@@ -387,6 +388,7 @@ export class Search {
   /** Called when no copy has the rest of a closed file. */
   #over(tailer: Tailer, folder: Folder): void {
     if (tailer.isOpen || tailer.copy) return
+    tailer.isMissing = folder.byKey.get(tailer.key)?.path !== tailer.path
     tailer.wasLookedFor()
     const { head, birth, size, truncatedSince, origin, path } = tailer
     const wasOpened = head.bytes > 0 || truncatedSince !== undefined

@@ -108,8 +108,13 @@ export class Unseen {
    * on, because one of them may be incomplete. `now`: wall clock in milliseconds.
    */
   of(name: string, unclaimed: readonly Place[], unreadable: readonly Unreadable[], now: number): Place[] | undefined {
-    const { births, problems, context } = this.#options
+    const { births, problems, context, files } = this.#options
     const since = this.since(name)
+    const current = files.named(name)
+    // Without birth times, a current file that was known or read before is the older one.
+    const isNew = current?.isNew === true && !this.isStarting
+    const isFormer = ({ stat, birth }: Place) =>
+      !current || (birth === undefined || stat.birthtimeNs === current.birth ? isNew : stat.birthtimeNs < current.birth)
     const isLate = ({ name: found, stat }: Listed) =>
       isRotatedName(found, basename(name)) &&
       Number(stat.mtimeNs) / 1e6 >= since &&
@@ -119,7 +124,10 @@ export class Unseen {
       const isComplete = this.isStarting && !damaged.has(path)
       return Number(stat.ctimeNs) / 1e6 > now - (isComplete ? WRITES_MS : SETTLE_MS)
     }
-    const unseen = unclaimed.filter(one => isLate(one) && one.changedAt >= since && one.first.length > 0)
+    // A program may still write to an empty file. One that is younger than the current file is a copy in progress.
+    const unseen = unclaimed.filter(
+      one => isLate(one) && one.changedAt >= since && (one.first.length > 0 || isFormer(one)),
+    )
     if (unseen.some(one => one.isCompressed && mayGrow(one))) return undefined
     for (const one of unreadable) {
       if (!isLate(one)) continue

@@ -109,6 +109,8 @@ function rotation(dir: string): { path: string; rotate: () => void } {
   return { path, rotate }
 }
 
+const numbers = (to: number) => Array.from({ length: to }, (_, i) => String(i + 1))
+
 /** Compresses as gzip does. */
 function compress(path: string): void {
   const { atime, mtime } = statSync(path)
@@ -230,6 +232,72 @@ t.test('what is still written to a renamed file comes before what the new one ge
   appendFileSync(path, '4\n')
   await arrived(run, 4)
   t.same(run.out.texts(path), ['1', '2', '3', '4'])
+  await run.stop()
+})
+
+t.test(
+  'what is still written to a renamed file that was closed comes before what the new one gets after it',
+  async t => {
+    const dir = testFolder(t, { 'app.log': '1\n' })
+    const { path, rotate } = rotation(dir)
+    const options = { include: [path], scan_interval: '10s', rotate_wait: '1 Hours', max_open_files: 1 }
+    const run = await tail(options)
+    await arrived(run, 1)
+    // The source finds the second file under its next name, so that it may close it.
+    for (let i = 0; i < 2; i++) rotate()
+    await arrived(run, 3)
+    appendFileSync(`${path}.1`, '4\n')
+    appendFileSync(path, '5\n')
+    await arrived(run, 5)
+    appendFileSync(`${path}.1`, '6\n')
+    renameSync(`${path}.1`, `${path}.9`)
+    appendFileSync(path, '7\n')
+    await arrived(run, 7)
+    rmSync(`${path}.9`)
+    await run.scanned(2)
+    const scans = () => run.value('sluice_file_scans_total')!
+    const before = scans()
+    for (let i = 8; i <= 12; i++) {
+      appendFileSync(path, `${i}\n`)
+      await arrived(run, i)
+    }
+    t.ok(scans() < before + 5, 'lines do not wait for a search for the deleted file')
+    t.same(run.out.texts(path), numbers(12))
+    await run.stop()
+  },
+)
+
+t.test('what is written to a file that was renamed empty between two looks comes before the file after it', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path], scan_interval: '10s' })
+  await arrived(run, 1)
+  renameSync(path, `${path}.2`)
+  writeFileSync(path, '')
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, '')
+  await run.scanned(2)
+  appendFileSync(`${path}.1`, '2\n')
+  appendFileSync(path, '3\n')
+  await arrived(run, 3)
+  t.same(run.out.texts(path), numbers(3))
+  await run.stop()
+})
+
+t.test('an empty file beside an older one is a copy that is being made', async t => {
+  const content = `${'1'.repeat(100)}\n`
+  const dir = testFolder(t, { 'app.log': content })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path], scan_interval: '100ms' })
+  await arrived(run, 1)
+  writeFileSync(`${path}.1`, '')
+  await run.scanned(2)
+  writeFileSync(`${path}.1`, content)
+  await run.scanned(2)
+  truncateSync(path)
+  appendFileSync(path, '2\n')
+  await settled(run, 2)
+  t.equal(run.out.lines.length, 2)
   await run.stop()
 })
 

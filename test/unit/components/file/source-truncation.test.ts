@@ -278,6 +278,18 @@ t.test('a copy that was never seen is renamed before it is its turn', async t =>
   await run.stop()
 })
 
+t.test('a line that was read in part is delivered when the copy ends with it', async t => {
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 20)) + 'hal' })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path] })
+  await run.read(path)
+  copyTruncate(path, `${path}.1`)
+  appendFileSync(path, 'f a line\n')
+  await settled(run, 22)
+  t.same(run.out.texts(), [...numbered(0, 20), 'hal', 'f a line'])
+  await run.stop()
+})
+
 t.test('copies that begin alike are told apart by what stands before the position', async t => {
   const banner = `# ${'the header of every file '.repeat(50)}\n`
   const dir = testFolder(t, { 'app.log': banner + asText(numbered(0, 100)) })

@@ -10,7 +10,7 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { BirthTimes, fingerprint, isKnownFile, NO_BYTES } from '../../../../src/components/file/identity.js'
@@ -21,7 +21,7 @@ import { Trail } from '../../../../src/components/file/rotation/trail.js'
 import { Unseen } from '../../../../src/components/file/rotation/unseen.js'
 import { type Entry, Saved } from '../../../../src/components/file/saved.js'
 import { testFolder } from '../../../support/folder.js'
-import { arrived, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
+import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
 /** What the worlds of `npm run sim -- --files` found, each without its world. */
@@ -270,4 +270,24 @@ t.test('a compressed file that is still being written at a start is read when it
   await settled(next, lines.length + 1)
   t.same(next.out.texts(), [...lines, 'last'])
   await next.stop()
+})
+
+t.test('a file whose copy is gone does not claim the file that has the inode of the copy', async t => {
+  const content = Array.from({ length: 100 }, (_, n) => `line ${n}\n`).join('')
+  const path = join(testFolder(t, { 'app.log': content }), 'app.log')
+  const options = { include: [path], scan_interval: '50ms' }
+  const first = await tail(options)
+  await settled(first, 100)
+  await first.stop()
+  await laterFiles(dirname(path))
+  writeFileSync(`${path}.2`, 'another file\n')
+  const { dev, ino } = statSync(`${path}.2`)
+  const document = first.checkpoints.document as { files: Entry[] }
+  document.files = document.files.map(entry => ({ ...entry, claimed: `${dev}:${ino}` }))
+  const run = await tail(options, first.checkpoints)
+  await settled(run, 1)
+  writeFileSync(`${path}.1`, content.slice(0, 550))
+  await run.scanned(2)
+  t.same(run.out.texts(), ['another file'], 'a copy of a part is known')
+  await run.stop()
 })
