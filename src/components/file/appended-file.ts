@@ -71,7 +71,7 @@ const FOREIGN = {}
 const COMPARED_BYTES = 64 * 1024
 /** An unfinished line that has not grown for this time counts as torn. */
 const REST_MS = 20
-/** Maximum waits for an unfinished line that keeps growing. */
+/** Maximum number of waits for an unfinished line that keeps growing. */
 const MOST_LOOKS = 10
 
 export interface AppendOptions {

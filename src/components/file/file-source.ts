@@ -286,7 +286,7 @@ export class FileSource implements Source {
     // A single long duration may be due to other load on the machine.
     const busyMs = Math.min(slices.busyMs, this.#busyMs)
     this.#busyMs = slices.busyMs
-    // Find files created in a folder after it was listed and before it was watched.
+    // Finds files that were created in a folder after it was listed and before it was watched.
     if (unwatched) this.#urgent = true
     this.#urgentAt = unwatched ? now : now + Math.max(URGENT_MS, URGENT_SHARE * busyMs)
     this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * busyMs)
@@ -307,7 +307,7 @@ export class FileSource implements Source {
     return await this.#watches.sync(folders, slices)
   }
 
-  /** Whether the file systems of all files found and of all files being read respond. */
+  /** Whether all file systems respond: those of the files that were found, and those of the files being read. */
   async #mayTouchAll(links: readonly string[] = []): Promise<boolean> {
     let all = true
     const ask = async (path: string) => {

@@ -74,7 +74,7 @@ export class OpenFiles {
   /** The open files that the next start could not find. */
   async unfindable(): Promise<Tailer[]> {
     const found = await this.#detached.locate(this.#tailers.values(), new Slices(this.#options.context.clock))
-    // A compressed file is not read as lines, also if it was empty when it was opened.
+    // A compressed file is not read as lines, even if it was empty when it was opened.
     return found.filter(({ at, fd }) => !(at === 0 && fd !== undefined && formatOf(firstBytes(fd))))
   }
 
@@ -82,7 +82,7 @@ export class OpenFiles {
     return this.#tailers.values()
   }
 
-  /** Whether more bytes were seen than the saved positions tell. */
+  /** Whether undelivered bytes were seen that the saved entries do not include. */
   get areUnsaved(): boolean {
     for (const { isUnsaved } of this.#tailers.values()) if (isUnsaved) return true
     return false
@@ -479,7 +479,7 @@ export class OpenFiles {
   #add(tailer: Tailer, isNewest: boolean): void {
     const { saved } = this.#options
     const former = saved.get(tailer.key)
-    // Its inode was reused. Of two saved positions with one inode, the next start would know only one.
+    // The inode of `former` was reused. If two saved positions had one inode, the next start would know only one.
     if (former) saved.replace(former, { ...former, gone: true })
     this.#tailers.set(tailer.key, tailer)
     const name = tailer.origin.path!
@@ -566,7 +566,7 @@ export class OpenFiles {
     const { path, stat } = place
     try {
       descriptors.makeRoom()
-      // An earlier file may have had its inode.
+      // An earlier file may have had the same inode.
       const known = this.#tailerOf(stat, path)
       if (known && known !== tailer) return false
       const fd = openKnown(path, { key: keyOf(stat), birth: stat.birthtimeNs }, this.#births, context.reach)

@@ -38,7 +38,7 @@ const entrySchema = z.object({
   carry: z.int().min(0).max(MOST_CARRY).optional(),
   head: fingerprint,
   tail: fingerprint,
-  /** See positions.ts. Earlier versions have none. */
+  /** See positions.ts. Entries of earlier versions do not have it. */
   reading: z
     .string()
     .regex(/^[0-9a-f]{16}$/)
@@ -109,7 +109,8 @@ export class Saved {
       if (entry.success) this.put(entry.data)
       else this.unreadable++
     }
-    // A copy's entry is at its end even if not all of it was delivered. Then the copy must be searched again.
+    // The entry of a copy is at the end of the copy, even if not all of it was delivered. Then the copy must be
+    // searched again.
     for (const entry of this.#entries.values())
       if (entry.claimed !== `${entry.dev}:${entry.ino}`) this.releaseCopy(entry)
     this.names = new Set([...this.#entries.values()].map(({ file, path }) => file ?? path))
@@ -117,7 +118,8 @@ export class Saved {
 
   put(entry: Entry): void {
     const former = entry.gone ? undefined : this.#entries.get(entryKey(entry))
-    // Its inode was reused for the file of this entry. Without birth times, only different first bytes show that.
+    // The inode of `former` was reused for the file of this entry. Without birth times, only different first bytes show
+    // that.
     if (former && (former.birth !== entry.birth || differ(former.head, entry.head))) {
       this.remove(former)
       this.put({ ...former, gone: true })
@@ -184,8 +186,8 @@ export class Saved {
   }
 
   /**
-   * Records since when files are missing, except those that `isKept` accepts. Removes those missing for too long, and
-   * the oldest if there are too many.
+   * Records since when files are missing, except those that `isKept` accepts. Removes entries of files that were
+   * missing for too long, and the oldest entries if there are too many.
    */
   prune(now: number, isKept: (entry: Entry) => boolean = () => false): void {
     for (const entry of [...this.#entries.values()]) {

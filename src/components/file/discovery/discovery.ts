@@ -226,7 +226,7 @@ export class Discovery {
   }
 }
 
-/** Moves a step to the folder that its next literal segments name. */
+/** Moves a step into the folder given by its next literal segments. */
 function belowNames({ folder, segments, at }: Step): Step {
   for (; at < segments.length - 1; at++) {
     const segment = segments[at]!

@@ -62,7 +62,7 @@ export function globFault(patterns: readonly string[]): string | undefined {
   }
 }
 
-/** Expands `a{b,c}` to `ab` and `ac`, `{1..3}` to 1, 2 and 3. Other braces are literal. */
+/** Expands `a{b,c}` to `ab` and `ac`, and `{1..3}` to 1, 2 and 3. Other braces are literal. */
 export function expandBraces(pattern: string): string[] {
   if (!pattern.includes('{')) return [pattern]
   // `expand` would remove these backslashes, which the parts of a pattern still need.
@@ -72,7 +72,10 @@ export function expandBraces(pattern: string): string[] {
   return all
 }
 
-/** How the absolute `path` relates to `segments`. It keeps all segments that may come next, so its time is bounded. */
+/**
+ * How the absolute `path` relates to `segments`. The comparison keeps all segments that may come next, so its time is
+ * bounded.
+ */
 export function matchPath(path: string, segments: readonly Segment[]): GlobMatch {
   let next = afterDepth(0, segments)
   let isWhole = false

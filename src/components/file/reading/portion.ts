@@ -48,7 +48,7 @@ export class Portion {
     return this.#splitter === splitter
   }
 
-  /** Frees memory that is empty and that no read writes to, because the file may not grow for long. */
+  /** Frees memory that is empty and that no read writes to, because it may take long until the file grows. */
   free(splitter: LineSplitter): void {
     if (splitter.pending === 0 && !this.isOf(splitter)) splitter.drop()
   }

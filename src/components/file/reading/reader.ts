@@ -15,7 +15,7 @@ import { Waker } from './waker.js'
 
 /** Maximum portions of one file in a row while other files wait: a huge backlog must not block them. */
 const SHARE = 2
-/** Minimum time between two reads because of append hints. It combines many small appends into one read. */
+/** Minimum time between two reads caused by append hints. It combines many small appends into one read. */
 const GATHER_MS = 5
 const IDLE_MS = 3_600_000
 
@@ -53,7 +53,7 @@ export class Reader {
   readonly #slices: Slices
   readonly #waker = new Waker()
   readonly #queue = new LinkedList<Tailer>()
-  /** How many portions in a row the first file in the queue had. */
+  /** Number of portions in a row from the first file in the queue. */
   #turns = 0
   #reading: Reading | undefined
   #outbox: EventBatch[] = []
@@ -156,7 +156,7 @@ export class Reader {
     }
   }
 
-  /** Reads, to their end, files that the next start could not find. Delivers their last line as it is. */
+  /** Reads to the end all files that the next start could not find. Delivers their last line as it is. */
   async #readOutGone(out: Output): Promise<void> {
     await this.#take(out)
     const unfindable = await this.#options.files.unfindable()
@@ -175,7 +175,8 @@ export class Reader {
         if (error instanceof SilentFileSystem) continue
         this.#options.problems.failed(tailer.path, 'read', error)
       }
-      // Its last line may continue in its successor, which the next start finds, but without the beginning of the line.
+      // Its last line may continue in its successor. The next start finds the successor, but not the beginning of the
+      // line.
       const rest = tailer.successor?.flush(out)
       if (rest) await out.send(rest)
       if (tailer.isOpen && tailer.unread > 0) this.#options.onLost(tailer)

@@ -118,7 +118,7 @@ export class Tailer {
   successor: Tailer | undefined
   /** The largest size seen while the file certainly contained what was read from it. */
   #sureSize = 0
-  /** What the last `entry` says of the size and the head. */
+  /** The size and the length of the head in the last `entry`. */
   #saved = { size: 0, head: 0 }
   /** When this run first saw the file with its current content, wall clock in milliseconds. */
   readonly #firstSeen: number
@@ -178,9 +178,7 @@ export class Tailer {
     this.#sureSize = 0
   }
 
-  /**
-   * Records a size. The recorded size never decreases: if the file shrinks, the bytes seen before are still missing.
-   */
+  /** Records a size. The recorded size never decreases: if the file shrinks, the bytes that are gone still count. */
   sees(size: number): void {
     this.size = Math.max(this.size, size)
   }
@@ -476,7 +474,7 @@ export class Tailer {
       this.glance()
       this.learnHead()
     } catch {
-      // What is known of it stays.
+      // The size and the first bytes known before stay.
     }
   }
 
@@ -555,7 +553,7 @@ export class Tailer {
     }
   }
 
-  /** If the bytes before the last read match: whether its `length` bytes continue the earlier content. */
+  /** Whether the `length` bytes of the last read continue the earlier content. The bytes before them must match. */
   #isSure(length: number): boolean {
     if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
     // The file is shorter than before: the previous content only began with the same bytes.
@@ -704,9 +702,9 @@ const LINE_FEED = Buffer.from('\n')
 const BLOCK_BYTES = 512
 
 /**
- * Skips the hole at the beginning of a file. A program that does not append but writes at its old position leaves one
- * after a truncation: NUL bytes that were never written, and that would become part of the next line. NUL bytes of a
- * file with all of its blocks are data.
+ * Skips the hole at the beginning of a file. A program that does not append but writes at its old position leaves a
+ * hole after a truncation: NUL bytes that were never written, and that would become part of the next line. NUL bytes of
+ * a file with all of its blocks are data.
  */
 class Hole {
   #mayContinue: boolean

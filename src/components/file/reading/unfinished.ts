@@ -44,8 +44,8 @@ export class Unfinished {
   }
 
   /**
-   * Drops unfinished lines beyond the limit, but not of files that may not be found again. Returns false if too many
-   * are left.
+   * Drops unfinished lines beyond the limit, except those of files that might not be found again. Returns false if too
+   * many are left.
    */
   trim(): boolean {
     for (const [tailer, bytes] of this.#tailers) {

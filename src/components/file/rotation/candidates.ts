@@ -30,7 +30,7 @@ import type { Answer, Candidate, Question } from './match.js'
 
 const NOTHING = Buffer.alloc(0)
 
-/** Maximum number of compressed files examined per folder, besides new ones: those modified last. */
+/** Maximum number of compressed files examined per folder, besides new ones. Those modified last are examined. */
 const MAX_COPIES = 2000
 /** Maximum work for reading the first bytes of a compressed file, in bytes. */
 const PEEK_BUDGET = 1024 * 1024
@@ -212,7 +212,10 @@ export class Candidates {
       : false
   }
 
-  /** Without birth times, the file that was changed earlier: a finished copy may have the times of its original. */
+  /**
+   * Whether the original is older. Without birth times, compares the last changes, which may be equal: a finished copy
+   * may have the times of its original.
+   */
   #isOlder(original: BigIntStats, copy: BigIntStats): boolean {
     if (this.#options.births.kept(copy)) return original.birthtimeNs < copy.birthtimeNs
     return original.mtimeNs <= copy.mtimeNs

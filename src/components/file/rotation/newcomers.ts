@@ -147,7 +147,7 @@ export class Newcomers {
     if (!names.every(isSettled) || (of !== undefined && !isSettled(of))) return 'later'
     const { size, mtimeNs: changedAt } = stat
     const state = { isCompressed: false, size, changedAt, since: seen && isSame(seen, stat) ? seen.since : clock.now() }
-    // An error is reported when it is read as a file of its own.
+    // An error is reported when the file is read as a file of its own.
     const format = formatOf(withFile(path, firstBytes, { open }) ?? NOTHING)
     if (format) {
       const isDone = of !== undefined || this.#takeCompressed(path, stat, format, inflate)

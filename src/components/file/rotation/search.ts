@@ -280,7 +280,7 @@ export class Search {
     let areSame = true
     for (const [name, tailer] of named) {
       if (!files.open(tailer) || tailer.fd === undefined) continue
-      // If the file was just renamed, a file that was found may have had the name after it.
+      // If the file was just renamed, a file that the search found may have had the name since.
       if (tailer.hasPortion || (name !== undefined && !leadsTo(name, tailer.key))) areSame = false
       else if (!tailer.holds()) {
         files.truncated(tailer)
@@ -373,7 +373,7 @@ export class Search {
     }
   }
 
-  /** The copy of a file may be gone, and its inode the one of another file's copy. */
+  /** The copy of a file may be gone, and another file's copy may have its inode. */
   #dropOldClaims(subjects: readonly Subject[], places: readonly Place[], claims: readonly Claimed[]): void {
     const compared = new Set(places.map(({ key }) => key))
     const owners = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))

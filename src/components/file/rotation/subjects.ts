@@ -68,7 +68,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     head,
     position,
     since,
-    // It may have been copied already when it was looked at, and truncated only after that.
+    // The file may have been copied already when it was looked at, and truncated only after that.
     notBefore: since && since - TWIN_MS,
     claimed,
     ...(there ? wholeOf(there) : { isThere: false, size: () => size, ...marksOf(position, head, new Trail(marks)) }),

@@ -12,8 +12,8 @@ import type { SearchOptions } from './search.js'
 import { CLOCK_MS } from './subjects.js'
 
 /**
- * Maximum time for which files that were rotated during a search wait for its end. Constant rotation could delay the
- * end forever.
+ * Files that were rotated during a search wait at most this long for its end. Constant rotation could delay the end
+ * forever.
  */
 const LONGEST_DELAY_MS = 10_000
 /** A program that compresses a small file writes at least this often. */
@@ -39,7 +39,8 @@ export class Unseen {
     this.#options = options
     const { displaced, names, lookedAt } = options.saved
     for (const { path, since } of displaced) this.#displaced.set(path, since)
-    // While the source did not run, other files may have had these names and be gone, even if the names were vacant.
+    // While the source did not run, files that are gone now may have had these names, even if the names were vacant
+    // before.
     if (lookedAt !== undefined) for (const name of names) if (!formatOfName(name)) this.displaced(name, lookedAt)
   }
 
