@@ -8,6 +8,7 @@ import type { StoreOptions } from '../../../engine/config/store-options.js'
 import { DataDirError, type DataDirLock, lockDataDir } from '../../../engine/run/state/data-dir.js'
 import { syncFolder, writeAtomic } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
+import { requireNone } from './earlier-store.js'
 import { openPostgres } from './postgres.js'
 import { KEYS, openSqlite, SERVED_STORE, STORE } from './sqlite.js'
 import { type Sql, type Store, StoreError } from './store.js'
@@ -48,7 +49,7 @@ export async function openState(
     for (const end of ends.reverse()) await end()
   }
   try {
-    await refuseEarlier(dataDir)
+    await requireNone(dataDir, log)
     if (!beside) ends.push((await lock(dataDir)).release)
     const store = await openStore(dataDir, given, log, beside ? STORE : SERVED_STORE)
     ends.push(() => store.close())
@@ -69,17 +70,6 @@ export async function openState(
       ? error
       : unusable(`data_dir ${dataDir} cannot be used: ${errorText(error)}`, error)
   }
-}
-
-/** Throws StoreError if `dataDir`, which may be a backup, has a LevelDB store from an earlier version. */
-async function refuseEarlier(dataDir: string): Promise<void> {
-  if (!(await exists(join(dataDir, 'store', 'CURRENT')))) return
-  const first =
-    'If its disk buffers hold events, deliver them first: start the earlier version with this data_dir, send it no events, and stop it when sluice_buffer_events is 0'
-  const then = 'Then set another data_dir, run "sluice admin init", and create accounts, keys and pipelines again'
-  throw unusable(
-    `data_dir ${dataDir} has a store of an earlier version, which this version cannot read. ${first}. ${then}`,
-  )
 }
 
 async function openStore(
@@ -223,11 +213,11 @@ async function backUp(
 export async function restoreState(
   backup: string,
   dataDir: string,
-  options: { replace?: boolean; folders?: readonly string[] } = {},
+  options: { log: Logger; replace?: boolean; folders?: readonly string[] },
 ): Promise<void> {
   const secret = await readSecret(join(backup, 'secret'))
   if (!secret) throw unusable(`${backup} is not a complete backup: it has no secret`)
-  await refuseEarlier(backup)
+  await requireNone(backup, options.log)
   const { release } = await lock(dataDir)
   try {
     await replaceState(backup, dataDir, secret, options)
