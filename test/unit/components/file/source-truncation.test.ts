@@ -279,7 +279,7 @@ t.test('a copy that was never seen is renamed before it is its turn', async t =>
 })
 
 t.test('a line that was read in part is delivered when the copy ends with it', async t => {
-  const dir = testFolder(t, { 'app.log': asText(numbered(0, 20)) + 'hal' })
+  const dir = testFolder(t, { 'app.log': `${asText(numbered(0, 20))}hal` })
   const path = join(dir, 'app.log')
   const run = await tail({ include: [path] })
   await run.read(path)
