@@ -211,9 +211,9 @@ function differ(a: Entry['head'], b: Entry['head']): boolean {
 /** Whether `copy`, the file that `file` claims, was read further, and may contain all that was read of `file`. */
 export function isCopyAhead(copy: Entry, { claimed, offset, head, tail }: Original): boolean {
   const mark = copy.marks?.find(one => one.offset === offset)
-  return (
-    copy.claimed === claimed && copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
-  )
+  // A copy claims itself, unless its own compressed copy was found.
+  const isCopy = copy.claimed === claimed || copy.head.bytes === head.bytes
+  return isCopy && copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
 }
 
 /** The existing files that `selects` accepts and that the source of this document has started to read. */
