@@ -22,7 +22,7 @@ export const options = z
     decode: codecOption()
       .optional()
       .describe(
-        'The codec that decodes bodies of the type `text/plain`, or of the media type of this codec, such as `text/csv`. Lines that it cannot decode are kept as text and counted. Default: text.',
+        'The codec for bodies of the type `text/plain`. It also decodes bodies of its own media type, such as `text/csv`. Lines that it cannot decode are kept as text and counted. Default: text.',
       ),
     max_body_bytes: byteSize(1024, 256 * 1024 * 1024)
       .prefault('10MiB')

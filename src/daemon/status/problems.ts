@@ -338,7 +338,7 @@ function undecodedProblems({ series }: Observed): Problem[] {
       return {
         component: component_id,
         what: `${component_id}: ${short(value)} of its ${counted(lines, 'line')} could not be read as ${codec}`,
-        todo: 'They are kept as text: keys and conditions find only their field .message. Correct decode.',
+        todo: 'They are kept as text: keys and conditions find only their field .message. Correct the option decode.',
       }
     }),
   )

@@ -228,7 +228,7 @@ export class SourceOutput implements Output {
     if (this.#hasSent || undecoded < length) return
     const { name, expects } = origin.codec.definition
     const lines = length === 1 ? 'the first line is not' : `not one of the first ${length} lines is`
-    const text = `${lines} ${expects}: kept as text, with .message as their only field. Correct decode`
+    const text = `${lines} ${expects}: kept as text, with .message as their only field. Correct the option decode`
     this.#log.warn({ code: 'SLUICE_NOTHING_DECODED', decode: name, path: origin.path }, text)
   }
 

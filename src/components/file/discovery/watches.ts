@@ -26,7 +26,7 @@ export class Watches {
   readonly #isRemote: (folder: string) => boolean
   readonly #watch: typeof watch
   readonly #watches = new Map<string, Watch>()
-  /** Whether changes in all folders of the last `sync` are reported. */
+  /** Whether all folders given to the last `sync` are watched. */
   areComplete = false
   #refusedUntil = 0
   #logged = false

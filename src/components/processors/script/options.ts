@@ -43,7 +43,7 @@ export const scriptOptions = z
     max_memory: byteSize(16 * 1024 * 1024)
       .prefault('256MiB')
       .describe(
-        'Memory limit for the objects, texts and buffers of the script, in addition to Node.js itself. A script that exceeds it is restarted.',
+        'Memory limit for the objects, texts and buffers of the script, without the memory of Node.js itself. A script that exceeds it is restarted.',
       ),
   })
   .superRefine(({ file, code }, context) => {

@@ -83,7 +83,7 @@ export class ThrottleProcessor implements Processor {
   readonly #refused: RefusedEvents
   /** Undefined: events do not wait. */
   readonly #waiting: Pacing | undefined
-  /** Counts backlog that passes undecided; undefined: backlog is decided on. */
+  /** Counts the backlog that passes without a decision. Undefined if the throttle decides on backlog, too. */
   readonly #passedBacklog: { value: number } | undefined
   readonly #observers = new Set<SeeDecisions>()
   #stands = 1

@@ -163,7 +163,7 @@ export class BatchDecoder {
     const bytes = record.readUInt32LE(12)
     const columns = HEAD + originSize
     const lines = columns + (width + 1) * length
-    if (width !== 2 && width !== 4) throw new BatchRecordError('a record with lengths of unknown size')
+    if (width !== 2 && width !== 4) throw new BatchRecordError('a record whose length fields have an unknown width')
     if (lines + bytes > record.length) throw new BatchRecordError('a record that is too short')
     const starts = new Int32Array(length)
     const ends = new Int32Array(length)

@@ -22,8 +22,7 @@ interface Found {
 }
 
 /**
- * Yields the records of a file from `from` on, several at a time. The last line counts if it is complete, even without
- * a line end. If it is incomplete, a crash has interrupted the write, and the component that had the event sends the
+ * Yields the records of a file from `from` on, several at a time. The last record counts if it is whole, even if its line end is missing. If it is incomplete, a crash has interrupted the write, and the component that had the event sends the
  * event again.
  */
 async function* readRecords(path: string, from: number): AsyncGenerator<Found[]> {

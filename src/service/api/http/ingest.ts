@@ -13,9 +13,9 @@ export type Confirm = () => Promise<void> | undefined
  */
 export interface Ingest {
   /**
-   * Reads the body of `request`, and calls `confirm` before it accepts any event. Resolves with the body of the response
-   * when the events are stored durably. Throws ApiError or Refusal if it refuses the request, and Gone if the client has
-   * disconnected. The caller discards the rest of the body.
+   * Reads the body of `request`, and calls `confirm` before it accepts any event. Resolves with the body of the
+   * response when the events are stored durably. Throws ApiError or Refusal if it refuses the request, and Gone if the
+   * client has disconnected. The caller discards the rest of the body.
    */
   ingest(principal: Principal, pipelineId: string, request: IncomingMessage, confirm: Confirm): Promise<unknown>
 }
