@@ -121,9 +121,15 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     const cost = costs === undefined ? 1 : costs.of(batch, i)
     const size = costs === undefined ? 0 : batch.size(i)
     const taken = limiter.take(key, time, cost, size)
-    if (taken !== FULL || this.#onMaxKeys === 'discard') return taken
+    if (taken !== FULL) return taken
+    this.byDefault = this.#onMaxKeys === 'default_bucket'
+    return this.takeFull(limiter, time, cost, size)
+  }
+
+  /** Decides about an event whose key has no bucket, because `limiter` has no room for one. */
+  protected takeFull(limiter: BucketLimiter, time: number, cost: number, size: number): Decision {
+    if (this.#onMaxKeys === 'discard') return FULL
     if (this.#onMaxKeys === 'pass') return FAIL_OPEN
-    this.byDefault = true
     return limiter.take(undefined, time, cost, size)
   }
 

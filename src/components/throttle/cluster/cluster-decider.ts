@@ -2,7 +2,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import type { Clock } from '../../../lib/time.js'
 import { keyOf } from '../buckets/key-table.js'
 import { type DeciderOptions, KeyedDecider } from '../decider.js'
-import { ASK, DECISIONS, DISCARD, EXCLUDED, FAIL_OPEN, NO_BACKEND, PASS } from '../decisions.js'
+import { ASK, DECISIONS, DISCARD, EXCLUDED, FAIL_OPEN, FULL, NO_BACKEND, PASS } from '../decisions.js'
 import { LeaseLimiter, type LeaseOptions, type LimiterDemand } from './lease-limiter.js'
 import type { Demand, Grant } from './script-calls.js'
 
@@ -128,18 +128,20 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     const { localOfAll } = this.limiter
     localOfAll.timing.wall.offsetMs = this.#clock.wall() - now
     localOfAll.advance(now)
-    return demands.map(demand => aloneOf(demand, now))
+    return demands.map(demand => this.#aloneOf(demand, now))
+  }
+
+  #aloneOf({ by: { local }, key, events, list }: LimiterDemand, now: number): Grant['passed'] {
+    const bucket = key.length === 0 ? undefined : keyOf(key, local.seed)
+    return Uint8Array.from({ length: events }, (_, n) => {
+      const [cost, size] = list ? [list[n * 2]!, list[n * 2 + 1]!] : [1, 0]
+      const taken = local.take(bucket, now, cost, size)
+      const decision = taken === FULL ? this.takeFull(local, now, cost, size) : taken
+      return decision === PASS || decision === FAIL_OPEN ? 1 : 0
+    })
   }
 }
 
 function isPassed(passed: Grant['passed'], n: number): boolean {
   return typeof passed === 'number' ? n < passed : passed[n] === 1
-}
-
-function aloneOf({ by: { local }, key, events, list }: LimiterDemand, now: number): Grant['passed'] {
-  const bucket = key.length === 0 ? undefined : keyOf(key, local.seed)
-  return Uint8Array.from({ length: events }, (_, n) => {
-    const [cost, size] = list ? [list[n * 2]!, list[n * 2 + 1]!] : [1, 0]
-    return local.take(bucket, now, cost, size) === PASS ? 1 : 0
-  })
 }

@@ -5,7 +5,9 @@ import { LeaseLimiter, type LeaseOptions } from '../../../../../src/components/t
 import type { Grant } from '../../../../../src/components/throttle/cluster/script-calls.js'
 import { ASK, DISCARD, FULL, PASS } from '../../../../../src/components/throttle/decisions.js'
 import type { Limit } from '../../../../../src/components/throttle/limit.js'
-import { batchOf } from '../../../../support/batches.js'
+import { parseFieldPath } from '../../../../../src/core/event/field-path.js'
+import { FieldReader } from '../../../../../src/core/event/field-reader.js'
+import { batchesOf, batchOf, originOf } from '../../../../support/batches.js'
 
 const LIMIT: Limit = { mode: 'fixed', limit: 100, windowMs: 1000, unit: 'events' }
 const limiterOf = (options: Partial<LeaseOptions> = {}) =>
@@ -185,4 +187,29 @@ t.test('events that wait for the server are given back at a stop, not discarded'
   }
   await t.rejects(Promise.resolve(decide('wait')), { name: 'AbortError' })
   t.match(await decide('discard'), { alone: 1 }, 'one that does not wait decides all the same')
+})
+
+t.test('on_max_keys holds without the server, whose share has fewer free buckets than the leases', async t => {
+  let now = 0
+  const clock = { now: () => now, wall: () => now }
+  const backend = { ask: async () => undefined, untilReachable: async () => {} }
+  const limits: Limit[] = [LIMIT, { ...LIMIT, limit: 2, windowMs: 3_600_000 }]
+  const origin = originOf('json')
+  const keyFields = [new FieldReader(parseFieldPath('.app'), origin.wanted)]
+  const options = { keyFields, maxKeys: 1, seed: 1, limits, part: 0.1, members: 1 }
+  const passedOf = async (onMaxKeys: 'pass' | 'discard' | 'default_bucket') => {
+    now = 0
+    const decider = new ClusterDecider({ ...options, onMaxKeys, onFailure: 'local_share' }, clock, backend)
+    const decide = async (...apps: string[]) => {
+      const [batch] = batchesOf(apps.map(app => `{"app":"${app}"}\n`).join(''), origin)
+      return (await decider.decide(batch!, new AbortController().signal)).counts[PASS]
+    }
+    t.equal(await decide('a'), 1)
+    // The lease of `a` is idle then, its bucket with an hour's window is not.
+    now = 10_000
+    return decide('b', 'b', 'b')
+  }
+  t.equal(await passedOf('pass'), 3)
+  t.equal(await passedOf('discard'), 0)
+  t.equal(await passedOf('default_bucket'), 2)
 })
