@@ -27,8 +27,8 @@ function patternsOf(text: string): [name: string, pattern: string][] {
 }
 
 /**
- * Replaces patterns of addresses with smaller patterns. With the full patterns, the many addresses in a program's pattern
- * set would exceed the limit of linear matching.
+ * Replaces patterns of addresses with smaller patterns. With the full patterns, the many addresses in a program's
+ * pattern set would exceed the limit of linear matching.
  */
 function withSmallAddresses(text: string): string {
   return text.replace(/%\{(IP|IPORHOST|SYSLOGHOST|HOSTNAME)(?::([\w-]+))?\}/g, (_, name: string, field?: string) =>
