@@ -80,6 +80,7 @@ export class FileSource implements Source {
       remote: this.#remote,
       pieces: metrics.counter(...PIECES),
       before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
+      lookedAt: () => this.#openFiles.lookedAt,
       onCommit: () => checkpoints.changed(),
       onErrored: tailer => {
         // After the stop, the committed position stays before the batch, so the next start reads it again.

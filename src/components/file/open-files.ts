@@ -71,11 +71,12 @@ export class OpenFiles {
     this.#detached = new DetachedFiles({ ...options, files: this, search: this.#search })
   }
 
-  /** The open files that the next start could not find. */
+  /** The open files that the next start could not find, in the order in which they are read. */
   async unfindable(): Promise<Tailer[]> {
     const found = await this.#detached.locate(this.#tailers.values(), new Slices(this.#options.context.clock))
     // A compressed file is not read as lines, even if it was empty when it was opened.
-    return found.filter(({ at, fd }) => !(at === 0 && fd !== undefined && formatOf(firstBytes(fd))))
+    const lost = new Set(found.filter(({ at, fd }) => !(at === 0 && fd !== undefined && formatOf(firstBytes(fd)))))
+    return [...new Set([...lost].flatMap(one => [...one.earlier.filter(earlier => lost.has(earlier)), one]))]
   }
 
   get tailers(): Iterable<Tailer> {
@@ -206,7 +207,10 @@ export class OpenFiles {
    */
   async #findOverwritten(slices: Slices): Promise<void> {
     for (const tailer of this.#tailers.values()) {
-      if (tailer.unchanged === this.#sweeps.number && tailer.at === tailer.size) continue
+      if (tailer.unchanged === this.#sweeps.number && tailer.at === tailer.size) {
+        tailer.becomesSure()
+        continue
+      }
       if (slices.due) await slices.pause()
       try {
         if (tailer.isOverwritten) this.truncated(tailer)
@@ -411,9 +415,12 @@ export class OpenFiles {
         start,
         tailing,
       )
-      if (entry && entry.path !== path) {
-        this.#names.setFormer(entry.path, tailer)
-        this.displace(entry.path)
+      // The file had these names before. Its first name may have been vacant since.
+      const { path: last = path, file: first = path } = entry ?? {}
+      for (const name of [last, first]) {
+        if (name === path || (name !== last && this.isName(name))) continue
+        this.#names.setFormer(name, tailer)
+        this.displace(name)
       }
       tailer.claimed = entry?.claimed
       tailer.isUncompared = tailer.isNew && stat.size === 0n
@@ -468,6 +475,8 @@ export class OpenFiles {
       // It may contain other data that begins with the same bytes.
       this.displace(name)
       tailer.fellBehind()
+      // Nothing shows that it is the entry's file, which was empty.
+      tailer.isUncompared = entry.head.bytes === 0 && !this.#births.kept(place.stat)
     }
     this.#add(tailer, false)
     if (place.path !== name) this.#names.precede(name, tailer)
@@ -520,7 +529,7 @@ export class OpenFiles {
     onForget(former)
     this.#rekey(former, () => former.detach())
     descriptors.close(former)
-    former.truncatedSince = this.lookedAt
+    former.truncatedSince = former.sureUntil
     // The copy is searched for immediately.
     former.seen = 0
     const tailer = new Tailer(former.path, stat, context.origin(options.decode, former.origin.path), start, tailing)
@@ -532,7 +541,7 @@ export class OpenFiles {
     descriptors.used(tailer)
     this.#names.replace(former, tailer)
     this.hold(tailer)
-    this.displace(former.origin.path!)
+    this.displace(former.origin.path!, former.sureUntil)
     this.unsaved++
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
   }
@@ -551,7 +560,7 @@ export class OpenFiles {
 
   /** Forgets how far the file's copy was read, if less was delivered of the file: the copy must be searched again. */
   releaseCopy(file: Tailer): void {
-    const known = { ...file.committed, head: file.head, claimed: file.claimed }
+    const { known } = file
     this.#options.saved.releaseCopy(known)
     const copy = known.claimed === undefined ? undefined : this.#tailers.get(known.claimed)
     if (copy && copy !== file && isCopyAhead(copy.entry(), known)) this.forget(copy)

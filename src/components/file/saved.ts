@@ -51,7 +51,7 @@ const entrySchema = z.object({
   claimed: z.string().optional(),
   /** Some places up to which the file was read: see trail.ts. */
   marks: z
-    .array(z.object({ offset: bytes, tail: fingerprint }))
+    .array(z.object({ offset: bytes, tail: fingerprint, isCopied: z.literal(true).optional() }))
     .readonly()
     .optional(),
   /** Last known size, if the file is gone or was not delivered completely. */
@@ -59,7 +59,8 @@ const entrySchema = z.object({
 })
 export type Entry = z.output<typeof entrySchema>
 
-type Original = Pick<Entry, 'claimed' | 'offset' | 'head' | 'tail'>
+/** A file, and the file that was found to be its copy. */
+export type Original = Pick<Entry, 'claimed' | 'offset' | 'head' | 'tail'>
 
 /** A name that now refers to another file, and the earliest time of this change, wall clock in milliseconds. */
 const displacedSchema = z.object({ path: z.string(), since: z.number() })
@@ -111,8 +112,11 @@ export class Saved {
     }
     // The entry of a copy is at the end of the copy, even if not all of it was delivered. Then the copy must be
     // searched again.
+    const claimants = new Map<string, Entry[]>()
     for (const entry of this.#entries.values())
-      if (entry.claimed !== `${entry.dev}:${entry.ino}`) this.releaseCopy(entry)
+      if (entry.claimed !== undefined) claimants.set(entry.claimed, [...(claimants.get(entry.claimed) ?? []), entry])
+    for (const [claimed, files] of claimants)
+      for (const file of files) if (claimed !== `${file.dev}:${file.ino}`) this.releaseCopy(file, files)
     this.names = new Set([...this.#entries.values()].map(({ file, path }) => file ?? path))
   }
 
@@ -134,9 +138,14 @@ export class Saved {
   }
 
   /** Removes the position of a file's copy if less was delivered of the file: the copy must be searched again. */
-  releaseCopy(file: Original): void {
-    const copy = file.claimed === undefined ? undefined : this.#entries.get(file.claimed)
-    if (copy && isCopyAhead(copy, file)) this.remove(copy)
+  releaseCopy(
+    file: Original,
+    claimants = [...this.#entries.values()].filter(one => one.claimed === file.claimed),
+  ): void {
+    if (file.claimed === undefined) return
+    const copy = this.#entries.get(file.claimed)
+    // If the copy was compressed, both claim the compressed file.
+    for (const one of copy ? [copy, ...claimants] : claimants) if (isCopyAhead(one, file)) this.remove(one)
   }
 
   replace(entry: Entry, by: Entry): void {

@@ -121,9 +121,10 @@ export class Ledger {
     const [, log = '', number = ''] = /^(\w+)-(\d+) /.exec(text) ?? []
     const line = this.#logs.get(log)?.[Number(number)]
     if (line?.text !== text) {
-      // A line that may be lost, or whose file is deleted unread, may have been read in part.
-      const mayBePart = line?.isOptional || this.#deletesUnread
-      if (!(mayBePart && line?.text.includes(text)) && !this.#torn.some(torn => torn.includes(text)))
+      // A line that may be lost, or whose file is deleted unread, may have been read in part, even within its number.
+      const isPart = (one: Line) => (one.isOptional || this.#deletesUnread) && one.text.startsWith(text)
+      const mayBePart = line ? isPart(line) : [...this.#logs.values()].some(lines => lines.some(isPart))
+      if (!mayBePart && !this.#torn.some(torn => torn.includes(text)))
         this.#exceptions.violate('torn', `a line arrived that nobody wrote: ${text.slice(0, 80)}`, line)
       return undefined
     }

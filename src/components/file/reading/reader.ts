@@ -164,6 +164,7 @@ export class Reader {
     for (const tailer of unfindable) {
       const origins = [tailer.origin, tailer.successor?.origin]
       for (const batch of this.#outbox.filter(({ origin }) => origins.includes(origin))) {
+        if (this.#givenUp) break
         this.#outbox.splice(this.#outbox.indexOf(batch), 1)
         await this.#options.beforeSend(batch)
         await out.send(batch)

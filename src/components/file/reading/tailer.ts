@@ -30,7 +30,7 @@ import type { Lineage } from '../lineage.js'
 import { type Content, type Position, positionsIn, readFrom } from '../positions.js'
 import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
 import { Trail } from '../rotation/trail.js'
-import type { Entry } from '../saved.js'
+import type { Entry, Original } from '../saved.js'
 import { Portion } from './portion.js'
 
 export const READ_BYTES = 512 * 1024
@@ -43,6 +43,8 @@ export interface TailerContext {
   readonly pieces: { value: number }
   /** Scratch memory for the bytes before a portion, then the portion's first bytes. One portion is read at a time. */
   readonly before: Buffer
+  /** All rotations before this time were observed, wall clock in milliseconds. */
+  lookedAt(): number
   onCommit(): void
   /** Called when a batch was given back. The file is then read again from its committed position. */
   onErrored(tailer: Tailer): void
@@ -98,6 +100,8 @@ export class Tailer {
   held = false
   /** After a truncation: when the file last contained what was read, wall clock in milliseconds. */
   truncatedSince: number | undefined
+  /** The file contained what was read until this time or longer, wall clock in milliseconds. */
+  sureUntil: number
   /**
    * The last failure. `silent`: the file system did not respond. `moved`: the file was no longer at its path. `waits`:
    * too many files were open.
@@ -126,6 +130,8 @@ export class Tailer {
   #fd: number | undefined
   #gone = false
   #closing = false
+  /** `lookedAt` when the last read began. The portion may be taken much later. */
+  #readSince = 0
   readonly #portion: Portion
   #at: number
   readonly #start: number
@@ -151,6 +157,7 @@ export class Tailer {
   constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
     this.origin = origin
     this.#firstSeen = context.clock.wall()
+    this.sureUntil = context.lookedAt()
     this.grownAt = context.clock.now()
     this.checks = new Checks(context.clock)
     this.trail = new Trail(start.marks)
@@ -413,6 +420,7 @@ export class Tailer {
   /** Compares the file with the stat of a sweep. Returns true if there may be something to read. */
   look(size: number, changedAt: bigint): boolean {
     const changed = size !== this.#end || changedAt !== this.changedAt
+    if (size === this.size && changedAt === this.changedAt) this.becomesSure()
     this.sees(size)
     this.changedAt = changedAt
     return changed
@@ -496,8 +504,9 @@ export class Tailer {
     const { size } = fstatSync(this.#fd!)
     const isSame = same(fingerprintAt(this.#fd!, 0, head.bytes), head) && this.#tailMatches()
     if (!isSame || size < this.size) return false
+    this.sees(size)
     this.learnHead()
-    this.#sureSize = size
+    this.becomesSure(size)
     return true
   }
 
@@ -513,7 +522,7 @@ export class Tailer {
     // A file that was read to its end is compared at the next read.
     if (now === at && now === size) return false
     const holds = at === 0 ? now >= size && same(fingerprintAt(this.#fd, 0, head.bytes), head) : this.#tailMatches()
-    if (holds && head.bytes > 0) this.#sureSize = Math.max(this.#sureSize, now)
+    if (holds) this.becomesSure(head.bytes > 0 ? now : 0)
     return !holds
   }
 
@@ -529,6 +538,7 @@ export class Tailer {
   /** Starts to read the next `left` bytes or a part of them. Pass the result, a length or an error, to `take`. */
   read(left: number): Promise<number | Error> | number | Error {
     const portion = this.#portion
+    this.#readSince = this.#context.lookedAt()
     // A batch is either backlog or not.
     const most = this.#at < this.#backlogEnd ? Math.min(left, this.#backlogEnd - this.#at) : left
     const room = portion.begin(this.#splitter, Math.min(most, READ_BYTES), this.#at)
@@ -558,8 +568,14 @@ export class Tailer {
     if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
     // The file is shorter than before: the previous content only began with the same bytes.
     if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
-    this.#sureSize = Math.max(this.#sureSize, this.size)
+    this.becomesSure(this.size, this.#readSince)
     return true
+  }
+
+  /** Records that the file, with at least `size` bytes, certainly contained what was read until `until` or longer. */
+  becomesSure(size = 0, until = this.#context.lookedAt()): void {
+    this.#sureSize = Math.max(this.#sureSize, size)
+    this.sureUntil = Math.max(this.sureUntil, until)
   }
 
   abandon(): void {
@@ -659,6 +675,11 @@ export class Tailer {
   get isUnsaved(): boolean {
     const { size, committed } = this
     return size > committed.offset && (size !== this.#saved.size || committed.content.head.bytes !== this.#saved.head)
+  }
+
+  /** What tells whether another file is a copy that was read further than this file was delivered. */
+  get known(): Original {
+    return { ...this.committed, head: this.head, claimed: this.claimed }
   }
 
   /** The checkpoint entry of the file, at its committed position. */

@@ -22,6 +22,8 @@ export class Copy {
   /** Wall clock in milliseconds. `birth` is undefined if the file system does not store it. */
   readonly changedAt: number
   readonly birth: number | undefined
+  /** The known first bytes. Without birth times, only they show that another file has the inode now. */
+  readonly #first: Buffer
   readonly #format: Format
   readonly #problems: PathProblems
   readonly #slots: Slots
@@ -37,6 +39,7 @@ export class Copy {
   /** `inflated`: the file if the search has already opened it and read as far as needed to recognize it. */
   constructor(place: Compressed, { problems, slots, open }: CandidatesOptions, inflated?: Inflated) {
     ;({ path: this.path, key: this.key, changedAt: this.changedAt, birth: this.birth } = place)
+    this.#first = place.first
     this.#format = place.format
     this.#problems = problems
     this.#slots = slots
@@ -74,6 +77,8 @@ export class Copy {
       inflated.last(before)
       if (inflated.at < at || !same(fingerprint(before, 0, before.length), tail)) return this.#lose()
       const length = await inflated.read(room)
+      const first = this.#first.subarray(0, length)
+      if (at === 0 && !first.equals(room.subarray(0, first.length))) return this.#lose()
       if (inflated.damage) {
         this.#problems.hidden(this.path, inflated.damage)
         this.#cutSize = statOrNone(this.path)?.size

@@ -11,6 +11,8 @@ import { ALIKE_BYTES, FINGERPRINT_BYTES, type Fingerprint, same } from '../ident
 export interface Mark {
   readonly offset: number
   readonly tail: Fingerprint
+  /** A copy of the file ends here. */
+  readonly isCopied?: true | undefined
 }
 
 /** What is known about a file. A file is the content of one inode between two truncations. */

@@ -8,7 +8,7 @@ import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
-import { type Entry, entryKey, type Saved } from '../saved.js'
+import { type Entry, entryKey, isCopyAhead, type Saved } from '../saved.js'
 import type { Slices } from '../slices.js'
 import { Candidates, isCompressed, type Listed, list, type Place, type Unreadable } from './candidates.js'
 import { Hidden } from './hidden.js'
@@ -228,7 +228,7 @@ export class Search {
     }
     const later = await list(path, slices)
     const isSame = stampOf(later) === folder.stamp
-    this.#apply(claims, new Set([...sought, ...missing]), isSame)
+    this.#apply(claims, new Set([...sought, ...missing]), isSame, subjects)
     if (isSame) {
       for (const tailer of sought) this.#over(tailer, folder)
       for (const entry of missing) if (!claims.some(({ file }) => file.entry === entry)) this.#lose(entry, folder)
@@ -357,7 +357,12 @@ export class Search {
   }
 
   /** Continues in copies, the oldest first. */
-  #apply(claims: readonly Claimed[], sought: ReadonlySet<Entry | Tailer>, isSure: boolean): void {
+  #apply(
+    claims: readonly Claimed[],
+    sought: ReadonlySet<Entry | Tailer>,
+    isSure: boolean,
+    subjects: readonly Subject[],
+  ): void {
     for (const { file, candidate, relation } of [...claims].sort(
       (a, b) => a.candidate.changedAt - b.candidate.changedAt,
     )) {
@@ -369,8 +374,18 @@ export class Search {
       if (tailer) this.#rests.found(tailer, candidate, isRest)
       else if (isRest) this.#rests.readOn(entry!, candidate)
       else if (!candidate.isCompressed) this.#rests.putEnd(candidate, nameOf(entry!))
-      if (entry && !isRest) this.#options.saved.replace(entry, { ...entry, claimed: candidate.key })
+      if (!entry || isRest) continue
+      this.#setClaim(file, candidate.key)
+      // The copy was compressed, and another file may get its inode.
+      if (entry.claimed !== undefined)
+        for (const one of subjects)
+          if (one !== file && one.claimed === entry.claimed) this.#setClaim(one, candidate.key)
     }
+  }
+
+  #setClaim({ tailer, entry }: Subject, claimed: string | undefined): void {
+    if (tailer) tailer.claimed = claimed
+    else if (this.#isCurrent(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed })
   }
 
   /** The copy of a file may be gone, and another file's copy may have its inode. */
@@ -378,10 +393,12 @@ export class Search {
     const compared = new Set(places.map(({ key }) => key))
     const owners = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))
     for (const subject of subjects) {
-      const { claimed, tailer, entry } = subject
-      if (claimed === undefined || !compared.has(claimed) || owners.get(claimed) === subject) continue
-      if (tailer) tailer.claimed = undefined
-      else if (this.#isCurrent(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed: undefined })
+      const { tailer, entry } = subject
+      const { claimed } = tailer ?? entry!
+      if (claimed === undefined || !compared.has(claimed)) continue
+      const owner = owners.get(claimed)
+      const known = tailer ? tailer.known : entry!
+      if (owner !== subject && !(owner?.entry && isCopyAhead(owner.entry, known))) this.#setClaim(subject, undefined)
     }
   }
 

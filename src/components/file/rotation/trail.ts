@@ -51,9 +51,12 @@ export class Trail {
     for (let offset = FIRST_MARK; offset <= end; offset *= 2) if (offset > from && offset > at) mark(offset)
   }
 
+  /** Registers that a copy ends at this offset. */
   insert(offset: number, tailAt: (offset: number) => Fingerprint): void {
-    const before = this.#marks.findLastIndex(mark => mark.offset <= offset)
-    if (this.#marks[before]?.offset !== offset) this.#marks.splice(before + 1, 0, { offset, tail: tailAt(offset) })
+    const before = this.#marks.findLastIndex(mark => mark.offset < offset)
+    const there = this.#marks[before + 1]?.offset === offset ? this.#marks[before + 1] : undefined
+    const mark = { offset, tail: there?.tail ?? tailAt(offset), isCopied: true } as const
+    this.#marks.splice(before + 1, there ? 1 : 0, mark)
   }
 
   /** The last mark in the first `size` bytes, if it proves that a file of this size has only these bytes. */
@@ -69,12 +72,13 @@ export class Trail {
 
   /**
    * The marks to save for a file of which all before `end` was delivered, and whose first `head` bytes are known. For a
-   * large file, the ends of its first lines are left out.
+   * large file, the ends of its first lines are left out, unless a copy ends there.
    */
   saved(end: number, head: number): readonly Mark[] {
     const isLarge = end >= 4 * FIRST_MARK
     return this.#marks.filter(
-      ({ offset }) => (offset < end || offset <= head) && offset !== end && (offset >= FIRST_MARK || !isLarge),
+      ({ offset, isCopied }) =>
+        (offset < end || offset <= head) && offset !== end && (offset >= FIRST_MARK || !isLarge || isCopied === true),
     )
   }
 }

@@ -142,8 +142,8 @@ export class Unseen {
   }
 
   /**
-   * The files to read after the files that are searched for: those that have a displaced name now, and those that had
-   * it during the search.
+   * The files to read after the files that are searched for: those that have a displaced name now, those that had it
+   * during the search, and at the start those of which nothing was read.
    */
   *delayed(): Iterable<Tailer> {
     const { files, context } = this.#options
@@ -155,8 +155,9 @@ export class Unseen {
       this.#waitingSince.set(name, since)
       if (now - since > LONGEST_DELAY_MS) continue
       for (const tailer of files.tailers) {
+        const waits = tailer.held || (this.isStarting && tailer.isNew)
         // The search itself waits for copies to be read.
-        if (tailer.held && !tailer.copy && tailer.origin.path === name) yield tailer
+        if (waits && !tailer.copy && tailer.origin.path === name) yield tailer
       }
     }
   }

@@ -315,6 +315,7 @@ function tailerOf(path: string, fd: number): Tailer {
   const context: Partial<TailerContext> = {
     clock: new ManualTime(),
     splitting: new Splitting(file.options.parse({ include: [path] })),
+    lookedAt: () => 0,
     onCommit: () => {},
     remote: { has: () => false } as Partial<Remote> as Remote,
     pieces: { value: 0 },
