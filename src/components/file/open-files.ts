@@ -304,13 +304,14 @@ export class OpenFiles {
 
   #examineFile(path: string, stat: BigIntStats, kind: NameKind, isOwn: boolean): void {
     this.#births.learn(stat)
-    if (this.#options.context.isOwnOutput?.(keyOf(stat), stat.birthtimeNs)) {
+    const key = keyOf(stat)
+    if (this.#options.context.isOwnOutput?.(key, stat.birthtimeNs)) {
       this.#options.problems.ownOutput(path)
-      const tailer = this.#tailers.get(keyOf(stat))
+      const tailer = this.#tailers.get(key)
       if (tailer) this.forget(tailer)
       return
     }
-    let tailer = this.#tailerOf(stat, path)
+    let tailer = this.#tailerOf(stat, path, key)
     const isNew = !tailer && !isOwn && !this.#options.saved.known(stat, this.#births)
     if (isNew && this.#search.newcomers.add(path, kind, stat)) {
       this.#names.vacate(path)
@@ -352,8 +353,8 @@ export class OpenFiles {
   /**
    * The tailer of the file found at `path`. If the inode was reused, gives the tailer of the earlier file another key.
    */
-  #tailerOf(stat: BigIntStats, path: string): Tailer | undefined {
-    const tailer = this.#tailers.get(keyOf(stat))
+  #tailerOf(stat: BigIntStats, path: string, key = keyOf(stat)): Tailer | undefined {
+    const tailer = this.#tailers.get(key)
     // While a file is open, its inode is not reused.
     if (!tailer || tailer.isOpen || !this.#births.differ(stat, tailer.birth, path)) return tailer
     this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was reused')

@@ -53,7 +53,7 @@ export function positionOf({
 }: Entry): Position {
   // `Trail.saved` leaves out the position itself. A copy may end there, too.
   const trail = new Trail(marks)
-  if (offset < FIRST_MARK && tail.bytes === Math.min(offset, FINGERPRINT_BYTES)) trail.insert(offset, () => tail)
+  if (offset < FIRST_MARK && tail.bytes === Math.min(offset, FINGERPRINT_BYTES)) trail.insert({ offset, tail })
   return { offset, continues, carry, tail, content: { head, reading }, marks: trail.marks }
 }
 

@@ -29,6 +29,7 @@ import {
 import type { Lineage } from '../lineage.js'
 import { type Content, type Position, positionsIn, readFrom } from '../positions.js'
 import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
+import type { Mark } from '../rotation/match.js'
 import { Trail } from '../rotation/trail.js'
 import type { Entry, Original } from '../saved.js'
 import { Portion } from './portion.js'
@@ -486,11 +487,9 @@ export class Tailer {
     }
   }
 
-  /** Remembers where a copy of the open file ends, to recognize it after a truncation. */
-  noteCopy(size: number): void {
-    const fd = this.#fd
-    if (fd === undefined || size >= Math.max(this.#at, this.head.bytes)) return
-    this.trail.insert(size, end => fingerprintAt(fd, Math.max(0, end - FINGERPRINT_BYTES), end))
+  /** Remembers where a copy of the file ends, to recognize it after a truncation. `mark`: the last one in the copy. */
+  noteCopy(size: number, mark: Mark | undefined): void {
+    if (mark?.offset === size && size < Math.max(this.#at, this.head.bytes)) this.trail.insert(mark)
   }
 
   /** Whether the open file certainly contains what was read. */

@@ -51,12 +51,10 @@ export class Trail {
     for (let offset = FIRST_MARK; offset <= end; offset *= 2) if (offset > from && offset > at) mark(offset)
   }
 
-  /** Registers that a copy ends at this offset. */
-  insert(offset: number, tailAt: (offset: number) => Fingerprint): void {
-    const before = this.#marks.findLastIndex(mark => mark.offset < offset)
-    const there = this.#marks[before + 1]?.offset === offset ? this.#marks[before + 1] : undefined
-    const mark = { offset, tail: there?.tail ?? tailAt(offset), isCopied: true } as const
-    this.#marks.splice(before + 1, there ? 1 : 0, mark)
+  /** Registers that a copy ends at this mark. */
+  insert({ offset, tail }: Mark): void {
+    const at = 1 + this.#marks.findLastIndex(mark => mark.offset < offset)
+    this.#marks.splice(at, this.#marks[at]?.offset === offset ? 1 : 0, { offset, tail, isCopied: true })
   }
 
   /** The last mark in the first `size` bytes, if it proves that a file of this size has only these bytes. */
