@@ -12,8 +12,8 @@ import type { DaemonOptions } from './inspect/daemon-socket.js'
 
 /**
  * Completion for bash, zsh and fish. Each script passes the words of the command line to `sluice complete`. This
- * command prints one candidate per line, followed by a tab and a description. If a path is expected, it prints `:file`
- * or `:folder`.
+ * command prints one candidate per line, followed by a tab and a description. If a path is expected, the command prints
+ * only `:file` or `:folder`.
  */
 
 const SCRIPTS: Readonly<Record<string, string>> = {
@@ -71,7 +71,7 @@ const HELP = ['--help\tShows the help']
 
 /** Prints the candidates for the last of `words`. */
 export async function complete(words: readonly string[], commands: readonly Command[], io: Io): Promise<number> {
-  // bash passes --name=value as three words, the others as one.
+  // bash passes --name=value as three words. zsh and fish pass it as one word.
   const all = words.flatMap(word => {
     const [, option, value] = /^(--[\w-]+)=(.*)$/s.exec(word) ?? []
     return word === '=' ? [] : option === undefined ? [word] : [option, value!]
@@ -119,7 +119,7 @@ async function candidates(before: readonly string[], current: string, commands: 
 
 const isBelow = (words: string) => (command: Command) => command.name.startsWith(`${words} `)
 
-/** Returns the next word of each command name that begins with `words`. */
+/** Returns the word that follows `words` in each command name that begins with `words`. */
 function namesBelow(words: readonly string[], commands: readonly Command[]): string[] {
   const next = new Map<string, string>()
   for (const { name, summary } of words.length === 0 ? commands : commands.filter(isBelow(words.join(' ')))) {
@@ -157,7 +157,7 @@ async function boxesOf(options: DaemonOptions, env: Io['env']) {
   const { loadDaemonConfig } = await import('./screen/local-part.js')
   const { sources, processors, destinations } = await loadDaemonConfig(options.config, env)
   const boxes = [...sources, ...processors, ...destinations]
-  // Side outputs with a reader can be tapped by name.
+  // Side outputs that a component reads can be tapped by name.
   const sides = boxes.flatMap(({ inputs }) => inputs.filter(input => input.includes('.')))
   return [...boxes, ...sides.map(id => ({ id, kind: 'output', type: '' }))]
 }

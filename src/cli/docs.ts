@@ -51,14 +51,14 @@ export async function docs(io: Pick<Io, 'stdout' | 'env'>, { config, out }: Docs
 
 /** All components that a configuration can use. Registers the codecs of its plugins. */
 async function knownWith(config: string, env: NodeJS.ProcessEnv): Promise<readonly AnyDefinition[]> {
-  // Loads the whole configuration for clear errors about plugins.
+  // Loads the whole configuration, so that errors about plugins are clear.
   await loadDaemonConfig(config, env)
   const plugins = [...(await pluginsOf(config, env)).values()]
   useCodecs(plugins.flatMap(({ codecs }) => codecs))
   return [...components, ...plugins.flatMap(plugin => plugin.components)]
 }
 
-/** Writes the manual page. If SOURCE_DATE_EPOCH is set, it is the page's date, for reproducible builds. */
+/** Writes the manual page. If SOURCE_DATE_EPOCH is set, the page shows this date, so that builds are reproducible. */
 export function man(commands: readonly Command[], io: Pick<Io, 'stdout' | 'env'>): number {
   const seconds = Number(io.env.SOURCE_DATE_EPOCH || Number.NaN)
   const time = Number.isSafeInteger(seconds) ? seconds * 1000 : systemClock.wall()

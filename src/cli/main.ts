@@ -6,15 +6,15 @@ import { holdSignals } from '../daemon/process/early-signals.js'
  * loaded: without a handler, SIGHUP ends the process. Only Node.js itself starts earlier, and takes 50 ms of CPU time.
  */
 
-// With any argument, even undefined, process.exit overrides process.exitCode.
+// If process.exit gets an argument, even undefined, it overrides process.exitCode.
 const exit = (code?: number) => (code === undefined ? process.exit() : process.exit(code))
 await holdSignals(process.argv.slice(2), exit)
 const { setFlagsFromString } = await import('node:v8')
 const { preload } = await import('../lib/preload.js')
 
 // The V8 of Node.js 20 optimizes functions too early, and often has to undo the optimization. In a run of the
-// benchmark, it optimizes 172 functions and undoes 26 of these optimizations. With this flag, it optimizes 63 and
-// undoes 5. Later versions of Node.js wait longer by default, and reject the flag.
+// benchmark, it optimizes 172 functions and undoes 26 of these optimizations. With this flag, it optimizes 63 functions
+// and undoes 5 optimizations. Later versions of Node.js wait longer by default, and reject the flag.
 if (process.versions.node.startsWith('20.')) setFlagsFromString('--interrupt-budget=200000')
 
 preload(new URL('./program.js', import.meta.url))

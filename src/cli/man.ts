@@ -9,7 +9,7 @@ const FILES = [
   ['/var/lib/sluice', 'Checkpoints, disk buffers, dead-letter queues, and the socket of the daemon (sluice.sock).'],
 ] as const
 
-/** Escapes text for roff: nothing is interpreted as a request, and quotes and dashes stay ASCII. */
+/** Escapes text so that roff does not interpret any of it as a request, and quotes and dashes stay ASCII. */
 function plain(text: string): string {
   return text
     .replaceAll('\\', '\\e')
@@ -60,7 +60,7 @@ function section(command: Command): string {
   ].join('')
 }
 
-/** The complete page in roff; `day` as in 2031-02-03. */
+/** The complete page in roff. `day` has the form 2031-02-03. */
 export function manPage(commands: readonly Command[], version: string, day: string): string {
   return [
     `.TH SLUICE 1 ${day} "sluice ${plain(version)}" "User Commands"\n`,

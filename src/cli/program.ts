@@ -9,7 +9,7 @@ import { run } from './commands/run.js'
 
 /** Sets up the process: its streams, the handling of unexpected errors, and its end. */
 
-/** How long the handles that a command leaves open may keep the process alive after the command. */
+/** If a command leaves handles open, they keep the process alive for at most this time after the command. */
 const LEFTOVER_MS = 250
 
 /** Runs the command in the arguments and ends the process. */
@@ -17,7 +17,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   const { argv, env, stdout, stderr } = process
   const args = argv.slice(2)
   const output = textStderr(stderr, env)
-  // The daemon starts sooner without the other commands.
+  // Without the modules of the other commands, the daemon starts sooner.
   let commands: readonly Command[] = [run]
 
   process.on('uncaughtException', error => {
@@ -40,7 +40,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
     stdout,
     stderr: output,
     env,
-    // Opened only by commands that read it.
+    // stdin is opened only by commands that read it.
     get stdin() {
       return process.stdin
     },
@@ -79,8 +79,8 @@ function flushed(stream: NodeJS.WritableStream, limitMs: number | undefined): Pr
 }
 
 /**
- * Ends the process when all work is done. On exit Node.js waits for calls in other threads, and a call to an
- * unreachable file server never returns: in this case, only a signal ends the process.
+ * Ends the process when all work is done. On exit, Node.js waits for calls in other threads. If such a call accesses an
+ * unreachable file server, the call never returns, and only a signal ends the process.
  */
 export async function endProcess(
   exit: () => void,

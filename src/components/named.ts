@@ -14,7 +14,7 @@ import { Problems } from '../engine/config/yaml/problems.js'
  */
 
 const KINDS: readonly Kind[] = ['source', 'processor', 'destination']
-/** By kind and type: the file of a component whose folder does not have the name of its type. */
+/** For a kind and a type, the file of the component, if its folder does not have the name of the type. */
 const PLACES: Readonly<Record<string, string>> = {
   'source stdin': 'stdio/source',
   'destination stdout': 'stdio/destination',
@@ -38,7 +38,7 @@ async function definitionOf(kind: Kind, type: string): Promise<AnyDefinition | u
 
 /** Loads a configuration, and only the components and codecs that it names. Throws ConfigError. */
 export async function loadQuickly(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config> {
-  // With plugins, loads all components, to check that no plugin has the type of a component.
+  // If there are plugins, loads all components, to check that no plugin has the same type as a component.
   const config = options.plugins?.size ? undefined : await loadNamed(path, options)
   // Problems and warnings are correct and well explained only if all components are loaded.
   if (config?.warnings.length === 0) return config

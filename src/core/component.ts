@@ -24,16 +24,16 @@ import type { Decides, Plan } from './processor.js'
  */
 export const CONTRACT = 1
 
-/** Only the engine calls these methods. It may call `stop` twice, or without `start`. */
+/** Only the engine calls these methods. It may call `stop` twice, or call `stop` without `start`. */
 export interface Lifecycle {
   /** Connects or validates. After a DeliveryError the engine retries; any other error fails the start. */
   start?(signal: AbortSignal): Promise<void>
   /** Releases all resources. Gives up pending work when `deadline` aborts. */
   stop?(deadline: AbortSignal): Promise<void>
   /**
-   * On reload, returns state for a successor with the same options. The successor finds it in `inherited`. The engine
-   * calls this method before `stop`, when no more events arrive. The component must not keep a reference to the state.
-   * Only for processors and destinations.
+   * On reload, returns the state for a successor with the same options, which finds the state in `inherited`. The
+   * engine calls this method when no more events arrive, and then calls `stop`. The component must not keep a reference
+   * to the state. Only for processors and destinations.
    */
   handOver?(): HandoverState | undefined
 }
@@ -48,20 +48,20 @@ export interface HandoverState {
 export interface Output {
   /** Creates the ack for a batch. When settled, it frees the batch's share of the budget and calls `onSettled`. */
   ack(onSettled: OnSettled): Ack
-  /** Resolves when downstream has room again and the budget of unacknowledged bytes allows more. */
+  /** Resolves when the next components have room again, and the budget of unacknowledged bytes allows another batch. */
   send(batch: EventBatch): Promise<void>
 }
 
 export interface Source extends Lifecycle {
   /**
-   * The source cannot read its input twice. On reload, the engine resends undelivered events itself. A source with
-   * neither `once` nor `redelivers` resumes from a saved position.
+   * The source cannot read its input twice, so the engine itself sends undelivered events again on reload. A source
+   * with neither `once` nor `redelivers` resumes from a saved position.
    */
   readonly once?: true
   /**
-   * The source acknowledges each delivered event to its server, and has no position. The server sends each event again,
-   * in any order, until it is acknowledged. If an event was not delivered, the source itself reads the event again, or
-   * ends its run with a GivenBackError.
+   * The source has no position, but acknowledges each delivered event to its server. The server sends unacknowledged
+   * events again, in any order. If an event was not delivered, the source itself reads the event again, or ends its run
+   * with a GivenBackError.
    */
   readonly redelivers?: true
   /** The source answers its senders. The senders resend the events that could not be delivered. */
@@ -78,11 +78,11 @@ export interface Processor extends Decides, Lifecycle {
   /** Starts counting decisions by key. Only for processors that decide by key. */
   watchKeys?(): KeyWatch
   /**
-   * Calls `see` with each batch and its decisions until the returned function is called. Only for processors that
-   * decide by key. A `see` that is registered several times is called once per batch.
+   * Calls `see` with each batch and its decisions until the caller calls the returned function. Only for processors
+   * that decide by key. If the same `see` is registered several times, it is still called only once per batch.
    */
   watchDecisions?(see: SeeDecisions): () => void
-  /** Number of events that it has decided about. Only for processors that decide by key. */
+  /** Number of events about which the processor has decided. Only for processors that decide by key. */
   readonly decided?: number
   /**
    * Returns the bucket of event `i`. The processor has already decided about this event. Only for processors that
@@ -90,9 +90,9 @@ export interface Processor extends Decides, Lifecycle {
    */
   bucketOf?(batch: EventBatch, i: number): EventBucket
   /**
-   * Returns the state of bucket `key`; null: the default bucket. Only for processors that decide by key. `rule`: the
-   * rule of the bucket, as in BucketState; null: no rule; undefined: the one that applied to the bucket's events, if
-   * known.
+   * Returns the state of the bucket `key`; null: the default bucket. `rule`: the rule of the bucket, as in BucketState;
+   * null: the bucket has no rule; undefined: the rule that applied to the bucket's events, if this rule is known. Only
+   * for processors that decide by key.
    */
   bucket?(key: string | null, rule?: string | null): BucketState
   /** Returns why these events wait, for which the processor decided LATER. Only for processors whose plan `waits`. */
@@ -104,9 +104,9 @@ export interface Processor extends Decides, Lifecycle {
 }
 
 /**
- * Receives a batch and the number of the decision for each event, before the events leave the processor. It must not
- * keep the batch or the decisions. `key`: the fields of the key; empty: all events share one bucket. `buckets`: the
- * bucket of each event, if known.
+ * Receives a batch and, for each event, the number of its decision, before the events leave the processor. The function
+ * must not keep the batch or the decisions. `key`: the fields of the key; if empty, all events share one bucket.
+ * `buckets`: the bucket of each event, if known.
  */
 export type SeeDecisions = (
   batch: EventBatch,
@@ -124,13 +124,13 @@ export interface KnownBuckets {
 }
 
 export interface EventBucket {
-  /** The name of the bucket; null: the default one. */
+  /** The name of the bucket; null: the default bucket. */
   readonly bucket: string | null
   /** The rule of the bucket, as written in the configuration; missing if there is no rule. */
   readonly rule?: string
 }
 
-/** A server that a processor needs does not reply. `isStuck`: this will not change by itself. Times are ISO 8601. */
+/** A server that a processor needs does not reply. `isStuck`: the outage will not end by itself. Times are ISO 8601. */
 export interface ProcessorOutage {
   readonly isStuck?: true
   readonly reason: string
@@ -167,7 +167,7 @@ export interface BucketState {
 export interface WaitState {
   /** The processor options that make the events wait, as written in the configuration. */
   readonly options: readonly string[]
-  /** The buckets for which the events wait, most events first; possibly incomplete. */
+  /** The buckets for which the events wait, those with most events first. The list may be incomplete. */
   readonly buckets: readonly BucketWait[]
 }
 
@@ -208,7 +208,7 @@ export interface KeyCounts {
 }
 
 export interface KeyWatch {
-  /** Stops counting and returns the `most` busiest keys. */
+  /** Stops counting. Returns the busiest keys, at most `most`. */
   end(most: number): KeyCounts
 }
 
@@ -224,25 +224,25 @@ export interface Destination extends Lifecycle {
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>
   /**
-   * Returns the name of the event's partition, such as a tenant. All events of a request share a partition, and `write`
-   * receives its name. A partition has at most one request in flight. Throws a DeliveryError if an event fits no
-   * partition; the engine rejects the event.
+   * Returns the name of the event's partition, such as a tenant. All events of a request belong to the same partition,
+   * and `write` receives its name. A partition has at most one request in flight. If the event fits no partition,
+   * throws a DeliveryError, and the engine rejects the event.
    */
   partitionOf?(batch: EventBatch, i: number): string
   /** Maximum number of partitions that wait for more events at the same time. Default 100. */
   readonly mostPartitions?: number | undefined
   /**
    * Returns the size of a request as it is sent, in bytes before compression. If this size is at most `maxBytes`, the
-   * request is written next, so its encoding may be cached. Without this method, the engine counts the size of the
-   * events as they were read.
+   * engine writes this request next, so that `sizeOf` may cache its encoding. Without this method, the engine uses the
+   * size of the events as they were read.
    */
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
-  /** Whether it prefers requests of whole batches. If not, batches are divided to fill requests. */
+  /** Whether the destination prefers requests of whole batches. If not, the engine divides batches to fill requests. */
   readonly keepsBatches?: boolean
   /** While paused: whether a change, such as a replaced key, justifies an immediate attempt. */
   changed?(): Promise<boolean>
   /**
-   * Set if `write` only stores events on disk. They are delivered later, as objects. Usable after `start`.
+   * Set if `write` only stores events on disk, to deliver them later as objects. The spool can be used after `start`.
    */
   readonly spool?: Spool
 }
@@ -253,11 +253,11 @@ export interface Spool {
   readonly held: { readonly events: number; readonly bytes: number }
   /** Number of objects. Open objects still grow. Closed objects are being sent or wait to be sent. */
   readonly objects: { readonly open: number; readonly closed: number }
-  /** When its oldest object was opened, wall clock in milliseconds; undefined: no object exists. */
+  /** When the oldest object of the spool was opened, wall clock in milliseconds; undefined: the spool has no object. */
   readonly oldestAt: number | undefined
   /** Takes an object that is due; undefined: none is due. `all`: no more events follow, so every object is due. */
   next(all: boolean): SpooledObject | undefined
-  /** Called when an object may be due; set by the engine. */
+  /** Called by the spool when an object may be due; set by the engine. */
   changed: () => void
 }
 
@@ -298,13 +298,13 @@ export interface ComponentMetrics {
   failed(kind: string): void
   /** Returns a counter of the component; always the same object for the same name and labels. */
   counter(name: string, help: string, labels?: Record<string, string>): { value: number; exemplar?: Exemplar }
-  /** Registers a gauge, read at each scrape. */
+  /** Registers a gauge. `read` is called at each scrape. */
   gauge(name: string, help: string, read: () => number, labels?: Record<string, string>): void
-  /** Registers a gauge whose series come and go, read at each scrape. */
+  /** Registers a gauge with a changing set of series. `read` is called at each scrape. */
   gauges(name: string, help: string, read: () => Iterable<{ labels: Record<string, string>; value: number }>): void
   /**
-   * Registers counters that come and go, read at each scrape. They replace the predecessor's counters. When a counter
-   * is removed, the counter with the labels `rest` must include its value.
+   * Registers a changing set of counters. `read` is called at each scrape. The counters replace those of the
+   * predecessor. When a counter is removed, the counter with the labels `rest` must include its value.
    */
   counters(
     name: string,
@@ -314,8 +314,8 @@ export interface ComponentMetrics {
   ): void
   histogram(name: string, help: string, buckets: readonly number[]): Observer
   /**
-   * Reserves `count` series with a key as label, if the number of such series is limited. Returns false if too few are
-   * left. When the component ends, all its series are released.
+   * If the number of series with a key as label is limited, reserves `count` of these series. Returns false if fewer
+   * than `count` are free. When the component ends, all its series are released.
    */
   takeSeries?(count: number): boolean
   freeSeries?(count: number): void
@@ -325,16 +325,16 @@ export interface Observer {
   observe(value: number, exemplar?: Exemplar): void
 }
 
-/** The abort reason of a source's signal at a reload: the daemon keeps running. */
+/** The reason with which a source's signal aborts at a reload, while the daemon keeps running. */
 export const REPLACED = Symbol('replaced')
 
 /** The saved positions of a source: one JSON document, written atomically and soon after each change. */
 export interface Checkpoints {
   /** Returns the last document; undefined: missing; null: damaged. Throws StateUnreadable if it cannot be read now. */
   read(): unknown
-  /** Sets the function that returns the state to save, called at each write. */
+  /** Sets the function that returns the state to save. This function is called at each write. */
   provide(snapshot: () => unknown): void
-  /** Requests a write, since the state has changed. */
+  /** Requests a write, because the state has changed. */
   changed(): void
   /** Resolves when the current state is on disk. */
   flush(): Promise<void>
@@ -350,7 +350,7 @@ export interface ComponentContext {
   readonly metrics: ComponentMetrics
   /** Creates a reader for a field of the events that reach this component. Call it in `create` only. */
   field(path: FieldPath): FieldReader
-  /** The limits of a component in a managed configuration; undefined: unlimited. */
+  /** What a component in a managed configuration may access; undefined: everything. */
   readonly reach?: Reach | undefined
   /** State from `handOver` of the predecessor, or undefined. */
   readonly inherited?: unknown
@@ -360,7 +360,7 @@ export interface ComponentContext {
 export interface StateFolder {
   readonly path: string
   hasRoom(bytes: number): boolean
-  /** Reports the size of the folder in bytes; `isLast`: the component writes no more. */
+  /** Reports the size of the folder in bytes. `isLast`: the component will not write to the folder again. */
   count(bytes: () => number, isLast?: boolean): void
 }
 
@@ -382,16 +382,16 @@ export interface SourceContext extends ComponentContext {
   isOwnOutput?(key: string, birth: bigint): boolean
   /** Standard input, or its replacement. */
   readonly stdin: Readable
-  /** Knows which file systems respond. Default: the object that the whole process shares. */
+  /** The object that knows which file systems respond. Default: one object for the whole process. */
   readonly fileSystems?: FileSystems | undefined
 }
 
 export interface DestinationContext extends ComponentContext {
-  /** For the spool; undefined if there is no place for it, as in a test of a configuration. */
+  /** The folder for the spool; undefined if the spool cannot be stored, as in a test of a configuration. */
   readonly state?: StateFolder | undefined
   /** Standard output, or its replacement. */
   readonly stdout: NodeJS.WritableStream
-  /** Knows which file systems respond. Default: the object that the whole process shares. */
+  /** The object that knows which file systems respond. Default: one object for the whole process. */
   readonly fileSystems?: FileSystems | undefined
   /** Whether the destination may block the event loop. True if it is the only destination and has no disk buffer. */
   readonly isAlone?: boolean
@@ -421,18 +421,18 @@ export interface Upstream {
 export interface OptionProblem {
   readonly path: readonly (string | number)[]
   readonly message: string
-  /** The problem is a warning: the missing item may exist where the configuration will be used. */
+  /** The problem is only a warning, because the missing item may exist where the configuration will be used. */
   readonly isWarning?: true
 }
 
 /**
  * The declaration of a component type: schema, texts, examples and constructor. Its functions import large code only
- * when called, so a start loads only the code that runs.
+ * when they are called, so that a start loads only the code that it runs.
  */
 export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly kind: K
   readonly type: string
-  /** Plugin and version that define it; undefined for built-in components. */
+  /** The plugin, with its version, that defines this type; undefined for built-in components. */
   readonly plugin?: string
   /** One sentence. */
   readonly summary: string
@@ -440,13 +440,13 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   /** The options that most configurations need. The reference shows them first. Undefined: all. */
   readonly usualOptions?: readonly string[]
 
-  // Running the component, and facts that the daemon needs first.
+  // Creating the component, and facts that the daemon needs before that.
   create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
-  /** Processors only: what it can do with events, given its options. */
+  /** Processors only: what the processor can do with events if it has these options. */
   plan?(options: z.output<S>): Plan
-  /** Destinations only: its defaults of the delivery options; without them, REMOTE applies. */
+  /** Destinations only: the defaults of the delivery options. If missing, the defaults are those of REMOTE. */
   readonly delivery?: DeliveryDefaults
-  /** Sources only: names an input that exists once per process. A second source of this type is an error. */
+  /** Sources only: names an input that each process has only once, so that a second source of this type is an error. */
   readonly single?: string
   /** Destinations only: the option that names the output file, if any. */
   readonly writes?: string
@@ -470,32 +470,32 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   overlaps?(options: z.output<S>, saved: unknown): string[]
   /** Sources only: whether the source reads input that is older than the start of the source (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean
-  /** Sources only: the files that a first start would read now; undefined: none, or unknown. */
+  /** Sources only: the files that the source would read at a first start now; undefined: no files, or unknown files. */
   filesThere?(options: z.output<S>): FilesThere | undefined
 
   // Fields of events.
   /** Returns the fields that events of a source can have, or that a processor adds to them; undefined: any. */
   fields?(options: z.output<S>): EventFields | undefined
-  /** Processors only: how it finds the time of events; undefined: it does not. */
+  /** Processors only: how the processor finds the time of events; undefined: it does not find the time. */
   findsTime?(options: z.output<S>): TimeSearch | undefined
   /** Returns the options that name event fields. */
   usesFields?(options: z.output<S>): readonly UsedField[]
-  /** Processors and destinations: whether they use only the lines as read, and the fields of `usesFields`. */
+  /** Processors and destinations: whether the component uses only the lines as read and the fields in `usesFields`. */
   copiesLines?(options: z.output<S>): boolean
 
   // Checks of a configuration that the schema does not make.
   /**
-   * Warnings about options that are valid but rarely intended. `upstream`: the components whose events reach this one.
-   * May stat files but not open them.
+   * Returns warnings about options that are valid but rarely intended. `upstream`: the components whose events reach
+   * this component. This method may call `stat` for files, but must not open them.
    */
   warnings?(options: z.output<S>, upstream: readonly Upstream[]): readonly OptionProblem[]
-  /** Problems found only by reading the files and modules that the options name. For `sluice validate`. */
+  /** For `sluice validate`: problems that show only if the files and modules that the options name are read. */
   checkFiles?(options: z.output<S>): Promise<readonly (OptionProblem | FileProblem)[]>
 
   /**
-   * For `sluice validate --online`: connects as when running, and checks keys and permissions as far as possible
-   * without sending an event. Resolves with a description of the checks; undefined: nothing to check. Throws an error
-   * that describes the problem.
+   * For `sluice validate --online`: connects as the running component does, and checks keys and permissions as far as
+   * this is possible without sending an event. Resolves with a description of the checks; undefined: nothing to check.
+   * Throws an error that describes the problem.
    */
   check?(options: z.output<S>, context: ComponentContext, signal: AbortSignal): Promise<string | undefined>
 
@@ -509,9 +509,9 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly examples: readonly [Example, ...Example[]]
 
   // For `sluice explain`.
-  /** Destinations only: describes what it would do with an event. */
+  /** Destinations only: describes what the destination would do with an event. */
   explain?(options: z.output<S>, context: ComponentContext): Explain
-  /** Processors only: the reasons for its decision about an event. */
+  /** Processors only: the reasons for the processor's decision about an event. */
   findings?(options: z.output<S>, context: ProcessorContext): FindingsOf | Promise<FindingsOf>
   /**
    * Sources only: returns the lines that the source derives from its input. Undefined: the input consists of events.

@@ -26,7 +26,7 @@ export interface FileProblem {
   readonly message: string
   /** The file could not be read, but may exist where the configuration will be used. */
   readonly isMissing?: boolean
-  /** The problem is a warning: the file can be used, but this is rarely intended. */
+  /** The problem is only a warning, because the file can be used. However, its content is rarely intended. */
   readonly isWarning?: boolean
 }
 
@@ -68,8 +68,8 @@ export class DeliveryError extends Error {
   readonly retryAfterMs: number | undefined
   readonly requestId: string | undefined
   /**
-   * Message, reason and status of each event in `rejected`, in that order. Undefined: the message, reason and status of
-   * this error apply to all events.
+   * For each event in `rejected`, in the same order: its message, reason and status. Undefined: the message, reason and
+   * status of this error apply to all events.
    */
   readonly messages: readonly string[] | undefined
   readonly reasons: readonly string[] | undefined
@@ -81,11 +81,11 @@ export class DeliveryError extends Error {
   readonly rejected: readonly number[] | undefined
   readonly again: readonly number[]
   /**
-   * Set if the response does not say which events it rejects. Each event has a group number, from 0. Each group is sent
-   * again as its own request, unless there is only one group.
+   * Set if the response does not say which events it rejects. Contains a group number, from 0, for each event. If there
+   * are several groups, each group is sent again as a separate request.
    */
   readonly groups: readonly number[] | undefined
-  /** Number of rejected events, if the response accepted the others without saying which. */
+  /** Number of rejected events, if the response accepted the other events but did not say which events it rejected. */
   readonly refused: number | undefined
   /** Whether the error concerns only the partition of these events, such as a stream that is over its limit. */
   readonly ofPartition: boolean
@@ -125,7 +125,7 @@ export class DeliveryError extends Error {
   }
 
   /**
-   * Returns one error for each reason in `reasons`. The error has the indices and messages of the events with that
+   * Returns one error for each reason in `reasons`. Each error has the indices and messages of the events with its
    * reason.
    */
   byReason(): DeliveryError[] {

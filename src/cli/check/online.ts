@@ -18,8 +18,8 @@ export interface OnlineFinding {
 }
 
 /**
- * Checks, all at once, the servers that the components and the rate limits of a valid configuration connect to. `path`
- * is the configuration. Each check may take `limitMs`.
+ * Checks the servers that the components and the rate limits of a valid configuration connect to. All checks run at the
+ * same time, and each may take `limitMs`. `path`: the path of the configuration.
  */
 export async function checkOnline(
   path: string,
@@ -65,7 +65,7 @@ const contextOf = (id: string, kind: ComponentConfig['kind'], type: string) => (
   metrics: new ComponentCounters(id, kind, type),
 })
 
-/** Runs a check of the servers that the part of the configuration at `place` connects to. */
+/** Checks the servers to which one part of the configuration connects. `place`: where this part is. */
 async function found(
   place: Partial<Problem> & Pick<Problem, 'file' | 'path'>,
   limitMs: number,

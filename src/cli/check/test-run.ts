@@ -20,7 +20,7 @@ export interface Left {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** Events are stuck if the number of moving events does not change for this long. */
+/** If the number of moving events does not change for this time, the events are stuck. */
 const STUCK_MS = 30_000
 
 /** Replaces a source, and emits the events of the test. */
@@ -92,7 +92,7 @@ export async function runTest(
   const ended = engine.run()
   const atRest = () => movesNoMore(() => engine.undelivered() - waitingIn(metrics))
   try {
-    // A source starts to run in a separate event loop turn.
+    // Waits because a source starts to run in a later event loop turn.
     await sleep(0)
     for (const step of test.steps) {
       for (let next = clock.next; next <= step.at; next = clock.next) {
@@ -140,7 +140,7 @@ async function movesNoMore(moving: () => number): Promise<void> {
   }
 }
 
-/** The destination, changed to collect its events in `kept`. */
+/** Returns the destination, changed so that it collects its events in `kept`. */
 function keeper(config: ComponentConfig<'destination'>, kept: Left[] | undefined): ComponentConfig<'destination'> {
   const write = async (request: readonly EventBatch[]) => {
     for (const batch of kept ? request : []) for (let i = 0; i < batch.length; i++) kept!.push(leftOf(batch, i))
@@ -163,7 +163,7 @@ export function isExpected(event: Left, expected: TestEvent): boolean {
 }
 
 /**
- * A test starts at this time. It is the start of an hour, of a day and of a year, so aligned windows also start at it.
+ * The time at which a test starts. An hour, a day and a year start at this time, so aligned windows also start then.
  */
 const FIRST_TIME = Date.UTC(2026, 0, 1)
 
@@ -195,12 +195,12 @@ class StepClock implements TimerClock {
     this.#timers = this.#timers.filter(other => other !== timer)
   }
 
-  /** When the next timer is due; Infinity: there is none. */
+  /** The time at which the next timer is due. Infinity if no timer is set. */
   get next(): number {
     return Math.min(...this.#timers.map(({ at }) => at))
   }
 
-  /** Sets the clock to `time`, unless the clock is already later, and fires the timers that are due. */
+  /** Sets the clock to `time` if `time` is later than the clock. Fires the timers that are due. */
   goTo(time: number): void {
     if (!Number.isFinite(time)) throw new Error('events wait, and nothing will release them')
     this.#at = Math.max(this.#at, time)

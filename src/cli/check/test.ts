@@ -13,10 +13,10 @@ import { sharesLimits } from './own-buckets.js'
 import { isExpected, type Left, runTest } from './test-run.js'
 
 const SHOWN_LINES = 40
-/** Longer lists are compared position by position. */
+/** Lists with more entries than this are compared position by position. */
 const ALIGNED = 2000
 
-/** Runs the tests of a configuration. Resolves with exit code 1 if one fails. */
+/** Runs the tests of a configuration. Resolves with exit code 1 if a test fails. */
 export async function test(path: string, io: Io): Promise<number> {
   const config = await loadDaemonConfig(path, io.env)
   const { tests } = config
@@ -61,14 +61,14 @@ function compare(output: string, wanted: number | readonly TestEvent[], left: re
   return [head, ...cut(lines)]
 }
 
-/** Merges both lists into lines. Entries that match are aligned. */
+/** Merges both lists into lines of text. Two entries that match become one line. */
 function difference(wanted: readonly TestEvent[], left: readonly Left[]): string[] {
   const same = (i: number, j: number) => isExpected(left[j]!, wanted[i]!)
   const [n, m] = [wanted.length, left.length]
   const lines: string[] = []
   let [i, j] = [0, 0]
   const aligned = n <= ALIGNED && m <= ALIGNED
-  // common[i][j]: how many entries of wanted[i…] and left[j…] can be paired in order.
+  // common[i][j]: the maximum number of entries of wanted[i…] that match entries of left[j…] in the same order.
   const common = aligned ? Array.from({ length: n + 1 }, () => new Uint16Array(m + 1)) : []
   for (let a = aligned ? n - 1 : -1; a >= 0; a--)
     for (let b = m - 1; b >= 0; b--)

@@ -17,7 +17,7 @@ const FLAGS = {
 export type Flag = keyof typeof FLAGS
 export type ThrottleFlags = { readonly [F in Flag]?: string | undefined }
 
-/** A throttle that only flags define. Throws a UsageError that names the flag and `command`. */
+/** The options of a throttle that is defined only by flags. Throws a UsageError that names the flag and `command`. */
 export function throttleOfFlags(given: ThrottleFlags, command: string): ThrottleOptions {
   const parsed = parseOptions(throttleOptions, inputOf(given, command))
   if ('value' in parsed) return parsed.value

@@ -33,13 +33,13 @@ export interface ThrottleCallOptions extends ThrottleFlags {
   readonly quiet: boolean
 }
 
-/** Each line is held in memory. A longer line counts as several events. */
+/** Lines are held in memory. A line longer than this counts as several events. */
 
 const MAX_LINE_BYTES = 64 * 1024 * 1024
 /** Maximum keys to count, and to show in the summary. */
 const MOST_KEYS = 250_000
 const SHOWN_KEYS = 20
-/** This command does not count events over time. */
+/** No slot, because this command does not count events over time. */
 const NO_SLOT = -1
 
 /** Throttles standard input to standard output, and prints a summary to standard error. Resolves with the exit code. */
@@ -87,7 +87,7 @@ async function write(stream: NodeJS.WritableStream, parts: readonly Buffer[]): P
 interface Decided {
   readonly passed: Buffer[]
   readonly discarded: Buffer[]
-  /** A problem of the options, in words; it is reported once. */
+  /** A problem with the options, in words. Each problem is reported only once. */
   readonly warning: string | undefined
 }
 

@@ -111,7 +111,7 @@ function checkPostgres(root: MapNode, { password_file }: PostgresOptions, { prob
   if (warning) warnings.add(place('password_file'), [...path, 'password_file'], warning)
 }
 
-/** Returns the configuration, or the ConfigError that loading it throws. */
+/** Loads a configuration. If loading throws a ConfigError, returns this error. */
 function tried(load: () => Config): Config | ConfigError {
   try {
     return load()
@@ -153,8 +153,8 @@ async function checkLocalPart(
 }
 
 /**
- * Warns about data in data_dir that would belong to no component. Throws ConfigError if a source would read an input
- * again.
+ * Warns about data in data_dir that would belong to no component of this configuration. Throws ConfigError if a source
+ * would read an input again that another source has read.
  */
 async function reportOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
   await refuseRepeats(config)
@@ -175,7 +175,7 @@ function writtenKeys(file: string, known: readonly AnyDefinition[]): string[] {
   const keys = [...literalKeys(document, known), ...(isToken ? [{ path: 'status_page.token', value: token }] : [])]
   const isOpen = isReadByAll(file)
   return keys.flatMap(({ path, value }) => {
-    // The text is not shown: it may be the key itself.
+    // Does not show the text, because the text may be the key itself.
     if (/^\$[A-Za-z_]\w*$/.test(value))
       return [`${path} begins with $ and is used as it is written; for an environment variable, write \${NAME}`]
     if (!isOpen) return []
@@ -202,7 +202,7 @@ function pageWarnings(page: Config['statusPage']): string[] {
 const UNENCRYPTED =
   'status_page.listen: the page is not encrypted, so the token and events can be read on the way: listen on 127.0.0.1, and use ssh -L or a proxy with TLS'
 
-/** The file's content as written, without variables replaced; empty if the file is empty. */
+/** The content of the file as written, without replacing variables. Empty if the file is empty or invalid. */
 function documentIn(file: string): Record<string, unknown> {
   try {
     return loadDocument(file)
@@ -220,7 +220,7 @@ function isReachable(listen: ListenAddress | undefined): boolean {
   return listen !== undefined && 'host' in listen && (listen.host === '0.0.0.0' || listen.host === '::')
 }
 
-/** The warning if data_dir exists, but this user cannot use it. */
+/** A warning if this user cannot use an existing data_dir. */
 function refusedDataDir(dataDir: string): string | undefined {
   try {
     accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK)
@@ -233,8 +233,8 @@ function refusedDataDir(dataDir: string): string | undefined {
 }
 
 /**
- * Warnings about data folders that other users can change. If root runs the check, the folder's owner counts as the
- * daemon's user.
+ * Warnings about data folders that other users can change. If root runs the check, the owner of the folder is assumed
+ * to be the daemon's user.
  */
 function exposedFolders({ dataDir, service, sources }: Config): string[] {
   const user = process.geteuid?.() === 0 ? undefined : thisUser()

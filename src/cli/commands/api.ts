@@ -40,7 +40,7 @@ const LISTS: readonly {
   },
 ]
 
-/** Calls of the service. Longer names come first, since the first match wins. */
+/** Commands that call the service. Longer names come first, because the first match is used. */
 export const apiCommands: readonly Command[] = [
   command({
     name: 'fleet',
@@ -180,7 +180,7 @@ export const apiCommands: readonly Command[] = [
     text: [`The value is read from standard input or a file. The service encrypts it and never shows it. ${PRINTS}`],
     options: { ...CONNECTION, file: { value: 'FILE', text: 'File with the value.' } },
     operands: { name: 'NAME', min: 1, max: 1, text: 'The name of the secret.' },
-    // Does not repeat the argument, which may be the value of the secret.
+    // This text omits the argument, because it may be the value of the secret.
     instead: (_more, line) => `it reads the value from standard input, or from a file: ${line} --file FILE`,
     examples: [
       { title: 'from a file', line: 'sluice api set-secret upstream --file upstream-key' },

@@ -1,7 +1,7 @@
 import { command, fromStdin, UsageError } from '../../daemon/process/command-line.js'
 import { preload } from '../../lib/preload.js'
 
-/** `sluice run` loads only this command, without all the others. */
+/** `sluice run` loads only the module of this command, not the other commands. */
 export const run = command({
   name: 'run',
   summary: 'Runs the daemon: reads sources, delivers events.',

@@ -32,7 +32,7 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
   )
 }
 
-/** Matches, in the kernel's list, a socket on which a daemon listens. */
+/** Matches a line in the kernel's list of sockets if a daemon listens on that socket. */
 const LISTENING = / 00010000 0001 01 +\d+ (\/.*\/sluice\.sock)$/gm
 
 /** The sockets of daemons on this machine that this user may connect to. Only Linux lists sockets. */
@@ -61,13 +61,13 @@ function inodeOf(path: string): string | undefined {
   return stat && `${stat.dev}:${stat.ino}`
 }
 
-/** Describes the daemons other than the one at a default path. `command` inspects them. */
+/** The daemons other than the daemon at a default path, in words. `command`: inspects these other daemons. */
 export interface OtherDaemons {
   readonly text: string
   readonly command: string
 }
 
-/** Undefined if there are no others, or if the user selected a daemon. */
+/** Undefined if no other daemon runs, or if the user selected a daemon. */
 export function otherDaemons(
   { config, socket }: DaemonOptions,
   found: string,
@@ -83,13 +83,13 @@ export function otherDaemons(
   return { text, command: 'sluice status --socket PATH' }
 }
 
-/** The configuration at the default path; throws UsageError if there is none. */
+/** The configuration at the default path. Throws UsageError if this file does not exist. */
 export function usualConfig(command: string): string {
   if (existsSync(USUAL_CONFIG)) return USUAL_CONFIG
   throw new UsageError(`FILE is missing, and there is no ${USUAL_CONFIG}: name a configuration`, command)
 }
 
-/** The socket at one of the default paths; undefined if there is none. */
+/** The socket at one of the default paths. Undefined if no such socket exists. */
 export function usualSocket(env: Io['env']): string | undefined {
   return [...(env.SLUICE_SOCKET ? [env.SLUICE_SOCKET] : []), ...USUAL_SOCKETS].find(path => existsSync(path))
 }

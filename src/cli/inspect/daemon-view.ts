@@ -45,8 +45,8 @@ export function terminalOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): Termina
 }
 
 /**
- * Formats columns, at most `width` wide. The first is aligned left, and shortened if needed; the others are aligned
- * right.
+ * Formats columns so that each line is at most `width` wide. The first column is aligned left, and shortened if needed.
+ * The other columns are aligned right.
  */
 export function table(rows: readonly (readonly string[])[], width: number): string[] {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map(row => displayWidth(row[column]!))))
@@ -60,14 +60,14 @@ export function table(rows: readonly (readonly string[])[], width: number): stri
   })
 }
 
-/** Shortens a name in its middle, since names mostly differ at the end. */
+/** Shortens a name in its middle, because names usually differ at the end. */
 function cutWithin(text: string, columns: number): string {
   if (displayWidth(text) <= columns) return text
   const end = Math.floor((columns - 1) / 2)
   return `${beginning(text, columns - 1 - end)}…${ending(text, end)}`
 }
 
-/** Like `table`, with a last column that shows the state of each component, if there is room. */
+/** Like `table`. If the width is sufficient, adds a last column with the state of each component. */
 export function tableWithStates(rows: readonly (readonly string[])[], view: DaemonView, width: number): string[] {
   const states = ['', ...view.components.map(({ id }) => stateOf(view, id))]
   const longest = Math.max(...states.map(displayWidth))
@@ -75,7 +75,7 @@ export function tableWithStates(rows: readonly (readonly string[])[], view: Daem
   return lines.map((line, i) => beginning(`${line}  ${states[i] ?? ''}`, width).trimEnd())
 }
 
-/** By how much a counter grew per second between two moments. */
+/** The growth of a counter per second between two moments. */
 export function rateOf(before: DaemonView, now: DaemonView, name: string, labels: Record<string, string>): number {
   const seconds = Math.max(now.at - before.at, 0.001)
   return Math.max(0, now.series.sum(name, labels) - before.series.sum(name, labels)) / seconds

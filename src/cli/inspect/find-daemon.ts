@@ -37,7 +37,7 @@ export async function findDaemon(options: DaemonOptions, env: Io['env']): Promis
     todo,
     commands: [`sluice validate ${shellWord(config)}`],
   }))
-  // data_dir itself may be the mistake, so a different daemon may listen at this path.
+  // The mistake may be in data_dir itself, so another daemon may listen at this path.
   for (const path of [socketPath(dataDir), usualSocket(env)])
     if (path !== undefined && existsSync(path)) {
       const status = await statusAt(path).catch(() => undefined)
@@ -46,7 +46,7 @@ export async function findDaemon(options: DaemonOptions, env: Io['env']): Promis
   throw new ConfigError(problems)
 }
 
-/** The document of /status, with the problems in the configuration first. */
+/** The document of /status, in which the problems of the configuration come first. */
 export async function statusOf({ socket, mistakes }: Daemon): Promise<Status> {
   const status = await statusAt(socket)
   return { ...status, problems: [...mistakes, ...status.problems] }

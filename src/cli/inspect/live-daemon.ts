@@ -8,7 +8,7 @@ import { statusAt } from './daemon-view.js'
 
 /** Asks a daemon of this machine through its socket. */
 export const liveDaemon: AskDaemon = {
-  // Undefined: the daemon does not have the component, or the component has no buckets. `rule`: as in a Finding.
+  // Undefined if the daemon does not have the component, or if the component has no buckets. For `rule`, see Finding.
   async bucket(dataDir, component, key, rule): Promise<LiveBucket | undefined> {
     const query = new URLSearchParams({ component })
     if (key !== null) query.set('key', key)

@@ -17,12 +17,12 @@ import { usualConfig, usualSocket } from './daemon-socket.js'
 import { statusAt } from './daemon-view.js'
 
 export interface ResendOptions {
-  /** Undefined: the configuration of this machine's daemon. */
+  /** If undefined, the configuration of this machine's daemon is used. */
   readonly config: string | undefined
-  /** Undefined: the only destination with rejected events. */
+  /** If undefined, the only destination with rejected events is used. */
   readonly destination: string | undefined
   readonly dryRun: boolean
-  /** Dead-letter files; if empty, the file of the destination. */
+  /** Dead-letter files. If the list is empty, the file of the destination is used. */
   readonly files: readonly string[]
 }
 

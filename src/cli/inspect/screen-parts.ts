@@ -18,7 +18,7 @@ export function managedLine({ managed, wall }: Pick<DaemonView, 'managed' | 'wal
   return `Pipeline ${pipeline}, ${runs}${newer}; ${contact} with ${service}`
 }
 
-/** Names the daemons that a screen does not show. A command is never wrapped, since the user may copy it. */
+/** Names the daemons that a screen does not show. Never wraps the command, because the user may copy it. */
 export function otherLines(others: OtherDaemons | undefined, width: number): string[] {
   if (!others) return []
   const [text, command] = [`${printable(others.text)}:`, printable(others.command)]

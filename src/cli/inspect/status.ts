@@ -52,7 +52,7 @@ export function statusLines(
         lines.push(...wrap(`${mark} ${printable(what)}`, width, '  ').map(line => paint(color, line)))
         if (detail !== undefined) lines.push(...wrap(`  ${printable(detail)}`, width, '  '))
       }
-      // A command is never wrapped, since it may be copied.
+      // A command is never wrapped, because the user may copy it.
       lines.push(...wrap(`  ${printable(todo)}`, width, '  '), ...commands.map(command => `    ${printable(command)}`))
     }
   }
@@ -97,13 +97,13 @@ function grouped(problems: readonly Problem[]): Group[] {
 function headline({ series, ready, stopping, wall }: DaemonView): string {
   const { version = '?', node = '?' } = series.all('sluice_build_info')[0]?.labels ?? {}
   const upSeconds = Math.max(0, wall / 1000 - series.sum('process_start_time_seconds'))
-  // The daemon cannot read its memory use while it has no free descriptor.
+  // While the daemon has no free descriptor, it cannot read its memory use.
   const [memory] = series.all('process_resident_memory_bytes').map(({ value }) => `, ${short(value)}B of memory`)
   const state = stopping ? 'stopping' : ready ? 'ready' : 'not ready'
   return `Sluice ${version} on Node ${node}, up ${upTime(upSeconds)}${memory ?? ''}, ${state}`
 }
 
-/** The last outage of each destination that has recovered. */
+/** For each destination that has recovered: its last outage. */
 function pastOutages({ destinations, wall }: DaemonView): string[] {
   return destinations.flatMap(({ id, state, last_outage: outage }) => {
     if (state !== 'ready' || outage === undefined) return []

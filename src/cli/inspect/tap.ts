@@ -15,7 +15,7 @@ import { type Daemon, findDaemon } from './find-daemon.js'
 import { otherLines } from './screen-parts.js'
 
 export interface TapOptions extends DaemonOptions {
-  /** Undefined: list the components that can be tapped. */
+  /** If undefined, the command lists the components that can be tapped. */
   readonly component: string | undefined
   readonly limit: string | undefined
   readonly where: string | undefined
@@ -90,7 +90,7 @@ async function configured(path: string, io: Io): Promise<readonly Named[]> {
   }
 }
 
-/** Finds the daemon, and prints the problems in the configuration by which it was found. */
+/** Finds the daemon, and prints the problems in the configuration that was used to find it. */
 async function foundDaemon(options: DaemonOptions, io: Io): Promise<Daemon> {
   const daemon = await findDaemon(options, io.env)
   for (const { what } of daemon.mistakes) io.stderr.write(`sluice tap: ${printable(what)}\n`)

@@ -21,7 +21,7 @@ type CountedKey = Pick<ThrottleKey, 'last_minute' | 'since'>
 const SHOWN_KEYS = 5
 const SHOWN_THROTTLES = 3
 
-/** Makes the throttles of a daemon count by key for `ms` or until the signal aborts. */
+/** Makes the throttles of a daemon count by key for `forMs` milliseconds, or until the signal aborts. */
 export async function keysOf(
   socket: string,
   { series, status_page: page }: DaemonView,
@@ -51,7 +51,7 @@ async function keysOfOne(
   return { id, seconds: ms / 1000, ...counts, ...(counted && { counted }) }
 }
 
-/** Resolves with undefined if the daemon's page has ended meanwhile. */
+/** Resolves with undefined if the daemon's page has ended in the meantime. */
 async function countedKeys(
   socket: string,
   id: string,
@@ -75,7 +75,7 @@ export function keyLines(throttles: readonly ThrottleKeys[], width: number, wall
       key === null ? '(no key)' : printable(key),
       ...[passed, discarded].map(events => short(events / seconds)),
     ])
-    // With more columns, a shorter head leaves room for the keys.
+    // More columns need a shorter head, so that the keys have room.
     const name = counted ? 'keys' : 'busiest keys'
     const head = [`${id}: ${name}${exact ? '' : ' (a sample)'}`, 'passed/s', 'discard/s']
     if (counted) {

@@ -22,13 +22,13 @@ import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 
 export interface TopOptions extends DaemonOptions {
   readonly interval: string | undefined
-  /** Number of screens after which the command ends; undefined: it runs until it is interrupted. */
+  /** The command ends after this number of screens. If undefined, the command runs until it is interrupted. */
   readonly count: string | undefined
 }
 
 const SHOWN_REASONS = 8
 const SHOWN_BACKLOG = 3
-/** Maximum lines of the worst problem that are shown. */
+/** Maximum number of lines that are shown of the worst problem. */
 const SHOWN_OF_PROBLEM = 4
 
 /** Shows live rates of every component. Redraws the screen; in a pipe, prints one screen after the other. */
@@ -43,7 +43,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
     let before = await view()
     for (let shown = 0; shown < count; shown++) {
       const counting = keysOf(daemon.socket, before, intervalMs, signal)
-      // The next request notices if the daemon is gone.
+      // If the daemon is gone, the next request reports this.
       counting.catch(() => {})
       await sleep(intervalMs, signal)
       if (signal.aborted) break

@@ -10,13 +10,13 @@ const PLUGIN = `'@sluice-logs/sluice/plugin'`
 interface Template {
   /** The code of the plugin; `typed` returns its argument for TypeScript, and '' for JavaScript. */
   code(name: string, typed: (text: string) => string): string
-  /** The body of its test, behind the imports. */
+  /** The body of the plugin's test, after its imports. */
   test(file: string): string
   readonly testImports: string
   config(file: string, name: string): string
 }
 
-/** Without metrics: a daemon of this machine may serve its own at the default address. */
+/** Metrics are off, because a daemon of this machine may serve its own metrics at the default address. */
 const head = (file: string) => `plugins: [./${file}]
 metrics: false
 `
@@ -28,13 +28,13 @@ export default defineProcessor({
   contract: 1,
   type: '${name}',
   summary: 'Writes the length of a text into events, and discards events with long texts.',
-  // Every option is described: validate, the reference and editors show it.
+  // Every option is described, because validate, the reference and editors show the description.
   options: z.strictObject({
     field: fieldPath().prefault('.message').describe('The field with the text.'),
     longest: z.int().min(1).default(100).describe('Characters of the longest text that passes.'),
   }),
   usesFields: ({ field }) => [{ option: 'field', path: field }],
-  // The fields that it adds: validate warns of fields that no component adds.
+  // The fields that this processor adds. validate warns of fields that no component adds.
   fields: () => ({ names: ['length'] }),
   reasons: { too_long: 'The text has more characters than \`longest\`.' },
   plan: () => ({ reasons: ['too_long'] }),
@@ -52,7 +52,7 @@ export default defineProcessor({
     const editor = context.editor()
     const length = editor.field(parseFieldPath('.length'))
     return {
-      // Decides about a whole batch: \`to\` has an entry for each event; 0 means that it passes.
+      // Decides about a whole batch: \`to\` has an entry for each event. 0 means that the event passes.
       process(batch, to) {
         for (let i = 0; i < batch.length; i++) {
           if (text.load(batch, i) !== STRING) continue
@@ -131,7 +131,7 @@ export default defineSource({
         const splitter = new LineSplitter(max_line_bytes)
         const send = async (frame${typed('?: Frame')}) => {
           if (!frame) return
-          // Settled when the events are delivered or permanently rejected.
+          // The ack is settled when the events are delivered or permanently rejected.
           const ack = out.ack(status => {
             if (status === 'errored') context.metrics.failed('undelivered')
           })
@@ -145,7 +145,7 @@ export default defineSource({
         signal.addEventListener('abort', end, { once: true })
         if (signal.aborted) end()
         for await (const chunk of child.stdout) await send(splitter.push(chunk))
-        // If the program was killed, the rest is not a complete line.
+        // If the program was killed, the remaining bytes are not a complete line.
         if (!signal.aborted) await send(splitter.flush())
         signal.removeEventListener('abort', end)
         await ended
@@ -199,9 +199,9 @@ export default defineDestination({
   examples: [{ title: 'JSON lines', yaml: 'path: /var/log/events.ndjson\\n' }],
   create({ path, encoding }) {
     return {
-      // One attempt. The error that it throws decides whether there is another attempt.
+      // Makes one attempt. If it throws an error, the error decides whether there is another attempt.
       async write(request${typed(': readonly EventBatch[]')}) {
-        // Copied before the first await: the bytes of a batch are not valid for ever.
+        // Copies the bytes before the first await, because the bytes of a batch do not stay valid.
         const bytes = Buffer.from(written(encodeAlone(encoding, request)))
         try {
           await appendFile(path, bytes)
@@ -245,7 +245,7 @@ const codec: Template = {
 ${typed(`import type { Fields, WantedNames } from ${PLUGIN}\n`)}
 const SPACE = 0x20
 
-/** Where the first word of a line ends; -1: the line has no word, or nothing follows it. */
+/** Where the first word of a line ends. -1 if the line has no word, or if nothing follows the word. */
 function endOfWord(b${typed(': Buffer')}, start${typed(': number')}, end${typed(': number')}) {
   let at = start
   while (at < end && b[at] !== SPACE) at++
@@ -261,7 +261,7 @@ class FirstWord extends Codec {
     return { names: ['level', 'message'] }
   }
 
-  // Runs for every line, and finds the fields that somebody asks for. It allocates nothing.
+  // Runs for every line. Finds the requested fields without allocating memory.
   scan(b${typed(': Buffer')}, start${typed(': number')}, end${typed(': number')}, { names }${typed(': WantedNames')}, out${typed(': Int32Array')}, at${typed(': number')}) {
     const from = behindMark(b, start, end)
     const space = endOfWord(b, from, end)
@@ -273,7 +273,7 @@ class FirstWord extends Codec {
     return true
   }
 
-  // All fields of a line that scan has accepted; called when a whole event is needed.
+  // Returns all fields of a line that scan has accepted. Called when a whole event is needed.
   fields(b${typed(': Buffer')}, start${typed(': number')}, end${typed(': number')}) {
     const from = behindMark(b, start, end)
     const space = endOfWord(b, from, end)

@@ -3,7 +3,7 @@ import { shellWord } from '../../lib/shell-word.js'
 import { packageFolder } from '../../lib/version.js'
 import type { Log, Receiver } from './plan.js'
 
-/** The reader of the screen: the reader's current folder, and how to call this program from there. */
+/** The person who reads the screen: this person's current folder, and how to call this program from that folder. */
 export interface Reader {
   readonly folder: string
   /** How a command begins: `npx sluice`. */
@@ -74,8 +74,8 @@ function noLog({ isLogKept }: Announced): string {
 }
 
 /**
- * How to continue without the service of the quickstart, which has ended. `sed 1d` removes the schema from the copy,
- * since its path is relative to the example.
+ * How to continue after the service of the quickstart has ended. `sed 1d` removes the schema from the copy, because the
+ * path of the schema is relative to the example.
  */
 export function continueText(example: string, { folder, program }: Reader): string {
   return `

@@ -14,12 +14,12 @@ import { type OwnService, startOwnService } from './service.js'
 import { LiveView } from './view.js'
 
 const FOLDER = '.sluice-quickstart'
-/** Files that runs leave in the quickstart's folder, including runs of earlier versions. */
+/** Files that runs (also of earlier versions) leave in the quickstart's folder. */
 const LEFT =
   /^(sluice\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|page-token|apps\.log(\.1)?|passed\.log)$/
 /** Lines are printed this many milliseconds after each full second: at that time, the apps do not create events. */
 const LATE_MS = 5
-/** The first line does not wait for a full second. */
+/** The first line comes after this time, not at a full second. */
 const FIRST_MS = 250
 
 export interface QuickstartOptions {
@@ -27,7 +27,7 @@ export interface QuickstartOptions {
   readonly pipeline: string | undefined
 }
 
-/** Throttles demo apps, and delivers the events that pass to a service. Resolves with the exit code after Ctrl-C. */
+/** Throttles demo apps, and delivers the passed events to a service. After Ctrl-C, resolves with the exit code. */
 export async function quickstart(options: QuickstartOptions, io: Io): Promise<number> {
   const reader = readerOf(io.env, process.argv[1] ?? '')
   const folder = join(process.cwd(), FOLDER)
@@ -137,7 +137,7 @@ class Run {
 /** Local time of day as in 14:03:12. */
 const timeText = () => new Date(systemClock.wall()).toTimeString().slice(0, 8)
 
-/** Calls `fn` soon, and after each full second of the clock. The returned function stops the calls. */
+/** Calls `fn` after FIRST_MS, and then after each full second of the clock. The returned function stops the calls. */
 function eachSecond(fn: () => void): () => void {
   const next = () => after(1000 - (systemClock.wall() % 1000) + LATE_MS, run)
   const run = () => {

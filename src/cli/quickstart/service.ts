@@ -20,7 +20,7 @@ const STOP_MS = 10_000
 
 /** Starts a service with a new account. Its state is in `folder`, and the system chooses its ports. */
 export async function startOwnService(folder: string, io: Io): Promise<OwnService> {
-  // Not the folder of an earlier run, whose service may still be ending.
+  // Not the folder of an earlier run, because the service of that run may still be ending.
   const dataDir = join(folder, `service-${process.pid}`)
   const config = join(folder, 'service.yaml')
   const received = join(folder, 'received.ndjson')

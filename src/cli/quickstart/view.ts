@@ -45,9 +45,9 @@ export interface Outcome {
   readonly emitted: number
   readonly delivered: number
   readonly undelivered: number
-  /** The receiver in words, to follow `events to`. */
+  /** The words for the receiver, which follow `events to`. */
   readonly receiver: string
-  /** The number of events at the receiver; undefined: it cannot be counted from here. */
+  /** The number of events at the receiver. Undefined if they cannot be counted from here. */
   readonly received: { readonly lines: number; readonly file: string } | undefined
 }
 
@@ -66,12 +66,12 @@ export class LiveView {
     this.#watch = counts.watch()
   }
 
-  /** The counts since the last call, as text with a line end. `time` as in 14:03:12. */
+  /** The counts since the last call, as text with a line end. `time` has the form 14:03:12. */
   next(time: string): string {
     return this.#line(time, this.#advance())
   }
 
-  /** Like `next`, for the rest at the end; empty if nothing was counted since the last call. */
+  /** Like `next`, for the last counts when the run ends. Empty if nothing was counted since the last call. */
   last(time: string): string {
     const counts = this.#advance()
     return counts.by.size === 0 && counts.read === 0 ? '' : this.#line(time, counts)
@@ -119,7 +119,7 @@ export class LiveView {
     const total = (of: keyof Sum) => sums.reduce((sum, [, counts]) => sum + counts[of], 0)
     const passed = delivered + undelivered
     const all = { passed, discarded: read + emitted - passed }
-    // A reload with another limit ends the count by app. The rest of that second is not counted by app.
+    // If a reload changes the limit, the count by app ends. In the rest of that second, events are not counted by app.
     const others = {
       passed: all.passed - total('passed') - this.#read - emitted,
       discarded: all.discarded - total('discarded'),

@@ -1,6 +1,6 @@
 /**
- * Describes where discarded events go. `readers`: the components that read them; null: a throttle in shadow mode, which
- * does not discard.
+ * Describes where discarded events go. `readers`: the components that read these events; null if the throttle is in
+ * shadow mode, in which it does not discard.
  */
 export function discardedText(readers: readonly string[] | null): string {
   if (readers === null) return 'mode: shadow: these events pass, and are only counted as discarded'

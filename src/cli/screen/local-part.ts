@@ -5,8 +5,8 @@ import { ManagedConfig } from '../../engine/config/published/managed-config.js'
 import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
 
 /**
- * The configuration of a daemon. If it is the local part of a managed daemon, adds the revision that this daemon ran
- * last.
+ * The configuration of a daemon. If the file is the local part of a managed daemon, adds the revision that this daemon
+ * ran last.
  */
 export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Promise<Config> {
   const options = { env, components, plugins: await pluginsOf(path, env) }

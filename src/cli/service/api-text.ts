@@ -5,7 +5,7 @@ import { printable, printableJson } from '../../lib/printable.js'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Columns of a list, most useful first. Columns that do not fit are dropped from the end. */
+/** Columns of a list, the most useful first. If the columns do not fit, the last columns are omitted. */
 const COLUMNS = [
   'id',
   'name',
@@ -38,7 +38,7 @@ export function peopleText(value: unknown, width: number): string {
   )
   if (Array.isArray(bounds) && bounds.length > 0) lines.push('', 'where the service runs it', ...bounds.map(boundText))
   if (config !== undefined) lines.push('', 'config', ...JSON.stringify(config, null, 2).split('\n').map(printable))
-  // On a line of its own, the key can be selected with a double or triple click.
+  // The key is on its own line, so that a double or triple click selects it.
   if (typeof key === 'string') lines.push('', NEW_KEY, key)
   return `${lines.join('\n')}\n`
 }
@@ -50,7 +50,7 @@ function boundText({ path, message }: Fields): string {
 function listText(items: readonly unknown[], width: number): string {
   if (items.length === 0) return 'The list is empty.\n'
   const rows = items.filter(isFields).map(row => {
-    // A service account has a single key; its times are shown in the row of the account.
+    // A service account has a single key. The times of this key are shown in the row of the account.
     const { last_used_at, expires_at } = isFields(row.access_key) ? row.access_key : row
     return { ...row, last_used_at, expires_at } as Fields
   })

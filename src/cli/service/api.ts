@@ -46,7 +46,7 @@ export async function withClient(
   }
 }
 
-/** The warning if a revision does not run yet: the service cannot run it, and no daemon has reported. */
+/** The warning if a revision does not run yet, because the service cannot run it and no daemon has reported. */
 export async function noteOnRun(
   client: Client,
   { id, service_bounds }: PublishedPipelineDocument,
@@ -56,7 +56,7 @@ export async function noteOnRun(
   try {
     for await (const { pipeline_id } of everything(page => client.fleet(page))) if (pipeline_id === id) return undefined
   } catch (error) {
-    // The key may lack the right to read. It is then unknown whether daemons run the pipeline.
+    // If the key lacks the right to read, it is unknown whether daemons run the pipeline.
     if (error instanceof ServiceError) return undefined
     throw error
   }
@@ -87,8 +87,8 @@ export async function connect(connection: Connection, io: Io): Promise<Client> {
 }
 
 /**
- * The base address of the service. A path before /v3 is part of it; credentials and queries are not shown. `name`: the
- * setting, as it stands before the address. Throws UsageError.
+ * The base address of the service. If the address has a path before /v3, this path is part of the base address. Errors
+ * do not show credentials and queries. `name`: the setting, as it stands before the address. Throws UsageError.
  */
 export function baseAddress(given: string, name: string, advice = '', command = 'api'): string {
   const setting = name.replace(/[= ]$/, '')
@@ -119,7 +119,7 @@ function trustedBy(file: string | undefined, url: string): typeof globalThis.fet
   return fetchTrusting(() => ca)
 }
 
-/** Text for people on a terminal, unless JSON is asked for. */
+/** On a terminal, text for people, unless the user wants JSON. */
 function resultText(value: unknown, { json }: Connection, io: Io): string {
   return io.stdout.isTTY && !json ? peopleText(value, terminalOf(io).width) : `${jsonText(value, io)}\n`
 }

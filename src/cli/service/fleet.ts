@@ -8,8 +8,8 @@ import { table, terminalOf } from '../inspect/daemon-view.js'
 import { type Connection, withClient } from './api.js'
 
 /**
- * Lists all managed daemons. Shows the revision of each daemon, whether this is the published revision, and the
- * daemon's health.
+ * Lists all managed daemons. For each daemon, shows its revision, whether its revision is the published one, and its
+ * health.
  */
 export function fleet(options: Connection & { json: boolean }, io: Io): Promise<number> {
   return withClient(options, io, async client => {

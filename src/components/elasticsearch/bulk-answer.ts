@@ -3,7 +3,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { Entry } from '../../net/http/client/answers/divided.js'
 import type { Refused } from '../../net/http/client/request-format.js'
 
-/** The value of an item's only member. The name of the member is the action. */
+/** An item has only one member. The name of this member is the action, and this is its value. */
 const item = z.object({
   status: z.int().min(200).max(599),
   error: z
@@ -107,8 +107,8 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
 }
 
 /**
- * Elasticsearch 8.18 to 9.2 rejects the whole request if a pipeline reads a document in which a name appears twice.
- * Divides the request into two groups, which are sent separately.
+ * Elasticsearch 8.18 to 9.2 rejects the whole request if a pipeline reads a document in which a name appears twice. In
+ * this case, divides the request into two groups, which are sent separately.
  */
 export function readRefusal(status: number, text: string, request: readonly EventBatch[]): Refused | undefined {
   const events = request.reduce((sum, { length }) => sum + length, 0)

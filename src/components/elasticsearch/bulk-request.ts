@@ -15,7 +15,7 @@ import type { ElasticsearchOptions } from './destination.js'
 
 const AFTER_ID = Buffer.from('"}}\n')
 const TIME = Buffer.from('{"@timestamp":"')
-/** Typical bytes added to a document: the line before it, and its time. */
+/** Typical number of bytes added to a document: the line before the document, and its time. */
 const LINE_ROOM = 128
 
 /** The body of a bulk request: for each event a line `{"create":{"_index":…,"_id":…}}` and a line with the document. */
@@ -28,8 +28,8 @@ export class BulkRequest {
   readonly #ownTime: FieldReader
   readonly #spare = new SpareBytes()
   /**
-   * A cache of the line before the last document, up to the id, and of the values in that line. Most consecutive events
-   * have the same values.
+   * The line before the last document, up to the id, and the values in that line. They are cached, because most
+   * consecutive events have the same values.
    */
   #head = Buffer.alloc(0)
   #valuesOfHead: string | undefined

@@ -11,7 +11,7 @@ const PATH = '/_bulk'
 /** Asks only for these members of the response. For each event, the others together are as long as a short event. */
 const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
-/** Whether the template gives valid names. In a name between < and >, the server computes the date. */
+/** Whether the template gives valid names. If a name is between < and >, the server computes the date in this name. */
 function isName({ parts }: Template): boolean {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
   return text.startsWith('<') || !/^[-_+]|[\\/*?"<>|,#: ]/.test(text)

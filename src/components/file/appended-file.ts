@@ -31,8 +31,8 @@ interface Written {
 }
 
 /**
- * Wraps the calls. On a remote file system, they run in a thread, one at a time, and only while the file system
- * responds.
+ * Wraps the calls. On a remote file system, the wrapped calls run in another thread, one at a time, and only while the
+ * file system responds.
  */
 export function callsThrough(fileSystems: FileSystems, path: string, os: FileCalls): FileCalls {
   const through = Object.entries(os).map(([name, call]) => [
@@ -44,10 +44,10 @@ export function callsThrough(fileSystems: FileSystems, path: string, os: FileCal
   return { ...(Object.fromEntries(through) as FileCalls), size }
 }
 
-/** A write that took longer than this, in milliseconds, waited for a disk. */
+/** If a write took more milliseconds than this, it waited for a disk. */
 const SLOW_MS = 4
 
-/** Returns the same calls. While `isLocal`, `writev` runs in this thread, unless writes are slow. */
+/** Returns the same calls, but `writev` runs in this thread while `isLocal` is true and writes are not slow. */
 export function writeDirectly(os: FileCalls, isLocal: () => boolean, clock: Clock): FileCalls {
   const direct = new DirectCalls(clock, SLOW_MS)
   const writev = (fd: number, parts: readonly NodeJS.ArrayBufferView[]) => {
@@ -66,10 +66,10 @@ export function writeDirectly(os: FileCalls, isLocal: () => boolean, clock: Cloc
 const FLAGS = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK | constants.O_NOCTTY
 const LF = 0x0a
 const NEWLINE = Buffer.from('\n')
-/** An origin that no event has. An unfinished line of this origin is terminated before the next event. */
+/** An origin that no event has. So an unfinished line of this origin is terminated before the next event is written. */
 const FOREIGN = {}
 const COMPARED_BYTES = 64 * 1024
-/** An unfinished line that has not grown for this time counts as torn. */
+/** If an unfinished line has not grown for this time, it is treated as torn. */
 const REST_MS = 20
 /** Maximum number of waits for an unfinished line that keeps growing. */
 const MOST_LOOKS = 10
@@ -78,7 +78,7 @@ export interface AppendOptions {
   readonly path: string
   readonly encoding: Encoding
   readonly mode: number
-  /** Whether the rest of a line may continue an unfinished last line. */
+  /** If the file ends with an unfinished line: whether the first event may continue it. */
   readonly continues: boolean
   /** If set, all links in `path` are resolved. Opening fails if the path then leads to another file. */
   readonly reach?: Reach | undefined
@@ -112,7 +112,7 @@ export class AppendedFile {
   readonly #encoding: Encoding
   readonly #calls: FileCalls
   #raw = new RawEncoder()
-  /** The size after the last own write. Any other size means that the end of the file is unknown. */
+  /** The size of the file after the last write by this object. If the file has another size, its end is unknown. */
   #end = -1
   /** From here to `#end`, the file contains only unsynced bytes of this object. */
   #unsynced = -1
@@ -160,7 +160,7 @@ export class AppendedFile {
       this.#unsynced = end.size
     }
     this.#continues = false
-    // Works on a copy, because a write that is removed again must not change the state.
+    // Encodes with a copy, because a write that is removed again must not change the state of the encoder.
     const raw = this.#raw.copy()
     const encoding = this.#encoding
     const encoded = encoding === 'raw' ? raw.encode(request) : encodeLines(encoding, request)
@@ -185,7 +185,7 @@ export class AppendedFile {
       this.#unsynced = this.#end
     } catch (error) {
       const end = this.#end
-      // Forces a new descriptor, because a later sync of the old one may succeed although bytes are lost.
+      // The file must be opened again, because a later sync of this descriptor may succeed although bytes are lost.
       this.#end = -1
       const isEnd = (await this.#calls.fstat(this.#fd).catch(() => undefined))?.size === end
       if (isEnd && this.#unsynced < end) await this.#calls.ftruncate(this.#fd, this.#unsynced).catch(() => {})
@@ -199,14 +199,14 @@ export class AppendedFile {
       folder = await this.#calls.open(this.#folder, constants.O_RDONLY)
       await this.#calls.fdatasync(folder)
     } catch (error) {
-      // Not every file system supports this, and a folder without read permission cannot be synced.
+      // Not every file system can sync a folder, and a folder without read permission cannot be synced.
       if (!['EINVAL', 'ENOTSUP', 'EACCES'].includes(errorCode(error) ?? '')) throw error
     } finally {
       if (folder !== undefined) await this.#calls.close(folder)
     }
   }
 
-  /** Whether the file must be opened again, because after a failure the descriptor may be unusable. */
+  /** Whether the file must be opened again, because the descriptor may be unusable after a failure. */
   get isLost(): boolean {
     return this.#end === -1
   }

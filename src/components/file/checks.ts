@@ -25,7 +25,7 @@ export class Checks {
     this.#at = this.#clock.now()
   }
 
-  /** Called when a watch reported a change: the next check is then needed. */
+  /** Called when a watch has reported a change, so that the next check is not skipped. */
   report(): void {
     this.#at = Number.NEGATIVE_INFINITY
   }

@@ -10,7 +10,7 @@ const STARTS: Readonly<Record<Exclude<Format, 'bzip2'>, string>> = {
   zstd: '\x28\xb5\x2f\xfd',
   xz: '\xfd7zXZ\0',
 }
-/** After the first four bytes of bzip2: a block, or the end of an empty file. */
+/** These bytes follow the first four bytes of bzip2: a block, or the end of an empty file. */
 const BZIP2 = ['1AY&SY', '\x17rE8P\x90']
 const EXTENSIONS: Readonly<Record<string, Format>> = { '.gz': 'gzip', '.zst': 'zstd' }
 const EXTENSION = /\.(gz|zst)$/

@@ -19,7 +19,7 @@ export function endProcess(): void {
 
 /** Open files, the least recently read first. */
 export class Descriptors {
-  /** Whether a file had to wait since the sweep began. */
+  /** Whether a file has had to wait after the sweep began. */
   areRefused = false
   readonly #wanted: number
   /** Maximum open files of all sources together. */
@@ -62,13 +62,13 @@ export class Descriptors {
     sources.delete(this)
   }
 
-  /** Starts a sweep, and closes files if the limit is lower because other sources have opened files. */
+  /** Starts a sweep. If the limit has fallen because other sources opened files, closes files. */
   beginSweep(): void {
     this.areRefused = false
     this.trim(0)
   }
 
-  /** Makes room for another file. Throws if the process has no descriptor for it now. */
+  /** Makes room for another file. Throws if the process now has no descriptor for this file. */
   makeRoom(): void {
     sources.add(this)
     this.trim(1)
@@ -78,8 +78,8 @@ export class Descriptors {
   }
 
   /**
-   * Closes the least recently read files until `spare` more can be opened. Files that could not be found again stay
-   * open. Files with an unfinished line are closed last, because that line is read again whenever they grow.
+   * Closes the least recently read files until `spare` more files can be opened. Files that could not be found again
+   * stay open. Files with an unfinished line are closed last, because this line is read again each time the file grows.
    */
   trim(spare: number, max = this.#max): void {
     let excess = this.#open.size + spare - max

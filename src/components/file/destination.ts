@@ -107,7 +107,7 @@ export class FileDestination implements Destination {
   async stop(deadline: AbortSignal): Promise<void> {
     const working = this.#working
     if (working) await orAborted(working, deadline)
-    // A descriptor must not be closed during a write: its number could be reused for another file.
+    // A descriptor must not be closed during a write, because its number could then be reused for another file.
     if (this.#working) void this.#working.then(() => this.#close())
     else await this.#close()
   }
@@ -160,7 +160,7 @@ export class FileDestination implements Destination {
     log.warn({ path, bytes: error.bytes, error: error.message }, text)
   }
 
-  /** The open file. It is opened again after an error, and if the path refers to another file. */
+  /** The open file. It is opened again after an error, and when the path refers to another file. */
   async #current(): Promise<AppendedFile> {
     const now = this.#context.clock.now()
     if (this.#opened && now - this.#checkedAt >= CHECK_MS) {

@@ -83,7 +83,7 @@ export class FileSource implements Source {
       lookedAt: () => this.#openFiles.lookedAt,
       onCommit: () => checkpoints.changed(),
       onErrored: tailer => {
-        // After the stop, the committed position stays before the batch, so the next start reads it again.
+        // After the stop, the committed position stays before the batch, so the next start reads the batch again.
         if (this.#stopped) return this.#reader.giveUp()
         tailer.rewind()
         this.#openFiles.releaseCopy(tailer)
@@ -140,15 +140,15 @@ export class FileSource implements Source {
         losses.stopped(tailer)
         checkpoints.changed()
       },
-      // Event ids contain the `reading` of a file's content, so the next run must know it.
+      // Event ids contain the `reading` of a file's content, so the `reading` must be saved for the next run.
       beforeSend: ({ origin }) => {
         if (!origin.wanted.areIdsUsed || (this.#openFiles.unsaved === 0 && !this.#saving)) return undefined
         this.#openFiles.unsaved = 0
         // The writer logs failures and retries.
         return checkpoints.flush().catch(() => {})
       },
-      // A destination may have created the file just before it was found. The destination registers the file before its
-      // first write.
+      // A destination may have created the file just before it was found. This check still detects such a file, because
+      // the destination registers it before the first write.
       open: tailer =>
         !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer) && !this.#setsAside(tailer),
       areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
@@ -170,7 +170,7 @@ export class FileSource implements Source {
     )
   }
 
-  /** Logs once, and not again when files come and go: an empty folder is as likely as a typing error. */
+  /** Logs this once, and not again when files come and go, because an empty folder is as likely as a typing error. */
   #warnOfNothing(): void {
     const { include, exclude, follow } = this.#options
     const text = 'did not find any file to read'
@@ -219,7 +219,7 @@ export class FileSource implements Source {
     for (const tailer of [...this.#openFiles.tailers]) {
       if (!this.#remote.has(tailer.path)) tailer.lookOnceMore()
       this.#descriptors.close(tailer)
-      // An unfinished line of a file that is no longer open is still in memory.
+      // An unfinished line may still be in memory, even if its file is no longer open.
       tailer.park()
     }
     this.#descriptors.end()
@@ -280,14 +280,14 @@ export class FileSource implements Source {
       found.isBlocked || !mayTouchAll ? undefined : await this.#remote.unlessSilent(() => this.#lookAt(found, slices))
     this.#isBlocked = unwatched === undefined
     if (this.#openFiles.areUnsaved) this.#context.checkpoints.changed()
-    // Waiting for a file system does not count as work.
+    // The wait for a file system is not part of the working time.
     if (this.#isBlocked) slices.restart()
     slices.stop()
     const now = clock.now()
-    // A single long duration may be due to other load on the machine.
+    // If only one of two sweeps took long, the reason may be other load on the machine.
     const busyMs = Math.min(slices.busyMs, this.#busyMs)
     this.#busyMs = slices.busyMs
-    // Finds files that were created in a folder after it was listed and before it was watched.
+    // An urgent sweep finds files that were created in a folder after the folder was listed and before it was watched.
     if (unwatched) this.#urgent = true
     this.#urgentAt = unwatched ? now : now + Math.max(URGENT_MS, URGENT_SHARE * busyMs)
     this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * busyMs)
@@ -297,7 +297,7 @@ export class FileSource implements Source {
   /** Returns true if folders are newly watched, so files may have been created in them in the meantime. */
   async #lookAt({ files, folders, isSame }: Found, slices: Slices): Promise<boolean> {
     await this.#openFiles.sweep(files, slices)
-    // Oldest first: rotated files come before their successors.
+    // Sorts the oldest first, so that rotated files come before their successors.
     if (!this.#swept) this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
     if (!this.#swept && this.#openFiles.size === 0 && this.#problems.unread === 0) this.#warnOfNothing()
     this.#swept = true

@@ -96,8 +96,8 @@ export function keyOf(stat: Pick<BigIntStats, 'dev' | 'ino'>): string {
 export type Identity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
 
 /**
- * Whether the file at `path` has this key. If the file system does not respond, returns `ifSilent`, or throws if that
- * is undefined.
+ * Whether the file at `path` has this key. If the file system does not respond, returns `ifSilent`. If `ifSilent` is
+ * undefined, throws instead.
  */
 export function leadsTo(path: string, key: string, ifSilent?: boolean): boolean {
   try {
@@ -109,8 +109,8 @@ export function leadsTo(path: string, key: string, ifSilent?: boolean): boolean 
 }
 
 /**
- * Stands for device and inode of a file that was seen only as a compressed copy. The copy's modification time is its
- * birth time.
+ * Replaces the device and inode of a file that was seen only as a compressed copy. The modification time of the copy is
+ * used as the birth time of the file.
  */
 export const COPY_ONLY = { dev: '0', ino: '0' }
 
@@ -154,8 +154,8 @@ export function isKnownFile(path: string, stat: BigIntStats, remembered: Remembe
 }
 
 /**
- * Determines which devices store birth times. File systems without them report the time of the last change or zero, so
- * a device is trusted only after it reported another value.
+ * Determines which devices store birth times. File systems without birth times report the time of the last change or
+ * zero. So a device is trusted only after it has reported another value.
  */
 export class BirthTimes {
   readonly #kept = new Set<bigint>()
@@ -168,7 +168,7 @@ export class BirthTimes {
     return this.#kept.has(stat.dev)
   }
 
-  /** Whether the file, found at `path`, cannot be the one with this birth time. */
+  /** Whether the file, which was found at `path`, cannot be the file with this birth time. */
   differ(stat: BigIntStats, birth: bigint, path?: string): boolean {
     if (birth === 0n || stat.birthtimeNs === birth) return false
     if (path !== undefined) this.learnAround(path, stat)
@@ -181,7 +181,7 @@ export class BirthTimes {
    */
   learnAround(path: string, stat: BigIntStats): void {
     if (this.kept(stat)) return
-    // A folder has changed since its birth, so it shows at once whether its file system stores birth times.
+    // A folder has changed after its birth, so one look at it shows whether its file system stores birth times.
     const folder = statSync(dirname(path), { bigint: true, throwIfNoEntry: false })
     if (folder) this.learn(folder)
   }

@@ -21,8 +21,8 @@ export class Lineage<F extends Member<F>> {
   }
 
   /**
-   * Inserts a file by its age, but not before a file that was read in this run. `now`: the newest file, which has the
-   * name.
+   * Inserts a file by its age, but not before a file that was read in this run. `now`: the newest file, which is the
+   * file that has the name now.
    */
   insert(file: F, now: F | undefined): void {
     let at = this.#files.length
@@ -38,7 +38,7 @@ export class Lineage<F extends Member<F>> {
     if (at !== -1) this.#files.splice(at, 1)
   }
 
-  /** The files that must be read before this one. */
+  /** The files that must be read before `file`. */
   before(file: F): readonly F[] {
     return this.#files[0] === file ? [] : this.#files.slice(0, Math.max(0, this.#files.indexOf(file)))
   }

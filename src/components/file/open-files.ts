@@ -83,7 +83,7 @@ export class OpenFiles {
     return this.#tailers.values()
   }
 
-  /** Whether undelivered bytes were seen that the saved entries do not include. */
+  /** Whether bytes were seen that are not delivered and not included in the saved entries. */
   get areUnsaved(): boolean {
     for (const { isUnsaved } of this.#tailers.values()) if (isUnsaved) return true
     return false
@@ -93,7 +93,7 @@ export class OpenFiles {
     return this.#tailers.size
   }
 
-  /** All rotations before this time were observed, wall clock in milliseconds. */
+  /** Wall clock in milliseconds. All rotations before this time were observed. */
   get lookedAt(): number {
     return this.#sweeps.lookedAt
   }
@@ -171,7 +171,7 @@ export class OpenFiles {
     if (errorCode(error) !== 'ENOENT') problems.failed(path, 'open', error)
   }
 
-  /** Examines the paths in `files`, and files found earlier that are no longer among them. */
+  /** Examines the paths in `files`, and the files found earlier whose paths are no longer in `files`. */
   async sweep(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
     await this.#sweeps.run(this.#options.context.clock.wall(), () => this.#lookAt(files, slices))
   }
@@ -194,7 +194,7 @@ export class OpenFiles {
     await this.#search.run(closed, thorough, this.#sweeps.beganAt, slices)
     await this.#findOverwritten(slices)
     for (const tailer of held) if (!this.#search.delays.has(tailer) && this.#release(tailer)) onReady(tailer)
-    // In the first sweep, nothing was read yet, so files that were rotated unseen can still come first.
+    // In the first sweep, nothing was read yet. So these files can still wait for files that were rotated unseen.
     if (this.#sweeps.isFirst) for (const tailer of this.#search.delays) this.#takeBack(tailer)
     problems.nextSweep()
     if (!thorough || !this.#search.isComplete) return
@@ -217,12 +217,12 @@ export class OpenFiles {
         else tailer.learnHead()
       } catch (error) {
         unlessSilent(error)
-        // The next read fails as well and is reported.
+        // The next read fails, too, and its error is reported.
       }
     }
   }
 
-  /** Prevents reading of the file until a sweep has searched for the files that come before it. */
+  /** Prevents reading of the file until a sweep has searched for the files that must be read before it. */
   hold(tailer: Tailer): void {
     this.#held.add(tailer)
     tailer.held = true
@@ -245,7 +245,7 @@ export class OpenFiles {
     return this.#held.size > 0 || this.#search.newcomers.wait
   }
 
-  /** Whether the search for files that were rotated unseen is incomplete, or files wait to be opened. */
+  /** Whether Sluice still searches for files that were rotated unseen, or whether files wait to be opened. */
   get isSearching(): boolean {
     return this.#search.isWaiting || this.#options.descriptors.areRefused
   }
@@ -280,7 +280,7 @@ export class OpenFiles {
     tailer.seen = this.#sweeps.number
     tailer.unchanged = changed ? 0 : tailer.seen
     tailer.found = path
-    // A file with several names does not count as renamed while it has the name under which it was read first.
+    // While a file with several names has the name under which it was read first, it does not count as renamed.
     if (path === tailer.origin.path) tailer.path = path
     tailer.awaySince = undefined
     if (changed || tailer.failed) this.#options.onReady(tailer)
@@ -363,7 +363,7 @@ export class OpenFiles {
     return undefined
   }
 
-  /** Called when a new file took the name of `former`. The rest of `former` must be read first. */
+  /** Called when a new file took the name of `former`. The rest of `former` must be read before the new file. */
   rotated(path: string, tailer: Tailer, former: Tailer): void {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
@@ -405,7 +405,7 @@ export class OpenFiles {
       const target = kind === 'link' || kind === 'unknown' ? finalPath(path) : path
       const atEnd = options.read_from === 'end' && this.#sweeps.isFirst
       const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
-      // Nothing fails after this: a saved position is removed only when its file has a tailer.
+      // Nothing after this line fails. So a saved position is removed only if its file gets a tailer.
       if (remembered) this.#resumed(path, remembered, verdict)
       if (!entry && !isOwn && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
       // The events of a renamed file keep the name that the file had when they were written.
@@ -448,8 +448,8 @@ export class OpenFiles {
   }
 
   /**
-   * Releases the open file if it was empty when found and its first bytes now show that it may be a copy. The next
-   * sweep decides this.
+   * If the open file was empty when it was found, and its first bytes now show that it may be a copy, releases the
+   * file. The next sweep decides whether it is a copy.
    */
   setAside(tailer: Tailer): boolean {
     const { path, fd } = tailer
@@ -461,8 +461,8 @@ export class OpenFiles {
   }
 
   /**
-   * Starts to read the rest of a file that has no tailer, at the place where the rest was found. Undefined: it cannot
-   * be read.
+   * Starts to read the rest of a file that has no tailer. `place`: where the rest was found. Returns undefined if the
+   * rest cannot be read.
    */
   adoptRest(entry: Entry, place: Listed | Copy): Tailer | undefined {
     const { context, options, tailing, saved } = this.#options
@@ -473,7 +473,7 @@ export class OpenFiles {
     saved.remove(entry)
     if (place instanceof Copy) tailer.sees(entry.size ?? 0)
     else {
-      // It may contain other data that begins with the same bytes.
+      // The file at this place may contain other data that begins with the same bytes.
       this.displace(name)
       tailer.fellBehind()
       // Nothing shows that it is the entry's file, which was empty.
@@ -517,8 +517,8 @@ export class OpenFiles {
   }
 
   /**
-   * Called when the open file no longer contains what was read from it. Its tailer looks for a copy of the old content,
-   * and a new tailer reads the current content from the beginning.
+   * Called when the open file no longer contains what was read from it. The tailer `former` looks for a copy of the old
+   * content, and a new tailer reads the current content from the beginning.
    */
   truncated(former: Tailer): void {
     const { context, options, tailing, descriptors, onForget } = this.#options
@@ -547,7 +547,7 @@ export class OpenFiles {
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
   }
 
-  /** Continues to read a closed, missing file in a copy. Returns false if the copy cannot be read. */
+  /** Continues to read a closed, missing file in its copy at `place`. Returns false if the copy cannot be read. */
   readOn(tailer: Tailer, place: Listed | Copy): boolean {
     const { key } = tailer
     if (!this.#moveTo(tailer, place)) return false
@@ -601,7 +601,7 @@ export class OpenFiles {
   #resumed(path: string, entry: Entry, verdict: Verdict): void {
     const { saved, tailing, context } = this.#options
     saved.remove(entry)
-    // It may contain other data that begins with the same bytes.
+    // The file at this place may contain other data that begins with the same bytes.
     this.displace(entry.file ?? entry.path)
     if (verdict === 'same') return
     // The old content may be in a copy.
@@ -611,7 +611,7 @@ export class OpenFiles {
     else context.log.info({ file: path }, 'file is gone and its inode was reused')
   }
 
-  /** Releases a file that was read and settled completely, once it has been quiet for long enough. */
+  /** Releases a file that was read and settled completely, if the file has been quiet for long enough. */
   retire(tailer: Tailer): void {
     this.#detached.retire(tailer)
   }

@@ -8,7 +8,7 @@ export function openWithinSync(reach: Reach | undefined, path: string): number {
   return reach ? openToRead(reach.realFile(path), constants.O_NOFOLLOW) : openToRead(path)
 }
 
-/** Opens the file at `path`; undefined if the file does not have this key and birth time. */
+/** Opens the file at `path`. Returns undefined if the file does not have this key and birth time. */
 export function openKnown(
   path: string,
   { key, birth }: { readonly key: string; readonly birth: bigint },

@@ -28,7 +28,7 @@ export class PathProblems {
   readonly #open = new Map<string, Problem>()
   #sweep = 0
   readonly #compressed: { value: number }
-  /** The reasons for skipping compressed files that were logged. */
+  /** The reasons that were already logged for skipping compressed files. */
   readonly #skipped = new Set<Skipped>()
 
   constructor(context: ComponentContext) {
@@ -68,8 +68,8 @@ export class PathProblems {
   }
 
   /**
-   * Like `damaged`, for a file that may hold the rest of a missing file. While the file exists, it counts as
-   * unreadable.
+   * Like `damaged`, for a compressed file that may contain the rest of a missing file. While the compressed file
+   * exists, it counts as unreadable.
    */
   hidden(path: string, error: unknown): void {
     this.#damaged(path, error, true)
@@ -92,7 +92,7 @@ export class PathProblems {
     this.#context.log.warn({ file: path, what }, 'not a regular file; ignoring it')
   }
 
-  /** Reports a compressed file that is not read. For each reason, only the first one is logged. */
+  /** Reports a compressed file that is not read. For each reason, only the first file is logged. */
   compressed(path: string, why: Skipped): void {
     this.#compressed.value++
     if (this.#skipped.has(why)) return

@@ -212,7 +212,7 @@ export class Saved {
   }
 }
 
-/** Whether the first bytes of two files differ. Different lengths prove nothing, because files grow. */
+/** Whether the first bytes of two files differ. False if their lengths differ, because files grow. */
 function differ(a: Entry['head'], b: Entry['head']): boolean {
   return a.bytes === b.bytes && a.hash !== b.hash
 }
@@ -220,7 +220,7 @@ function differ(a: Entry['head'], b: Entry['head']): boolean {
 /** Whether `copy`, the file that `file` claims, was read further, and may contain all that was read of `file`. */
 export function isCopyAhead(copy: Entry, { claimed, offset, head, tail }: Original): boolean {
   const mark = copy.marks?.find(one => one.offset === offset)
-  // A copy claims itself, unless its own compressed copy was found.
+  // A copy claims itself or, if it was found compressed, the compressed file.
   const isCopy = copy.claimed === claimed || copy.head.bytes === head.bytes
   return isCopy && copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
 }
@@ -234,7 +234,7 @@ export function startedFiles(document: unknown, selects: (path: string) => boole
 
 const goneKeys = new WeakMap<Entry, string>()
 
-/** The key of an entry's file, as long as the entry is not replaced. */
+/** The key of an entry's file. If the file is gone, replacing the entry changes the key. */
 export function entryKey(entry: Entry): string {
   const key = `${entry.dev}:${entry.ino}`
   if (!entry.gone) return key

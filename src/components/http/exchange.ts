@@ -20,7 +20,7 @@ export class Exchange {
     response.on('error', () => {})
   }
 
-  /** Call before reading the body. `fail` must end the reading. */
+  /** Call before reading the body. If `fail` is called, it must end the reading. */
   reading(fail: (refusal: Refusal) => void): void {
     this.#fail = fail
     if (this.#refusal) fail(this.#refusal)

@@ -84,7 +84,7 @@ export class HttpSource implements Source {
   #server(tls: TlsOptions | undefined, out: Output, signal: AbortSignal): Server {
     const { headers_timeout, request_timeout, keep_alive_timeout } = this.#options
     const timeouts = { headersMs: headers_timeout, requestMs: request_timeout, keepAliveMs: keep_alive_timeout }
-    // This source answers and counts requests without a Host header.
+    // This source also gets, answers and counts requests without a Host header.
     const options = { requireHostHeader: false, ...timeoutOptions(timeouts) }
     const server = tls ? createTlsServer({ ...options, ...tls }) : createServer(options)
     serveHttp(server, ['request', 'checkContinue', 'checkExpectation'], {
@@ -188,7 +188,7 @@ export class HttpSource implements Source {
     const { bytes, size } = await readBody(request, { gzip, maxBytes, lease, onBegin })
     exchange.read()
     lease.received()
-    // From here on, the run waits until all events are passed on.
+    // From here on, `run` does not end before all events of this body are passed on.
     if (signal.aborted) throw stopping()
     const body = { bytes, size, content, peer: peerOf(request.socket), release: () => freeBody(bytes) }
     return await sendBody(body, { context: this.#context, out, maxLineBytes, codec, pieces: this.#pieces })

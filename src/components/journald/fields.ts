@@ -3,8 +3,8 @@ import type { EventFields } from '../../core/event/event-fields.js'
 import { SEVERITIES } from '../../lib/formats/syslog.js'
 
 /**
- * An entry from `journalctl -o json`. A value is a string, an array of numbers (bytes), null, or an array of such
- * values.
+ * An entry from `journalctl -o json`. A value is a string, an array of numbers (bytes), null, or an array of several of
+ * these values.
  */
 export type Entry = Readonly<Record<string, unknown>>
 
@@ -23,7 +23,7 @@ export function fieldsOfEntries(included: readonly string[] | undefined): EventF
 }
 
 export interface EventOptions {
-  /** The host of events whose entry has no host. */
+  /** The host of events whose entry does not name a host. */
   readonly host: string
   /** Fields of the journal to keep; undefined: all. */
   readonly included: ReadonlySet<string> | undefined
@@ -55,7 +55,7 @@ export function lineOf(entry: Entry, { host, included }: EventOptions, cut: read
   putMessage(entry.MESSAGE, put)
   if (cut.length > 0) put('truncated', cut)
   for (const name in entry) {
-    // Fields whose names begin with two underscores are journalctl's own data about an entry, such as its cursor.
+    // If a name begins with two underscores, the field is journalctl's own data about an entry, such as the cursor.
     if (name === 'MESSAGE' || name.startsWith('__') || (included && !included.has(name))) continue
     line += `,${JSON.stringify(name)}:${JSON.stringify(plain(entry[name]))}`
   }

@@ -40,7 +40,7 @@ export class JournalctlProblems {
     if (++this.#lines <= LINES) log.warn({ text }, 'message from journalctl')
   }
 
-  /** Reports lines that are not entries. `lines`: how many there were since journalctl was started. */
+  /** Reports lines that are not entries. `lines`: the number of these lines since journalctl was started. */
   invalidLines(lines: number): void {
     const { log, metrics } = this.#context
     for (; this.#invalidLines < lines; this.#invalidLines++) {

@@ -10,14 +10,14 @@ import { cursorOf } from './fields.js'
 const PROGRAM = 'journalctl'
 /** With these options, journalctl writes complete fields as JSON, and nothing but entries. */
 const JSON_OUTPUT = ['--output=json', '--all', '--no-pager']
-/** Longer lines of journalctl's standard error are skipped or truncated. */
+/** Lines of journalctl's standard error that are longer than this are skipped or truncated. */
 const COMPLAINTS = { maxLength: 500, skipOverflow: true }
 const END_MS = 2000
 const FIRST_MS = 30_000
 
 /**
  * A running journalctl. Its output is read only as fast as entries are passed on, and journalctl waits for the reader.
- * journalctl ends when its output is closed, so it does not outlive this process.
+ * When the output is closed, journalctl ends, so journalctl does not outlive this process.
  */
 export class Journalctl {
   readonly stdout: Readable
@@ -73,7 +73,7 @@ export class Journalctl {
 }
 
 /**
- * Returns the cursor of the first entry that journalctl writes with these arguments; undefined: journalctl writes no
+ * Runs journalctl with these arguments, and returns the cursor of the first entry, or undefined if journalctl writes no
  * entry. If journalctl fails, throws its error message.
  */
 export async function firstCursor(args: readonly string[], signal: AbortSignal): Promise<string | undefined> {

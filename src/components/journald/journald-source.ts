@@ -21,8 +21,8 @@ import { type Place, placeIn, VERSION } from './place.js'
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 30_000
 /**
- * How long to wait before reporting that journalctl ended. A signal to the process group ends journalctl, too, possibly
- * before this source is stopped.
+ * How long to wait before reporting that journalctl ended. If a signal to the process group also ends journalctl,
+ * journalctl may end before this source is stopped.
  */
 const END_TOGETHER_MS = 250
 const GIVEN_BACK = 'a batch was not delivered; reading the journal again from the last checkpoint'
@@ -105,8 +105,8 @@ export class Journald implements Source {
   }
 
   /**
-   * Waits until all file systems respond. Starting journalctl earlier could block this process, because a new process
-   * first closes inherited files. The journal keeps the entries until then.
+   * Waits until all file systems respond. If journalctl were started earlier, this process could be blocked, because a
+   * new process first closes inherited files. Meanwhile, the journal keeps the entries.
    */
   async #untilStartable(signal: AbortSignal): Promise<void> {
     const systems = this.#context.fileSystems ?? fileSystems
@@ -144,10 +144,10 @@ export class Journald implements Source {
     return { cursor: await firstCursor([...where, '--lines=1'], signal), at: false }
   }
 
-  /** Reads until journalctl ends, and returns why it ended. Undefined: `leave` aborted. */
+  /** Reads until journalctl ends, and returns why journalctl ended. Returns undefined if `leave` was aborted. */
   async #follow(out: Output, leave: AbortSignal): Promise<string | undefined> {
     const { cursor } = this.#read
-    // Not --after-cursor, which skips the next entry if the entry at the cursor is gone.
+    // `--after-cursor` is not used, because it skips the next entry if the entry at the cursor is gone.
     const from = cursor === undefined ? [] : [`--cursor=${cursor}`]
     // Without --merge, journalctl follows this boot only, and skips unread entries of earlier boots.
     const args = [...placeArgs(this.#options), '--follow', '--no-tail', '--merge', ...from]
@@ -188,7 +188,7 @@ export class Journald implements Source {
     const { cursor, at } = this.#read
     if (cursor === undefined) return taken
     if (cursorOf(taken[0]!.entry) === cursor) return at ? taken : taken.slice(1)
-    // The entry is gone or no longer matches the filter.
+    // The entry at the cursor is gone or no longer matches the filter.
     const args = [...placeArgs(this.#options), `--cursor=${cursor}`, '--lines=1']
     const there = await firstCursor(args, signal).catch(() => undefined)
     if (there !== cursor && !signal.aborted) {

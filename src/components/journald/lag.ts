@@ -6,12 +6,12 @@ import { type Entry, takenAt } from './fields.js'
 
 /**
  * Measures how far reading lags behind. journalctl does not report the end of the journal, so the source cannot know
- * whether more entries exist. Only the age of the last entry is known.
+ * whether more entries exist. Only the age of the entry that was read last is known.
  */
 export class Lag {
   moreWaits: () => boolean = () => true
   readonly #context: SourceContext
-  /** When journald received the last entry, in milliseconds since the epoch. */
+  /** When journald received the entry that was read last, in milliseconds since the epoch. */
   #takenAt: number | undefined
   #whenReadMs = 0
 
@@ -31,7 +31,7 @@ export class Lag {
 
   get #ageMs(): number {
     const now = this.#context.clock.wall()
-    // The difference can be negative: a clock was set, or the entry comes from another machine.
+    // The difference can be negative because a clock was set, or because the entry comes from another machine.
     return Math.max(0, now - (this.#takenAt ?? now))
   }
 
@@ -42,9 +42,9 @@ export class Lag {
 }
 
 /**
- * Finds the backlog: entries that journald received before reading began, or before reading resumed after a stall. The
- * backlog ends with the first later entry. A pause also ends the backlog, because another machine's clock may have
- * dated the entries.
+ * Finds the backlog, which has the entries that journald received before reading began, or before reading resumed after
+ * a stall. The first entry that was received later ends the backlog. A pause without entries also ends the backlog,
+ * because another machine's clock may have dated the entries.
  */
 export class CatchUp {
   readonly #clock: Clock
@@ -60,7 +60,7 @@ export class CatchUp {
     this.#idleSince = Number.POSITIVE_INFINITY
   }
 
-  /** How many entries at the beginning of `taken` are of the same kind: all backlog, or all live. */
+  /** Counts the entries at the beginning of `taken` that are of the same kind, which is either backlog or live. */
   same(taken: readonly Taken[]): { readonly count: number; readonly isBacklog: boolean } {
     if (this.#clock.now() - this.#idleSince >= STALL_MS) this.#until = Number.NEGATIVE_INFINITY
     const until = this.#until

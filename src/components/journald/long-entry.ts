@@ -5,7 +5,7 @@ const LONGEST_NAME = 256
 /** Bytes of each value that are kept even if other values of the entry have used up the limit. */
 const SURE_BYTES = 1024
 
-/** The JSON of a value; only its beginning if `cut`. */
+/** The JSON of a value. If `cut`, only the beginning of the JSON. */
 interface Value {
   parts: Buffer[]
   bytes: number
@@ -68,7 +68,7 @@ export class LongEntry {
       : LONGEST_NAME - value.bytes
     if (bytes.length > room) value.cut = true
     if (room <= 0 || bytes.length === 0) return
-    // A copy, because the reader reuses the bytes.
+    // Copies the bytes, because the reader reuses them.
     const kept = Buffer.from(bytes.subarray(0, room))
     value.parts.push(kept)
     value.bytes += kept.length
@@ -112,7 +112,7 @@ function beginningOf(text: string): unknown {
   const json = text.trimStart().replace(/\ufffd+$/, '')
   if (json.startsWith('[')) return parsed(`${json.slice(0, json.lastIndexOf(','))}]`)
   if (!json.startsWith('"')) return undefined
-  // The text may end within an escape, such as `\` or `\u12`. Removes this escape.
+  // The text may end with an incomplete escape, such as `\` or `\u12`. If so, removes this escape.
   const whole = parsed(`${json}"`)
   if (whole !== undefined) return whole
   return parsed(`${json.slice(0, json.lastIndexOf('\\'))}"`)

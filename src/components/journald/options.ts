@@ -75,7 +75,7 @@ export function placeArgs({ directory, files = [] }: JournaldOptions): string[] 
   return [...(directory === undefined ? [] : [`--directory=${directory}`]), ...files.map(file => `--file=${file}`)]
 }
 
-/** Arguments that exclude entries of other machines if they are in the journal of this machine. */
+/** Arguments for journalctl that exclude entries of other machines from the journal of this machine. */
 export async function ownMachine({ directory, files }: JournaldOptions): Promise<string[]> {
   if (directory !== undefined || files) return []
   const id = await readFile('/etc/machine-id', 'utf8').catch(() => '')

@@ -1,8 +1,8 @@
 import { refuseNewer } from '../../core/unreadable.js'
 
 /**
- * A position in the journal: after the entry at `cursor`, or before that entry if `at` is true. Without a cursor: the
- * beginning.
+ * A position in the journal. The position is after the entry at `cursor` or, if `at` is true, before that entry.
+ * Without a cursor, it is the beginning of the journal.
  */
 export interface Place {
   readonly cursor: string | undefined

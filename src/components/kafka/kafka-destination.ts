@@ -46,7 +46,7 @@ interface Memory {
   readonly lanes: Map<number, Lane>
   /** Number of partitions over which keys are distributed. */
   partitions: number
-  /** The partition for events without a key, until a request is accepted; -1: not chosen yet. */
+  /** The partition for all events without a key, until a request is accepted. -1: no partition is chosen yet. */
   sticky: number
 }
 
@@ -60,9 +60,9 @@ interface Session {
 
 /**
  * Sends one request of a topic at a time, to the leaders of the topic's partitions. Invariant: a batch whose outcome is
- * unknown is sent again with the same numbers and the same bytes, so the broker recognizes the batch. A different batch
- * of that partition needs a new producer first. Otherwise, the broker would take the different batch for the earlier
- * one.
+ * unknown is sent again with the same sequence numbers and the same bytes, so that the broker recognizes the batch.
+ * Before a different batch is sent to that partition, a new producer is needed. Otherwise, the broker would mistake the
+ * different batch for the earlier batch.
  */
 export class KafkaDestination implements Destination {
   readonly mostPartitions = MOST_OPEN
@@ -72,12 +72,12 @@ export class KafkaDestination implements Destination {
   readonly #encoder: RecordEncoder
   readonly #records = new WeakMap<readonly EventBatch[], Records>()
   /**
-   * By request: the indices of events that earlier attempts have delivered. After a timeout, a retry has all events of
-   * the request again.
+   * For each request, the indices of the events that earlier attempts have delivered. They are needed because a retry
+   * after a timeout has all events of the request again.
    */
   readonly #accepted = new WeakMap<readonly EventBatch[], (readonly number[])[]>()
   readonly #clock: Clock
-  /** By broker: when its quota pause ends, on the monotonic clock. */
+  /** For each broker, the time at which its quota pause ends, on the monotonic clock. */
   readonly #pausedUntil = new Map<number, number>()
   readonly #newProducers: { value: number }
   readonly #duplicates: { value: number }
@@ -128,11 +128,11 @@ export class KafkaDestination implements Destination {
   }
 
   async write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<void> {
-    // Each broker adds a listener to the signal.
+    // Each broker adds a listener, so a signal may have many.
     setMaxListeners(0, signal)
     const name = partition ?? this.#topics.of(undefined)[0]!
     const records = this.#records.get(request) ?? this.#encoder.encode(request)
-    // If the topic comes from fields, a missing topic is the fault of the event.
+    // If fields of an event determine the topic, the event is the cause of a missing topic.
     const failure = isConstant(this.#options.topic) ? 'hold' : 'reject'
     const topic = await this.#cluster.topic(name, signal, failure)
     this.#noticeCluster()
@@ -163,7 +163,7 @@ export class KafkaDestination implements Destination {
     } while (outcome.isPart)
     memory.sticky = -1
     this.#records.delete(request)
-    // An earlier attempt might still read the records.
+    // In a retry, an earlier attempt might still read the records.
     if (isFirst) this.#encoder.release(records)
   }
 
@@ -184,7 +184,7 @@ export class KafkaDestination implements Destination {
   #memoryOf(topic: string): Memory {
     const session = this.#session
     const memory = session.topics.get(topic) ?? { lanes: new Map(), partitions: 0, sticky: -1 }
-    // The sequence numbers of a forgotten topic restart at 0. This requires a new producer.
+    // If a topic was forgotten, its sequence numbers restart at 0. This requires a new producer.
     if (session.topics.size >= MOST_TOPICS) session.producer = undefined
     session.topics.delete(topic)
     session.topics.set(topic, memory)
@@ -202,8 +202,8 @@ export class KafkaDestination implements Destination {
     outcome: Outcome,
     signal: AbortSignal,
   ): Promise<Share[]> {
-    // The broker may already have stored unconfirmed events. They are sent again in the same batch, even if the topic
-    // has more partitions now.
+    // The broker may have stored unconfirmed events already. So these events are sent again in the same batch, even if
+    // the topic has more partitions now.
     const isRepeated = Array.from(memory.lanes.values()).some(({ unconfirmed }) => unconfirmed)
     if (!isRepeated || memory.partitions > leaders.length) memory.partitions = leaders.length
     const { partitions } = memory
@@ -226,7 +226,7 @@ export class KafkaDestination implements Destination {
       let [indices, batch] = [all, await encoded(all)]
       const repeated = lane.unconfirmed ? countOf(lane.unconfirmed) : all.length
       if (repeated < all.length) {
-        // After a reload, more events may follow the unconfirmed ones.
+        // After a reload, the request may have more events after the unconfirmed events.
         const [first, rest] = [all.slice(0, repeated), all.slice(repeated)]
         const before = await encoded(first)
         if (haveSameRecords(lane.unconfirmed!, before)) {
@@ -347,7 +347,7 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /** Returns the partition for all events of a request that do not have a key. Prefers a partition with a leader. */
+  /** Returns the partition for all events without a key in a request. Prefers a partition that has a leader. */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
     const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky

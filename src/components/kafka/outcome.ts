@@ -17,8 +17,8 @@ export class Outcome {
   }
 
   /**
-   * Adds events to send again. If `error` is undefined, these events are valid, but other events of their batch were
-   * refused, or must be stored first.
+   * Adds events that must be sent again. If `error` is undefined, these events are valid, but other events of their
+   * batch were refused, or must be stored before these events.
    */
   again(indices: readonly number[], error?: DeliveryError): void {
     this.#again.push(...indices)
@@ -26,8 +26,8 @@ export class Outcome {
   }
 
   /**
-   * Several events are sent again, in smaller requests. A single event is rejected. Its error has no status, because
-   * several rejections with a status would pause the destination.
+   * Handles a batch that is too large. Several events are sent again, in smaller requests. A single event is rejected
+   * with an error that has no status, because several rejections with a status would pause the destination.
    */
   tooLarge(indices: readonly number[], error: DeliveryError): void {
     const { message, reason } = error
@@ -35,7 +35,7 @@ export class Outcome {
     else this.refused(indices, new DeliveryError(message, { failure: 'reject', reason, cause: error }))
   }
 
-  /** Whether events must be sent again. If `error` is undefined, they are sent again at once. */
+  /** Whether events must be sent again. If `error` is undefined, they are sent again immediately. */
   get isPart(): boolean {
     return this.#again.length > 0
   }

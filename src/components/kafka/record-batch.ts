@@ -65,7 +65,7 @@ export async function recordBatch(
   return compressed ? Buffer.concat([head, compressed]) : head
 }
 
-/** Writes the producer, the number of the first record, and the checksum into a batch. */
+/** Writes the producer, the sequence number of the first record, and the checksum into a batch. */
 export function stamp(batch: Buffer, { id, epoch }: Producer, sequence: number, { crc32c }: KafkaClient): void {
   batch.writeBigInt64BE(id, PRODUCER_AT)
   batch.writeInt16BE(epoch, PRODUCER_AT + 8)

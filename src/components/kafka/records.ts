@@ -113,7 +113,7 @@ export class RecordEncoder {
   }
 }
 
-/** A null field counts as missing: the event does not have a key. */
+/** If the key field is null or missing, the event does not have a key. */
 const keyTemplate = (path: FieldPath): Template => ({
   text: '',
   parts: [{ path, fallback: '', hasFallback: true }],

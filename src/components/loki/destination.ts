@@ -122,7 +122,7 @@ export const loki = defineHttpDestination({
       url: withoutSlash(options.url) + PATH,
       contentType: isProtobuf ? 'application/x-protobuf' : 'application/json',
       gzipLevel: 1,
-      // Loki 2 responds with 204, Loki 3 with "at least one valid stream is required".
+      // To an empty request, Loki 2 responds with 204, and Loki 3 with "at least one valid stream is required".
       emptyRequest: { body: isProtobuf ? '\0' : '{"streams":[]}', status: 422, says: /at least one valid stream/ },
       ...(tenant && { headers: { [TENANT]: tenant } }),
       // For a request with several streams, Loki reports only the rejected events of the last stream.

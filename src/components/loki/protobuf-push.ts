@@ -6,7 +6,7 @@ import { BYTES, VARINT } from '../../lib/formats/protobuf-wire.js'
 
 /** Typical bytes of an entry's length prefix. */
 const ENTRY_ROOM = 2
-/** Last second whose nanoseconds since the epoch fit into Loki's signed 64-bit numbers. */
+/** The last second that Loki's signed 64-bit numbers can express in nanoseconds since the epoch. */
 const LAST = 9_223_372_035
 /** An invalid time, which Loki rejects. Loki would store a valid time beyond its range as a different time. */
 const NO_TIME = { seconds: 2 ** 40, nanos: 0 }
@@ -57,7 +57,7 @@ export class ProtobufPush {
     this.#wire.to.addText(text)
   }
 
-  /** `streams`: labels as JSON, and encoded entries. */
+  /** `streams`: for each stream, labels as JSON, and encoded entries. */
   request(streams: Iterable<readonly [labels: string, entries: GrowingBytes]>): Encoded {
     const parts = [...streams].flatMap(([labels, { bytes, length }]) => {
       const [ofLabels, head] = [new GrowingBytes(), new GrowingBytes()]

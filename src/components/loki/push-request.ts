@@ -10,7 +10,7 @@ import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import type { LokiOptions } from './destination.js'
 import { ProtobufPush } from './protobuf-push.js'
 
-/** A stream without an event for this long makes room for other streams. */
+/** After this time without an event, a stream may be forgotten to make room for other streams. */
 const IDLE_MS = 3_600_000
 const FORGET_EVERY_MS = 10_000
 /** Maximum bytes of a stream's label values, which stay in memory with the stream. Loki accepts 2,048 per value. */
@@ -18,7 +18,7 @@ const LONGEST_LABELS = 16 * 1024
 const OTHER = 'other'
 /** Typical bytes of an entry, without its line and metadata. */
 const ENTRY_ROOM = 32
-/** The end of a stream, and of the body. */
+/** Closes a stream, and also closes the body. */
 const END = Buffer.from(']}')
 
 interface Stream {
@@ -29,8 +29,8 @@ interface Stream {
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. All events of a request belong to one stream, with one exception: events that were in `other` may have
- * streams of their own by now.
+ * protobuf. A request has only events of one stream, with one exception. Events that belonged to the stream `other`
+ * before may now have streams of their own.
  */
 export class PushRequest {
   readonly #options: LokiOptions

@@ -8,13 +8,13 @@ interface Known {
   readonly reason?: string
   readonly advice: string
   /**
-   * If this is set, it is the failure of all events. `says` must then match the beginning of the text, where stream
-   * labels cannot appear.
+   * If this is set, all events fail in this way. In this case, `says` must match the beginning of the text, because
+   * stream labels cannot appear there.
    */
   readonly failure?: Failure
   /** Whether the error concerns only the stream of the request. A stream is a partition. */
   readonly ofPartition?: true
-  /** If the text contains the limit, returns a test for events that Loki certainly rejects. */
+  /** Returns a test for events that Loki certainly rejects, or undefined if the text does not contain the limit. */
   readonly refuses?: (text: string, push: PushRequest) => ((batch: EventBatch, i: number) => boolean) | undefined
 }
 
@@ -100,7 +100,7 @@ const KNOWN: readonly Known[] = [
     advice: 'throttle the events, or raise ingestion_rate_mb of Loki',
   },
   {
-    // The status is 260, or the one set by `block_ingestion_status_code`.
+    // The status is 260, or the status that `block_ingestion_status_code` sets.
     says: /^ingestion blocked/,
     reason: 'ingestion_blocked',
     advice: 'Loki rejects all events until then (block_ingestion_until)',
@@ -117,7 +117,7 @@ export function readRefusal(
   push: PushRequest,
   request: readonly EventBatch[],
 ): Refused | undefined {
-  // If the text names several causes, prefers one that finds the rejected events.
+  // If the text names several causes, prefers a cause whose `refuses` finds the rejected events.
   const all = KNOWN.filter(({ says }) => says.test(text))
   const known = all.find(({ refuses }) => refuses) ?? all[0]
   const { reason, advice, failure, ofPartition } = known ?? {}
@@ -128,8 +128,8 @@ export function readRefusal(
     ...(ofPartition && { ofPartition }),
   }
   const events = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => ({ batch, i })))
-  // Dividing the request does not help if the request has only one event, or if the stream, the tenant or the client is
-  // the cause.
+  // If the request has only one event, or if the stream, the tenant or the client is the cause, dividing the request
+  // does not help.
   if (failure || events.length === 1 || reason === 'labels' || reason === 'tenant') return known && said
   const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
   const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))
@@ -142,7 +142,7 @@ export function readRefusal(
   const isRefused = known?.refuses?.(text, push)
   const rejected = events.flatMap(({ batch, i }, n) => (isRefused?.(batch, i) ? [n] : []))
   if (rejected.length === 0) return { ...said, groups }
-  // The other events are sent again, even if Loki has stored some of them. Loki keeps only one copy of an event.
+  // The other events are sent again. Loki may have stored some of them already, but keeps only one copy of an event.
   const isLeft = new Set(rejected)
   return { ...said, rejected, again: events.flatMap((_, n) => (isLeft.has(n) ? [] : [n])) }
 }

@@ -15,8 +15,8 @@ const inJson = z.object({
 })
 
 /**
- * Reads a protobuf message. Returns the last value of each field with integers or bytes, by field number. Undefined:
- * the message is invalid.
+ * Reads a protobuf message. By field number, returns the last value of each field that contains an integer or bytes.
+ * Returns undefined if the message is invalid.
  */
 function fieldsOf(bytes: Buffer): Map<number, number | Buffer> | undefined {
   const fields = new Map<number, number | Buffer>()
@@ -68,7 +68,7 @@ export function errorWords(content: Buffer, type: string): Buffer {
 }
 
 const KNOWN: readonly { readonly says: RegExp; readonly advice: string; readonly failure?: Failure }[] = [
-  // Receivers written in Go respond with status 400 in this case.
+  // If a body is too large, receivers written in Go respond with status 400.
   { says: /request body too large|message too large/i, failure: 'too_large', advice: 'lower batch.max_bytes' },
   { says: /unsupported media type/i, advice: 'the receiver expects another encoding: set "encoding"' },
   {

@@ -15,8 +15,8 @@ const [T, F, N] = [0x74, 0x66, 0x6e]
 const [LEAST, MOST] = [-(2n ** 63n), 2n ** 63n - 1n]
 
 /**
- * Called for each member. `name` from nameStart to nameEnd is the name as UTF-8 text; `b` from start to end is the
- * value as JSON. `hash`: the hash of the name. `hasEscape`: the value is a string with escapes.
+ * Called for each member of an object. The name is the UTF-8 text [nameStart, nameEnd) of `name`, and the value is the
+ * JSON [start, end) of `b`. `hash`: the hash of the name. `hasEscape`: whether the value is a string with escapes.
  */
 type EachMember = (
   name: Buffer,
@@ -34,7 +34,7 @@ export const HASHES = 4096
 const seenIn = new Int32Array(HASHES)
 let object = 0
 
-/** Calls `each` for every member of the object [start, end). Of repeated names, only the last value counts. */
+/** Calls `each` for every member of the object [start, end). If a name is repeated, only its last value is kept. */
 export function eachMember(to: Records, b: Buffer, start: number, end: number, each: EachMember): void {
   const { length } = to.to
   if (walk(b, start, end, each, false)) return
@@ -46,7 +46,7 @@ export function eachMember(to: Records, b: Buffer, start: number, end: number, e
   walk(unique.bytes, 0, unique.length - 1, each, true)
 }
 
-/** Stops and returns false at the first name that may be a repetition. */
+/** Unless `isUnique`, stops and returns false at a name that may be a repetition. */
 function walk(b: Buffer, start: number, end: number, each: EachMember, isUnique: boolean): boolean {
   object = (object + 1) | 0
   const inThis = object

@@ -121,7 +121,7 @@ export const otlp = defineHttpDestination({
     GRPC_PORT.test(url)
       ? [{ path: ['url'], message: 'port 4317 is for OTLP over gRPC; OTLP over HTTP mostly uses port 4318' }]
       : [],
-  // The default fields are left out, because events need not have them.
+  // The result does not include the default fields, because events need not have these fields.
   usesFields: ({ resource, scope, timestamp, ...lists }) => {
     const fields = [
       ...Object.values(resource).flatMap(value => templatePaths(value).map(path => ({ option: 'resource', path }))),

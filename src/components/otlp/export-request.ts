@@ -48,7 +48,7 @@ export class ExportRequest {
     const groups = new Map<string, Group>()
     this.#lastGroup = undefined
     for (const batch of request) {
-      // All flags must be known before the kernel writes, because finding them may use the kernel.
+      // Finds all flags before the kernel writes records, because finding flags may also use the kernel.
       for (let i = 0; i < batch.length; i++) batch.look(i)
       const json = this.#kernel && batch.origin.codec.form === 'fields' ? this.#jsonOf(batch) : undefined
       for (let i = 0; i < batch.length; ) {
@@ -62,7 +62,7 @@ export class ExportRequest {
     return { parts, bytes, release: () => this.#release(groups) }
   }
 
-  /** Converts the events of a batch to lines of JSON. The lines of the batch have another format. */
+  /** Converts the events of a batch to lines of JSON, because the lines of the batch have another format. */
   #jsonOf(batch: EventBatch): Lines {
     const json = this.#json
     json.clear()
@@ -90,7 +90,7 @@ export class ExportRequest {
   /** Adds as many events from `first` on as the kernel writes at once. Returns the index after the last added event. */
   #addObjects(batch: EventBatch, first: number, objects: Lines, groups: Map<string, Group>): number {
     const { output, starts, ends, same } = this.#kernel!
-    // Reads the resource and scope before `write` is called, because reading them may also use the kernel.
+    // Finds the group before `write` is called, because reading the resource and the scope may also use the kernel.
     this.#groupOf(batch, first, groups)
     const until = this.#kernel!.write(objects, first, this.#record.fields!, batch.receivedAt)
     for (let i = first; i < until; ) {

@@ -15,7 +15,7 @@ export class JsonRecords implements Records {
     this.#ends.push(end)
   }
 
-  /** Adds a member or an item, after a comma unless it is the first. */
+  /** Adds a member or an item. If it is not the first, adds a comma before it. */
   #next(text: string): void {
     const { bytes, length } = this.to
     const last = length === 0 ? OPEN_ARRAY : bytes[length - 1]

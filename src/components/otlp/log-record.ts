@@ -17,7 +17,7 @@ import type { OtlpOptions } from './destination.js'
 import { OBSERVED_TIME, type Records, SEVERITY_NUMBER, SEVERITY_TEXT, SPAN_ID, TIME, TRACE_ID } from './records.js'
 import { SEVERITIES, severityOfNumber, severityOfWord } from './severity.js'
 
-/** The last second since the epoch whose nanoseconds fit into 64 bits. */
+/** The last second whose nanoseconds since the epoch fit into 64 bits. */
 const MOST_SECONDS = 2 ** 64 / 1e9 - 1
 const TRACE = /^(?!0+$)[0-9a-f]{32}$/i
 const SPAN = /^(?!0+$)[0-9a-f]{16}$/i
@@ -27,21 +27,21 @@ const NOWHERE = -1
 
 /** A field that can become a part of the record. */
 interface Candidate {
-  /** Slot of the top-level member that is the field, or that contains the field. */
+  /** Slot, in `#names`, of the top-level member that is the field or contains the field. */
   readonly slot: number
   /** The path of the field inside this member; empty: the member is the field. */
   readonly rest: readonly (MemberName | number)[]
 }
 
 /**
- * Writes events as log records. Body, time, severity and trace have fields of their own, and all other members become
- * attributes. One walk over the JSON of an event writes the attributes, and finds the members that may get such a
- * field.
+ * Writes events as log records. A record has its own fields for body, time, severity and trace. All other members of
+ * the event become attributes. One walk over the JSON of an event writes the attributes, and finds the members that may
+ * go into the record's own fields.
  */
 export class LogRecords {
   /** Names of the members that may become parts other than attributes. */
   readonly #names = new WantedNames()
-  /** By hash of a name: 1 if a name in `#names` has this hash. */
+  /** For each hash, 1 if a name in `#names` has this hash. */
   readonly #mayBeOther = new Uint8Array(HASHES)
   /** By slot: where the value of the member starts and ends in the current event. */
   readonly #starts: Int32Array
@@ -141,7 +141,7 @@ export class LogRecords {
     this.#addUid(batch, i, to)
     to.close()
     if (!ofBody) {
-      // Without a body field, the body has all fields.
+      // Without a body field, the body has all fields of the event.
       to.to.length = from
       to.openAttributes()
       this.#addUid(batch, i, to)
@@ -208,7 +208,7 @@ export class LogRecords {
     to.close()
   }
 
-  /** Returns the string or number at `found` as text; undefined: it is another value. */
+  /** Returns the string or number at `found` as text, or undefined if the value has another type. */
   #text(): string | undefined {
     const first = this.#json[found.start]!
     const isScalar = first === QUOTE || first === MINUS || (first >= ZERO && first <= NINE)
@@ -228,7 +228,7 @@ export class LogRecords {
     const candidate = this.#find(this.#severity)
     const text = candidate && this.#text()
     if (text === undefined) return undefined
-    // A number also stays an attribute, because the record keeps only words as severity text.
+    // A severity that is a number also stays an attribute, because the record keeps only words as severity text.
     if (this.#json[found.start] !== QUOTE || /^\d+$/.test(text)) return { number: severityOfNumber(Number(text)) }
     this.#take(candidate!)
     return { number: severityOfWord(text), word: text }
@@ -251,7 +251,7 @@ export class LogRecords {
   }
 }
 
-/** The kernel does not handle fields that are nested or may become two parts. */
+/** The kernel does not handle nested fields, or fields that may become two parts of a record. */
 function logFields({ timestamp, body, severity, trace_id, span_id, resource, scope }: OtlpOptions): LogFields {
   const uses = new Map<string, number>()
   for (const [use, paths] of [

@@ -9,11 +9,11 @@ const [STRING, BOOL, INTEGER, DOUBLE, LIST, MAP] = [1, 2, 3, 4, 5, 6]
 const [KEY, VALUE] = [1, 2]
 /** Typical bytes of a record's length prefix. */
 const RECORD_ROOM = 2
-/** Maximum bytes before a text: its field number, which is below 16, and its length. */
+/** Maximum bytes of the field number and the length before a text. The field number is below 16. */
 const MOST_HEAD = 11
 /**
- * Entries of `#open` that are not the start of a message. NOTHING: attributes, which are not a message. PAIR: a pair,
- * which is closed together with its value. RECORD: a record, which starts at `#record`.
+ * Values in `#open` that are not the start of a message. NOTHING stands for attributes, which are not a message. PAIR
+ * stands for a pair, which is closed together with its value. RECORD stands for a record, which starts at `#record`.
  */
 const [NOTHING, PAIR, RECORD] = [-1, -2, -3]
 
@@ -55,7 +55,7 @@ export class ProtobufRecords implements Records {
     this.#pair(6, b, start, end)
   }
 
-  /** Computes all lengths in advance, and so does not move bytes. */
+  /** Computes all lengths before writing, so that bytes need not be moved later. */
   textAttribute(name: Buffer, nameStart: number, nameEnd: number, b: Buffer, start: number, end: number): void {
     const { to } = this
     const [ofName, ofText] = [nameEnd - nameStart, end - start]
@@ -107,8 +107,8 @@ export class ProtobufRecords implements Records {
   }
 
   time({ number }: RecordField, seconds: number, nanos: number): void {
-    // The product needs 61 bits, but a double has only 53. So each half of the seconds is multiplied separately,
-    // without loss.
+    // The nanoseconds need 61 bits, but a double has only 53. So the two halves of the seconds are multiplied
+    // separately, without loss.
     const upper = Math.floor(seconds / 0x1_0000) * 1e9
     const lower = (upper % 0x1_0000) * 0x1_0000 + (seconds % 0x1_0000) * 1e9 + nanos
     this.#wire.tag(number, FIXED_64)
@@ -184,7 +184,7 @@ export class ProtobufRecords implements Records {
     })
   }
 
-  /** Writes a field number and the size of the value. The caller has reserved room for both. */
+  /** Writes a field number and the size of the value. The caller must have reserved room for both. */
   #head(number: number, size: number): void {
     const { to } = this
     to.bytes[to.length++] = (number << 3) | BYTES

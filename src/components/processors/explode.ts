@@ -15,7 +15,7 @@ import { skipSpace, valueEnd } from '../../lib/formats/json-scan.js'
 import { jsonText, onOneLine } from '../../lib/formats/json-text.js'
 
 const EMPTY = discard(0)
-/** Stands for the item, while the rest of the event is written. */
+/** Stands at the place of the item until the lines are written. */
 const PLACEHOLDER = Buffer.from('0')
 const ROOM_MIB = 32
 
@@ -51,7 +51,7 @@ class Explode implements Processor {
   readonly #target: EditedField
   readonly #json = new EventJson()
   readonly #lines = new GrowingBytes()
-  /** Start and end of each item of the current event in `#bytes`. */
+  /** Where each item of the current event starts and ends in `#bytes`. */
   readonly #items: number[] = []
   #bytes: Buffer = PLACEHOLDER
   readonly #growth = new Growth(ROOM_MIB)
@@ -138,12 +138,12 @@ class Explode implements Processor {
     return undefined
   }
 
-  /** The array or the placeholder is at [from, to) in the JSON of the event. */
+  /** In the JSON of the event, the array or the placeholder is at [from, to). */
   #writeLines(from: number, to: number): void {
     const { bytes, start, end } = this.#json
     const items = this.#items
     const lines = this.#lines
-    // JSON of several lines has line ends between values. An event must be one line.
+    // JSON can have line ends between values. They must be replaced, because an event must be one line.
     const hasLineEnds =
       bytes.subarray(start, end).includes(LF) || this.#bytes.subarray(items[0], items.at(-1)).includes(LF)
     lines.clear()

@@ -58,7 +58,7 @@ const options = z
   })
 export type ParseOptions = z.output<typeof options>
 
-/** Returns the fields that parsing can add; undefined: any. */
+/** Returns the fields that parsing can add. Undefined: it can add any. */
 function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields | undefined {
   if (target) return { names: [target.segments[0]] }
   const all = (tried ?? [rest]).map(given => codecFrom(given).eventFields)

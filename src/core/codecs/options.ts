@@ -35,7 +35,7 @@ function choice(
   return schema
 }
 
-/** Creates an option whose value is the name of a codec that satisfies `fits`, or is in `others`. */
+/** Creates an option whose value must be one of the names in `others`, or the name of a codec that satisfies `fits`. */
 export function codecName(fits: (definition: CodecDefinition) => boolean, others: readonly string[] = []) {
   const namesOf = (all: readonly CodecDefinition[]) => [...all.filter(fits).map(({ name }) => name), ...others]
   const names = namesOf(inUse)
@@ -48,14 +48,14 @@ export function codecName(fits: (definition: CodecDefinition) => boolean, others
 
 export const codecsInUse = (): readonly CodecDefinition[] => inUse
 
-/** Replaces the built-in codecs that can be chosen. */
+/** Replaces the built-in codecs that options can name. */
 export function offerCodecs(definitions: readonly CodecDefinition[]): void {
   const ofPlugins = inUse.filter(({ plugin }) => plugin !== undefined)
   setLoaded(definitions)
   choose(ofPlugins.length === 0 ? definitions : [...definitions, ...ofPlugins])
 }
 
-/** Lets options name exactly these codecs of plugins, also in existing schemas. */
+/** Sets which codecs of plugins options can name. This also changes existing schemas. */
 export function useCodecs(definitions: readonly CodecDefinition[]): void {
   addCodecs(definitions)
   choose(definitions.length === 0 ? loadedCodecs() : [...loadedCodecs(), ...definitions])
@@ -79,7 +79,7 @@ function choose(all: readonly CodecDefinition[]): void {
   for (const change of choices) change(all)
 }
 
-/** Creates the chosen codec. The schema has already validated each option by itself. */
+/** Creates the chosen codec. The schema has already validated each option separately. */
 function made(chosen: string | { readonly codec: string }, context: z.RefinementCtx): Codec {
   const { codec, ...options } = typeof chosen === 'string' ? { codec: chosen } : chosen
   try {
@@ -101,7 +101,7 @@ export const decodeOption = once(() =>
     .describe('The codec that decodes lines. A line that it cannot decode is kept as text and counted.'),
 )
 
-/** Returns the warning for a source that does not join divided lines, if its codec could join them. */
+/** If the codec of the source could join divided lines, returns a warning that this source does not join them. */
 export function dividedWarnings({ decode }: { readonly decode?: Codec | undefined }): OptionProblem[] {
   if (!decode?.definition.joiner) return []
   const message =

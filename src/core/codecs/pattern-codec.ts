@@ -22,8 +22,8 @@ interface NamedGroup extends PatternField {
 
 /**
  * Compiles a user's pattern. As in other languages, an unknown escape stands for its character. JavaScript accepts
- * unknown escapes only without the flag `u`. So if `source` fails with this flag, `lenient` is compiled without it.
- * Throws PatternError.
+ * unknown escapes only without the flag `u`. So if `source` is invalid with the flag `u`, compiles `lenient` without
+ * this flag. If both are invalid, throws a PatternError.
  */
 export function compiled(source: string, flags = '', lenient = source): Pattern {
   try {
@@ -67,7 +67,7 @@ export abstract class PatternCodec extends FieldsCodec {
   read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
     const from = behindMark(b, start, end)
     const text = b.toString('utf8', from, end)
-    // In ASCII, positions in the text equal positions in the line.
+    // If the line is ASCII, positions in the text equal positions in the line.
     const isPlain = text.length === end - from
     const match = this.#match(text)
     if (!match) return false

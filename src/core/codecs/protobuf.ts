@@ -106,13 +106,13 @@ class Protobuf extends RecordCodec {
     }
   }
 
-  /** Throws before `load`, since only `load` knows which files may be read. */
+  /** Throws if `load` was not called before, because only `load` knows which files may be read. */
   #current(): Loaded {
     if (!this.#loaded) throw new Error('the codec protobuf is used before it was loaded')
     return this.#loaded
   }
 
-  /** Also compares the files: a reload then applies a changed file. */
+  /** Also compares the contents of the files, so that a reload applies a changed file. */
   override isSame(other: Codec): boolean {
     if (!super.isSame(other) || !(other instanceof Protobuf)) return false
     const known = this.#loaded ?? other.#loaded

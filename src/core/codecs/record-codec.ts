@@ -12,8 +12,8 @@ import { JsonLines } from './json.js'
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/
 
 /**
- * A codec of records that are not lines. With `framing`, sources convert each record to a line of JSON, which is then
- * handled like a line of the codec json. `write` creates records for destinations.
+ * A codec of records that are not lines. Sources use `framing` to convert each record to a line of JSON. They then
+ * handle this line like a line of the codec json. Destinations use `write` to create records.
  */
 export abstract class RecordCodec extends JsonLines {
   readonly #event = new EventJson()
@@ -32,10 +32,10 @@ export abstract class RecordCodec extends JsonLines {
    */
   protected abstract readAlone(b: Buffer, start: number, end: number, to: GrowingBytes): boolean
 
-  /** Adds the record of an event, with its delimiter. The byte after the JSON is a control character. */
+  /** Adds the event as a record with its delimiter. The byte after the JSON is a control character. */
   protected abstract writeRecord(json: Buffer, start: number, end: number, to: GrowingBytes): void
 
-  /** Reads a line of JSON. Also reads a record in base64, since a field may contain one. */
+  /** Reads a line of JSON. Also reads a record in base64, because a field may contain such a record. */
   override read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
     const first = skipSpace(b, start, end)
     if (first === end || b[first] === OPEN_OBJECT || b[first]! >= 0x80) return super.read(b, start, end, to)

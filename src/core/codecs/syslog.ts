@@ -46,7 +46,7 @@ const FACILITY_TEXTS = FACILITIES.map(text => Buffer.from(text))
 const SEVERITY_TEXTS = SEVERITIES.map(text => Buffer.from(text))
 const DIGITS = Buffer.from('01234567')
 
-/** Whether the value of `part` differs from the bytes of that part. Applies to the line that was scanned last. */
+/** Whether the value of `part` differs from the bytes of this part in the line that was scanned last. */
 function isSpecial(part: number): boolean {
   return part === PRIORITY || part === DATA || (part === TIME && isClassicTime())
 }
@@ -158,7 +158,7 @@ const MOST_TIME = 64
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 
-/** Converts to printable ASCII without spaces. Other characters become underscores. */
+/** Converts a value to printable ASCII without spaces. Replaces each other character by an underscore. */
 function word(value: unknown, most: number): string {
   if (value === undefined || value === null || value === '') return NIL
   return textOf(value)

@@ -42,7 +42,7 @@ export function fail(at: number, what: string): false {
   return false
 }
 
-/** Returns what was expected, and at which column of the line that begins at `start`. */
+/** Returns which text was expected, and at which column. `start`: the position at which the line begins. */
 export function whatFailed(start: number): string {
   return `expected ${expected} at column ${failedAt - start + 1}`
 }
@@ -154,7 +154,7 @@ function tokenEnd(b: Buffer, p: number, end: number): number {
 /** Whether the last text that `quotedEnd` found contains a backslash. */
 let hasBackslash = false
 
-/** Returns where the text that begins at `p` has its closing quote; -1: it has none. */
+/** Returns the position of the closing quote of the text that begins at `p`; -1: the text has no closing quote. */
 export function quotedEnd(b: Buffer, p: number, end: number): number {
   hasBackslash = false
   for (; p < end; p++) {
@@ -210,8 +210,8 @@ export function putNumber(to: FieldSink, name: FieldName, b: Buffer, start: numb
 }
 
 /**
- * Returns where the colon of `host:80` is; -1: there is no port, as in an IPv6 address. `isCertain`: there is a port,
- * so the last colon is before the port.
+ * Returns the position of the colon in `host:80`; -1: the text has no port, as in an IPv6 address. `isCertain`: the
+ * text certainly has a port, so the last colon precedes the port.
  */
 export function colonOfPort(b: Buffer, start: number, end: number, isCertain = false): number {
   let p = end

@@ -3,11 +3,11 @@ import type { FieldReader } from '../event/field-reader.js'
 import { narrowStrings, UNKNOWN } from '../event/plain-strings.js'
 import type { ValueTest } from './operators.js'
 
-/** Tests all events of a batch at once, in a fraction of the time of single calls. */
+/** Tests all events of a batch in one call. This takes a fraction of the time of one call for each event. */
 
 /**
- * Sets `among[i]` to 0 for events that do not satisfy a condition. Skips events whose number is 0 already; the other
- * numbers are 1.
+ * For each event `i` that does not satisfy a condition, sets `among[i]` to 0. Before the call, `among[i]` is 1 for each
+ * event to test and 0 for each event to skip.
  */
 export type Narrow = (batch: EventBatch, among: Uint8Array) => void
 
@@ -26,7 +26,7 @@ export function narrowValues(reader: FieldReader, holds: ValueTest): Narrow {
   return (batch, among) => reader.narrow(batch, among, holds)
 }
 
-/** Tests whether a value equals a text (`same`) or differs from it. */
+/** Tests whether a value equals a text or, if `same` is false, differs from the text. */
 export function narrowTexts(reader: FieldReader, value: string, same: boolean, holds: ValueTest): Narrow {
   const wanted = { text: Buffer.from(value), same, isString: !OF_OTHER_KINDS.test(value) }
   const values = narrowValues(reader, holds)
@@ -60,7 +60,7 @@ export function narrowByNot(term: Narrow): Narrow {
   }
 }
 
-/** By De Morgan: an event satisfies at least one term unless it satisfies the negations of all terms. */
+/** An event satisfies at least one term unless it satisfies the negations of all terms (De Morgan's law). */
 export function narrowByAny(terms: readonly Narrow[]): Narrow {
   return narrowByNot(narrowByAll(terms.map(narrowByNot)))
 }

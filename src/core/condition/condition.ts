@@ -21,10 +21,10 @@ const GENERAL = "must be a condition of the form if (.field operator 'value')"
 
 export type EventTest = (batch: EventBatch, i: number) => boolean
 
-/** For each event of a batch, sets its number in `to`: 1 if it satisfies a condition, else 0. */
+/** Sets `to[i]` for each event `i` of a batch: 1 if the event satisfies a condition, 0 if not. */
 export type BatchTest = (batch: EventBatch, to: Uint8Array) => void
 
-/** In batches with fewer events, each event is tested alone. */
+/** If a batch has fewer events than this, each event is tested separately. */
 const FEW = 8
 
 /** Option schema: parses text such as `if (.host equal 'web-1')` to a Condition. */
@@ -57,12 +57,12 @@ export function pathsOf(condition: Condition | undefined): FieldPath[] {
   return [...found.values()]
 }
 
-/** Compiles a condition to a predicate. `field` creates the readers, one per path. */
+/** Compiles a condition to a predicate. `field` creates one reader for each path. */
 export function compileCondition(condition: Condition, field: (path: FieldPath) => FieldReader): EventTest {
   return eventTest(condition, readers(field))
 }
 
-/** Like `compileCondition`, for all events of a batch at once. */
+/** Like `compileCondition`, but tests all events of a batch in one call. */
 export function compileBatchTest(condition: Condition, field: (path: FieldPath) => FieldReader): BatchTest {
   const readerOf = readers(field)
   const holds = eventTest(condition, readerOf)
@@ -87,7 +87,7 @@ function readers(field: (path: FieldPath) => FieldReader): ReaderOf {
 }
 
 function eventTest(condition: Condition, readerOf: ReaderOf): EventTest {
-  // If all comparisons have the same operand, its value is loaded once.
+  // If all comparisons have the same operand, its value is loaded only once for each event.
   const operand = soleOperand(condition)
   if (operand) {
     const reader = readerOf(operand)
@@ -148,7 +148,7 @@ function narrowing(condition: Condition, readerOf: ReaderOf): Narrow {
   }
 }
 
-/** Joins tests in pairs, in order. V8 inlines calls of two named tests, but not calls in a loop. */
+/** Joins tests in pairs, in order, because V8 inlines calls of two named tests, but not calls in a loop. */
 function inPairs<T>(tests: readonly T[], join: (a: T, b: T) => T): T {
   if (tests.length === 1) return tests[0]!
   const half = tests.length >> 1
@@ -172,7 +172,7 @@ function valueTest(condition: Condition): ValueTest {
   }
 }
 
-/** Returns the operand that all comparisons of `condition` have; undefined if they have several. */
+/** Returns the operand that all comparisons in `condition` share; undefined if their operands differ. */
 function soleOperand(condition: Condition): Operand | undefined {
   if (condition.kind === 'comparison') return condition.operand
   if (condition.kind === 'fields') return undefined

@@ -11,7 +11,7 @@ export class ConditionError extends Error {
 export const WORD = /[\p{L}_][\p{L}\p{N}_]*/uy
 const SPACE = /\s*/y
 
-/** A position in the text of a condition. Moving past a token also skips the white space after it. */
+/** A position in the text of a condition. Moving past a token also skips the white space after the token. */
 export class Cursor {
   readonly text: string
   at = 0
@@ -51,7 +51,7 @@ export class Cursor {
     this.skipSpace()
   }
 
-  /** Takes a keyword, in upper or lower case. `word` is in lower case. */
+  /** Takes a keyword, which may be in upper or lower case. `word` is in lower case. */
   takeWord(word: string): boolean {
     const found = this.peek(WORD)
     if (found?.toLowerCase() !== word) return false

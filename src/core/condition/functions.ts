@@ -5,8 +5,8 @@ import { ARRAY, FieldReader, OBJECT_VALUE, STRING, type ValueKind } from '../eve
 import { hasText } from './texts.js'
 
 /**
- * The functions of conditions. Their results are read like fields. If a function does not support the type of a value,
- * its result is missing.
+ * The functions of conditions. Conditions read the result of a function like a field. If a function does not support
+ * the type of a value, the result is missing.
  */
 
 /** The left side of a comparison: a field, or functions applied to it. */
@@ -59,7 +59,7 @@ function charactersOf(reader: FieldReader): number {
 class CaseReader extends FieldReader {
   readonly #inner: FieldReader
   readonly #convert: (text: string) => string
-  /** The first letter of the alphabet, in the case to replace: `A` for `lower`, `a` for `upper`. */
+  /** The letter A in the case that the function replaces: `A` for `lower`, `a` for `upper`. */
   readonly #first: number
   #kept = Buffer.alloc(0)
 
@@ -85,7 +85,7 @@ class CaseReader extends FieldReader {
     return STRING
   }
 
-  /** Writes an ASCII text to `#kept`, with its case replaced. Returns false for any other text. */
+  /** If the text is ASCII, writes it to `#kept` with its case replaced. Otherwise returns false. */
   #write(bytes: Uint8Array, start: number, length: number): boolean {
     if (this.#kept.length < length) this.#kept = Buffer.allocUnsafeSlow(Math.min(length * 2, MOST_KEPT))
     const kept = this.#kept
@@ -121,7 +121,7 @@ export function operandText({ path, functions }: Operand): string {
   return functions.reduceRight((inner, name) => `${name}(${inner})`, path.text)
 }
 
-/** Returns a key that is equal for operands with the same values. */
+/** Returns a text that is equal for operands that always have the same value. */
 export function operandKey({ path, functions }: Operand): string {
   return `${functions.join()}${JSON.stringify(path.segments)}`
 }

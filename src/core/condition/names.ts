@@ -15,7 +15,7 @@ export const SIGNS: ReadonlyMap<string, string> = new Map([
   ['=~', 'regex_match'],
 ])
 
-/** Operators by their names in other languages. */
+/** Operators, by the names that they have in other languages. */
 const OPERATOR_NAMES: Readonly<Record<string, string>> = {
   eq: 'equal',
   equals: 'equal',

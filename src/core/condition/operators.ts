@@ -80,7 +80,7 @@ const endsWith = (value: string): ValueTest => {
   }
 }
 
-/** If `value` is a number, compares it with numbers and numeric strings. Otherwise compares texts. */
+/** If `value` is a number, compares it with numbers and numeric strings. Otherwise compares it with texts. */
 const ordering =
   (holds: (order: number) => boolean) =>
   (value: string): ValueTest => {
@@ -95,7 +95,7 @@ const ordering =
     }
   }
 
-/** Leading flags, as in `(?i)error`, which JavaScript does not support. */
+/** Flags at the start of a pattern, as in `(?i)error`. JavaScript does not support this form. */
 const FLAGS = /^\(\?([ims]+)\)/
 
 const regexMatch = (value: string): ValueTest => {
@@ -148,7 +148,7 @@ export function parseCidr(text: string): AddressTest | undefined {
   return (b, start, end) => {
     const family = readAddress(b, start, end)
     if (family === 0 || (family === 4 && !isIPv4)) return false
-    // In IPv4 addresses, the groups before the last two never differ.
+    // For IPv4 addresses, only the last two groups can differ, so only these are compared.
     for (let n = family === 4 ? 6 : 0; n < 8; n++) if (((groups[n]! ^ network[n]!) & masks[n]!) !== 0) return false
     return true
   }
@@ -166,7 +166,7 @@ const isEmpty = (): ValueTest => reader => {
   if (kind !== STRING && kind !== ARRAY && kind !== OBJECT_VALUE) return false
   if (bytes.length === 0) return isEmptyValue(reader.value())
   if (kind === STRING) return reader.plain ? start === end : reader.text() === ''
-  // The object or array is empty if a bracket follows the white space.
+  // The object or array is empty if only white space is between its brackets.
   let p = start + 1
   while (bytes[p]! <= 0x20) p++
   return p === end - 1
@@ -215,7 +215,7 @@ export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
   ['is_ip_in_cidr_range', comparison('a string that is an IP address in the range', inCidrRange)],
 ])
 
-/** Compiles a test for texts that are in a list. The test takes the same time for a list of any length. */
+/** Compiles a test of whether a text is in the list. The time of a test does not depend on the length of the list. */
 function oneOf(values: readonly string[]): ValueTest {
   const texts = new Set(values)
   const byHash = new Map<number, Buffer[]>()

@@ -13,7 +13,7 @@ const equal: PairTest = (left, right) => {
   return left.end - left.start === right.end - right.start && hasPartAt(left, left.start, right)
 }
 
-/** Whether the bytes of `left` at `at` are the plain text of `right`. */
+/** Whether the bytes of `left` from `at` on begin with the plain text of `right`. */
 function hasPartAt(left: FieldReader, at: number, right: FieldReader): boolean {
   for (let p = right.start; p < right.end; p++) if (left.bytes[at++] !== right.bytes[p]) return false
   return true
@@ -32,7 +32,7 @@ const ordering =
     return holds(compareText(left, Buffer.from(right.text())))
   }
 
-/** A simple search for a part of at most this size is fast even if it restarts often. */
+/** If a part has at most this many bytes, a simple search is fast even if it restarts often. */
 const SHORT = 64
 
 const contains: PairTest = (left, right) => {
@@ -44,7 +44,7 @@ const contains: PairTest = (left, right) => {
   return containsLong(Buffer.from(left.text()), Buffer.from(right.text()))
 }
 
-/** Finds a long part in linear time (Knuth, Morris and Pratt), since both texts are untrusted. */
+/** Finds a long part in linear time (Knuth, Morris and Pratt), so that untrusted texts cannot make the search slow. */
 function containsLong(text: Uint8Array, part: Uint8Array): boolean {
   if (part.length > text.length) return false
   /** For each length of a partial match, the length of the next shorter partial match that ends at the same byte. */
@@ -79,7 +79,7 @@ const ofTexts =
   (left, right) =>
     hasText(left.kind) && hasText(right.kind) && holds(left, right)
 
-/** The operators that may be followed by a field. */
+/** The operators that can compare two fields, with their tests. */
 export const PAIR_TESTS: ReadonlyMap<string, PairTest> = new Map(
   Object.entries({
     equal,

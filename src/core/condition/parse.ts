@@ -25,7 +25,7 @@ export type Condition =
   | Comparison
   | FieldComparison
 
-/** A comparison with a value, a list of values, or nothing. */
+/** A comparison with a value, with a list of values, or without values. */
 export interface Comparison {
   readonly kind: 'comparison'
   readonly operand: Operand

@@ -1,11 +1,11 @@
 import { BOOLEAN, type FieldReader, STRING, type ValueKind } from '../event/field-reader.js'
 
-/** Functions that compare texts of values. They compare the bytes if the reader has them. */
+/** Functions that compare the texts of values, as bytes if the reader has the bytes. */
 
-/** Minimum length for a native search. Below it, the call costs more than the search. */
+/** Minimum length of a text for a native search. In a shorter text, the call costs more than the search. */
 const SEARCH_NATIVE_FROM = 256
 
-/** Whether a value has text to compare: strings, numbers and booleans do. */
+/** Whether a value has text to compare, as strings, numbers and booleans do. */
 export function hasText(kind: ValueKind): boolean {
   return kind >= STRING && kind <= BOOLEAN
 }

@@ -1,14 +1,14 @@
 /**
- * The acknowledgement of a batch. Every holder settles it once; a holder that settles does not pass the batch on. After
- * the last holder has settled, `onSettled` is called once, with the worst status of all.
+ * The acknowledgement of a batch. Every holder of the batch either passes the batch on, or settles the acknowledgement
+ * once. After the last holder has settled it, `onSettled` is called once, with the worst of all statuses.
  */
 
 /** A range of the bytes of a batch as it was sent. */
 export type ByteRange = readonly [from: number, to: number]
 
 /**
- * For `errored`: the first `before` bytes of the batch need not be read again. `again`: the ranges that the holders
- * gave back, in any order.
+ * If the status is `errored`: the source need not read the first `before` bytes of the batch again. `again`: the ranges
+ * that the holders gave back, in any order.
  */
 export type OnSettled = (status: AckStatus, before?: number, again?: readonly ByteRange[]) => void
 
@@ -42,12 +42,12 @@ export class Ack {
     this.#onErrored = onErrored
   }
 
-  /** Whether it has a single holder, who may then change the bytes. */
+  /** Whether the batch has only one holder. Only then may the holder change the bytes. */
   get sole(): boolean {
     return this.#holders === 1
   }
 
-  /** Whether a holder has settled it as `errored`, or will. */
+  /** Whether a holder has settled the batch as `errored`, or will do so. */
   get isErrored(): boolean {
     return this.#status === 'errored'
   }
@@ -62,8 +62,7 @@ export class Ack {
   }
 
   /**
-   * For `errored`, `from` and `to` are a range in the batch as sent. The source must read the events in this range
-   * again.
+   * If the status is `errored`, the source must read the events in the range [`from`, `to`) of the sent batch again.
    */
   settle(status: AckStatus, from = 0, to = Number.POSITIVE_INFINITY): void {
     if (this.#holders === 0) throw new Error('a batch was settled twice')
@@ -75,12 +74,12 @@ export class Ack {
     if (--this.#holders > 0) return
     this.#release()
     const again = this.#again
-    // `before` is 0 if a range is unknown (NaN).
+    // If the start of a range is unknown (NaN), `before` is 0.
     const before = again ? again.reduce((least, [first]) => Math.min(least, first), Number.POSITIVE_INFINITY) : 0
     this.#onSettled(this.#status, before > 0 ? before : 0, again)
   }
 
-  /** Reports that a holder will settle it as `errored`. */
+  /** Reports that a holder will settle the batch as `errored`. */
   willError(): void {
     if (this.isErrored) return
     this.#status = 'errored'
@@ -100,7 +99,7 @@ export class Ack {
   }
 }
 
-/** A share of a batch's acknowledgement. Only the first call of `settle` counts. */
+/** A share of a batch's acknowledgement. Only the first call of `settle` has an effect. */
 export class Share {
   readonly #ack: Ack
   readonly #settled: (share: Share) => void

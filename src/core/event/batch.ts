@@ -10,15 +10,15 @@ import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
 import type { ReadFrom, SentOffsets } from './sent-offsets.js'
 
-/** Fixed cost of a batch in bytes. It bounds the number of small batches. */
+/** Fixed cost of a batch in bytes, which limits the number of small batches within a budget. */
 const BATCH_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
 /**
- * Events as ranges of one chunk, stored as columns. They travel together and are acknowledged together. Events are not
- * objects; `fields(i)` decodes one on demand. The bytes stay valid until the batch is settled. A holder of the batch
- * either passes the batch on or settles its ack. The size of an event is that of its line and line end, even after the
- * event was modified.
+ * Events that travel together and are acknowledged together. The events are not objects, but ranges of one chunk,
+ * stored as columns; `fields(i)` decodes a single event on demand. The bytes stay valid until the batch is settled. A
+ * holder of the batch either passes the batch on or settles its ack. The size of an event is the size of its line and
+ * line end, even after the event was modified.
  */
 export class EventBatch {
   readonly origin: Origin
@@ -28,13 +28,13 @@ export class EventBatch {
   /** Whether the source read the batch to catch up after a start or a stall. Such events arrive all at once. */
   readonly isBacklog: boolean
   readonly unreadable: number
-  /** Where the events were in the batch as it was sent; undefined: unknown. */
+  /** The positions of the events in the batch as the source sent it; undefined: unknown. */
   sentOffsets: SentOffsets | undefined
-  /** The places of its events, if these differ from `sentOffsets`. */
+  /** The places of the events, if they differ from the places in `sentOffsets`. */
   places: SentOffsets | undefined
   /**
-   * The batch's position in the input, if its lines are as far apart there as in the chunk. The source sets it before
-   * it sends the batch.
+   * The position of the batch in the input, if the lines are as far apart in the input as in the chunk. The source sets
+   * `readFrom` before it sends the batch.
    */
   readFrom: ReadFrom | undefined
   chunk: Buffer
@@ -56,7 +56,7 @@ export class EventBatch {
   #remembers = false
   /** Whether other batches may share the columns of starts and ends. Shared columns must not change. */
   #isShared = true
-  /** The state of all events at `remember`, copied before the first change. */
+  /** The state that all events had when `remember` was called. Copied before the first change. */
   #before: { readonly flags: Uint8Array; readonly texts: ChangedTexts | undefined } | undefined
 
   constructor(frame: Frame, origin: Origin, receivedAt: number, ack: Ack, isBacklog = false) {
@@ -86,7 +86,7 @@ export class EventBatch {
     return this.starts[last]! + this.size(last) - this.starts[0]!
   }
 
-  /** Unique id of the input that its events were read from: 16 hexadecimal digits. */
+  /** Unique id of the input from which the events were read: 16 hexadecimal digits. */
   get reading(): string {
     return (this.places ?? this.sentOffsets)?.reading ?? ''
   }
@@ -137,7 +137,7 @@ export class EventBatch {
     this.flags[i]! |= MODIFIED
   }
 
-  /** Replaces event `i` by a copy of a JSON object. `more`: bytes expected to follow for other events. */
+  /** Replaces event `i` by a copy of a JSON object. `more`: the number of bytes that other events will probably add. */
   changeTo(i: number, json: Buffer, more = 0): void {
     const texts = this.textsToChange()
     const at = texts.reserve(json.length, more)
@@ -172,19 +172,19 @@ export class EventBatch {
     return flags
   }
 
-  /** Scans every event, if a processor reads fields. Returns the number of lines known to be undecodable. */
+  /** If a processor reads fields, scans every event. Returns the number of lines that are known to be undecodable. */
   scan(): number {
     const { codec, wanted } = this.origin
     if (codec.form === 'message' || wanted.isUnused) return this.unreadable
     const { flags, length } = this
-    // V8 would look up an imported number again for each event.
+    // A local copy, because V8 would look up an imported number for each event.
     const [scanned, decoded] = [SCANNED | 0, DECODED | 0]
     let undecoded = 0
     for (let i = 0; i < length; i++) if (((flags[i]! & scanned ? flags[i]! : this.look(i)) & decoded) === 0) undecoded++
     return undecoded
   }
 
-  /** Whether the line of event `i` is the event itself, without fields from its origin. */
+  /** Whether the line of event `i` is already the whole event, without fields from its origin. */
   isObject(i: number): boolean {
     return (this.look(i) & DECODED) !== 0 && this.origin.codec.form === 'object'
   }
@@ -219,15 +219,15 @@ export class EventBatch {
     return this.#slots !== undefined && this.#version === this.origin.wanted.version
   }
 
-  /** Prepares the batch for readers created since it was scanned. */
+  /** Prepares the batch for readers that were created after the batch was scanned. */
   renew(): void {
     if (!this.#hasSlots) this.#slots = undefined
     this.#texts?.renew()
   }
 
   /**
-   * Allocates the slots. If the codec can, it scans all lines at once. A remaining line that is already DECODED, as
-   * after a move of the bytes, is scanned alone.
+   * Allocates the slots. If the codec supports it, the codec scans all lines in one call. Any other line that is
+   * already DECODED, as after a move of the bytes, is scanned separately.
    */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
@@ -248,7 +248,7 @@ export class EventBatch {
     return slots
   }
 
-  /** Removes in place the events that `keep` does not accept. Returns how many it removed. */
+  /** Removes the events that `keep` does not accept from this batch. Returns the number of removed events. */
   retain(keep: (i: number) => boolean): number {
     const column = new Uint8Array(this.length)
     let count = this.length
@@ -326,7 +326,7 @@ export class EventBatch {
     return this.#copy(from, to)
   }
 
-  /** `other` is a snapshot of event `i`. Applies to event `i` the change that was made in the snapshot. */
+  /** Applies to event `i` the change that was made in `other`, which is a snapshot of this event. */
   takeOver(other: EventBatch, i: number): void {
     if (other.#texts?.has(0)) this.changeTo(i, other.#texts.text(0))
   }
@@ -358,7 +358,7 @@ export class EventBatch {
     return indices.length === this.length ? this.fork() : this.select(indices)
   }
 
-  /** Copies the events at these ascending indices for another holder. The copy uses memory only for them. */
+  /** Copies the events at these ascending indices for another holder. The copy uses memory only for these events. */
   select(indices: readonly number[]): EventBatch {
     this.ack.fork()
     const { chunk } = this
@@ -385,7 +385,7 @@ export class EventBatch {
     return copy
   }
 
-  /** Settles the events from `from` on as `errored`: they will be read again. */
+  /** Settles the events from index `from` on as `errored`, so that they are read again. */
   giveBack(from = 0): void {
     const { sentOffsets, starts, length } = this
     const last = length - 1
@@ -395,8 +395,8 @@ export class EventBatch {
   }
 
   /**
-   * If the events use a small part of the chunk and the batch has no other holder, copies the events and releases the
-   * chunk.
+   * If the events use only a small part of the chunk and the batch has only one holder, copies the events and releases
+   * the chunk.
    */
   compact(): void {
     const memory = memoryOf(this.chunk)
@@ -407,7 +407,7 @@ export class EventBatch {
     this.ack.shrink(memory - chunk.length)
   }
 
-  /** Moves the lines to another chunk. Scans the lines with a 1 in `changed` again. */
+  /** Moves the lines to another chunk. The lines with a 1 in `changed` will be scanned again. */
   move(chunk: Buffer, starts: Int32Array, ends: Int32Array, changed?: Uint8Array): void {
     this.isRun = false
     this.flags = this.flags.slice(0, this.length)

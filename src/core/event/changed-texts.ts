@@ -12,7 +12,7 @@ import { selectedRows } from './columns.js'
  */
 
 const LF = 0x0a
-/** Marks a text that was not scanned since its last change. It is stored as the first number of the text's slots. */
+/** The first number of a text's slots, if the text was not scanned after its last change. */
 const UNSCANNED = -1
 const LEAST_ARENA = 4096
 
@@ -26,7 +26,7 @@ class Arena {
 }
 
 export class ChangedTexts {
-  /** The texts are needed as long as this chunk of the batch. */
+  /** The batch's chunk. The texts may use memory that is freed with this chunk. */
   #chunk: Buffer
   readonly #wanted: WantedNames
   #stride: number
@@ -76,9 +76,9 @@ export class ChangedTexts {
   }
 
   /**
-   * Reserves `size` bytes plus one for a line feed, and returns their position in `bytes`. If the arena is full, the
-   * texts move to a new arena of at least twice the size, with room for `more` bytes. Without `more`, texts that are
-   * much longer than their lines would move many times.
+   * Reserves `size` bytes and one byte for a line feed. Returns the position of these bytes in `bytes`. If the arena is
+   * full, the texts move to a new arena that has at least twice the size and room for `more` bytes. Without `more`,
+   * texts that are much longer than their lines would move many times.
    */
   reserve(size: number, more: number): number {
     const needed = size + 1
@@ -111,7 +111,7 @@ export class ChangedTexts {
     return true
   }
 
-  /** Marks the end of the bytes that were written at the position from `reserve`. */
+  /** Ends the text that was written at the position from `reserve`. `end`: the position after the text. */
   end(end: number): void {
     this.bytes[end] = LF
     this.#arena.used = end + 1
@@ -127,7 +127,7 @@ export class ChangedTexts {
     this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
   }
 
-  /** Returns a copy of the texts of events [from, to) that changes independently. */
+  /** Returns an independent copy of the texts of events [from, to). */
   slice(from: number, to: number): ChangedTexts {
     this.renew()
     const slots = this.#slots.slice(from * this.#stride, to * this.#stride)
@@ -170,7 +170,7 @@ export class ChangedTexts {
   #moveAll(more: number): void {
     const old = this.bytes
     const size = this.#size() + more
-    // Unlike `alloc`, `allocUnsafeSlow` does not touch the memory before its use.
+    // Unlike `alloc`, `allocUnsafeSlow` does not touch the memory before the memory is used.
     const arena = new Arena(areaFor(this.#chunk, size) ?? Buffer.allocUnsafeSlow(size))
     for (let i = 0; i < this.ends.length; i++) {
       if (this.ends[i] === 0) continue
@@ -195,8 +195,8 @@ export class ChangedTexts {
   }
 
   /**
-   * Adds text `i` and the texts that follow it directly in the arena to `to`, each with its line feed. Returns the
-   * index of the next event.
+   * Adds text `i` to `to`, and then the texts directly after it in the arena, each with its line feed. Returns the
+   * index of the first event that was not added.
    */
   addLines(i: number, length: number, to: ByteSink): number {
     const start = this.starts[i]!
@@ -206,7 +206,7 @@ export class ChangedTexts {
     return i
   }
 
-  /** Returns the first number in `slot` of text `i`: 0 if the name is missing. */
+  /** Returns the first number in `slot` of text `i`; 0: the name is missing. */
   slotStart(i: number, slot: number): number {
     const first = i * this.#stride
     if (this.#slots[first] === UNSCANNED) this.#scan(i)
@@ -218,7 +218,7 @@ export class ChangedTexts {
     return this.#slots[i * this.#stride + slot * SLOT + 1]!
   }
 
-  /** Scans text `i`. Returns whether it is a JSON object. */
+  /** Scans text `i`. Returns whether the text is a JSON object. */
   scan(i: number): boolean {
     return this.#scan(i)
   }
@@ -237,7 +237,7 @@ export class ChangedTexts {
     return count * 2 > length ? { chunk, length, starts, ends, flags, slots, stride } : undefined
   }
 
-  /** Prepares the texts for readers created since the last scan. */
+  /** Prepares the texts for readers that were created after the last scan. */
   renew(): void {
     const { names, version } = this.#wanted
     if (version === this.#version) return

@@ -45,17 +45,17 @@ export class EventEditor {
   readonly #touched: number[] = []
   #batch: EventBatch | undefined
   #i = 0
-  /** The event's JSON without pending changes is bytes[start, end). `end` is 0 until it is looked up. */
+  /** The JSON of the event, without pending changes, is bytes[start, end). Until the JSON is looked up, `end` is 0. */
   #bytes: Buffer = NOTHING
   #start = 0
   #end = 0
-  /** The slots of that JSON, without fields that pending changes remove. */
+  /** The slots of the JSON in `#bytes`, without the fields that pending changes remove. */
   #slots = new Int32Array(0)
   /** Whether `#bytes` was written since `open`. */
   #isWritten = false
-  /** Whether the event has no fields after the pending changes. */
+  /** Whether the event is empty after the pending changes. */
   #isEmpty = false
-  /** The size of the JSON when the event was opened; 0 until it is looked up. */
+  /** The size of the JSON when the event was opened; 0 until the JSON is looked up. */
   #size = 0
   /** The object or array in which `#find` ended, and the number of path segments that led there. */
   #parentStart = 0
@@ -76,8 +76,8 @@ export class EventEditor {
   }
 
   /**
-   * Creates a field to change. Call this in `create` only. `isWanted`: the scan of a line also finds the field, which
-   * is faster. Pass false for a field that rarely changes.
+   * Creates a field that the editor can change. Call this in `create` only. If `isWanted`, the scan of a line also
+   * finds the field, so that a change is faster. Pass false for a field that rarely changes.
    */
   field(path: FieldPath, isWanted = true): EditedField {
     const segments = path.segments.map(segment => (typeof segment === 'string' ? new MemberName(segment) : segment))
@@ -85,12 +85,12 @@ export class EventEditor {
     return { path, slot, segments, parent: JSON.stringify(path.segments.slice(0, -1)) }
   }
 
-  /** Creates a merger of many fields at once. Call it in `create` only. */
+  /** Creates an object that merges many fields in one step. Call this in `create` only. */
   merger(): EventMerger {
     return new EventMerger(this.#wanted)
   }
 
-  /** Creates a merger that adds the fields of lines in a format. Call it in `create` only. */
+  /** Creates a merger, which adds the fields of lines in `format` to the events. Call this in `create` only. */
   lineMerger(format: LineFormat, keepsMessage: boolean): LineMerger {
     return new LineMerger(this.#wanted, format, keepsMessage)
   }
@@ -106,17 +106,17 @@ export class EventEditor {
     this.#touched.length = 0
   }
 
-  /** Size in bytes of the event's JSON when it was opened; 0 if it was not looked up yet. */
+  /** Size in bytes of the JSON when the event was opened; 0 if the JSON was not looked up yet. */
   get size(): number {
     return this.#size
   }
 
-  /** Size in bytes of the event's JSON with the changes so far; 0 if it was not looked up yet. */
+  /** Size in bytes of the event's JSON with the changes so far; 0 if the JSON was not looked up yet. */
   get grown(): number {
     return this.#end === 0 ? 0 : this.#end - this.#start + this.#splices.growth
   }
 
-  /** Ends the changes of the event. Returns whether there were any. */
+  /** Writes the pending changes of the event. Returns whether the event has changed. */
   close(): boolean {
     if (this.#splices.count > 0) this.#apply()
     if (this.#isWritten) this.#batch!.setText(this.#i, this.#start, this.#end, this.#slots)
@@ -186,7 +186,7 @@ export class EventEditor {
     this.#touch(field, to)
     if (!this.#find(field, true)) return false
     const { count, nameStart, nameEnd, start } = found
-    // Without a slot, it is unknown whether the value contains escapes.
+    // Without a slot, the value may contain escapes, so it is marked as special.
     const end = field.slot >= 0 ? this.#slots[field.slot * SLOT + 1]! : (found.end << 1) | 1
     const isReplaced = this.#findIn(name, this.#depth === 0 ? to.slot : -1)
     if (count > 1 || found.count > 1) {
@@ -234,7 +234,7 @@ export class EventEditor {
     this.#use(bytes, start, end)
     this.#slots.set(slots)
     this.#isWritten = isWritten
-    // Writing may have moved the texts of the batch.
+    // Writes again, because the texts of the batch may have moved.
     if (isWritten) this.#write()
     return false
   }
@@ -251,7 +251,7 @@ export class EventEditor {
     this.#touched.push(field.slot, other.slot)
   }
 
-  /** Finds a field in the JSON. `found` describes the value or, if `isWhole`, the whole member. */
+  /** Finds a field in the JSON. `found` then describes the value or, if `isWhole`, the whole member. */
   #find({ segments, slot }: EditedField, isWhole = false): boolean {
     this.#depth = 0
     this.#parentStart = this.#start
@@ -324,7 +324,7 @@ export class EventEditor {
   #finish({ slot }: EditedField): true {
     const { text } = this.#splices
     for (let n = 0; n < this.#braces; n++) text.addByte(CLOSE_OBJECT)
-    // A change within a top-level field has no slot of its own.
+    // Slots exist only for top-level fields, not for changes inside these fields.
     const isField = this.#depth === 0
     const special = isField && slot >= 0 ? this.#slots[slot * SLOT + 1]! & 1 : 0
     const valueTo = isField ? (text.length << 1) | special | (text.hasEscape(this.#valueFrom) ? 1 : 0) : 0

@@ -4,7 +4,7 @@ import type { FieldPath } from './field-path.js'
 export interface EventFields {
   /** Top-level fields. */
   readonly names: readonly string[]
-  /** Further fields, whose names are not known in advance: a test and a description. */
+  /** Other fields, whose names are not known in advance. `test` recognizes their names, `text` describes them. */
   readonly others?: { readonly test: (name: string) => boolean; readonly text: string }
 }
 
@@ -16,20 +16,20 @@ export interface UsedField {
 }
 
 /**
- * Where a processor finds the time of an event: in the first field of `names` that contains a time. `option`: the
- * option that sets these fields.
+ * A processor takes the time of an event from the first field in `names` that contains a time. `option`: the option
+ * that sets these fields.
  */
 export interface TimeSearch {
   readonly option: string
   readonly names: readonly string[]
 }
 
-/** Fields that every line can have, since a line may be kept as text or divided (core/event/event.ts). */
+/** Fields that lines of every codec can have, because a line may be kept as text or divided (core/event/event.ts). */
 const OF_A_LINE = ['message', 'host', 'timestamp', 'partial', 'raw']
 
 /**
- * Returns the fields that lines of this codec can have, plus the fields `own` that their source adds. Undefined: any
- * field.
+ * Returns the fields that lines of this codec can have, plus the fields `own` that their source adds. Undefined: the
+ * lines can have any field.
  */
 export function fieldsOfLines({ eventFields }: Codec, own: readonly string[] = []): EventFields | undefined {
   return eventFields && { ...eventFields, names: [...new Set([...OF_A_LINE, ...eventFields.names, ...own])] }

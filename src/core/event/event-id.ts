@@ -16,8 +16,8 @@ export function newReading(): string {
 }
 
 /**
- * Returns the places of events whose input names each event, for example by a journal cursor. `reading`: the name of
- * the input.
+ * Returns the places of events from an input that has a name for each event, such as a journal cursor. `reading`: the
+ * name of the input.
  */
 export function namedPlaces(reading: string, names: readonly string[]): SentOffsets {
   const digest = (text: string, bytes: number) =>

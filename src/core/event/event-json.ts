@@ -6,7 +6,7 @@ import type { EventBatch } from './batch.js'
 import { DECODED, INVALID } from './flags.js'
 
 /**
- * The JSON of one event as bytes. The bytes are not copied if the event's line or changed text already is that JSON.
+ * The JSON of one event as bytes. If the event's line or changed text already is this JSON, its bytes are not copied.
  */
 export class EventJson {
   bytes: Buffer = Buffer.alloc(0)
@@ -16,7 +16,7 @@ export class EventJson {
   readonly #made = new GrowingBytes()
   #isMade = false
 
-  /** Looks up the JSON of event `i`, or writes it. The result is valid until the next call. */
+  /** Finds the JSON of event `i` or, if it does not exist yet, writes it. The result is valid until the next call. */
   read(batch: EventBatch, i: number): void {
     const { texts } = batch
     const { codec } = batch.origin
@@ -44,7 +44,7 @@ export class EventJson {
     return true
   }
 
-  /** Uses the object in [start, end) without surrounding white space. */
+  /** Uses the object in bytes[start, end), without the white space around the object. */
   use(bytes: Buffer, start: number, end: number): void {
     this.bytes = bytes
     this.start = skipSpace(bytes, start, end)

@@ -19,7 +19,7 @@ import { INVALID, MODIFIED } from './flags.js'
 import { OriginTail, originBit } from './origin-tail.js'
 
 const MESSAGE = Buffer.from('"message":"')
-/** The fields of an event whose line is its message; the bits are as in OriginTail. */
+/** The fields of an event whose message is the whole line. `bit`: the bit of the field, as in OriginTail. */
 const ORIGINAL = ['message', ...ORIGIN_FIELDS].map(name => ({
   name,
   bytes: Buffer.from(name),
@@ -27,9 +27,9 @@ const ORIGINAL = ['message', ...ORIGIN_FIELDS].map(name => ({
 }))
 
 /**
- * Merges any number of fields with any names into events. A new value replaces the event's value in its position,
- * unless the old value came from the origin of the line. Other fields are appended. The event stays bytes; readers find
- * the new values in them.
+ * Merges any number of fields with any names into events. If the event already has a field, the new value takes the
+ * position of the old value, unless the old value came from the origin of the line. Other fields are appended. The
+ * event stays bytes, in which readers find the new values.
  */
 export class EventMerger {
   readonly #wanted: WantedNames
@@ -38,15 +38,15 @@ export class EventMerger {
   readonly #scratch = new GrowingBytes()
   readonly #unique = new GrowingBytes()
   #slots = new Int32Array(0)
-  /** The buffer that is written, and the position of the next byte. */
+  /** The buffer to which the merger writes, and the position of the next byte. */
   #to: Buffer = Buffer.alloc(0)
   #at = 0
   #isFirst = true
-  /** Consecutive unchanged members of the event, [start, end), and the offset by which their slots move. */
+  /** The range [start, end) of consecutive unchanged members of the event, and the offset by which their slots move. */
   #runStart = -1
   #runEnd = 0
   #runBy = 0
-  /** 1 for each new member that was written. */
+  /** For each new member: 1 if it was already written. */
   readonly #written = new Uint8Array(64)
 
   constructor(wanted: WantedNames) {
@@ -112,7 +112,7 @@ export class EventMerger {
       if (slot >= 0) this.#putSlot(slot, from - 1, this.#at, this.#at - 1 - from === lineEnd - line ? 0 : 1)
     }
     const skipped = this.#isFirst ? 1 : 0
-    // Omits the closing brace. Also omits the comma if no member precedes it.
+    // Omits the closing brace. If no member precedes the tail, also omits its first comma.
     const tailStart = this.#at - skipped
     this.#at = writeBytes(tail, skipped, tail.length - 1, to, this.#at)
     if (tail.length > 1) this.#isFirst = false
@@ -223,7 +223,7 @@ export class EventMerger {
     slots[slot * SLOT + 1] = (end << 1) | (isAgain ? 1 : special)
   }
 
-  /** Writes the event with any members, without duplicate names. */
+  /** Writes the event with `members` of any kind, without duplicate names. */
   #mergeAny({ out }: FieldMembers, without: MemberName | undefined): GrowingBytes {
     const { bytes, start, end } = this.#json
     const all = this.#scratch

@@ -10,17 +10,17 @@ const EPOCH = /^(\d{1,19})(?:\.(\d{1,9})\d*)?$/
 const NANO_DIGITS = 9
 /** The end of the year 9999. */
 const MOST_SECONDS = 253_402_300_799
-/** The largest prime of each number of digits. */
+/** For each number of digits: the largest prime. */
 const PRIMES = [1, 7, 97, 997, 9973, 99_991, 999_983, 9_999_991, 99_999_989, 999_999_937]
 
-/** For each number of digits: how many nanoseconds the last digit counts. */
+/** For each number of fraction digits: the value of the last digit in nanoseconds. */
 const UNITS = PRIMES.map((_, digits) => 10 ** (NANO_DIGITS - digits))
 
-/** Reads the times of events to the nanosecond. */
+/** Reads the times of events with a precision of nanoseconds. */
 export class EventTime {
   readonly #field: FieldReader
   readonly #text = new TimeText()
-  /** The result of `readUnix`: whole seconds, and the rest in nanoseconds. */
+  /** The result of `readUnix`: whole seconds since the epoch, and the fraction in nanoseconds. */
   readonly unix = { seconds: 0, nanos: 0 }
   #lastMs = Number.NaN
   #lastIso = ''
@@ -33,8 +33,8 @@ export class EventTime {
 
   /**
    * Reads the time since the epoch into `unix`. Digits that the time does not have are derived from the event's place
-   * in the input. Equal lines whose times have milliseconds thus get different values, if less than a million bytes lie
-   * between the lines. A line that is sent again gets the same value.
+   * in the input. So if times have milliseconds, equal lines that are less than a million bytes apart get different
+   * values. A line that is sent again gets the same value.
    */
   readUnix(batch: EventBatch, i: number): void {
     const { unix } = this
@@ -65,8 +65,8 @@ export class EventTime {
   }
 
   /**
-   * Returns the time as `2026-01-31T23:59:59.123456789Z`, with as many digits as the event has. If the event has no
-   * time, returns the time of receipt.
+   * Returns the time as `2026-01-31T23:59:59.123456789Z`, with as many digits in the fraction as the event's time has.
+   * If the event has no time, returns the time of receipt.
    */
   isoOf(batch: EventBatch, i: number): string {
     const read = this.partsOf(batch, i)
@@ -79,7 +79,7 @@ export class EventTime {
     return this.#lastText
   }
 
-  /** Returns milliseconds since the epoch. Without a valid time in the event, returns the time of receipt. */
+  /** Returns milliseconds since the epoch. If the event has no valid time, returns the time of receipt. */
   msOf(batch: EventBatch, i: number): number {
     const read = this.partsOf(batch, i)
     const ms = read ? read.seconds * 1000 + Math.floor((Number(read.digits) * UNITS[read.digits.length]!) / 1e6) : -1
@@ -107,11 +107,11 @@ const isDate = (seconds: number | undefined): seconds is number =>
 export interface TimeParts {
   /** Whole seconds since the epoch. */
   readonly seconds: number
-  /** The digits of the fraction, as many as given. */
+  /** The digits of the fraction, as many as are known. */
   readonly digits: string
 }
 
-/** Parses the text of a time: RFC 3339 and similar formats, or a number since the epoch. */
+/** Parses the text of a time: RFC 3339 and similar formats, or a Unix time as a number. */
 export class TimeText {
   #lastText = ''
   #lastParts: TimeParts | undefined

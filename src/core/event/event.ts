@@ -38,7 +38,7 @@ export function lineFields(
 /** Fields that say where and when a line was read, in the order in which they are added to the event. */
 export const ORIGIN_FIELDS = ['file', 'peer', 'host', 'timestamp', 'partial']
 
-/** Returns the value of one of ORIGIN_FIELDS; undefined: the event does not have it. */
+/** Returns the value of one of ORIGIN_FIELDS; undefined: the event does not have this field. */
 export function originField(origin: Origin, receivedAt: number, flags: number, name: string): string | undefined {
   switch (name) {
     case 'file':
@@ -60,7 +60,7 @@ export function originField(origin: Origin, receivedAt: number, flags: number, n
 let lastReceived = Number.NaN
 let lastText = ''
 
-/** Caches the text, since all events of a batch have the same time. */
+/** Caches the text, because all events of a batch have the same time. */
 function receivedText(receivedAt: number): string {
   if (receivedAt !== lastReceived) {
     lastReceived = receivedAt
@@ -69,7 +69,7 @@ function receivedText(receivedAt: number): string {
   return lastText
 }
 
-/** Returns the position of a piece in its line; undefined for a whole line. */
+/** Returns whether a piece of a line is first, middle or last; undefined for a whole line. */
 export function partialMark(flags: number): 'first' | 'middle' | 'last' | undefined {
   if (flags & PIECE) return flags & CONTINUES ? 'middle' : 'first'
   return flags & CONTINUES ? 'last' : undefined

@@ -5,7 +5,7 @@ export type Segment = string | number
 export interface FieldPath {
   /** The path as written. */
   readonly text: string
-  /** The first segment is always a name, since an event is an object. */
+  /** The first segment is always a name, because an event is an object. */
   readonly segments: readonly [string, ...Segment[]]
 }
 
@@ -23,7 +23,7 @@ const LONGEST_MEANT = 100
 const QUOTED = /"(?:[^"\\]|\\.)*"/y
 const INDEX = /\[(\d{1,9})\]/y
 
-/** Parses the path that begins at `from`. Returns it and the index after it. */
+/** Parses the path that begins at `from`. Returns the path and the index after the path. */
 export function readFieldPath(text: string, from = 0): { path: FieldPath; end: number } {
   const segments: Segment[] = []
   let at = from
@@ -56,7 +56,7 @@ function unquote(quoted: string): string {
   return quoted.slice(1, -1).replace(/\\(.)/g, '$1')
 }
 
-/** Parses all of `text` as one path; throws PathError. */
+/** Parses all of `text` as one path. Throws a PathError if this fails. */
 export function parseFieldPath(text: string): FieldPath {
   const meant = text.startsWith('.') ? undefined : pathMeant(text)
   if (meant !== undefined) throw new PathError(`a field path starts with a dot: write ${meant}`, 1)
@@ -68,7 +68,7 @@ export function parseFieldPath(text: string): FieldPath {
 /** A field in the template syntax of another program: `{{ .app }}`, `%{app}`. */
 const TEMPLATE = /^(?:\{\{ *\.?(.+?) *\}\}|%\{\.?(.+?)\})$/
 
-/** Returns the path that was probably meant, for `client`, `client.ip`, `$.client` or a template. */
+/** For texts such as `client`, `client.ip`, `$.client` or a template, returns the path that was probably meant. */
 function pathMeant(text: string): string | undefined {
   if (text.trim() === '' || text.length > LONGEST_MEANT) return undefined
   const [, braced, named = braced] = TEMPLATE.exec(text) ?? []

@@ -21,13 +21,13 @@ export type ValueKind = 0 | 1 | 2 | 3 | 4 | 5 | 6
 const EMPTY = Buffer.alloc(0)
 
 /**
- * Reads one field of the events of a batch, from the bytes of the line unless the event was modified. `load` moves the
- * reader to an event. The reader's properties are valid until the next `load`. One reader serves all events without
- * allocation.
+ * Reads one field of the events of a batch. If the event was not modified, reads the bytes of its line. `load` moves
+ * the reader to an event. The reader's properties are valid until the next `load`. One reader serves all events, so
+ * that reading allocates no memory.
  */
 export class FieldReader {
   kind: ValueKind = MISSING
-  /** If `plain`, the value's text in UTF-8 is bytes[start, end). */
+  /** If `plain` is true, the value's text in UTF-8 is bytes[start, end). */
   bytes: Buffer = EMPTY
   start = 0
   end = 0

@@ -84,7 +84,7 @@ export class ComponentReader {
   readonly #problems: Problems
   readonly #explainer: Explainer
   readonly #hasAll: boolean
-  /** The option names of a definition, computed when an unknown option is first reported. */
+  /** The option names of each definition. They are computed when an unknown option is first reported. */
   readonly #names = new Map<AnyDefinition, ReturnType<typeof namesOf>>()
 
   /** `hasAll`: whether all plugins were loaded. A plugin that failed to load may define a type that seems unknown. */
@@ -247,8 +247,8 @@ export class ComponentReader {
 }
 
 /**
- * Calls all functions of the definition that will be called by later checks. If one throws, the component is reported
- * as invalid.
+ * Calls all functions of the definition that later checks will call. If one of these functions throws here, the
+ * component is reported as invalid.
  */
 function askAll(definition: AnyDefinition, options: Record<string, unknown>): void {
   const { usesFields, fields, copiesLines, catchesUp, findsTime } = definition
@@ -331,7 +331,7 @@ function deliveryOf(
   return { ...delivery, ...Object.fromEntries(names.map(name => [name, options[name]])) } as DeliveryOptions
 }
 
-/** Suggests a valid id: `, such as app_logs` for `App-Logs`. */
+/** For `App-Logs`, returns the text `, such as app_logs`, which suggests a valid id. */
 function possibleId(id: string): string {
   const possible = id
     .toLowerCase()

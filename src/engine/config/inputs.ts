@@ -27,7 +27,7 @@ export function outputsOf({ plan, onError }: Planned): string[] {
   return plan && onError ? outputNames(plan, onError) : []
 }
 
-/** Why a source or processor does not have an output; undefined if it does. */
+/** Returns why a source or processor does not have this output; undefined if it has the output. */
 export function missingOutput(component: Planned, output: string | undefined): string | undefined {
   const { id, type, plan } = component
   if (output === undefined && plan?.main === undefined) return undefined

@@ -44,12 +44,12 @@ export interface Config {
   /** Whether the configuration sets the address of metrics, or has `metrics: false`. */
   readonly metricsGiven: boolean
   readonly statusPage?: StatusPageOptions | undefined
-  /** The document as written. Present only if there is a status page, which shows it. */
+  /** The document as written. Present only with a status page, because only this page shows the document. */
   readonly root?: MapNode
   /** Undefined: the format depends on whether standard error is a terminal. */
   readonly logFormat: LogFormat | undefined
   readonly shutdownTimeoutMs: number
-  /** Whether changes of the configuration files are applied without a signal. */
+  /** Whether the daemon applies changes of the configuration files without a signal. */
   readonly watched: boolean
   /** Ids of removed components whose data is to be deleted. */
   readonly discardOrphans: readonly string[]
@@ -77,24 +77,24 @@ export interface LoadOptions {
   readonly given?: readonly ComponentConfig<'source'>[]
   /** An additional document, already parsed. It has its own environment. `name`: its file name in messages. */
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
-  /** Whether components that are missing here may be in other parts of the configuration. */
+  /** Whether this is only a part of a configuration, so that missing components may be in other parts. */
   readonly partial?: boolean
   /** Whether a section `managed` marks this as the local part of a managed daemon's configuration. */
   readonly localPart?: boolean
   /**
-   * Whether the configuration will run on this machine. If so, files that destinations write to are examined, not
-   * opened.
+   * Whether the configuration will run on this machine. If so, the files to which destinations write are examined, but
+   * they are not opened.
    */
   readonly onThisMachine?: boolean
-  /** Whether metrics are served only on the Unix socket if the configuration does not set an address for them. */
+  /** If the configuration does not set an address for metrics: whether metrics are served only on the Unix socket. */
   readonly metricsOnSocket?: boolean | undefined
   /** Checks the files that the configuration names. Optional, since its code is loaded only if needed. */
   readonly fileCheck?: FileCheck | undefined
 }
 
 /**
- * Loads a configuration from a file, from all YAML files of a folder or, if `path` is undefined, without a file. Does
- * not open other files itself. Throws ConfigError.
+ * Loads a configuration from a file, or from all YAML files of a folder. If `path` is undefined, loads a configuration
+ * without a file. The function itself does not open other files. Throws ConfigError.
  */
 export function loadConfig(path: string | undefined, options: LoadOptions): Config {
   const problems = new Problems()
@@ -120,8 +120,8 @@ export function parseConfig(text: string, file: string, options: LoadOptions): C
 }
 
 /**
- * Like `loadConfig`, for a value such as a JSON body. `name`: the file name in messages, where lines and columns have
- * no meaning. `literal`: references to the environment are not replaced.
+ * Like `loadConfig`, for a value such as a JSON body. `name`: the file name in messages. Lines and columns in these
+ * messages have no meaning. `literal`: whether references to the environment stay as they are.
  */
 export function parseDocument(document: unknown, name: string, options: LoadOptions & { literal?: boolean }): Config {
   const problems = new Problems()
@@ -151,7 +151,7 @@ export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: stri
   const texts = textsOf(path, found)
   const { root } = merged(texts, path, { env }, found)
   const parsed = readSettings(root, new Explainer(found, new NearestName()), found)
-  // Variables in options of components are often set only in the daemon's environment.
+  // Ignores problems in components, because their variables are often set only in the daemon's environment.
   const problems = found.list().filter(({ path }) => !KINDS.some(kind => path.startsWith(`${SECTIONS[kind]}.`)))
   const data_dir = parsed ? parsed.data_dir : texts.map(({ text }) => DATA_DIR.exec(text)?.[2]).find(Boolean)
   return { dataDir: foldersOf({ data_dir }, env).dataDir, problems }
@@ -312,7 +312,7 @@ function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   return { ...root, entries }
 }
 
-/** Earlier versions had an option `workers` for worker threads. */
+/** The advice on the option `workers`, which earlier versions had for worker threads. */
 const NO_WORKERS = 'start a second instance: systemctl enable --now sluice@NAME, and move some sources there'
 
 const UNINDENTED = 'unknown option; if this is a component of the section above, put spaces before it'
@@ -333,7 +333,7 @@ function readSettings(root: MapNode, explainer: Explainer, problems: Problems): 
   return undefined
 }
 
-/** Whether the value is missing or was already reported. */
+/** Whether the value is missing, or has a problem that was already reported. */
 const isEmpty = (node: ConfigNode): boolean => node.kind === 'scalar' && (node.broken || node.value === null)
 
 function readComponents(root: MapNode, reader: ComponentReader, problems: Problems): Map<string, Draft> {

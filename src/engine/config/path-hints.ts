@@ -19,8 +19,8 @@ interface Named {
 }
 
 /**
- * Checks every option that names a file or folder. Returns the files that each component reads besides its inputs, by
- * component id.
+ * Checks every option that names a file or folder. Returns by component id the files that a component reads in addition
+ * to its events, such as keys and tables.
  */
 export function checkPaths(
   root: MapNode,

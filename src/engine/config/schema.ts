@@ -131,7 +131,7 @@ export function componentSchema(definition: AnyDefinition): z.ZodObject {
   return z.strictObject({ type, inputs, ...shape, ...deliverySchema(definition).shape, ...common })
 }
 
-/** The schema of a whole document. load.ts also checks connections, and rules about several options. */
+/** The schema of a whole document. Connections, and rules that concern several options, are checked in load.ts. */
 export function configSchema(components: readonly AnyDefinition[]): z.ZodObject {
   const section = (kind: Kind) => {
     const schemas = components.filter(definition => definition.kind === kind).map(componentSchema)

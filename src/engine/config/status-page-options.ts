@@ -7,7 +7,7 @@ const PLACES = ['token', 'token_file', 'credential'] as const
 /** Shorter tokens can be guessed. */
 const SHORTEST_TOKEN = 16
 
-/** Says why a token cannot be used, without revealing the token; undefined if it can. */
+/** Returns why a token cannot be used, without revealing the token. Undefined if the token can be used. */
 export const tokenProblem = (token: string): string | undefined =>
   token.length < SHORTEST_TOKEN
     ? `the token has fewer than ${SHORTEST_TOKEN} characters; make one with: openssl rand -hex 32`

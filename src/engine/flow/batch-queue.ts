@@ -4,24 +4,24 @@ import { type Amount, add } from './counters.js'
 import { STREAM_DEPTH } from './side-output.js'
 
 /**
- * The queue of batches before a destination: in memory (delivery/delivery.ts) or on disk (disk-buffer/disk-buffer.ts).
- * It accepts batches one at a time, as soon as it has room. When the queue gives up, it settles all remaining batches
- * as `errored`.
+ * The queue of batches before a destination, in memory (delivery/delivery.ts) or on disk (disk-buffer/disk-buffer.ts).
+ * The queue accepts one batch at a time, as soon as the queue has room. When the queue gives up, it settles all
+ * remaining batches as `errored`.
  */
 export abstract class BatchQueue extends Writable {
-  /** Events settled as `errored`. They stay in flight until they arrive again. */
+  /** Events that the queue settled as `errored`. They count as in flight until they arrive again. */
   protected readonly givenBack: Amount = { events: 0, bytes: 0 }
   #isOver = false
   /** Lets the stream write the next batch. Undefined if the stream is not waiting. */
   #accept: (() => void) | undefined
-  /** Completes the end of the stream. Set when no more batches will arrive. */
+  /** Tells the stream that its end is complete. Undefined until the last batch has arrived. */
   #finish: (() => void) | undefined
 
   constructor(autoDestroy: boolean) {
     super({ objectMode: true, highWaterMark: STREAM_DEPTH, autoDestroy })
   }
 
-  /** Events and bytes that the queue has taken and not passed on. Includes events that it gave back. */
+  /** Events and bytes that the queue has received but not passed on, including events that it gave back. */
   abstract inFlight(): Amount
 
   /** Whether the queue has work that it should do now. */
@@ -87,7 +87,7 @@ export abstract class BatchQueue extends Writable {
     batch.giveBack()
   }
 
-  /** Ends at once. Gives unsettled events back to their sources, which then read these events again. */
+  /** Ends the queue immediately. Gives unsettled events back to their sources, which then read these events again. */
   protected giveUp(): void {
     if (this.#isOver) return
     this.#isOver = true

@@ -4,7 +4,7 @@ import { systemClock } from '../../lib/time.js'
 /** Minimum time over which the share is computed. */
 const WINDOW_MS = 10_000
 
-/** The share of time in which a component could not take more work, over the last 10 to 20 seconds. */
+/** The share of the last 10 to 20 seconds in which a component could not take more work. */
 export class Busy {
   #total = 0
   #since: number | undefined
@@ -36,7 +36,7 @@ export class Busy {
   }
 
   #turn(now: number): void {
-    // The share covers the time since `#before`. That may be long if nobody read the share.
+    // The share covers the time since `#before`. If nobody read the share, this time may be long.
     this.#before = this.#mark
     this.#mark = { at: now, total: this.#sum(now) }
   }

@@ -27,7 +27,7 @@ export interface CounterSet {
   readonly components: ReadonlyMap<string, ComponentCounters>
 }
 
-/** The number of series by key that all components together may still add. */
+/** How many more series by key may be added, for all components together. */
 export interface SeriesRoom {
   left: number
 }
@@ -44,7 +44,7 @@ export class ComponentSet implements CounterSet {
   component(id: string, kind: Kind, type: string): ComponentCounters {
     const present = this.components.get(id)
     if (present && present.kind === kind && present.type === type) return present
-    // If a component of another kind or type had this id, sets its counts aside.
+    // If the id belonged to a component of another kind or type, keeps the counts of that component aside.
     if (present) this.components.set(`${id} ${present.kind} ${present.type}`, present)
     const aside = `${id} ${kind} ${type}`
     const counters = this.components.get(aside) ?? new ComponentCounters(id, kind, type, this.#room)
@@ -82,7 +82,7 @@ export class ComponentSet implements CounterSet {
 /** Discard reason for events that a component gave back to their sources before a reload removed the component. */
 export const GIVEN_BACK = 'given_back'
 
-/** Subtracts up to the given amount from `from`. Returns the subtracted amount. */
+/** Subtracts `events` and `bytes` from `from`, but not below 0. Returns the subtracted amount. */
 function takeOff(from: Amount, events: number, bytes: number): Amount {
   const taken = { events: Math.min(events, from.events), bytes: Math.min(bytes, from.bytes) }
   add(from, -taken.events, -taken.bytes)
@@ -107,7 +107,7 @@ export interface Histogram {
   readonly help: string
   /** Upper bounds in ascending order. */
   readonly buckets: readonly number[]
-  /** Observations per bucket, not cumulative. The last bucket counts values above all bounds. */
+  /** Number of observations in each bucket, not cumulative. The last bucket counts values above all bounds. */
   readonly counts: number[]
   readonly exemplars: ((Exemplar & { readonly value: number }) | undefined)[]
   sum: number
@@ -115,17 +115,17 @@ export interface Histogram {
 
 /**
  * The counters of one component, as plain numbers that are cheap to increment. A scrape turns the numbers into
- * Prometheus series. They satisfy: received + emitted = sent + discarded + consumed + in flight. Events in flight are
- * counted separately: they are in the queue before the component, or the component says that it holds them. A component
- * that is replaced early gives back the events that it holds. These events stay in flight until they arrive again, and
- * count as received only once.
+ * Prometheus series. The numbers satisfy: received + emitted = sent + discarded + consumed + in flight. Events in
+ * flight are counted separately. They are in the queue before the component, or the component reports that it holds
+ * them. If a component is replaced early, it gives back the events that it holds. These events stay in flight until
+ * they arrive again, and count as received only once.
  */
 export class ComponentCounters implements ComponentMetrics {
   readonly id: string
   readonly kind: Kind
   readonly type: string
   readonly received: Amount = { events: 0, bytes: 0 }
-  /** Events sent to the main output, or accepted by the receiver. */
+  /** Events sent to the main output or, by a destination, accepted by the receiver. */
   readonly passed: Amount = { events: 0, bytes: 0 }
   /** Events sent to side outputs, by output. */
   readonly aside = new Map<string, Amount>()
@@ -140,13 +140,13 @@ export class ComponentCounters implements ComponentMetrics {
   /** Events that an earlier run received and left in a spool. */
   foundEvents = 0
   /**
-   * Only for sources: events that the source passed on and got back. If the source can, it reads these events again
-   * after the next start or reload.
+   * Only for sources: events that the source passed on and that were given back to it. If the source can read these
+   * events again, it does so after the next start or reload.
    */
   readonly toRead: Amount = { events: 0, bytes: 0 }
   /**
-   * Only for sources: settled events that the source will read again. Events before them were given back, and the
-   * source continues from there.
+   * Only for sources: settled events that the source will read again, because it continues at the given-back events
+   * before them.
    */
   toRepeat = 0
   /** Only for sources: received events that had been settled before and were read again. */
@@ -154,8 +154,8 @@ export class ComponentCounters implements ComponentMetrics {
   /** Only for sources: events given back after they were passed on. An event counts each time. */
   returned = 0
   /**
-   * Only for sources: whether events were given back. Some are then passed on twice, and processors decide about them
-   * twice.
+   * Only for sources: whether events were given back. Some events are then passed on twice, so that processors decide
+   * about them twice.
    */
   repeated = false
   readonly series = new Map<string, Series[]>()
@@ -187,8 +187,8 @@ export class ComponentCounters implements ComponentMetrics {
   }
 
   /**
-   * Counts events from before the start of this component. An earlier run left them, or its predecessor left them and
-   * they arrive again.
+   * Counts events that existed before this component started. An earlier run left them, or the component's predecessor
+   * left them and they arrive again.
    */
   found(events: number, bytes: number): void {
     const before = this.received.events
@@ -263,7 +263,7 @@ export class ComponentCounters implements ComponentMetrics {
 
   counters(name: string, help: string, rest: Record<string, string>, read: Series['read']): void {
     const all = (this.series.get(name) ?? []).filter(series => series.rest === undefined)
-    // The series in `all` are read first, since reading them may change the rest counter.
+    // The new series is read first, since reading it may change the rest counter, which is in `all`.
     this.series.set(name, [{ type: 'counter', help, rest, read }, ...all])
   }
 
@@ -305,7 +305,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.#taken -= count
   }
 
-  /** For a component that ended without a successor: adds its counts by key to the rest counter. */
+  /** Call this if a component ended without a successor. Adds the component's counts by key to the rest counter. */
   end(): void {
     for (const [name, all] of this.series)
       for (const { help, rest, read } of all) {
@@ -317,7 +317,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.#removeGauges()
   }
 
-  /** Keeps the counters and removes the gauges. For a component that is gone and may be replaced. */
+  /** Keeps the counters and removes the gauges. Call this when a component has ended and may be replaced. */
   retire(): void {
     Object.assign(this.#givenBack, this.inFlight())
     Object.assign(this.queued, { events: 0, bytes: 0 })
@@ -351,7 +351,7 @@ export class ComponentCounters implements ComponentMetrics {
     return sum(this.held(), this.#givenBack)
   }
 
-  /** The mismatch of the balance: 0 events and 0 bytes if every event is accounted for. */
+  /** The difference between the two sides of the balance: 0 events and 0 bytes if every event is accounted for. */
   imbalance(): Amount {
     const off = this.inFlight()
     for (const { events, bytes } of [

@@ -4,7 +4,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 
 /** Receives events that are rejected permanently or cannot be processed. */
 export interface DeadLetters {
-  /** Stores the events safely, without settling them. Rejects if that is not possible. */
+  /** Stores the events safely, but does not settle them. The promise rejects if the events cannot be stored. */
   write(request: readonly EventBatch[], error: DeliveryError): Promise<void>
 }
 

@@ -23,7 +23,7 @@ export interface ReadEvent {
   readonly own: Fields
   /** How the bytes were read, in words for the user. */
   readonly as: string
-  /** A field that the source would set, but whose value is unknown here: `.file`. */
+  /** A field, such as `.file`, that the source would set. Its value is unknown here. */
   readonly unset?: string | undefined
   /** Number of further events in the input. */
   readonly more: number
@@ -39,7 +39,7 @@ const SET_BY_SOURCE = new Map([
 /** Fields that name the origin of a line. */
 const OF_ORIGIN = ['file', 'peer']
 
-/** Options that read JSON objects. A source's own options override these. */
+/** Options for reading JSON objects. The options of a source override these options. */
 export const AS_OBJECTS: SplitOptions = {
   decode: JSON_OBJECTS,
   max_line_bytes: MOST_LINE_BYTES,
@@ -76,8 +76,8 @@ export function isTapped(source: string, codec: Codec, lines: Buffer): boolean {
 }
 
 /**
- * Reads an event in the format of `sluice tap`, if the original line was not JSON. Undefined: the input is something
- * else.
+ * If the input is an event that `sluice tap` printed, and its original line was not JSON, reads this event. Otherwise
+ * returns undefined.
  */
 function readTapped(source: string, codec: Codec, frames: Frame[], wanted: WantedNames): ReadEvent | undefined {
   const { chunk, starts, ends } = frames[0]!
@@ -93,8 +93,8 @@ function readTapped(source: string, codec: Codec, frames: Frame[], wanted: Wante
   const letter = lineOf(given)
   if (letter?.codec.form !== 'message') return undefined
   const batch = firstOf([frameOf(letter)], originOf(letter, source, wanted), letter.receivedAt)
-  // If the event made from this line lacks a field of the input, `sluice tap` did not print the input. The input is
-  // then a line to read.
+  // `sluice tap` printed the input only if the event made from this line has all fields of the input. Otherwise the
+  // input is a line to read.
   const fields = batch.fields(0)
   const same = Object.entries(given).every(([name, value]) => fields[name] === value)
   return same ? { batch, own: given, as: 'the text of an event as sluice tap shows it', more } : undefined
@@ -117,7 +117,7 @@ function tappedFields(json: Buffer): Record<string, unknown> | undefined {
   }
 }
 
-/** Restores the line of a tapped event, as for an event in a dead-letter queue. */
+/** Restores the original line of a tapped event, in the same way as for an event in a dead-letter queue. */
 function lineOf(given: Record<string, unknown>): Letter | undefined {
   const event = { host: hostname(), timestamp: new Date(systemClock.wall()).toISOString(), ...given }
   const record = Buffer.from(JSON.stringify({ reason: '', line: 'raw' in given ? 'raw' : 'message', event }))

@@ -33,7 +33,7 @@ export interface ExplainOptions {
   readonly event: string
   readonly source: string | undefined
   readonly json: boolean
-  /** Asks the daemon that runs this configuration; undefined: no daemon is asked. */
+  /** Asks the daemon that runs this configuration. Undefined if no daemon should be asked. */
   readonly ask?: AskDaemon | undefined
 }
 
@@ -55,7 +55,7 @@ interface Step extends Partial<Explanation> {
   readonly waits?: boolean
 }
 
-/** Maximum steps: an event may reach the same component on many paths. */
+/** Maximum number of steps, because an event may reach the same component on many paths. */
 const MOST_STEPS = 1000
 const LONGEST_SHOWN = 500
 
@@ -98,8 +98,8 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
 }
 
 /**
- * The event as it was read, then the event after each component that changed it. Omits fields that the event had when
- * it was read but that `own` leaves out.
+ * Returns the event as it was read, then the event after each component that changed it. Omits the fields that are in
+ * `batch` but not in `own`.
  */
 function versionsOf({ batch, own }: ReadEvent, steps: readonly Step[]): Fields[] {
   const unknown = Object.keys(batch.fields(0)).filter(name => !(name in own))
@@ -124,7 +124,7 @@ function isFile(name: string): boolean {
   try {
     return !name.includes('\n') && statSync(name).isFile()
   } catch {
-    // The event is not a file name; it may be too long for one.
+    // The text is not a file name. For example, it may be too long for a file name.
     return false
   }
 }
@@ -134,7 +134,7 @@ interface Explainers {
   readonly destinations: ReadonlyMap<string, Explain>
 }
 
-/** Call this before the event is read: the explainers register the names of the fields to read. */
+/** Call this before the event is read, because the explainers register the names of the fields to read. */
 async function explainersOf(config: Config, wanted: WantedNames): Promise<Explainers> {
   const contextOf = (id: string) => ({
     id,
@@ -164,8 +164,8 @@ interface AskLive {
 }
 
 /**
- * Lists the steps in order. If the event does not take an output, the components that read this output also get a step,
- * without an explanation.
+ * Lists the steps in order. If the event does not leave through an output, the components that read this output also
+ * get a step, but without an explanation.
  */
 async function stepsFrom(
   { id }: { id: string },

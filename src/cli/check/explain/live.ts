@@ -22,10 +22,10 @@ export interface AskDaemon {
 
 /** State of an event's bucket in the running daemon. */
 export interface Live {
-  /** Undefined: the daemon does not report a state. */
+  /** Undefined if the daemon does not report a state. */
   readonly bucket?: LiveBucket
   readonly findings: readonly Finding[]
-  /** Whether the bucket is full: the event would be over the limit. */
+  /** Whether the bucket is full, so that the event would be over the limit. */
   readonly isFull: boolean
 }
 
@@ -33,7 +33,7 @@ const UNKNOWN: Finding = {
   text: 'now: not known; the daemon does not run this component, or the key is too long to look up',
 }
 
-/** Asks for the bucket that `findings` name; undefined: they do not name one. */
+/** Asks the daemon for the bucket that `findings` name. Undefined if `findings` do not name a bucket. */
 export async function liveBucket(
   component: string,
   findings: readonly Finding[],

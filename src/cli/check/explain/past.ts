@@ -6,18 +6,18 @@ import { clockTime } from '../../../lib/units.js'
 
 /** Earlier events with the same fields. A daemon with a status page keeps events for some minutes. */
 export interface Past {
-  /** Newest first, with the steps of each. */
+  /** The newest event first. Each event has its steps. */
   readonly events: readonly FoundEvent[]
   readonly more: boolean
   readonly looked_at: readonly LookedAt[]
 }
 
-/** Asks a daemon for events that have these fields; undefined: the daemon has no status page. */
+/** Asks a daemon for events that have these fields. Undefined if the daemon has no status page. */
 export type AskPast = (dataDir: string, fields: Fields) => Promise<Finding | undefined>
 
 /** Maximum versions of the event to search for. Components may have changed the event before the page kept it. */
 const MOST_VERSIONS = 5
-/** Maximum characters of JSON. The page keeps only the beginning of longer events. */
+/** Maximum length of an event as JSON. Longer events cannot be found, because the page cuts them. */
 const LONGEST = 4096
 const SHOWN = 3
 
@@ -59,7 +59,7 @@ function stepText({ component, what, reason, words, rule, bucket }: Step): strin
     rule === undefined ? '' : `rule ${rule}`,
     bucket === undefined ? '' : `bucket ${bucket ?? '(default)'}`,
   ].filter(text => text !== '')
-  // A destination also reports `passed`. It has then received the event, but may not have delivered it yet.
+  // If a destination reports `passed`, it has received the event, but may not have delivered the event yet.
   const done = what === 'passed' ? 'received' : what
   return `${component} ${done} it${why.length === 0 ? '' : ` (${why.join('; ')})`}`
 }

@@ -26,8 +26,8 @@ const LONGEST_MS = 30_000
 type Context = Omit<ProcessorContext, 'metrics'>
 
 /**
- * Explains a processor by running it on one event. When the promise resolves, the names of the fields that the
- * processor reads are registered. `isRead`: whether any component reads the output.
+ * Explains a processor by running it on one event. Resolves after the processor has registered the names of the fields
+ * that it reads. `isRead`: whether any component reads the output.
  */
 export async function explainerOf(
   config: ComponentConfig<'processor'>,
@@ -79,8 +79,8 @@ export async function explainerOf(
     const several: Finding[] = []
     let unrouted: string | undefined
     for (const { name, batches } of [{ name: '', batches: main }, ...sides]) {
-      // If the event was discarded, only DISCARDED has this event. The other outputs can only have events made from
-      // this event.
+      // If the event was discarded, only the output DISCARDED contains the event. The other outputs contain only events
+      // that were made from it.
       if (!batches[0] || (reason !== undefined && name !== DISCARDED)) continue
       if (name !== '' && !stage.outputs.get(name)!.connected) {
         unrouted = name

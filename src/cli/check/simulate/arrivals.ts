@@ -5,7 +5,7 @@ import { isThrottle, type Route } from './subject.js'
 /** How events arrive. Live: each when it was written. Backlog: all at once, as when a daemon starts. */
 export interface Arrivals {
   readonly isBacklog: boolean
-  /** Whether to also count the discarded events for the other way of arrival. */
+  /** Whether to also count how many events are discarded with the other way of arrival. */
   readonly wantsOther: boolean
 }
 
@@ -22,12 +22,12 @@ export function arrivalsOf(
   const isThere = inputs.every(({ source: { definition, options } }) => definition.catchesUp?.(options))
   if (!isThere || options.time_field) return { isBacklog: false, wantsOther: false }
   const keeps = keepsBacklog(options)
-  // Another throttle may delay events. The delayed events arrive neither when they were written nor all at once.
+  // If another throttle delays events, these events arrive neither when they were written nor all at the same time.
   const isPaced = processors.some(one => isThrottle(one) && everWaits(one.options as ThrottleOptions))
   return { isBacklog: keeps && !isChanged, wantsOther: !isPaced && !(keeps && isChanged) }
 }
 
-/** Whether backlog over the limit passes, at once or later. */
+/** Whether backlog over the limit passes, immediately or after a wait. */
 function keepsBacklog(options: ThrottleOptions): boolean {
   const { on_backlog } = options
   return on_backlog === 'pass' || (on_backlog === 'pace' && longestWaits(options).backlog > 0)

@@ -41,7 +41,7 @@ class CollectingStage extends Stage {
 
 /** One processor of a chain. */
 interface Link {
-  /** Processes the events and settles them. Returns the results, each with the name of the output. */
+  /** Processes the events and settles them. Returns the resulting batches, each with the name of its output. */
   run(events: EventBatch): Promise<CollectingStage['left']> | CollectingStage['left']
   stop(): Promise<void>
 }
@@ -49,9 +49,9 @@ interface Link {
 const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].reduce((sum, n) => sum + n, 0)
 
 /**
- * Runs the processors before a throttle on one event after the other, as a daemon does. Their clock shows the latest
- * event time so far or, for backlog, the time of the first event. If there are throttles among these processors, they
- * decide like the simulated throttle: each event at the event's own time, or all events as backlog.
+ * Runs the processors before a throttle on one event after the other, as a daemon does. The clock of these processors
+ * shows the latest event time so far. For backlog, it shows the time of the first event. Throttles among these
+ * processors decide like the simulated throttle: on each event at the event's own time, or on all events as backlog.
  */
 export class Chain {
   readonly #route: Route
@@ -65,7 +65,7 @@ export class Chain {
   /** Id of the processor that the last event reached. */
   last = ''
 
-  /** `timeOf`: the time of an event, NaN if it has none. */
+  /** `timeOf` returns the time of an event, or NaN if the event has no time. */
   constructor(
     route: Route,
     wanted: WantedNames,
@@ -86,7 +86,7 @@ export class Chain {
   }
 
   /**
-   * Creates the processors, which register the names of the fields that they read. Events may only be read afterwards.
+   * Creates the processors, which register the names of the fields that they read. Call this before any event is read.
    */
   async start(signal: AbortSignal): Promise<void> {
     for (const config of this.#route.processors)
@@ -98,8 +98,8 @@ export class Chain {
   }
 
   /**
-   * Passes `events`, which have left `output`, to all its readers, and so on. Calls `arrive` with events at the
-   * throttle.
+   * Passes `events` from `output` to its readers, and their results to the next readers. Calls `arrive` with the events
+   * that reach the throttle.
    */
   async follow(output: string, events: EventBatch, arrive: (events: EventBatch) => void): Promise<void> {
     for (const id of this.#route.readers.get(output) ?? []) {
@@ -139,7 +139,7 @@ export class Chain {
       const refused = decider.refused + decider.late
       const outcome = decider.decide(events, i, Number.isNaN(own) ? latest : own)
       if (outcome !== DISCARD || options.mode === 'shadow') return true
-      // `mark` passes events over the limit. It does not pass late events, or events that get no bucket.
+      // With `mark`, events over the limit pass. Late events, and events that get no bucket, do not pass.
       return options.over_limit === 'mark' && decider.refused + decider.late === refused
     }
     const run = (events: EventBatch) => {
@@ -163,7 +163,7 @@ export class Chain {
     const { id, type, onError = 'pass' } = config
     const metrics = new ComponentCounters(id, 'processor', type)
     this.#counters.push(metrics)
-    // Timers do not fire, so, for example, tables are not read again.
+    // The timers of this clock never fire, so, for example, tables are not read again.
     const clock: TimerClock = { now: () => this.#time(), wall: () => this.#time(), after: () => () => {} }
     const context = { id, log: silentLog, clock, metrics, field: this.#field }
     const editor = () => new EventEditor(this.#wanted)

@@ -51,7 +51,7 @@ class Passes implements Visitor {
     this.ids = new KeyIds(new BucketKey(deciderOptions(options, context).keyFields), MOST_KEYS)
   }
 
-  /** Starts a frame of `length` events, after `first` events have been read. */
+  /** Prepares for a frame of `length` events. `first`: number of events read before the frame. */
   begin(length: number, first: number): void {
     this.#first = first
     this.batches = new Array(length)
@@ -77,7 +77,7 @@ class Passes implements Visitor {
 export class Comparison extends Twice<Passes> {
   readonly #otherRoute: Route
   #columns = new Float64Array(WIDTH * 64)
-  /** Number of events that pass the first throttle; `otherPassed`: the second. */
+  /** Number of events that pass the first throttle. `otherPassed`: events that pass the second throttle. */
   passed = 0
   otherPassed = 0
 
@@ -168,7 +168,7 @@ export interface ComparisonResult {
   readonly others: Difference | null
 }
 
-/** Maximum keys in the result, and in its text. */
+/** Maximum number of keys in the result. SHOWN_KEYS: in its text. */
 const REPORTED_KEYS = 1000
 const SHOWN_KEYS = 20
 

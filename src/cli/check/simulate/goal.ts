@@ -12,9 +12,9 @@ import { number } from './words.js'
 export interface Goal {
   /** True: find the smallest limit that achieves the goal; all larger ones do too. False: find the largest. */
   readonly smallest: boolean
-  /** The goal in words that follow `a limit that`. */
+  /** The goal as text that can follow the words `a limit that`. */
   readonly text: string
-  /** Creates a meter for `limits` throttles, which differ only in their limit. */
+  /** Creates a meter for throttles that differ only in their limit. `limits`: number of these throttles. */
   meter(limits: number, windowMs: number, context: FieldContext): Meter
 }
 
@@ -25,13 +25,13 @@ export interface Effect {
   readonly figures: Readonly<Record<string, number>>
 }
 
-/** Measures for one goal what each limit does. */
+/** Measures how each limit affects one goal. */
 export interface Meter {
-  /** `lost[k]` is 1 if limit `k` discards the event. */
+  /** `lost[k]` is 1 if the limit with index `k` discards event `i`. */
   add(batch: EventBatch, i: number, now: number, lost: Uint8Array): void
   achieves(limit: number): boolean
   result(limit: number): Effect
-  /** Why no limit can achieve the goal; undefined: one may. */
+  /** Why no limit can achieve the goal. Undefined if a limit may achieve it. */
   readonly hopeless: string | undefined
 }
 
@@ -42,7 +42,7 @@ export interface GoalOptions {
   readonly limit: readonly string[]
 }
 
-/** The goal of the command line; undefined if there is none. Throws UsageError. */
+/** The goal that the command line names. Undefined if it names no goal. Throws UsageError. */
 export function goalOf({ suggest, budget, limit, 'time-zone': zone }: GoalOptions): Goal | undefined {
   const option = suggest === undefined ? '--budget' : '--suggest'
   if ((suggest ?? budget) !== undefined && limit.length > 0)
@@ -140,7 +140,7 @@ type Period = keyof typeof LENGTHS
 
 const BUDGET = /^\s*(\d.*?)\s*(?:per|a|\/)\s*(second|minute|hour|day|week|month)\s*$/i
 
-/** Parses text such as `5GB per day`. `zone`: the time zone of the calendar; undefined: UTC. Throws UsageError. */
+/** Parses text such as `5GB per day`. `zone`: the time zone of the calendar (UTC if undefined). Throws UsageError. */
 function budgetGoal(text: string, zone: string | undefined): Goal {
   const [, amount, unit] = BUDGET.exec(text) ?? []
   const bytes = amount === undefined ? undefined : parseSize(amount)
@@ -171,7 +171,7 @@ function periodsOf(period: Period, zone: string): Periods {
 const MOST_PERIODS = 100_000
 
 /**
- * Counts the bytes that each limit passes, by calendar period. If the input covers less than a period, its bytes are
+ * For each limit and calendar period, counts the bytes that pass. If the input covers less than a period, the bytes are
  * extrapolated to a whole period.
  */
 class BudgetMeter implements Meter {
@@ -223,7 +223,7 @@ class BudgetMeter implements Meter {
     return (Math.floor((this.#to - this.#from) / this.#windowMs) + 1) * this.#windowMs
   }
 
-  /** Bytes per period: the maximum over calendar periods, or the average if that is larger. */
+  /** Bytes per period: the maximum over all calendar periods, or the average per period if the average is larger. */
   #perPeriod(limit: number): number {
     let most = 0
     let sum = 0

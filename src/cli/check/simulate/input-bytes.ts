@@ -17,7 +17,7 @@ const READ_BYTES = 256 * 1024
 /** The first bytes of gzip data. */
 const GZIP = Buffer.from([0x1f, 0x8b])
 
-/** The size of all inputs together, in bytes; undefined: not known. */
+/** The size of all inputs together, in bytes. Undefined if the size is unknown. */
 export function totalSize(paths: readonly string[]): number | undefined {
   let total = 0
   for (const path of paths) {
@@ -37,8 +37,8 @@ function sizeOf(path: string) {
 }
 
 /**
- * The bytes of an input, decompressed if they are gzip data. A piece is valid until the next one is requested. Ends
- * without an error when the signal aborts.
+ * The bytes of an input, decompressed if they are gzip data. A piece is valid until the next piece is requested. If the
+ * signal aborts, ends without an error.
  */
 export async function* bytesOf(path: string, reading: Reading): AsyncGenerator<Buffer, undefined> {
   const read = bytesAsRead(path, reading)
@@ -55,7 +55,7 @@ export async function* bytesOf(path: string, reading: Reading): AsyncGenerator<B
       yield* read
     }
   } finally {
-    // The caller may stop after the first piece.
+    // Closes the input, because the caller may stop early.
     await read.return(undefined)
   }
 }

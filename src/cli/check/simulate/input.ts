@@ -24,10 +24,10 @@ export interface Input {
   readonly source: ComponentConfig<'source'>
 }
 
-/** How many bytes are searched for the end of the first line, which shows the format. */
+/** Maximum bytes to search for the end of the first line. This line shows the format of the input. */
 const FIRST_LINE_BYTES = 64 * 1024
 
-/** Each of `given` is PATH or SOURCE=PATH. If there are none, the input is standard input. */
+/** Each entry of `given` is PATH or SOURCE=PATH. If `given` is empty, the input is standard input. */
 export function inputsOf(given: readonly string[], route: Route): Input[] {
   return (given.length > 0 ? given : ['-']).map(text => {
     const [, id, path] = /^([^=]+)=(.*)$/s.exec(text) ?? []
@@ -37,8 +37,8 @@ export function inputsOf(given: readonly string[], route: Route): Input[] {
 }
 
 /**
- * The source of an input that does not name one. Throws UsageError unless all sources decode alike and feed the same
- * components.
+ * The source of an input that does not name a source. Throws UsageError if the sources decode differently, or if
+ * different components read them.
  */
 function onlySource({ sources, readers, throttle }: Route): ComponentConfig<'source'> {
   const [first] = sources
@@ -87,18 +87,18 @@ async function* replayedFrom(
     if (splitter.problem) throw new UsageError(`${path}: ${splitter.problem.message}`, 'simulate')
     yield
   }
-  // A line that the signal cut off does not count.
+  // Ignores a line that the signal cut off.
   if (signal.aborted) return
   await take(splitter.flush(), frames)
   yield
 }
 
 /**
- * For a codec with framing: whether the input is JSON lines that were made from the records, not the records
- * themselves.
+ * For a codec with framing: whether the input contains JSON lines that were made from the records, instead of the
+ * records.
  */
 function isText(first: Buffer): boolean {
-  // A scan needs a byte to stop at.
+  // A scan needs a byte at which it stops.
   const line = Buffer.concat([first, Buffer.from('\n')])
   return JSON_OBJECTS.scan(line, 0, line.indexOf('\n'), new WantedNames(), new Int32Array(0), 0)
 }

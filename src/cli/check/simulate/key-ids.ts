@@ -4,8 +4,8 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { resized } from '../../../lib/columns.js'
 
 /**
- * The id of the bucket for events without a key, and the id that all keys beyond `most` share. Other keys have the ids
- * from FIRST_KEY on.
+ * DEFAULT_BUCKET: the id of the bucket for events without a key. OTHERS: the id that all keys beyond `most` share.
+ * Other keys have the ids from FIRST_KEY on.
  */
 export const DEFAULT_BUCKET = 0
 export const OTHERS = 1
@@ -19,7 +19,7 @@ export class KeyIds {
   readonly #key: BucketKey
   readonly #most: number
   readonly #keys = new KeyTable()
-  /** By id: the text of each key whose bytes in `#keys` are not its text. */
+  /** By id: the texts of the keys that `#keys` stores in another form, such as a digest. */
   readonly #texts = new Map<number, string>()
   /** Whether there were more than `most` keys. */
   overflowed = false
@@ -53,7 +53,7 @@ export class KeyIds {
     return this.#key.hasFields && this.#keys.size === 0
   }
 
-  /** The key with this id, shortened if it is very long; null: the default bucket. */
+  /** The key with this id, shortened if it is very long. Null for the default bucket. */
   text(id: number): string | null {
     return id === DEFAULT_BUCKET ? null : (this.#texts.get(id) ?? this.#keys.key(id - FIRST_KEY))
   }

@@ -10,13 +10,13 @@ import type { Trials } from './trials.js'
 import { count, keyText, number, timeText } from './words.js'
 
 export interface Replayed {
-  /** The field with the event time; undefined: the time of receipt counts. */
+  /** The field with the event time. If undefined, the time of receipt is used. */
   readonly time: string | undefined
   readonly route: Route
   readonly replay: Replay<Trials>
-  /** Whether all events were backlog. Otherwise each came when it was written. */
+  /** True: all events arrived as backlog. False: each event arrived when it was written. */
   readonly isBacklog?: boolean
-  /** A replay of the same events with the other way of arrival; undefined: not wanted. */
+  /** A replay of the same events with the other way of arrival. Undefined if this replay was not wanted. */
   readonly other?: Replay<Trials> | undefined
 }
 
@@ -72,7 +72,7 @@ function backlogText(backlog: number, live: number): string {
   return `sluice run reads existing lines all at once when it starts: if they count as live events, ${number(backlog)} are discarded; if they count in event time, ${number(live)} are discarded`
 }
 
-/** Like `backlogText`, but the simulated events are backlog. */
+/** Like `backlogText`, but for a simulation of backlog. */
 function liveText(backlog: number, live: number): string {
   return `as backlog, ${number(backlog)} events are discarded; as live events in event time, ${number(live)} would be discarded`
 }
@@ -95,12 +95,12 @@ function undecodedText(undecoded: number, { sources }: Route): string {
   return `${count(undecoded, 'line')} not ${names.join(' or ')}`
 }
 
-/** The codec that a source's options name; undefined: the source has no such option. */
+/** The codec that the options of a source name. Undefined if the source does not have the option `decode`. */
 function decodingOf(options: unknown): Codec | undefined {
   return (options as { decode?: Codec }).decode
 }
 
-/** Reasons why the result is meaningless; empty: there are none. */
+/** Reasons why the result is meaningless. Empty if the result is meaningful. */
 export function problems({ replay, time, route }: Replayed): string[] {
   const { events, timeless, undecoded, fields } = replay
   if (events === 0) return []

@@ -12,12 +12,12 @@ import { TimeSlots } from './slots.js'
 import { checkRoute, type Route } from './subject.js'
 import type { FieldContext } from './trials.js'
 
-/** If a field is missing: how many events are searched for field names, and how many names are shown. */
+/** For messages about a missing field: how many events are searched for field names, and how many names are shown. */
 const SAMPLED_EVENTS = 1000
 const MOST_FIELDS = 30
 const NO_SLOT = -1
 
-/** Gets the events that reach the throttle. */
+/** Receives the events that reach the throttle. */
 export interface Visitor {
   /** Called before the events of a batch. */
   enter(batch: EventBatch): void
@@ -32,9 +32,9 @@ export interface FrameReader {
   /** Called before the other methods. */
   start(signal: AbortSignal): Promise<void>
   stop(): Promise<void>
-  /** Sets the origin of the next frames. `receivedAt` gives the year if the lines have none. */
+  /** Sets the origin of the next frames. If the times in the lines have no year, `receivedAt` gives the year. */
   enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void
-  /** The bytes of the frame are only valid until this resolves. */
+  /** The bytes of the frame are valid only until the returned promise resolves. */
   replay(frame: Frame): Promise<void> | void
 }
 
@@ -55,8 +55,8 @@ export class Replay<V extends Visitor> implements FrameReader {
   /** Field names of the first events. */
   readonly fields = new Set<string>()
   /**
-   * Events that did not reach the throttle on any path. `heldBy`: the number of these events, by the last processor
-   * that each event reached.
+   * Number of events that did not reach the throttle on any path. `heldBy`: these events, counted by the last processor
+   * that they reached.
    */
   held = 0
   readonly heldBy = new Map<string, number>()
@@ -129,7 +129,7 @@ export class Replay<V extends Visitor> implements FrameReader {
     for (let i = 0; i < batch.length; i++, this.read++) this.#arrive(batch, i, arrivals)
   }
 
-  /** Settling the events does not release their bytes: the frame does that, after this resolves. */
+  /** Settling the events does not release their bytes. The frame releases them after this method resolves. */
   async #throughChain(batch: EventBatch, chain: Chain): Promise<void> {
     for (let i = 0; i < batch.length; i++) {
       let arrived = 0
@@ -207,8 +207,8 @@ export class Twice<V extends Visitor> implements FrameReader {
   }
 
   async replay(frame: Frame): Promise<void> {
-    // The two replays scan for different fields. Each marks in `flags` what it has scanned, so they must not share the
-    // flags.
+    // The two replays scan for different fields. Each replay marks in `flags` what it has scanned, so each replay needs
+    // its own flags.
     await this.other.replay({ ...frame, flags: frame.flags.slice() })
     await this.one.replay(frame)
   }

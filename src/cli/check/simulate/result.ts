@@ -14,14 +14,14 @@ import { describeThrottles, inputName, keyText } from './words.js'
 export interface SimulationResult {
   /** With `--suggest` or `--budget`: the limit that was found for the first trial. */
   readonly limit?: number
-  /** The limit that was found, in bytes, if the throttle has only a limit of bytes. */
+  /** Like `limit`, but in bytes. Used if the throttle has only a limit of bytes. */
   readonly limit_bytes?: number
   /**
-   * With `--suggest` or `--budget`: the combinations of key and window for which no limit achieves the goal. They are
-   * not in `results`.
+   * With `--suggest` or `--budget`: the combinations of key and window for which no limit achieves the goal. These
+   * combinations are not in `results`.
    */
   readonly unanswered?: readonly Unanswered[]
-  /** The id of the throttle, and the path of its configuration; null without a configuration. */
+  /** The id of the throttle. `config`: the path of its configuration. Both are null without a configuration. */
   readonly component: string | null
   readonly config: string | null
   /** The command-line options that change the throttle, as a user would type them. */
@@ -29,11 +29,11 @@ export interface SimulationResult {
   readonly settings: readonly Fact[]
   /** `-` means standard input. */
   readonly inputs: readonly string[]
-  /** The field with the event time; null: the time at which a daemon received the event counts. */
+  /** The field with the event time. If null, the time at which a daemon received the event is used. */
   readonly time: string | null
   /** False: the simulation was interrupted before the end of the input. */
   readonly complete: boolean
-  /** Events that reached the throttle, and their size including line ends. */
+  /** Number of events that reached the throttle. `bytes`: their size, including line ends. */
   readonly events: number
   readonly bytes: number
   readonly excluded: number
@@ -41,7 +41,7 @@ export interface SimulationResult {
   /** The earliest and the latest time of an event; null if no event has a time. */
   readonly from: number | null
   readonly to: number | null
-  /** Slots of equal length that all `over_time` refer to; null if no event has a time. */
+  /** The slots of equal length to which every `over_time` refers. Null if no event has a time. */
   readonly slots: Slots | null
   /** Notes about the numbers, for example about events without a time. */
   readonly notes: readonly Fact[]
@@ -64,39 +64,39 @@ export interface Slots {
 }
 
 export interface TrialResult {
-  /** The field whose value names the bucket; null: all events share one bucket. */
+  /** The field whose value names the bucket. Null if all events share one bucket. */
   readonly key_field: string | null
-  /** The first limit of the throttle, if it has several. */
+  /** The limit of the throttle, or the first of several limits. */
   readonly limit: number
   readonly unit: Limit['unit']
   readonly window_ms: number
   readonly window_mode: string
-  /** How the limit was found, if it was searched for. */
+  /** How the search found the limit. Missing if the limit was given. */
   readonly search?: SearchResult
   readonly passed: number
   readonly discarded: number
   readonly passed_bytes: number
   readonly discarded_bytes: number
-  /** Number of keys; if `more_keys`, there were more than could be distinguished. */
+  /** Number of distinct keys. If `more_keys` is true, there were more keys than could be distinguished. */
   readonly keys: number
   readonly more_keys: boolean
   /** Number of keys with discarded events, the default bucket included. */
   readonly losing_keys: number
-  /** The keys with the most discarded events, most first; at most 1,000. */
+  /** The keys with the most discarded events: at most 1,000 keys, highest number first. */
   readonly by_key: readonly KeyResult[]
-  /** The exact sum of all keys that are not in `by_key`; null if there are none. */
+  /** The exact sum of all keys that are not in `by_key`. Null if `by_key` contains all keys. */
   readonly others: OtherKeys | null
   readonly over_time: TimeResult
 }
 
 export interface KeyResult extends Readonly<Omit<OtherKeys, 'keys'>> {
-  /** Null: the bucket of the events without a key. */
+  /** Null for the bucket of the events without a key. */
   readonly key: string | null
   /**
    * The highest number of events in one window, without the excluded ones. With a limit this high, no event is discarded.
    */
   readonly busiest: number
-  /** When the window of `busiest` opened; null: there was no such window. */
+  /** The time at which the window of `busiest` opened. Null if `busiest` is 0. */
   readonly busiest_at: number | null
 }
 
@@ -109,7 +109,7 @@ export interface OtherKeys {
   discarded_bytes: number
 }
 
-/** Number of events in each slot. Events that came before any event with a time are left out. */
+/** Number of events in each slot. Omits events that came before the first event with a time. */
 export interface TimeResult {
   readonly passed: readonly number[]
   readonly discarded: readonly number[]
@@ -130,7 +130,7 @@ export interface Unanswered {
 }
 
 export interface SearchResult {
-  /** The goal in words that follow `a limit that`. */
+  /** The goal as text that can follow the words `a limit that`. */
   readonly goal: string
   /** Whether the limit is the lowest or the highest that achieves the goal. */
   readonly kind: 'lowest' | 'highest'
@@ -140,7 +140,7 @@ export interface SearchResult {
   readonly figures: Readonly<Record<string, number>>
   /** False: the goal is achieved even without a limit. The reported limit is then the lowest that discards nothing. */
   readonly needed: boolean
-  /** The next limit, which does not achieve the goal; null if there is none. */
+  /** The adjacent limit, which does not achieve the goal. Null if every limit achieves the goal. */
   readonly next: { readonly limit: number; readonly does: string } | null
 }
 
@@ -152,7 +152,7 @@ export interface Simulation extends Replayed {
   readonly inputs: readonly Input[]
   readonly complete: boolean
   readonly notes?: readonly Fact[]
-  /** How the limit of each trial was found, if it was searched for. */
+  /** How the search found the limit of each trial. Empty if the limits were given. */
   readonly searches: readonly SearchResult[]
   readonly unanswered?: readonly Unanswered[]
 }
@@ -190,7 +190,7 @@ export function resultOf(simulation: Simulation): SimulationResult {
   }
 }
 
-/** If there are several throttles, a YAML comment which says that the YAML describes the first of them. */
+/** If there are several throttles, a YAML comment. It says that the YAML describes only the first throttle. */
 function choiceText(throttles: number): string {
   return throttles > 1 ? `# The first of the ${throttles} throttles above: change it to the one that you choose.\n` : ''
 }
@@ -272,7 +272,7 @@ function scalar(value: unknown): string {
   return typeof value === 'string' && !isPlain(value) ? JSON.stringify(value) : String(value)
 }
 
-/** Whether YAML reads the text without quotes as the same string. */
+/** Whether YAML reads the text as the same string if the text is written without quotes. */
 function isPlain(text: string): boolean {
   if (!/^[\w./][\w ./-]*$/.test(text) || text.endsWith(' ')) return false
   return Number.isNaN(Number(text)) && !/^(true|false|null|yes|no|on|off|\.inf|\.nan)$/i.test(text)

@@ -20,15 +20,15 @@ interface Tried {
 
 /**
  * Finds the lowest or highest limit with which a variant achieves a goal. Each pass over the input tries several limits
- * between two bounds, and moves the bounds together.
+ * between two bounds, and then narrows the bounds.
  */
 class LimitSearch {
   readonly variant: Variant
   readonly goal: Goal
   readonly option: keyof typeof HIGHEST
   /**
-   * The highest limit tried below the value at which `achieves` changes, and the lowest limit tried above it; undefined
-   * until one was tried.
+   * The value of `achieves` changes at one limit. `#below` and `#above`: the closest limits tried on each side of this
+   * change. Undefined until such a limit was tried.
    */
   #below: Tried | undefined
   #above: Tried | undefined
@@ -150,10 +150,10 @@ export interface Search {
   readonly unanswered: readonly Unanswered[]
 }
 
-/** Finds the limit of each variant. Throws if no variant has one. */
+/** Finds the limit of each variant. Throws if no variant has a limit that achieves the goal. */
 export async function findLimits(variants: readonly Variant[], goal: Goal, pass: Pass): Promise<Search> {
   const searches = await searchAll(variants, goal, pass)
-  // If all limits are within the budget, reports the lowest limit that discards nothing.
+  // If every limit stays within the budget, reports the lowest limit that discards nothing.
   const unlimited = searches.filter(({ next }) => !goal.smallest && next === undefined)
   const lossless = await searchAll(
     unlimited.map(({ variant }) => variant),

@@ -29,7 +29,7 @@ export interface SimulateOptions extends TapOptions, GoalOptions {
   readonly decisions: boolean
   readonly json: boolean
   readonly report: string | undefined
-  /** Path of another configuration, to compare with. */
+  /** Path of the other configuration of a comparison. */
   readonly compare: string | undefined
 }
 
@@ -46,8 +46,8 @@ const LIVE: Arrivals = { isBacklog: false, wantsOther: false }
 /** Decisions are written in pieces of about this many characters. */
 const WRITE_LENGTH = 64 * 1024
 /**
- * Maximum characters of decisions that are kept until an event has the fields of the time and the key. If no event has
- * these fields, nothing is written.
+ * Until an event has the fields of the time and the key, at most this many characters of decisions are kept and not
+ * written. If no event has these fields, nothing is written.
  */
 const HELD_LENGTH = 64 * 1024 * 1024
 /** The exit code that a shell reports for a program that SIGINT ended. */
@@ -129,7 +129,7 @@ async function simulateLive(options: SimulateOptions, files: readonly string[], 
   })
 }
 
-/** Replays the input through a throttle and through its counterpart in another configuration. */
+/** Replays the input through a throttle, and through the throttle of another configuration to compare with. */
 async function compare(
   { throttle, subject, path, inputs, signal }: Compared,
   { compare: other, component, json }: SimulateOptions,
@@ -189,13 +189,13 @@ function withConfig<O extends SimulateOptions>(options: O, operands: readonly st
   return [{ ...options, config: first }, files]
 }
 
-/** Adds a placeholder if the options have no limit: the limit is yet to be found. */
+/** If the options have no limit, adds a limit as a placeholder, because the search finds the limit later. */
 function anyLimit(given: Readonly<Record<string, unknown>>, options: ChangedOptions) {
   const hasBytes = given.limit_bytes !== undefined || options['limit-bytes'].length > 0
   return hasBytes ? given : { limit: 1, ...given }
 }
 
-/** The path of the field with the event time. `auto`: the first of the usual fields that has a time. */
+/** The path of the field with the event time. `auto` means the first of the usual fields that contains a time. */
 function timeOf({ time }: SimulateOptions, { time_field }: Readonly<Record<string, unknown>>): string {
   return time ?? (typeof time_field === 'string' ? time_field : 'auto')
 }
@@ -205,14 +205,14 @@ function checkReadable(path: string): void {
   if (statSync(path).isDirectory()) throw new Error(`cannot read ${path}: it is a folder`)
 }
 
-/** Throws if a file cannot be written there. */
+/** Throws if a file cannot be written at `path`. */
 function checkWritable(path: string): void {
   const stat = statSync(path, { throwIfNoEntry: false })
   if (stat?.isDirectory()) throw new UsageError(`--report: ${path} is a folder; give the name of a file`, 'simulate')
   accessSync(stat ? path : dirname(path), constants.W_OK)
 }
 
-/** Resolves when the stream has room for more. */
+/** Writes the text. Resolves when the stream can take more. */
 async function write(stream: NodeJS.WritableStream, text: string): Promise<void> {
   if (!stream.write(text)) await new Promise(resolve => stream.once('drain', resolve))
 }

@@ -1,19 +1,19 @@
 /** Number of slots. Their length grows until they cover the whole time range. */
 export const MOST_SLOTS = 240
 
-/** Numbers for each slot: cell `column` of slot `slot` is cells[slot * width + column]. */
+/** A row of numbers for each slot. Column `column` of slot `slot` is cells[slot * width + column]. */
 export interface SlotTable {
   cells: Float64Array
   readonly width: number
 }
 
 /**
- * Divides the time of the events into slots of equal length, a power of two in milliseconds. They get longer as the
- * time range grows, and the numbers of all tables move to the longer slots.
+ * Divides the time of the events into slots of equal length. The length is a power of two in milliseconds. When the
+ * time range grows, the slots get longer, and the numbers of all tables move to the longer slots.
  */
 export class TimeSlots {
   slotMs = 1
-  /** Number of the first slot, counted from the epoch. */
+  /** Number of slots between the epoch and the first slot. */
   #first = 0
   #low = Number.POSITIVE_INFINITY
   #high = Number.NEGATIVE_INFINITY
@@ -26,7 +26,7 @@ export class TimeSlots {
     return table
   }
 
-  /** The slot of a time. Valid until the next call. */
+  /** The slot of a time. The next call may renumber the slots. */
   slot(time: number): number {
     const slot = Math.floor(time / this.slotMs) - this.#first
     if (slot < 0 || slot >= MOST_SLOTS || this.#low > this.#high) {
@@ -59,12 +59,12 @@ export class TimeSlots {
     }
   }
 
-  /** The earliest and the latest time; undefined if there was none. */
+  /** The earliest and the latest time. Undefined if no time was seen. */
   get span(): { readonly from: number; readonly to: number } | undefined {
     return this.#low <= this.#high ? { from: this.#low, to: this.#high } : undefined
   }
 
-  /** The range from the first to the last used slot; undefined if no time was seen. */
+  /** The range from the first to the last used slot. Undefined if no time was seen. */
   get used(): { readonly start: number; readonly slot_ms: number; readonly count: number } | undefined {
     if (this.#low > this.#high) return undefined
     const first = Math.floor(this.#low / this.slotMs)
@@ -75,7 +75,7 @@ export class TimeSlots {
     }
   }
 
-  /** The sum of a table's columns [from, to) in each used slot. */
+  /** For each used slot: the sum of the table's columns from `from` to `to - 1`. */
   sums({ cells, width }: SlotTable, from: number, to: number): number[] {
     const { used } = this
     if (!used) return []

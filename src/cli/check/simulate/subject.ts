@@ -12,7 +12,7 @@ import { AS_OBJECTS } from '../explain/event.js'
 export interface Subject {
   /** The id of the throttle. */
   readonly component: string
-  /** Path of the configuration; undefined: there is none. */
+  /** Path of the configuration. Undefined without a configuration. */
   readonly config: string | undefined
   /** The inputs of the throttle; undefined without a configuration. */
   readonly inputs: readonly string[] | undefined
@@ -75,7 +75,7 @@ function throttleOf(config: Config, id: string | undefined, path: string, flag: 
   throw new UsageError(`--${flag}: ${wrong}; ${near ? `did you mean ${near}?` : known}`, 'simulate')
 }
 
-/** The part of a configuration that events pass before they reach a throttle. */
+/** The components of a configuration through which events reach a throttle. */
 export interface Route {
   readonly throttle: string
   readonly sources: readonly ComponentConfig<'source'>[]

@@ -52,7 +52,7 @@ export function searchFacts(trial: TrialResult, { events, excluded }: Simulation
   return [...facts, { name: 'costs', text: `${percent(all, events)} of all events pass${ofOthers}` }]
 }
 
-/** The `most` first keys, and the exact sum of all others. */
+/** The first `most` keys, and the exact sum of all other keys. */
 export function firstKeys({ by_key, others }: TrialResult, most: number): Pick<TrialResult, 'by_key' | 'others'> {
   const rest = by_key.slice(most)
   if (rest.length === 0) return { by_key, others }
@@ -92,7 +92,7 @@ function wrapped(text: string, columns: number): string {
 }
 
 const USUAL_COLUMNS = 80
-/** A key is not shortened below this many columns, however narrow the terminal is. */
+/** Minimum columns of a key, even if the terminal is very narrow. */
 const SHORTEST_KEY = 12
 
 export interface SummaryStyle {
@@ -107,7 +107,7 @@ interface KeyRows {
   readonly more_keys: boolean
 }
 
-/** A table with one line for each key of a trial, and one for all other keys. */
+/** A table with one line for each key of a trial, and one line for the sum of all other keys. */
 export function keyTable({ by_key, others, more_keys }: KeyRows, style: SummaryStyle): string[] {
   const rows = by_key.map(key => {
     const { passed, discarded, excluded, busiest } = key

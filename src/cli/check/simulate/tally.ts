@@ -5,8 +5,8 @@ import type { SlotTable, TimeSlots } from './slots.js'
 import type { Outcome } from './trial.js'
 
 /**
- * Columns for each key: the events and the bytes of each outcome; start and demand of the current window; demand and
- * start of the busiest window.
+ * Columns for each key: events and bytes of each outcome, start and events of the current window (OPENED, DEMAND), and
+ * events and start of the busiest window.
  */
 const PASSED = 0
 const DISCARDED = 2
@@ -20,8 +20,8 @@ export const TALLY_WIDTH = 10
 /** Number of keys whose discards over time are reported. */
 const KEYS_OVER_TIME = 12
 /**
- * Maximum number of keys, in all trials together, whose discards over time are counted. The two constants below bound
- * the number per trial.
+ * Maximum number of keys, in all trials together, whose discards over time are counted. FEWEST_ROWS and MOST_ROWS are
+ * the bounds for one trial.
  */
 const ALL_ROWS = 1536
 const FEWEST_ROWS = 16
@@ -43,7 +43,7 @@ export class TrialTally {
   readonly #windowMs: number
   readonly #aligned: boolean
   #columns = new Float64Array(TALLY_WIDTH * 64)
-  /** For each slot: events that passed, were discarded, were excluded. */
+  /** For each slot: the numbers of passed, discarded and excluded events. */
   readonly #times: SlotTable
   readonly #heavy: HeavyKeys
 
@@ -144,7 +144,7 @@ function countsIn(value: (column: number) => number): Omit<OtherKeys, 'keys'> {
   }
 }
 
-/** To take the row of another key, a key needs this many times the discards of that key. */
+/** A key takes the row of another key only if it has more than this many times the discards of the other key. */
 const CLEARLY_MORE = 1.5
 
 /**

@@ -102,7 +102,7 @@ export async function simulateTap(options: TapOptions, signal: AbortSignal, io: 
   const path = time === undefined || time === 'auto' ? time : parsePathFlag(time, 'time', 'simulate')
   const variants = variantsOf(subject.given, options)
   const throttles = variants.map(variant => variant.options)
-  // The daemon itself runs the processors before the throttle.
+  // This route has no processors, because the daemon already runs them.
   const route = routeFrom(TAP_SOURCE, subject.component)
   const replay = new Replay(path, route, (context, slots) => new Trials(throttles, context, slots))
   const outputs = [...new Set(subject.inputs)]

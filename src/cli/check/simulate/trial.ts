@@ -12,7 +12,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { MOST_BYTES, MOST_EVENTS } from '../../../engine/flow/waiting.js'
 import type { FieldContext } from './trials.js'
 
-/** Deciders get the time from the events. */
+/** Always 0, because deciders get the time from the events. */
 const STOPPED_CLOCK = { now: () => 0, wall: () => 0 }
 
 export type Outcome = typeof PASS | typeof DISCARD | typeof EXCLUDED
@@ -22,7 +22,7 @@ export abstract class TrialDecider {
   /** Events of keys beyond `max_keys`. `failedOpen`: they passed uncounted; `refused`: they were discarded. */
   failedOpen = 0
   refused = 0
-  /** Events that are later than allowed, with windows in event time. */
+  /** Only with windows in event time: the events that came later than allowed. */
   late = 0
   /** `events`: number of events that passed after a wait for room. */
   readonly waits = { events: 0, longestMs: 0 }
@@ -34,8 +34,8 @@ export abstract class TrialDecider {
 }
 
 /**
- * A bucket key that several throttles share. All of them decide on an event before the next event, so each key is read
- * once.
+ * A bucket key that several throttles share. All these throttles decide on one event before the next event, so the key
+ * of each event is read once.
  */
 export class SharedKey extends BucketKey {
   #batch: EventBatch | undefined
@@ -56,8 +56,8 @@ export class SharedKey extends BucketKey {
 }
 
 /**
- * Creates the decider of a throttle with any options. `isBacklog`: all events are backlog and arrive with the first
- * one. `key`: a key to share with other throttles whose key fields are the same.
+ * Creates the decider of a throttle with any options. `isBacklog`: all events are backlog and arrive at the time of the
+ * first event. `key`: a key to share with other throttles whose key fields are the same.
  */
 export function createTrialDecider(
   options: ThrottleOptions,
@@ -105,7 +105,7 @@ class Samples {
   }
 }
 
-/** Decides as the daemon does, each event at its own time. */
+/** Decides on each event at the event's own time, as the daemon does. */
 class UsualTrial extends TrialDecider {
   readonly #decider: Decider
   readonly #samples: Samples
@@ -151,7 +151,7 @@ class UsualTrial extends TrialDecider {
   }
 }
 
-/** By bucket: the time at which its last waiting event found room. */
+/** For each bucket: the time at which its last waiting event found room. */
 class RoomTimes extends BucketColumns {
   at(bucket: number): number {
     return this.times[bucket]!
@@ -163,11 +163,11 @@ class RoomTimes extends BucketColumns {
 }
 
 /**
- * Backlog that waits for room. The source is read without delay until the stage is full, then as fast as events leave
- * the stage.
+ * Backlog that waits for room in its buckets. The source is read without delay until the stage is full. After that, it
+ * is read as fast as events leave the stage.
  */
 class WaitingRoom {
-  /** The time at which each waiting event leaves, and its size; the earliest first. */
+  /** The time at which each waiting event leaves the stage, and the size of the event. The earliest time is first. */
   readonly #leaving: { readonly at: number; readonly bytes: number }[] = []
   #bytes = 0
   #now = Number.NEGATIVE_INFINITY
@@ -190,14 +190,14 @@ class WaitingRoom {
   }
 }
 
-/** Milliseconds from the time at which a waiting event has room to the decision about it. */
+/** A waiting event is decided this many milliseconds after its bucket has room. */
 const LATE_MS = 1
 
 /**
  * A throttle whose events over the limit wait for room. The events of a bucket find room in the order of their arrival.
- * So each event is decided when it arrives, for the time at which it will have room. This assumes that waiting events
- * do not block other events. In a daemon, waiting events may pause their source. Only backlog is simulated with such
- * pauses.
+ * So each event is decided when it arrives, for the time at which its bucket will have room. This class assumes that
+ * waiting events do not block other events. In a daemon, waiting events may pause their source. These pauses are
+ * simulated only for backlog.
  */
 class WaitingTrial extends TrialDecider {
   readonly #waitMs: number
@@ -207,7 +207,7 @@ class WaitingTrial extends TrialDecider {
   readonly #decider: Decider
   readonly #key: EventKey
   readonly #others = new RoomTimes()
-  /** By id of a rule; each rule has buckets of its own. */
+  /** By the id of a rule, because each rule has its own buckets. */
   readonly #buckets = new Map<string | undefined, KeyedBuckets<RoomTimes>>()
   readonly #options: DeciderOptions
 

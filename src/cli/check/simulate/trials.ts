@@ -14,7 +14,7 @@ export interface FieldContext {
   field(path: FieldPath): FieldReader
 }
 
-/** Maximum numbers in all tallies together (80 MB). */
+/** Maximum count of numbers in all tallies together (80 MB). */
 const MOST_NUMBERS = 10_000_000
 const MOST_KEYS = 250_000
 
@@ -28,19 +28,19 @@ export interface Trial {
 /** Tries several throttles on the same events, in one pass. */
 export class Trials implements Visitor {
   readonly all: readonly Trial[]
-  /** The decisions that were not taken yet, as JSON lines; empty unless decisions are wanted. */
+  /** Decisions that `takeDecisions` has not returned yet, as JSON lines. Empty unless decisions are wanted. */
   decisions = ''
   /** Events whose cost is negative or not a number. */
   costless = 0
   readonly #cost: FieldReader | undefined
   /**
-   * By the names of the key fields. Trials with the same key fields share a key, so the key of each event is read only
-   * once.
+   * By the names of the key fields. Trials with the same key fields share one `SharedKey`, so the key of each event is
+   * read only once.
    */
   readonly #keys = new Map<string, { readonly ids: KeyIds; readonly key: SharedKey; readonly trials: Trial[] }>()
   readonly #wantsDecisions: boolean
   readonly #isBacklog: boolean
-  /** The time at which all backlog arrives; undefined: no event was seen yet. */
+  /** The time at which all backlog arrives. Undefined until the first event. */
   #start: number | undefined
 
   constructor(
@@ -71,7 +71,7 @@ export class Trials implements Visitor {
     })
   }
 
-  /** Whether every trial that has key fields has found them in some event. */
+  /** Whether each trial with key fields has found these fields in at least one event. */
   get foundKeys(): boolean {
     return this.all.every(({ ids }) => !ids.hasNone)
   }

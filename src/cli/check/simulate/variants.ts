@@ -16,7 +16,7 @@ export interface ChangedOptions {
   readonly 'window-mode': string | undefined
 }
 
-/** The options of one combination, as in a configuration file and parsed. */
+/** One combination of options. `given`: as in a configuration file. `options`: parsed. */
 export interface Variant {
   readonly given: Readonly<Record<string, unknown>>
   readonly options: ThrottleOptions
@@ -44,7 +44,7 @@ export function variantsOf(base: Readonly<Record<string, unknown>>, changes: Cha
   )
 }
 
-/** Parses the options of a throttle. If a flag has set the wrong option, the error names the flag. */
+/** Parses the options of a throttle. If an option is invalid and a flag has set it, the error names the flag. */
 export function variantOf(given: Readonly<Record<string, unknown>>, flags: ThrottleFlags): Variant {
   const parsed = parseOptions(throttleOptions, given)
   if ('value' in parsed) return { given, options: withFileRules(parsed.value) }
@@ -54,7 +54,7 @@ export function variantOf(given: Readonly<Record<string, unknown>>, flags: Throt
   throw new UsageError(`${name}: ${message}`, 'simulate')
 }
 
-/** The distinct values; one undefined if there are no values. */
+/** The values without repetitions. If `values` is empty, returns `[undefined]`. */
 function listOf(values: readonly string[], divide = true): (string | undefined)[] {
   if (values.length === 0) return [undefined]
   const all = values.flatMap(value => (divide ? value.split(',').map(part => part.trim()) : [value]))

@@ -10,7 +10,7 @@ import type { Slices } from '../slices.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, type GlobMatch, matchName, matchPath, type Segment } from './glob.js'
 import type { Remote } from './remote.js'
 
-/** Limits of a walk: a pattern like `/**` must not search a whole machine. */
+/** Limits of a walk, so that a pattern like `/**` does not search a whole machine. */
 const MAX_FOLDERS = 20_000
 const MAX_FILES = 200_000
 
@@ -61,7 +61,7 @@ export class Discovery {
   #walk = 0
   /** The result of the last walk, if it stays valid until a folder changes; otherwise undefined. */
   #settled: Found | undefined
-  /** When a walk last found that folders were added, removed or changed, on the monotonic clock. */
+  /** On the monotonic clock: when a walk last found that folders were added, removed or changed. */
   #changedAt = 0
   readonly checks: Checks
 
@@ -103,7 +103,7 @@ export class Discovery {
       this.#listings.size === before.size &&
       [...this.#listings].every(([folder, { stamp }]) => stamp !== undefined && stamp === before.get(folder)?.stamp)
     if (!isSame) this.#changedAt = this.#clock.now()
-    // After names were read again, their files must be examined once.
+    // Files whose names were read again must be examined once, so this result is not kept.
     this.#settled = isSame && !isFull ? { ...copyOf(found), isSame } : undefined
     return found
   }
@@ -131,7 +131,7 @@ export class Discovery {
     const known = isFull ? new Map<string, Listing>() : this.#listings
     this.#listings = new Map()
     const steps: Step[] = this.#globs.map(segments => ({ folder: '/', segments, at: 0 }))
-    // A pattern with several `**` reaches the same step in many ways.
+    // A pattern with several `**` can reach a step in many ways, but each step runs once.
     const taken = new Map<readonly Segment[], Set<string>>(this.#globs.map(segments => [segments, new Set<string>()]))
     for (let step = steps.pop(); step; step = steps.pop()) {
       if (slices.due) await slices.pause()
@@ -149,7 +149,7 @@ export class Discovery {
         found.isBlocked = true
       else if (!this.#step(place, steps, found, known)) {
         found.isBlocked = true
-        // Waiting for a file system does not count as work.
+        // The wait for a file system is not part of the working time.
         slices.restart()
       }
     }
@@ -226,7 +226,7 @@ export class Discovery {
   }
 }
 
-/** Moves a step into the folder given by its next literal segments. */
+/** Moves a step into the folder that its next literal segments name. */
 function belowNames({ folder, segments, at }: Step): Step {
   for (; at < segments.length - 1; at++) {
     const segment = segments[at]!

@@ -20,7 +20,7 @@ const MAX_ALTERNATIVES = 1000
 
 const LITERAL = /^[\w./-]+$/
 
-/** `whole`: the path matches. `prefix`: paths below it may match. */
+/** `whole`: the path matches. `prefix`: only paths below this path may match. */
 export type GlobMatch = 'whole' | 'prefix' | 'no'
 
 /** Compiles patterns to segments. Braces are expanded first, because each alternative may have another base folder. */
@@ -39,7 +39,7 @@ function compile(pattern: string): Segment[] {
   })
 }
 
-/** Builds a test for untrusted patterns: picomatch only translates them; Pattern runs them safely. */
+/** Builds a test for an untrusted pattern. picomatch only translates the pattern, and Pattern runs it safely. */
 function matcher(glob: string, options: Picomatch.PicomatchOptions): (text: string) => boolean {
   if (LITERAL.test(glob)) return text => text === glob
   const { source, flags } = picomatch().makeRe(glob, options)
@@ -65,7 +65,7 @@ export function globFault(patterns: readonly string[]): string | undefined {
 /** Expands `a{b,c}` to `ab` and `ac`, and `{1..3}` to 1, 2 and 3. Other braces are literal. */
 export function expandBraces(pattern: string): string[] {
   if (!pattern.includes('{')) return [pattern]
-  // `expand` would remove these backslashes, which the parts of a pattern still need.
+  // `expand` would remove these backslashes, but the parts of the pattern still need them.
   const escaped = pattern.replace(/\\[\\{},.]/g, '\\\\$&')
   const all = braces().expand(escaped, { max: MAX_ALTERNATIVES + 1 })
   if (all.length > MAX_ALTERNATIVES) throw new Error(`the braces of ${pattern} expand to too many patterns`)
@@ -73,8 +73,8 @@ export function expandBraces(pattern: string): string[] {
 }
 
 /**
- * How the absolute `path` relates to `segments`. The comparison keeps all segments that may come next, so its time is
- * bounded.
+ * How the absolute `path` relates to `segments`. For each name, the comparison keeps all segments that may come next,
+ * so that its time is bounded.
  */
 export function matchPath(path: string, segments: readonly Segment[]): GlobMatch {
   let next = afterDepth(0, segments)
@@ -94,8 +94,8 @@ export function matchPath(path: string, segments: readonly Segment[]): GlobMatch
 }
 
 /**
- * Indices of the segments that the next name may match once segment `s` is reached. There can be several, because `**`
- * also matches zero folders.
+ * When segment `s` is reached: the indices of the segments that the next name may match. There can be several, because
+ * `**` also matches zero folders.
  */
 function afterDepth(s: number, segments: readonly Segment[]): Set<number> {
   const all = new Set<number>()

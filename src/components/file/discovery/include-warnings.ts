@@ -8,7 +8,7 @@ import { type Format, formatOf, isReadable } from '../compression.js'
 import { firstBytes } from '../identity.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, matchName, type Segment } from './glob.js'
 
-/** Maximum number of folders read per pattern. A pattern that needs more gets no warning. */
+/** Maximum number of folders that are read for one pattern. If a pattern needs more folders, it gets no warning. */
 const MAX_FOLDERS = 1000
 /** Maximum number of files per pattern whose first bytes are read. */
 const MAX_FILES = 1000
@@ -16,8 +16,8 @@ const MAX_FILES = 1000
 type IsExcluded = (path: string, name: string) => boolean
 
 /**
- * Warns of `include` patterns that now match a folder, no file, an unreadable file, or a file in a format that is not
- * read.
+ * Warns of `include` patterns that now match no file, only folders, a file that cannot be read, or a file in a format
+ * that is not read.
  */
 export function includeWarnings(
   include: readonly string[],
@@ -61,7 +61,7 @@ function warningOf(pattern: string, exclude: readonly string[], systems: FileSys
   return `${pattern} is a folder, but only files are read; write ${files} for the files in it`
 }
 
-/** The files that match now and are not skipped; undefined if there are none, or all are empty. */
+/** The files that now match `include` and are not skipped. Undefined if no such file exists, or if all are empty. */
 export function filesThere(include: readonly string[], exclude: readonly string[]): FilesThere | undefined {
   const isExcluded = compileExclude(exclude)
   const found = new Map<string, number>()
@@ -90,9 +90,9 @@ interface Place {
 const UNKNOWN: Place = { kind: 'unknown', path: '', name: '' }
 
 interface Matched {
-  /** The best match; `unknown`: there is no permission, or too much to search. */
+  /** The best match. `unknown`: a permission is missing, or the search would need too many folders. */
   readonly match: Match
-  /** A file that is not excluded, in a format that is not read. */
+  /** A file whose format is not read, although the file is not excluded. */
   readonly unknown?: { readonly name: string; readonly format: Format }
   readonly refused?: { readonly path: string; readonly code: string }
 }
@@ -170,7 +170,7 @@ function kindOf(path: string): Match {
   }
 }
 
-/** Why a file is not read: its format, or the error of opening it; undefined: the file is read. */
+/** The reason why a file is not read: its format, or the error of opening it. Undefined if the file is read. */
 function unreadOf(path: string): Format | Error | undefined {
   let fd: number | undefined
   try {

@@ -5,8 +5,8 @@ import type { Clock } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 
 /**
- * The remote file systems of a source. While one does not respond, no file on it is accessed: most calls of a source
- * are synchronous, and one that does not return would block the whole process.
+ * The remote file systems of a source. While a file system does not respond, the source does not access any file on it.
+ * Most calls of a source are synchronous, so a call that does not return would block the whole process.
  */
 export class Remote {
   readonly #fileSystems: FileSystems
@@ -30,7 +30,7 @@ export class Remote {
     return this.#fileSystems.mountOf(path) !== undefined
   }
 
-  /** Checks whether the file system of `path` responds. If so, it may be accessed. */
+  /** Checks whether the file system of `path` responds. If it responds, files on it may be accessed. */
   async answers(path: string): Promise<boolean> {
     const mount = this.#fileSystems.mountOf(path)
     if (mount === undefined) return true
@@ -65,12 +65,12 @@ export class Remote {
     return this.#fileSystems.silentAt(path) !== undefined
   }
 
-  /** Makes a call about `path` in another thread. Rejects if the file system stops responding. */
+  /** Runs `call`, which accesses `path`, in another thread. Rejects if the file system stops responding. */
   runInTime<T>(path: string, call: () => Promise<T>): Promise<T> {
     return this.#fileSystems.runInTime(path, call)
   }
 
-  /** Forgets file systems that are no longer used. Call after all paths were checked. */
+  /** Forgets file systems that are no longer used. Call this after all paths were checked. */
   forgetOthers(): void {
     for (const mount of this.#silent.keys()) if (!this.#met.has(mount)) this.#silent.delete(mount)
     this.#met = new Set()

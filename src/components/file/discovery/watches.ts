@@ -6,7 +6,7 @@ import { statOrNone } from '../../../lib/files/disk/disk.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Slices } from '../slices.js'
 
-/** After the system refused a watch, no watch is requested for this long. */
+/** After the system has refused a watch, no watch is requested during this time. */
 const REFUSED_MS = 60_000
 
 /** `name` in `folder` was modified (`change`), or created or removed (`rename`). */
@@ -14,11 +14,11 @@ export type OnHint = (folder: string, type: 'change' | 'rename', name: string) =
 
 interface Watch {
   readonly watcher: FSWatcher
-  /** Identifies the watched folder: another folder may have replaced it under the same name. */
+  /** Identifies the watched folder, because another folder with the same name may have replaced it. */
   readonly folder: string
 }
 
-/** Watches folders. The notifications are only hints: any change may be missed, and the next sweep finds it. */
+/** Watches folders. The notifications are only hints: if a change is not reported, the next sweep finds it. */
 export class Watches {
   readonly #log: Logger
   readonly #clock: Clock
@@ -46,8 +46,8 @@ export class Watches {
   }
 
   /**
-   * Watches exactly these folders. In place of a missing folder, watches its nearest existing parent. Returns true if
-   * changes may have been missed: there are new watches, or a folder was removed before it was watched.
+   * Watches exactly these folders. If a folder is missing, watches its nearest existing parent instead. Returns true if
+   * changes may have been missed, because a watch is new or a folder was removed before it was watched.
    */
   async sync(folders: Iterable<string>, slices: Slices): Promise<boolean> {
     const wanted = new Map<string, string>()

@@ -31,7 +31,7 @@ export class IntervalCounts {
   #room: SeriesOfKeys = { take: () => true, free() {} }
   current: Float64Array
   #totals: Float64Array
-  /** Shares in acknowledgements, one for each batch with events of the open interval. */
+  /** Shares in acknowledgements. Each batch that has events of the open interval has one share. */
   shares: Share[] = []
   /** When the open interval began, on the monotonic clock. */
   since: number
@@ -46,15 +46,15 @@ export class IntervalCounts {
   }
 
   /**
-   * Keys have their own series while there is room. A key for which there was no room does not get series later,
-   * because its counts are already part of `__other__`.
+   * Keys have their own series while there is room. If a key did not get room, it does not get series later, because
+   * its counts are already part of `__other__`.
    */
   showIn(room: SeriesOfKeys): void {
     this.#room = room
     for (const [id, isShown] of this.#shown.entries()) if (isShown) this.#shown[id] = this.#room.take()
   }
 
-  /** Returns the index of a key's first column. It is valid until `next` is called. */
+  /** Returns the index of a key's first column. The index is valid until `next` is called. */
   rowOf(key: BucketKey): number {
     const id = this.#table.find(key)
     return (id >= 0 ? id + KEYED : this.#add(key)) * this.#width
@@ -65,8 +65,8 @@ export class IntervalCounts {
   }
 
   /**
-   * Yields each key that has events in `values`, and the index of the key's first column. Null stands for events
-   * without a key, undefined for all keys without a row of their own.
+   * Yields each key that has events in `values`, and the index of the key's first column. The key null stands for
+   * events without a key. The key undefined stands for all keys without a row of their own.
    */
   *keys(values: Float64Array): Iterable<[key: string | null | undefined, row: number]> {
     const width = this.#width
@@ -83,7 +83,7 @@ export class IntervalCounts {
     return this.#totals.map((value, n) => value + this.current[n]!)
   }
 
-  /** Like `totals`, but for series: counts of keys without series of their own are added to `__other__`. */
+  /** Like `totals`, but for series. The counts of keys without series of their own are added to `__other__`. */
   shownTotals(): Float64Array {
     const values = this.totals()
     const width = this.#width
@@ -97,8 +97,8 @@ export class IntervalCounts {
   }
 
   /**
-   * Begins an interval. If there is no room for more keys or series, removes the keys that had no event in the last
-   * interval.
+   * Begins an interval. If more keys or series would not fit, removes the keys that had no event in the interval that
+   * ended.
    */
   next(now: number): void {
     const last = this.current

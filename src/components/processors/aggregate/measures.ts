@@ -31,7 +31,7 @@ export class Counter implements Measure {
   readonly name: string
   readonly at: number
   readonly series = 1
-  /** A sum has a second column for its series, because a series must not decrease. */
+  /** A sum has a second column, without negative numbers, because a series must not decrease. */
   readonly width: number
   readonly #when: EventTest | undefined
   readonly #sum: Sum | undefined
@@ -67,8 +67,8 @@ export class Counter implements Measure {
 }
 
 /**
- * Columns: for each bucket the number of values in this bucket, without those in lower buckets; then the sum of all
- * values. The last bucket has no upper bound.
+ * The first columns count the values in each bucket, without the values in lower buckets. The last column has the sum
+ * of all values. The last bucket has no upper bound.
  */
 export class Histogram implements Measure {
   readonly name: string
@@ -121,7 +121,7 @@ export class Histogram implements Measure {
   }
 }
 
-/** Keeps the sum finite: senders may write 1e308 twice. */
+/** Keeps the sum finite, even if a sender writes 1e308 twice. */
 function addTo(values: Float64Array, column: number, number: number): void {
   const sum = values[column]! + number
   if (Number.isFinite(sum)) values[column] = sum

@@ -12,11 +12,11 @@ import type { DedupeOptions } from '../dedupe.js'
 const DUPLICATE = discard(0)
 const COUNT_FIELD = parseFieldPath('.duplicates')
 
-/** A window begins with an event that passed. Equal events in it are duplicates. */
+/** A window begins with an event that passed. Later equal events in the window are duplicates. */
 interface Window {
   readonly since: number
   duplicates: number
-  /** The field values as text, for the report; empty until there is a duplicate to report. */
+  /** The field values as text, for the report. Empty until a duplicate must be reported. */
   name: string
 }
 
@@ -27,11 +27,11 @@ export class Dedupe implements Processor {
   readonly #windows: QueueMap<string, Window>
   readonly #key: BucketKey
   readonly #editor: EventEditor
-  /** The field for the number of duplicates; undefined: it is not written. */
+  /** The field for the number of duplicates. Undefined if this number is not written. */
   readonly #countField: EditedField | undefined
   readonly #forgotten: { value: number }
   #due: Emitted[] = []
-  /** Duplicates of keys that had no room in `#due`. `since`: when the first of these keys passed. */
+  /** Duplicates of keys that had no room in `#due`. `since`: when the first event with one of these keys passed. */
   #others = { since: Number.POSITIVE_INFINITY, duplicates: 0 }
 
   constructor(options: DedupeOptions, context: ProcessorContext) {
@@ -127,8 +127,8 @@ export class Dedupe implements Processor {
 }
 
 /**
- * Replaces a key that is too long to keep. The replacement is longer than any other kept key, so it cannot equal one of
- * them.
+ * Replaces a key that is too long to keep. The replacement is longer than every key that was not replaced, so the two
+ * cannot be equal.
  */
 function digest(text: string): string {
   return createHash('sha256')

@@ -8,10 +8,10 @@ import { type BatchScope, FAILED } from '../../../core/processor.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 import type { Apply, Operation, Step, Tools } from './step.js'
 
-/** Maximum total size of the events in a batch that grow a lot, in MiB. */
+/** Maximum total size, in MiB, of those events of a batch that grow a lot. */
 const ROOM_MIB = 32
 
-/** `isFlushed`: earlier changes are written first, because the operation reads them. */
+/** `isFlushed`: whether earlier changes are written before the operation, because the operation reads them. */
 interface CompiledOperation {
   readonly isFlushed: boolean
   readonly apply: Apply
@@ -27,7 +27,7 @@ interface CompiledStep {
 class Pending {
   readonly #names = new Set<string>()
 
-  /** Returns whether changes must be written before these fields are read. Marks the changes as written. */
+  /** Returns whether changes must be written before these fields are read. If so, marks all changes as written. */
   flushFor(reads: Operation['reads']): boolean {
     const isNeeded = reads === 'all' ? this.#names.size > 0 : reads.some(({ segments }) => this.#names.has(segments[0]))
     if (isNeeded) this.#names.clear()
@@ -93,7 +93,7 @@ export class Edit implements Processor {
         if (problem !== undefined) return problem
         size ||= editor.size
         grown = editor.grown || grown
-        // Each step may double the result of the previous one.
+        // Checks the size each time, because each step may double it.
         if (grown > mostOf(size)) return this.#growth.refuse(size, grown)
       }
     }
@@ -101,7 +101,7 @@ export class Edit implements Processor {
     return this.#growth.refuse(size, grown)
   }
 
-  /** Writes the changes so far: readers then see them. */
+  /** Writes the changes made so far, so that readers see them. */
   #flush(batch: EventBatch, i: number): void {
     this.#editor.close()
     this.#editor.open(batch, i)

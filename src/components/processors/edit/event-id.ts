@@ -14,7 +14,7 @@ export const addEventId = defineStep({
     ),
   operations: ({ field: path }) => [
     {
-      // The id depends on the bytes of the event, which must include the changes of earlier steps.
+      // The id depends on all bytes of the event, so the changes of earlier steps must be written first.
       reads: 'all',
       needs: [],
       writes: [path],

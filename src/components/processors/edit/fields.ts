@@ -89,7 +89,7 @@ export const remove = defineStep({
 const ZERO = 0x30
 const MOST_DIGITS = 40
 
-/** By type: the kind of value that needs no conversion; undefined: every value must be checked. */
+/** For each type, the kind of value that needs no conversion. Undefined if every value must be checked. */
 const KINDS: Readonly<Record<FieldType, number | undefined>> = {
   int: undefined,
   float: NUMBER,
@@ -100,7 +100,7 @@ const KINDS: Readonly<Record<FieldType, number | undefined>> = {
   timestamp: undefined,
 }
 
-/** Whether a plain text is an integer as JSON writes it, without a sign. */
+/** Whether a text is plain, and is an integer without a sign as JSON writes it. */
 function isInteger({ plain, bytes, start, end }: FieldReader): boolean {
   if (!plain || start === end || end - start > MOST_DIGITS || (bytes[start] === ZERO && end - start > 1)) return false
   for (let p = start; p < end; p++) if (bytes[p]! < ZERO || bytes[p]! > ZERO + 9) return false

@@ -6,7 +6,7 @@ import { compileTemplate, type Template, template, templatePaths } from '../../.
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { type Apply, byField, defineStep, type Operation, type Tools } from './step.js'
 
-/** Maximum bytes of memory that a template keeps: there may be a thousand templates. */
+/** Maximum bytes of memory that a template keeps between events, because there may be a thousand templates. */
 const MOST_KEPT = 64 * 1024
 
 type Value = { readonly template: Template } | { readonly json: Buffer }
@@ -52,7 +52,7 @@ function textSetter(template: Template, field: ReturnType<Tools['editor']['field
   const compiled = compileTemplate(template, path => read(path))
   const made = new GrowingBytes()
   return (batch: Parameters<Apply>[0], i: number): boolean => {
-    // Stops at this size, because a longer event is refused anyway.
+    // Stops at the maximum size of an event, because a longer event is refused anyway.
     compiled.append(batch, i, made, mostOf(batch.size(i)))
     const isSet = editor.setText(field, made.bytes, 0, made.length)
     if (made.length > MOST_KEPT) made.release()

@@ -15,12 +15,12 @@ export interface Tools {
   readonly reach: Reach | undefined
 }
 
-/** Changes event `i`, which is open in the editor. Returns why this failed; undefined: it succeeded. */
+/** Changes event `i`, which is open in the editor. If this fails, returns the reason, otherwise undefined. */
 export type Apply = (batch: EventBatch, i: number) => string | undefined
 
-/** One change of an event. A step has one or more; each sees the changes of earlier ones. */
+/** One change of an event. A step has one or more changes, and each sees the changes before it. */
 export interface Operation {
-  /** The fields that it reads. Their pending changes are written first. */
+  /** The fields that the operation reads. Pending changes of these fields are written first. */
   readonly reads: readonly FieldPath[] | 'all'
   readonly writes: readonly FieldPath[]
   /** The fields without which the operation does nothing. Warnings name them. Default: `reads`. */
@@ -79,8 +79,8 @@ export function byField<V extends z.ZodType>(value: V) {
 export const fieldList = () => z.array(fieldPath()).min(1).max(MOST_FIELDS)
 
 /**
- * An operation that changes the text of a field. `change` returns the new value, or the same text. `isDone` can skip a
- * text that needs no change, before a string is created.
+ * An operation that changes the text of a field. `change` returns the new value, or the same text. If `isDone` finds
+ * that a text needs no change, the text is skipped before a string is created.
  */
 export function changeText(
   path: FieldPath,

@@ -39,9 +39,9 @@ export const upper = ofTexts('upper', 'Writes texts in upper case.', text => tex
 export const trim = ofTexts('trim', 'Removes white space around texts.', text => text.trim(), isTrimmed)
 
 const MOST_CHARACTERS = 1_000_000
-/** Code units searched on each side of a cut, to find a character that the cut would divide. */
+/** Code units to search before and after a cut, to find a character that the cut would divide. */
 const AROUND = 64
-/** Created when first needed, since that takes 20 ms. */
+/** Created only when it is needed, because creating it takes 20 ms. */
 let characters: Intl.Segmenter | undefined
 
 /** Returns at most the first `most` code points of a text. Does not divide a grapheme. */

@@ -14,7 +14,7 @@ import { hostFacts } from './host-facts.js'
 import { type ReadTable, readTable } from './read-table.js'
 import { type Table, TableError } from './table.js'
 
-/** Maximum total size of the events in a batch that become much longer, in MiB. */
+/** Maximum total size, in MiB, of those events of a batch that become much longer. */
 const ROOM_MIB = 128
 
 const EVENTS = 'sluice_enrich_events_total'

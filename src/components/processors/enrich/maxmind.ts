@@ -10,7 +10,7 @@ const MOST_METADATA = 100
 /** Bytes between the tree and the entries. */
 const SEPARATOR_BYTES = 16
 
-/** `paths`: the values taken from an entry, as in `country.iso_code`; undefined: all. */
+/** `paths`: the values to take from an entry, such as `country.iso_code`. Undefined: all values. */
 export function openDatabase(bytes: Buffer, paths: readonly string[] | undefined): Table {
   const database = new Database(bytes)
   return new SearchedTable(database.size, text => {
@@ -58,7 +58,7 @@ class Database {
   }
 }
 
-/** Throws if metadata is too large. Checks each place where the reader may find it. */
+/** Throws if metadata is too large. Checks each place where the reader may find metadata. */
 function checkMetadata(bytes: Buffer): void {
   let count = 0
   for (let at = bytes.indexOf(METADATA); at >= 0; at = bytes.indexOf(METADATA, at + 1)) {
@@ -99,7 +99,7 @@ const MOST_BYTES = 256 * 1024
 const VALUE_BYTES = 8
 const DEEPEST = 64
 
-/** Types of values, as the format numbers them. */
+/** Numbers of the types of values in the format. */
 const EXTENDED = 0
 const POINTER = 1
 const DOUBLE = 3
@@ -114,13 +114,13 @@ const POINTER_OFFSETS = [0, 2048, 526336, 0]
 export class EntryTooLarge extends Error {}
 
 /**
- * Measures entries of a MaxMind database before they are decoded: with pointers, a file of a few hundred bytes can have
- * an entry of any size. Invariant: a check takes time proportional to MOST_BYTES. Damaged entries may pass; the decoder
- * detects them.
+ * Measures entries of a MaxMind database before they are decoded, because with pointers, a file of a few hundred bytes
+ * can have an entry of any size. Invariant: a check takes time proportional to MOST_BYTES. A damaged entry may pass the
+ * check, but the decoder detects the damage.
  */
 export class EntryBounds {
   readonly #bytes: Buffer
-  /** Start of the section with the entry. Pointers are relative to it. */
+  /** Start of the section that contains the entry. Pointers are relative to this start. */
   readonly #base: number
   #left = 0
 
@@ -129,7 +129,7 @@ export class EntryBounds {
     this.#base = base
   }
 
-  /** Throws EntryTooLarge if the entry at `offset` has too many values, or too long ones. */
+  /** Throws EntryTooLarge if the entry at `offset` has too many values or too long values. */
   check(offset: number): void {
     this.#left = MOST_BYTES
     this.#walk(offset, 0)

@@ -11,12 +11,12 @@ export interface RowRange<K> extends KeyRange<K> {
 }
 
 /**
- * Ranges of which any two overlap only if one of them contains the other. The smallest range that contains a key
- * applies to the key.
+ * A set of ranges. If two of these ranges overlap, one of them contains the other. The smallest range that contains a
+ * key applies to the key.
  */
 export class Ranges<K extends string | number> {
   readonly #ranges: readonly RowRange<K>[]
-  /** By range: the index of the smallest range that contains it; -1: none. */
+  /** For each range, the index of the smallest other range that contains this range, or -1. */
   readonly #around: Int32Array
 
   private constructor(ranges: readonly RowRange<K>[], around: Int32Array) {
@@ -26,7 +26,7 @@ export class Ranges<K extends string | number> {
 
   /** If two ranges are equal, or if they overlap and neither contains the other, returns these two ranges instead. */
   static of<K extends string | number>(given: readonly RowRange<K>[]): Ranges<K> | readonly [RowRange<K>, RowRange<K>] {
-    // Of two ranges with the same beginning, the larger one comes first.
+    // If two ranges have the same beginning, the larger range comes first.
     const ranges = given.toSorted((a, b) =>
       a.low !== b.low ? (a.low < b.low ? -1 : 1) : a.high !== b.high ? (a.high > b.high ? -1 : 1) : 0,
     )
@@ -41,7 +41,7 @@ export class Ranges<K extends string | number> {
     return new Ranges(ranges, around)
   }
 
-  /** The row of the smallest range that contains `key`; -1: none. */
+  /** The row of the smallest range that contains `key`, or -1 if no range does. */
   find(key: K): number {
     const ranges = this.#ranges
     let from = 0

@@ -144,7 +144,7 @@ function rangesOf<K extends string | number>(given: readonly RowRange<K>[]): Ran
   throw new TableError(`has a range that overlaps the range in line ${first.line}, but is not inside it`, second.line)
 }
 
-/** A row of a file: the texts of its key columns, and the columns that it puts into events. */
+/** A row of a file. `keys`: the texts of the key columns. `columns`: the columns that go into events. */
 export interface TableRecord {
   /** The line in the file, from 1; undefined: unknown. */
   readonly line: number | undefined
@@ -162,7 +162,7 @@ export interface Columns {
   readonly taken: readonly string[] | undefined
 }
 
-/** Reads a CSV file whose first record names the columns. Values are strings; empty ones are left out. */
+/** Reads a CSV file whose first record names the columns. All values are strings. Empty values are left out. */
 export function csvRecords(text: string, columns: Columns): TableRecord[] {
   const read = readCsvTable(text)
   if ('message' in read) throw new TableError(read.message, read.line)

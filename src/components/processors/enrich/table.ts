@@ -2,7 +2,7 @@ import { BoundedMap } from '../../../lib/bounded-map.js'
 
 /** Maximum number of keys whose rows are remembered. This makes repeated lookups fast. */
 const MOST_REMEMBERED = 10_000
-/** Texts with more characters are not remembered, to limit memory. Addresses and numbers are shorter. */
+/** Keys with more characters are not remembered, to limit memory. Addresses and numbers are shorter than this. */
 const LONGEST_REMEMBERED = 64
 
 /** Thrown if a table or one of its rows cannot be used. `line`: the line in the file, from 1. */
@@ -50,7 +50,7 @@ export class ExactTable implements Table {
   readonly #places: ReadonlyMap<string, number>
   readonly #ignoresCase: boolean
 
-  /** `places`: the number of the row for each key. With `ignoresCase`, the keys are in lower case. */
+  /** `places`: for each key, the number of its row. If `ignoresCase` is true, the keys are in lower case. */
   constructor(rows: Rows, places: ReadonlyMap<string, number>, ignoresCase: boolean) {
     this.#rows = rows
     this.#places = places
@@ -66,7 +66,7 @@ export class ExactTable implements Table {
   }
 }
 
-/** A table that calls `search`. It caches the rows of the keys that were looked up last. */
+/** A table that finds rows with `search`. It caches the rows of the keys that were looked up last. */
 export class SearchedTable implements Table {
   readonly size: number
   readonly #search: (text: string) => Buffer | undefined

@@ -20,7 +20,7 @@ export class Flattener {
   /** The path of the current value: names and separators, with escapes as in a JSON string. */
   readonly #path = new GrowingBytes()
   #most = 0
-  /** [#start, #plainEnd) has the fields before the first field that changes. They are copied unchanged. */
+  /** [#start, #plainEnd) has the fields before the first field that changes. These fields are copied unchanged. */
   #start = 0
   #plainEnd = 0
   #isChanged = false
@@ -34,8 +34,8 @@ export class Flattener {
   }
 
   /**
-   * Flattens the valid JSON object [start, end). Returns undefined if nothing in it changes. The result is valid until
-   * the next call. It can be incomplete if it is longer than the event may become.
+   * Flattens the valid JSON object [start, end). Returns undefined if nothing in the object changes. The result is
+   * valid until the next call. If the result is longer than the event may become, it can be incomplete.
    */
   write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
     this.#out.clear()

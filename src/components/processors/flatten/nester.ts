@@ -67,8 +67,8 @@ export class Nester {
   }
 
   /**
-   * Puts a field at the path that its name contains. If a value that is not an object is in the way, puts the field at
-   * the top instead.
+   * Puts a field at the path that its name contains. If the path leads through a value that is not an object, puts the
+   * field at the top level instead.
    */
   #put(root: Tree, fields: ReadonlyMap<string, Range>, name: string, value: Range): void {
     const path = this.#divided(name)
@@ -99,8 +99,8 @@ export class Nester {
   }
 
   /**
-   * Returns the object of this name, and creates the object if it is missing. Undefined: this name has a value that is
-   * not an object.
+   * Returns the object of this name, and creates the object if it is missing. Returns undefined if this name has a
+   * value that is not an object.
    */
   #opened(tree: Tree, name: string): Tree | undefined {
     const child = tree.get(name)

@@ -9,7 +9,7 @@ import type { Reach } from '../../../core/options/reach.js'
 import { timestamp } from './timestamp.js'
 
 const isParser = ({ form }: CodecDefinition): boolean => form !== 'message'
-/** The built-in codecs. For a codec of a plugin, only its name can be given: its options are unknown here. */
+/** The built-in codecs. For a codec of a plugin, only its name can be given, because its options are unknown here. */
 const PARSERS: readonly CodecDefinition[] = [...codecs.filter(isParser), timestamp]
 
 /** `timestamp` is only for fields, not for sources. */

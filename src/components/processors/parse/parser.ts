@@ -26,9 +26,9 @@ export class Parser implements Processor {
   readonly #merger: EventMerger
   readonly #codecs: readonly Codec[]
   readonly #members: FieldMembers
-  /** The same object as `#members`; undefined: no member is converted. */
+  /** The same object as `#members` if members are converted, otherwise undefined. */
   readonly #typed: TypedMembers | undefined
-  /** Merges most texts of `.message` faster; undefined: the options do not allow this. */
+  /** Merges most texts of `.message` faster. Undefined if the options do not allow this. */
   readonly #lines: LineMerger | undefined
   readonly #source: EditedField
   readonly #target: EditedField | undefined
@@ -38,7 +38,7 @@ export class Parser implements Processor {
   readonly #field: string
   readonly #text = new GrowingBytes()
   readonly #object = new GrowingBytes()
-  /** Whether the last codec found a value instead of fields. */
+  /** Whether the codec that was used last found a value instead of fields. */
   #isValue = false
   /** Why each codec cannot read the last text. */
   readonly #problems: string[] = []
@@ -72,12 +72,12 @@ export class Parser implements Processor {
     }
   }
 
-  /** Returns why the event stays as it is; undefined: it was changed. */
+  /** Returns why the event stays as it is, or undefined if the event was changed. */
   #parse(batch: EventBatch, i: number): string | undefined {
     const reader = this.#reader
     if (reader.load(batch, i) === MISSING) return `the event has no field ${this.#field}`
     let { bytes, start, end } = reader
-    // Scanning stops at a control character, which must follow the text.
+    // A scan stops only at a control character, so the text must be followed by one.
     if (!(reader.plain && end < bytes.length && bytes[end]! < 0x20)) {
       const text = this.#text
       text.clear()

@@ -50,7 +50,7 @@ const NAME = new FieldName('timestamp')
 class Timestamp extends FieldsCodec {
   readonly #readers: readonly TimeReader[]
   readonly #zone: TimeZone
-  /** A cache: the last text, and its time. Many events have the same second. */
+  /** Caches the last text and its time, because many events have the same second. */
   #text = ''
   #wall = Number.NaN
   #iso: string | undefined

@@ -4,7 +4,7 @@ import { slotOf, WantedNames } from '../../../lib/formats/json-scan.js'
 import { FieldMembers } from '../../../lib/formats/members.js'
 
 export class TypedMembers extends FieldMembers {
-  /** Why a value could not be converted; undefined: all were converted. */
+  /** Why a value could not be converted. Undefined if all values were converted. */
   problem: string | undefined
   /** When the event was received, in milliseconds since the epoch. A time without a year gets its year from this. */
   receivedAt = 0

@@ -11,12 +11,12 @@ export type ActionOption =
   | { readonly replace: string }
   | { readonly hash: HashKeyOption }
 
-/** Writes what replaces the text [start, end) of `b`. `isJson`: the output is within a JSON string. */
+/** Writes the replacement of the text [start, end) of `b`. `isJson`: whether the output is within a JSON string. */
 export type Action = (to: GrowingBytes, b: Buffer, start: number, end: number, isJson: boolean) => void
 
 const MASK = Buffer.from('***')
 
-/** For hashes, reads the key; `reach` must allow this. */
+/** If the action is a hash, reads the key, which `reach` must allow. */
 export async function makeAction(option: ActionOption, reach: Reach | undefined): Promise<Action> {
   if (option === 'mask') return masking(0)
   if ('mask' in option) return masking(option.mask.keep_last)
@@ -26,7 +26,7 @@ export async function makeAction(option: ActionOption, reach: Reach | undefined)
 
 function hashing(key: string): Action {
   return (to, b, start, end) => {
-    // Without escapes, a secret has the same hash in all notations.
+    // Removes escapes, so that a secret has the same hash in all notations.
     to.addText(
       createHmac('sha256', key)
         .update(plainBytes(b, start, end))
@@ -52,7 +52,7 @@ function masking(keepLast: number): Action {
   }
 }
 
-/** Returns where the last `count` characters start; `end` if they are more than half of all characters. */
+/** Returns where the last `count` characters start, or `end` if these characters are more than half of the text. */
 function keptFrom(b: Buffer, start: number, end: number, count: number): number {
   let from = end
   for (let kept = 0; kept < count; kept++) {

@@ -28,13 +28,13 @@ export class SecretFinder {
   readonly seen = new Matches()
   readonly rules: readonly string[]
   readonly hasPatterns: boolean
-  /** Whether a search in a single value finds the same matches that `mayHold` has found in this value. */
+  /** Whether a search in a single value finds the same matches as `mayHold`, which searches all values together. */
   readonly seesValues: boolean
   readonly #presets: number
   /** By rule: 1 if its matches in text with escapes count; 0 if not, because they may include parts of escapes. */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
-  /** Number of the rule for values of members that have the name of a secret; -1: none. */
+  /** Number of the rule for values of members whose name is the name of a secret, or -1. */
   readonly #named: number
   /** Positions of the first and the last escape that `mayHold` saw. */
   #firstEscape = 0
@@ -45,7 +45,7 @@ export class SecretFinder {
   constructor(presets: readonly Preset[], patterns: readonly NamedPattern[]) {
     this.rules = [...presets, ...patterns.map(({ name }) => name)]
     this.hasPatterns = patterns.length > 0
-    // These presets also read the word before a token, which can be the name of the field.
+    // These presets also read the word before a token, and this word can be the name of the field.
     this.seesValues = !this.hasPatterns && !presets.includes('bearer') && !presets.includes('api_key')
     this.#presets = presets.length
     this.#readsEscapes = Uint8Array.from(this.rules, rule => (UNESCAPED.has(rule) ? 0 : 1))
@@ -55,8 +55,8 @@ export class SecretFinder {
   }
 
   /**
-   * Whether values in [start, end) of a JSON line may have matches. If there are no patterns, `seen` has all matches of
-   * values without escapes and exponents.
+   * Whether values in [start, end) of a JSON line may have matches. If there are no patterns, `seen` then has all
+   * matches in values that have neither escapes nor exponents.
    */
   mayHold(b: Buffer, start: number, end: number): boolean {
     if (this.hasPatterns) return true
@@ -68,7 +68,7 @@ export class SecretFinder {
     if (this.seen.count > 0 || this.#scanner.hasBackslash || this.#scanner.hasExponent) return true
     if (this.#lastEscape < 0) return false
     this.matches.clear()
-    // `seen` has the matches outside of escapes. Only the text around escapes is left to search.
+    // `seen` already has the matches outside of escapes. Only the text around escapes must still be searched.
     let from = this.#firstEscape
     while (from > start && b[from] !== QUOTE) from--
     let to = this.#lastEscape
@@ -85,7 +85,7 @@ export class SecretFinder {
     return this.#firstEscape < end && this.#lastEscape >= start
   }
 
-  /** Replaces `matches` with the matches in [start, end) and in its unescaped form. */
+  /** Clears `matches`, and adds the matches in the text [start, end) and in its unescaped form. */
   find(b: Buffer, start: number, end: number): void {
     this.matches.clear()
     if (this.#find(b, start, end)) this.#findUnescaped(b, start, end)
@@ -115,7 +115,7 @@ export class SecretFinder {
       const hasEscapes = this.#find(level.text, 0, level.length)
       for (let i = first; i < matches.count; i++) {
         matches.starts[i] = this.#placeOf(matches.starts[i]!, n)
-        // A color after a match is not a part of it.
+        // If a color follows a match, it is not part of the match.
         const at = joins ? this.#placeOf(matches.ends[i]! - 1, n) : -1
         const isWritten = at >= 0 && !ESCAPE_BYTES.includes(b[at]!)
         matches.ends[i] = isWritten ? at + 1 : this.#placeOf(matches.ends[i]!, n)
@@ -125,13 +125,13 @@ export class SecretFinder {
     return hasColors
   }
 
-  /** `p`: a position after removing `n` + 1 levels of escapes. Returns its position in the original text. */
+  /** `p`: a position in the text without `n` + 1 levels of escapes. Returns the same position in the original text. */
   #placeOf(p: number, n: number): number {
     for (; n >= 0; n--) p = this.#levels[n]!.placeOf(p)
     return p
   }
 
-  /** If a member has the name of a secret, adds its value [start, end) as a match. The name ends before `nameEnd`. */
+  /** If the name before `nameEnd` is the name of a secret, adds the value [start, end) of this member as a match. */
   findNamed(b: Buffer, nameEnd: number, start: number, end: number): void {
     if (this.#named >= 0 && isBehindSecretName(b, nameEnd)) this.matches.add(start, end, this.#named)
   }

@@ -13,7 +13,7 @@ export interface HashKeyOption {
   readonly credential?: string | undefined
 }
 
-/** Reads the key, without a line end after it. Error messages do not contain the key. */
+/** Reads the key, and removes a line end after the key. Error messages do not contain the key. */
 export async function readHashKey({ key, key_file, credential }: HashKeyOption, reach?: Reach): Promise<string> {
   if (key) return key.reveal()
   const folder = process.env.CREDENTIALS_DIRECTORY

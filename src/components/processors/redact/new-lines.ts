@@ -22,7 +22,7 @@ export class NewLines {
     this.#ends.push(this.#text.length)
   }
 
-  /** Gives the batch the new lines. Returns its growth in bytes. */
+  /** Gives the batch the new lines. Returns how many bytes the batch has grown. */
   apply(batch: EventBatch): number {
     if (this.#events.length === 0) return 0
     const { length, bytes } = batch

@@ -175,7 +175,7 @@ export function noteOn(name: string, known: readonly string[]): string | undefin
   return NOTES.find(([names, beside]) => names.test(lower) && known.includes(beside))?.[2]
 }
 
-/** The candidate that another log shipper calls `name`, or undefined. */
+/** Returns the candidate that other log shippers call `name`, or undefined if no candidate matches. */
 export function knownElsewhere(name: string, candidates: Iterable<string>): string | undefined {
   const lower = name.toLowerCase()
   const known = new Set(candidates)

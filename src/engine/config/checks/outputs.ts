@@ -50,8 +50,8 @@ export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: 
 }
 
 /**
- * Finds destinations that write to the same file as an earlier destination, perhaps through links. Call it only if the
- * files are permitted.
+ * Finds each destination that writes to the same file as a destination before it, directly or through links. Call this
+ * only if the files of all destinations are permitted.
  */
 export function sharedOutputs(destinations: readonly ComponentConfig<'destination'>[]): Fault[] {
   const first = new Map<string, { readonly id: string; readonly path: string }>()
@@ -73,8 +73,8 @@ export function sharedOutputs(destinations: readonly ComponentConfig<'destinatio
 }
 
 /**
- * Whether the path is on a local file system. Access to another file system may block, so links on it are resolved only
- * at runtime.
+ * Whether the path is on a local file system. Access to any other file system may block, so symbolic links there are
+ * resolved only at runtime.
  */
 function isLocal(path: string): boolean {
   return fileSystems.mountOf(path) === undefined
@@ -92,8 +92,8 @@ function outputOf({ writes }: AnyDefinition, options: unknown): string | undefin
 }
 
 /**
- * Reports a source that would read a file to which its own events are written. It would read and write them without
- * end.
+ * Reports a source that would read a file to which a destination writes the events of this source. These events would
+ * be read and written without end.
  */
 function reportReadAgain(
   output: Output,
@@ -121,8 +121,8 @@ function reportReadAgain(
 }
 
 /**
- * Returns a function that says whether the source reads a path. Unusable patterns match nothing; creating the source
- * reports them.
+ * Returns a function that says whether the source reads a path. If a pattern is invalid, this function always returns
+ * false. Creating the source reports the pattern.
  */
 function testOf({ reads }: AnyDefinition, options: unknown, onThisMachine: boolean): (path: string) => boolean {
   try {
@@ -189,8 +189,8 @@ const KERNEL: Readonly<Record<number, string>> = {
 }
 
 /**
- * Why no file can be stored at `path`: it is on a kernel file system or below a file. Undefined if a file can be
- * stored.
+ * Returns the reason why no file can be stored at `path`: the path is on a kernel file system or below a file. Returns
+ * undefined if a file can be stored.
  */
 function refusedPlace(path: string): string | undefined {
   const whole = finalPath(path)

@@ -5,9 +5,8 @@ import type { ConfigNode, Path } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 
 /**
- * In each option that is a template, keeps the text as written, including references to fields. A reference to a field
- * in any other option is reported, since such an option has one value for all events. `schemas`: the possible schemas
- * of the node.
+ * Keeps references to fields in the value of each option that is a template. Any other option has one value for all
+ * events, so a reference to a field in such an option is reported. `schemas`: the schemas that the node may have.
  */
 export function placeTemplates(
   node: ConfigNode,

@@ -28,7 +28,7 @@ export function checkTopology(
   const read = new Set<string>()
   /** Side outputs that are read, such as `limit_app.discarded`. */
   const side = new Set<string>()
-  // An unknown input may be the misspelled id of a component. That component then seems unread.
+  // If an input is a misspelled id, the intended component seems unread. Unread components are then not reported.
   let unknown = false
   const readable = [...drafts.values()].filter(({ kind }) => kind !== 'destination').map(({ id }) => id)
   for (const draft of drafts.values()) {
@@ -42,7 +42,7 @@ export function checkTopology(
       const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, output) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
       else if (to) found.push({ to, output, item, node })
-      // A component counts as read if one of its outputs is read, unless that output is `discarded`.
+      // If only the output `discarded` of a component is read, the component still counts as unread.
       if (output !== DISCARDED) read.add(id)
       if (output !== undefined) side.add(text)
       seen.add(text)
@@ -59,7 +59,7 @@ export function checkTopology(
     }
     warnUnread(draft, side, warnings)
     const { main, observes } = draft.config?.plan ?? {}
-    // A component without options is reported elsewhere: its options may only lack indentation.
+    // A component without options was reported before, because perhaps its options only lack indentation.
     if (draft.entry.value.kind !== 'map') continue
     if (read.has(draft.id) || main !== undefined || observes) continue
     const what = draft.kind === 'source' ? 'its events' : 'the events that it passes'
@@ -108,8 +108,8 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
 }
 
 /**
- * Reports each cycle at the input that closes it. Reports nothing if the component at either end of that input was
- * already reported. Returns whether there is a cycle.
+ * Reports each cycle of components at the input that closes the cycle. Skips a cycle if one of the two components that
+ * this input connects is in a cycle reported before. Returns whether there is a cycle.
  */
 function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
@@ -214,8 +214,8 @@ function countCopies(connections: Connections): Map<Draft, number> {
 }
 
 /**
- * If the component sends each event to only one output, counts the output with the most copies. Otherwise adds up all
- * outputs.
+ * Counts the copies of one event. If the component sends each event to only one output, takes the output with the most
+ * copies. Otherwise adds up all outputs.
  */
 function copiesOf({ config }: Draft, readers: readonly Connection[], copies: ReadonlyMap<Draft, number>): number {
   const byOutput = new Map<string | undefined, number>()

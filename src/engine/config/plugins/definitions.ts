@@ -41,8 +41,8 @@ const codec = z.looseObject({
 })
 
 /**
- * Returns the definitions that a module exports. Sets the `plugin` of each to `version`. Throws an Error that describes
- * the problem.
+ * Returns the definitions that a module exports. Sets `plugin` of each definition to `version`. If the exports are
+ * invalid, throws an Error that describes the problem.
  */
 export function definitionsIn(exports: ModuleExports, version: string): Definitions {
   const components: AnyDefinition[] = []
@@ -55,7 +55,7 @@ export function definitionsIn(exports: ModuleExports, version: string): Definiti
       const { path, message } = checked.error.issues[0]!
       throw new Error(`${[name, ...path].join('.')}: ${message}`)
     }
-    // A codec refers to its definition, so the definition is not copied.
+    // The definition itself is changed, not a copy, because a codec refers to its definition.
     const definition: unknown = Object.assign(value, { plugin: version })
     if (isCodec) codecs.push(definition as CodecDefinition)
     else components.push(definition as AnyDefinition)
@@ -69,11 +69,11 @@ export function definitionsIn(exports: ModuleExports, version: string): Definiti
 
 type Candidate = Readonly<Record<string, unknown>>
 
-/** Exports that look like definitions, by name. Each definition occurs once. */
+/** Exports that look like definitions, by name. A definition that is exported twice is listed once. */
 function candidates(exports: ModuleExports): Map<string, Candidate> {
   const { default: preset, ...named } = exports
   const listed = Array.isArray(preset) ? preset.entries() : isDefinition(preset) ? [['default', preset] as const] : []
-  // Node.js offers the exports of a CommonJS module as its default export.
+  // If the module is a CommonJS module, Node.js offers its exports as the default export.
   const inside = Array.isArray(preset) || isDefinition(preset) || !isObject(preset) ? [] : Object.entries(preset)
   const found = new Map<unknown, string>()
   for (const [name, value] of [...Object.entries(named), ...inside, ...listed])

@@ -7,7 +7,7 @@ import { pluginKey } from './plugin-key.js'
 
 /** A plugin that a configuration lists, or why it cannot be used. */
 export interface Plugin extends Definitions {
-  /** Files in which a reload looks for changes; empty for a package. */
+  /** The files that a reload checks for changes. Empty if the plugin is a package. */
   readonly files: readonly string[]
   readonly problem?: string
   readonly warning?: string

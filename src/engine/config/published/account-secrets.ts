@@ -17,9 +17,9 @@ export function secretNamesIn(config: unknown): string[] {
 }
 
 /**
- * The names of the secrets to which a text refers. `$${` stands for a literal `${`. Scans the text once. A regular
- * expression would search again for the end of each reference, and could take minutes for a text with many unfinished
- * references.
+ * Returns the names of the secrets to which a text refers. `$${` stands for a literal `${`. The text is scanned only
+ * once. A regular expression would search again for the end of each reference. For a text with many unfinished
+ * references, this could take minutes.
  */
 export function referencesIn(text: string): string[] {
   const names: string[] = []

@@ -31,12 +31,12 @@ export class LimitedReach implements Reach {
 
   deniedAddress(address: string, port: number): string | undefined {
     const { urls, addresses } = this.#permitted
-    // A host that the operator lists may resolve to any IP address.
+    // If the operator lists URLs, their hosts may resolve to any IP address.
     return urls === 'all' ? addresses?.denied(address, port) : undefined
   }
 }
 
-/** Resolves symbolic links in the folders of an operator's pattern, up to the first wildcard. */
+/** In a pattern of the operator, resolves symbolic links in the folders before the first wildcard. */
 function finalPattern(pattern: string): string {
   const wildcard = pattern.search(/[*?]/)
   if (wildcard < 0) return join(finalPath(dirname(pattern)), basename(pattern))

@@ -12,7 +12,7 @@ import { permittedBy, type SecretPlace } from './managed-options.js'
 import { refusedBy } from './permissions.js'
 import { misplacedSecrets } from './secret-places.js'
 
-/** In a published pipeline, the input that stands for all local sources. */
+/** The input that stands for all local sources in a published pipeline. */
 const INGEST = 'ingest'
 
 type Document = Readonly<Record<string, unknown>>
@@ -24,8 +24,8 @@ const NO_PLUGINS =
 /**
  * Combines the local part of a configuration with a published document. The local part contributes settings,
  * environment and sources. In the document, `ingest` means the local sources. If a local source has the same id as a
- * source of the document, the local source is used. All other sources of the document, and everything else on this
- * machine that the document names, must be permitted in the section `managed`.
+ * source of the document, the local source is used. The section `managed` must permit all other sources of the
+ * document, and everything else on this machine that the document names.
  */
 export class ManagedConfig {
   readonly local: Config
@@ -34,7 +34,7 @@ export class ManagedConfig {
   readonly #texts: readonly ConfigText[]
   readonly #options: Options
 
-  /** `path`: the file or folder of the local part; undefined if there is none. Throws ConfigError. */
+  /** `path`: the file or folder of the local part; undefined if this machine has no local part. Throws ConfigError. */
   constructor(path: string | undefined, options: Options) {
     this.#path = path
     this.#options = options
@@ -42,7 +42,7 @@ export class ManagedConfig {
     this.local = this.#load({ ...options, partial: true })
   }
 
-  /** The complete configuration. `name`: the document's name in messages. Throws ConfigError. */
+  /** Returns the complete configuration. `name`: the name of the document in messages. Throws ConfigError. */
   with(document: unknown, name: string): Config {
     const { allow_env } = this.local.managed
     const { env } = this.#options
@@ -86,7 +86,7 @@ export class ManagedConfig {
     return loadTexts(this.#texts, this.#path, options)
   }
 
-  /** This machine's values of the secrets to which the document refers. */
+  /** The values that this machine has for the secrets in the document. */
   #secrets(document: unknown, name: string): Record<string, string> {
     const { secrets } = this.local.managed
     const plugins = [...(this.#options.plugins?.values() ?? [])]

@@ -52,7 +52,7 @@ export const managedOptions = z.strictObject({
 export type SecretPlace = z.output<typeof secretPlace>
 export type ManagedOptions = z.output<typeof managedOptions>
 
-/** The permissions for `refusedBy`. `dataDir`: the folder of the daemon. */
+/** The permissions for `refusedBy`. `dataDir`: the daemon's data folder, which is always denied. */
 export function permittedBy(options: ManagedOptions, dataDir: string): Permissions {
   return {
     files: options.allow_files,

@@ -28,7 +28,7 @@ export interface Permissions {
   readonly code?: boolean
 }
 
-/** Everything that a configuration names but must not access. */
+/** Returns a fault for each resource that a configuration names but must not access. */
 export function refusedBy(permitted: Permissions, config: Components): Fault[] {
   return componentsOf(config).flatMap(component => {
     const named = namedBy(component)
@@ -46,7 +46,7 @@ export function refusedBy(permitted: Permissions, config: Components): Fault[] {
 
 interface Named {
   readonly path: readonly string[]
-  /** Undefined if the option does not declare what it names. */
+  /** The kind of resource that the option names; undefined if not declared. */
   readonly reaches: keyof typeof RULES | undefined
   readonly value: string
 }
@@ -150,11 +150,11 @@ function patternOf(pattern: string): Pattern {
   return new Pattern(`^${text}$`, '')
 }
 
-/** Whether the URL has the prefix's origin and its path begins with the prefix's path. */
+/** Whether the URL has the origin of the prefix, and the path of the URL begins with the path of the prefix. */
 function beginsWith(value: string, prefix: string): boolean {
   try {
     const [url, allowed] = [new URL(value), new URL(prefix)]
-    // Compares scheme and host, since the URL class gives other schemes no origin.
+    // Does not compare origins, because the URL class has origins only for schemes such as http.
     if (url.protocol !== allowed.protocol || url.host !== allowed.host) return false
     const path = allowed.pathname.endsWith('/') ? allowed.pathname : `${allowed.pathname}/`
     return url.pathname === allowed.pathname || url.pathname.startsWith(path)

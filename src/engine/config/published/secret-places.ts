@@ -38,7 +38,7 @@ const VARIABLE = '\\$\\{(?:(?:secret:)?[A-Za-z_][A-Za-z0-9_.-]*|\\.[^{}:]*(?::-[
 const REFERS = new RegExp(`^(?:${VARIABLE})+$`)
 /** A prefix before a secret in a header, as in `Bearer ${secret:NAME}`. */
 const PREFIXED = new RegExp(`^([A-Za-z][A-Za-z_-]{0,23})(?:[=:] ?| )(?:${VARIABLE})+$`)
-/** Authentication schemes whose names do not look like names of keys. */
+/** Authentication schemes that may precede a secret, but do not look like names of keys. */
 const SCHEMES = new Set('basic bearer bot digest dpop gnap hawk negotiate pat splunk ssws'.split(' '))
 /** Whether a name looks like a key: it is long and has digits after letters. */
 const isLikeToken = (name: string): boolean =>
@@ -78,8 +78,8 @@ export function literalSecrets(config: Document, components: readonly AnyDefinit
 }
 
 /**
- * Reports references with invalid names, and references in options whose values would appear in logs, metrics or file
- * names.
+ * Reports references to secrets if their names are invalid, or if the values of their options would appear in logs,
+ * metrics or file names.
  */
 export function misplacedSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
   const held = new Map(holdersIn(config, components).map(({ path, parts }) => [path.join('.'), parts]))
@@ -98,7 +98,7 @@ const MISPLACED =
   'must not refer to a secret. Only these may: options for a key or a password (such as auth.key and proxy.auth.password), names of users, headers, and the parameters of a URL'
 const MISNAMED = 'the name of a secret must begin with a letter and have only A-Z, a-z, 0-9, "_", "." and "-"'
 
-/** Replaces literal keys with `HIDDEN` in a copy. Returns the same object if there are none. */
+/** In a copy of `config`, replaces literal keys with `HIDDEN`. Without literal keys, returns `config` itself. */
 export function hideLiterals<C extends Document>(config: C, components: readonly AnyDefinition[]): C {
   const holders = holdersIn(config, components).filter(({ parts }) => literalsOf(parts).length > 0)
   if (holders.length === 0) return config
@@ -127,8 +127,8 @@ function holdersIn(config: Document, components: readonly AnyDefinition[]): Hold
   const placesOf = (kind: Kind, type: unknown) => {
     const own = components.filter(one => one.kind === kind && one.type === type)
     if (own.length > 0) return own.flatMap(placesIn)
-    // The schema of a removed plugin is unknown. Its component may have secrets in every place where any other
-    // component may have them.
+    // If the plugin of a component was removed, its schema is unknown. Such a component may have secrets in every place
+    // where any other component may have them.
     const all = components.flatMap(placesIn)
     return [...new Map(all.map(place => [[place.what, ...place.path].join('.'), place])).values()]
   }
@@ -150,7 +150,7 @@ interface Place {
 const known = new WeakMap<AnyDefinition, { codecs: unknown; places: readonly Place[] }>()
 
 function placesIn(component: AnyDefinition): readonly Place[] {
-  // The schemas depend on the codecs that can be chosen.
+  // The schemas, and so the places, depend on the codecs that can be chosen.
   const codecs = codecsInUse()
   const before = known.get(component)
   if (before?.codecs === codecs) return before.places
@@ -164,7 +164,7 @@ function placesIn(component: AnyDefinition): readonly Place[] {
   return places
 }
 
-/** Options in which some receivers expect a key. */
+/** Options for names, in which some receivers expect a key. */
 const NAMES = new Set(['user', 'username', 'scheme'])
 
 const whole = (value: string, isLiteral: boolean): readonly Part[] => [{ from: 0, to: value.length, isLiteral }]

@@ -38,8 +38,8 @@ const UNIONS: readonly unknown[] = ['anyOf', 'oneOf', 'allOf']
 const VARIABLE = '\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}'
 
 /**
- * The JSON Schema of valid input, without limits that only say "a safe integer". Calls `change` for each part,
- * innermost first. `of`: whether the part is a value, a variant of a union, or a name.
+ * The JSON Schema of valid input. Omits limits that only require a safe integer. Calls `change` for each part, inner
+ * parts before outer parts. `of`: whether the part is a value, a variant of a union, or a name.
  */
 export function inputSchema(
   schema: z.ZodType,

@@ -140,7 +140,7 @@ function deliveryText(definition: AnyDefinition): string[] {
   return [`Other defaults than usual: ${changed.map(row => `${code(row.name)} ${row.preset}`).join(', ')}.`]
 }
 
-/** The lines of a configuration whose only component is the example's. */
+/** The lines of a configuration that has only the component of the example. */
 export function exampleConfig({ kind, type }: AnyDefinition, { yaml }: Example): string[] {
   const lines = [`type: ${type}`, ...(kind === 'source' ? [] : ['inputs: [app_logs]']), ...yaml.trimEnd().split('\n')]
   return [`${SECTIONS[kind]}:`, '  example:', ...lines.filter(line => line !== '').map(line => `    ${line}`)]
@@ -171,8 +171,8 @@ interface Row {
 }
 
 /**
- * A table of the options. With `first`, two tables: one of the options in `first` with their inner options, then one of
- * all other options.
+ * Returns a table of all options. With `first`, returns two tables. The first table has the options in `first` and
+ * their inner options. The second table has all other options.
  */
 function optionTable(schema: z.ZodType, first?: readonly string[]): string {
   const rows = rowsOf(inputSchema(schema))
@@ -232,7 +232,7 @@ function isConstant(variant: JsonSchema, row: Row, prefix: string): boolean {
   return variant.properties?.[row.name.slice(prefix.length)]?.const !== undefined
 }
 
-/** Returns `With type: token:` for the variant whose `type` is always `token`. */
+/** For a variant whose option `type` always has the value `token`, returns the text `With type: token:`. */
 function whenText(variant: JsonSchema): string {
   const [name, schema] =
     Object.entries(variant.properties ?? {}).find(([, { const: value }]) => value !== undefined) ?? []
@@ -286,7 +286,7 @@ function limitsText(schema: JsonSchema): string {
 
 const AFTER = { nothing: '', value: " '…'", list: ' (…)' }
 
-/** The section about conditions in the reference. Each item is one Markdown block. */
+/** The section of the reference about conditions. Each item is one Markdown block. */
 export function conditionReference(): string[] {
   const rows = [...OPERATORS].map(([name, { takes, text }]) => `| \`${name}${AFTER[takes]}\` | ${text} |`)
   const functions = [...FUNCTIONS].map(([name, { text }]) => `| \`${name}(…)\` | ${text} |`)

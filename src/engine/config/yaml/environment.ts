@@ -25,7 +25,7 @@ export interface Replaced {
   readonly template: TemplateText
 }
 
-/** A text for template options: `$${` stands for `${`, also in values of variables. */
+/** A text for template options. It has `$${` for each literal `${`, also in values of variables. */
 export interface TemplateText {
   readonly text: string
   /** The first reference to a field, as in `${.app}`, or undefined. */
@@ -92,7 +92,7 @@ export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced
   }
 }
 
-/** The default also replaces an empty variable, as in a shell. */
+/** As in a shell, the default also replaces the value of an empty variable. */
 function lookUp(name: string, fallback: string | undefined, env: NodeJS.ProcessEnv): string | undefined {
   const value = Object.hasOwn(env, name) ? env[name] : undefined
   return fallback === undefined ? value : value || fallback
@@ -104,14 +104,14 @@ const OTHER_BASE = /^0(?:x[0-9a-fA-F]+|o[0-7]+)$/
 const TRUE = /^(?:true|True|TRUE)$/
 const FALSE = /^(?:false|False|FALSE)$/
 
-/** The number or boolean for which `text` stands in plain YAML 1.2; undefined if it is text. */
+/** If `text` is a number or boolean in plain YAML 1.2, returns that value. Otherwise returns undefined. */
 export function plainValue(text: string): number | boolean | undefined {
   if (INTEGER.test(text) || FLOAT.test(text) || OTHER_BASE.test(text)) return Number(text)
   if (TRUE.test(text)) return true
   return FALSE.test(text) ? false : undefined
 }
 
-/** A message with this many consecutive characters of a value reveals it. */
+/** A message reveals a value if it contains this many consecutive characters of the value. */
 const RUN = 4
 
 /**

@@ -25,7 +25,7 @@ export function digestOf(files: readonly { readonly file: string; readonly text:
   return digest.digest('hex').slice(0, 12)
 }
 
-/** The current digest of configurations and other files; undefined if one of them cannot be read. */
+/** The digest of the current texts of configurations and other files; undefined if a file cannot be read. */
 export function digestOfFiles(paths: readonly string[]): string | undefined {
   try {
     return digestOf(paths.flatMap(configFiles).map(file => ({ file, text: readFileSync(file) })))
@@ -35,8 +35,8 @@ export function digestOfFiles(paths: readonly string[]): string | undefined {
 }
 
 /**
- * A text that changes when a file of the configuration or of `others` is written or replaced, or when a link to it
- * changes. Computing it takes less time than computing the digest.
+ * Returns a text that changes when a file is written or replaced, or when a link to a file changes. The files are those
+ * of the configuration and `others`. Computing this text takes less time than computing the digest.
  */
 export function stateOfFiles(path: string, others: readonly string[] = []): string {
   try {

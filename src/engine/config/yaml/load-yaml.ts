@@ -80,8 +80,8 @@ function reportErrors(document: Parsed, source: SourceText, problems: Problems):
 }
 
 /**
- * Describes the error that breaks the structure, and finds the place to correct. Any other errors follow from that
- * error.
+ * Describes the error that breaks the structure of the document, and finds the place to correct. All other errors are
+ * consequences of this error.
  */
 function placed(error: YAMLError, document: Parsed, text: string): { offset: number; message: string } {
   const at = error.pos[0]
@@ -208,8 +208,8 @@ class TreeReader {
       if (this.#aliased <= MAX_ALIASED) return target
       return this.#broken(at, path, `aliases stand for more than ${MAX_ALIASED} values`)
     }
-    // If there is no anchor of this name, the name is probably part of a password. Then the message must not contain
-    // it.
+    // If the file has no anchor of this name, the name is probably part of a password, so the message must not contain
+    // the name.
     const message = this.#anchors.has(name)
       ? `the alias *${name} is inside the value that it stands for`
       : 'a value that begins with * is an alias of YAML, and there is no anchor of this name above; for the text, put it in quotes'
@@ -264,7 +264,7 @@ const TOO_DEEP = 'must not be nested this deeply'
 const OPEN_QUOTE = 'the quote that opens here is not closed'
 const OPEN_BRACKET = 'the bracket that opens here is not closed'
 
-/** The message for an error. The parser's own message may quote secrets in the document. */
+/** The message for an error. The parser's own message is not shown, since it may quote secrets in the document. */
 function sentence(error: YAMLError): string {
   if (/Flow (map|sequence) in block collection/.test(error.message)) return OPEN_BRACKET
   if (error.message.startsWith('Missing closing')) return OPEN_QUOTE

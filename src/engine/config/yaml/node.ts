@@ -43,7 +43,7 @@ export interface Place {
   readonly offset: number
 }
 
-/** A value that came, at least partly, from the environment. Messages must show `text` instead. */
+/** A value that comes wholly or partly from the environment. Messages must show `text` instead of the value. */
 export interface FromEnvironment {
   /** The text as written in the file, with `${NAME}`. */
   readonly text: string
@@ -61,7 +61,7 @@ export interface ScalarNode extends NodeBase {
   readonly kind: 'scalar'
   value: string | number | boolean | null
   readonly environment: FromEnvironment | undefined
-  /** The value's text for a template option, if it contains `${`. */
+  /** The text to use if the option is a template. Present only if the value contains `${`. */
   readonly template?: TemplateText
   /** Whether a problem was already reported for this value. Further problems would only follow from that one. */
   broken: boolean
@@ -98,7 +98,7 @@ export function toValue(node: ConfigNode): unknown {
 
 export interface Located {
   readonly node: ConfigNode | undefined
-  /** The key of `nearest`; undefined if that is a list item or the root. */
+  /** The key of `nearest`. Undefined if `nearest` is a list item or the root. */
   readonly key: Place | undefined
   /** The node, or its nearest existing parent. */
   readonly nearest: ConfigNode

@@ -17,8 +17,8 @@ export function loadDocument(path: string): Record<string, unknown> {
 }
 
 /**
- * Changes values in the text of a configuration. `changes`: new values by path; undefined removes a value. Keeps
- * comments and order.
+ * Changes values in the text of a configuration. `changes`: new values by path. The value undefined removes an option.
+ * Keeps comments and order.
  */
 export function editYaml(text: string, changes: Readonly<Record<string, unknown>>): string {
   const document = parseDocument(text)
@@ -32,7 +32,7 @@ export function editYaml(text: string, changes: Readonly<Record<string, unknown>
 /** Escapes `${`, which would begin a variable in the configuration. */
 export const literalText = (text: string) => text.replaceAll('${', () => '$${')
 
-/** The value of a tree as written, with `${NAME}` instead of variables' values. */
+/** The value of a tree as written in the file: with `${NAME}`, not with the values of variables. */
 export function writtenValue(node: ConfigNode): unknown {
   if (node.kind === 'scalar') return node.environment?.text ?? node.value
   if (node.kind === 'list') return node.items.map(writtenValue)

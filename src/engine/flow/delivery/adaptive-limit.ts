@@ -3,20 +3,20 @@ const START = 4
 const TOLERANCE = 1.5
 /** A mean is computed from at least this many answers. */
 const LEAST_ANSWERS = 8
-/** Shorter times count as this time, since differences between such short times do not indicate a queue. */
+/** A shorter time is treated as this time, since differences between such short times do not indicate a queue. */
 const LEAST_MS = 1
 /** If a mean is below the baseline, the baseline falls by this share of the difference. */
 const FALL = 0.25
 /** After this many rounds with a queue, halves the number of requests and measures the baseline again. */
 const SLOW_ROUNDS = 30
-/** After this many round trips, the refused number of requests is tried again. */
+/** The number of requests that was refused is tried again after this many round trips. */
 const WAIT = 32
 /** The refused number is tried again only after this multiple of the pause that the receiver requested. */
 const WAIT_PAUSES = 10
 
 /**
- * The state with which a successor begins. The successor measures the baseline itself, since its options may change the
- * size of requests.
+ * The state that a successor takes over. This state has no baseline, because the successor's options may change the
+ * size of requests. The successor measures its own baseline.
  */
 export interface LimitState {
   readonly limit: number
@@ -28,9 +28,9 @@ export type Outcome = 'ok' | 'overload' | 'other'
 
 /**
  * Determines how many requests a destination may have in flight (`max_in_flight: auto`). After each round that used the
- * whole limit, the limit grows by its square root, unless answers take much longer than they take without a queue. When
- * the receiver refuses a request, the limit is halved. From then on, the limit stays below the number of requests that
- * was refused. That number is tried again later.
+ * whole limit, the limit grows by the square root of the limit. It does not grow if answers take much longer than
+ * without a queue. When the receiver refuses a request, the limit is halved. The limit then stays below the number of
+ * requests that was refused, until that number is tried again.
  */
 export class AdaptiveLimit {
   readonly #most: number
@@ -48,8 +48,8 @@ export class AdaptiveLimit {
   #baseline: number | undefined
   #slowRounds = 0
   /**
-   * Requests in flight at the last refusal. `#trips`: round trips since then. `#wait`: round trips until that number is
-   * tried again.
+   * Number of requests in flight at the last refusal. `#trips`: round trips since that refusal. `#wait`: after this
+   * many round trips, `#refused` requests are tried again.
    */
   #refused: number
   #trips = 0
@@ -100,7 +100,7 @@ export class AdaptiveLimit {
     const round = this.#round
     const isFull = inFlight >= this.allowed
     return (ms, outcome, pauseMs = 0) => {
-      // The receiver may have counted this request together with later requests.
+      // The receiver may have counted later requests, too, so the larger number in flight is used.
       const most = Math.max(inFlight, this.#inFlight--)
       if (round < this.#decreased) return
       if (outcome === 'overload') this.#refuse(most, pauseMs)

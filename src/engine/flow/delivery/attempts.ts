@@ -19,7 +19,7 @@ const LONG_MS = 5 * 60_000
 /** Pauses requested by the receiver are logged if they exceed this. */
 const LONG_PAUSE_MS = 60_000
 
-/** With `max_in_flight: auto`, shorter pauses apply only to the refused request. */
+/** With `max_in_flight: auto`, a pause up to this length applies only to the refused request. */
 const SHORT_PAUSE_MS = 2000
 
 /** A finished outage. Its times are from `Clock.now`. */
@@ -40,7 +40,7 @@ interface Failures {
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
-  /** The kind of the task that failed. If several kinds failed, the one that comes last in `TASKS`. */
+  /** The kind of the task that failed. If tasks of several kinds failed, the kind that comes last in `TASKS`. */
   readonly of: TaskKind
   readonly hasDelivered: boolean
   readonly isLogged: boolean
@@ -55,7 +55,7 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   readonly timeout: number
   readonly retry: RetryLimits
   readonly limit?: AdaptiveLimit | undefined
-  /** Called when a refused request starts to wait. Another request may then use its slot. */
+  /** Called when a refused request starts to wait. Another request may then use the slot of the refused request. */
   readonly yielded?: () => void
   /** During a hold: whether something changed that justifies an immediate attempt. */
   readonly changed: () => Promise<boolean>
@@ -80,14 +80,14 @@ interface Thrown {
   readonly isAdapting: boolean
 }
 
-/** Result of `persist`: the delivery's successor takes over the task. */
+/** `persist` resolves with this value if the delivery's successor takes over the task. */
 export const LEFT = 'left'
 
-/** In this order, a task that succeeds ends an outage of its own kind and of every earlier kind. */
+/** The kinds of tasks. A task that succeeds ends an outage of its own kind, and of each kind before it in this list. */
 const TASKS = ['start', 'dead_letter', 'events'] as const
 type TaskKind = (typeof TASKS)[number]
 
-/** Work to attempt until it succeeds or fails permanently. */
+/** Work that is attempted again and again until it succeeds or fails permanently. */
 export interface Task {
   /** `max_attempts` and `max_elapsed` apply only to `events`. */
   readonly kind: TaskKind
@@ -100,8 +100,8 @@ export interface Task {
 }
 
 /**
- * Makes a destination's attempts to start and to send requests. Handles timeouts, retries, pauses that the receiver
- * requests, and holds. Logs what an operator should know, without repetition.
+ * Makes the attempts of a destination to start and to send requests. Handles timeouts, retries, holds, and pauses that
+ * the receiver requests. Logs what an operator should know, without repetition.
  */
 export class Attempts {
   readonly #context: AttemptsContext
@@ -109,7 +109,7 @@ export class Attempts {
   readonly #outage: Outage
   /** The error of each task that waits between two attempts. */
   readonly #failing = new Map<object, DeliveryError>()
-  /** The running attempts. The function cancels the timeout of an attempt. */
+  /** The running attempts, each with a function that cancels its timeout. */
   readonly #running = new Map<AbortController, () => void>()
   readonly #ended = new AbortController()
   readonly #limit: LogLimit
@@ -137,8 +137,8 @@ export class Attempts {
   }
 
   /**
-   * Whether a failed task is being retried. After a reload, a first attempt counts as a retry if the predecessor was
-   * failing.
+   * Whether a failed task is being retried. If the predecessor was failing before a reload, the first attempt after the
+   * reload counts as a retry.
    */
   get retrying(): boolean {
     return this.#failing.size > 0 || (this.#outage.inheritedError !== undefined && this.#running.size > 0)
@@ -172,14 +172,14 @@ export class Attempts {
   get failing(): boolean {
     const { failures, hasDelivered, inheritedError } = this.#outage
     if (hasDelivered) return this.#failingMs >= LONG_MS
-    // Failures before a reload do not count until there was an attempt with the new options.
+    // Failures before a reload do not count until the first attempt with the new options begins.
     return failures !== undefined && (inheritedError === undefined || this.retrying)
   }
 
   /**
-   * The current outage, the next attempt and the last outage. `pausedMs`: the rest of a pause that the receiver
-   * requested; 0 during an attempt. `isAttempting`: whether an attempt is in progress. `state`: for this delivery's
-   * successor.
+   * The current outage, the next attempt and the previous outage. `pausedMs`: the remaining time of a pause that the
+   * receiver requested; 0 during an attempt. `isAttempting`: whether an attempt is in progress. `state`: for this
+   * delivery's successor.
    */
   get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past' | 'state'> & {
     readonly pausedMs: number
@@ -307,7 +307,7 @@ export class Attempts {
     return true
   }
 
-  /** Whether the adaptive limit allows an attempt now. Always true after the end. */
+  /** Whether the adaptive limit allows an attempt now. Always true after `leave` or `close`. */
   #hasRoom({ kind }: Task): boolean {
     const { limit } = this.#context
     return kind !== 'events' || !limit || limit.inFlight < limit.allowed || this.#ended.signal.aborted
@@ -327,7 +327,7 @@ export class Attempts {
     } while (!this.#ended.signal.aborted && this.holding && !this.#hold.isProbe(task))
   }
 
-  /** Makes one attempt. Returns its error; undefined if it succeeded. `isFirst`: the task has not failed before. */
+  /** Makes one attempt. If the attempt fails, returns its error. `isFirst`: whether the task has not failed before. */
   async #attempt(task: Task, isFirst: boolean): Promise<Thrown | undefined> {
     const { timeout, after, clock, limit } = this.#context
     const controller = new AbortController()
@@ -394,7 +394,7 @@ export class Attempts {
       : Math.max(backoffMs, pauseMs + this.#context.random() * Math.min(1000, pauseMs / 10))
   }
 
-  /** Waits before the next attempt. With an adaptive limit, a refused request gives up its slot meanwhile. */
+  /** Waits before the next attempt. With an adaptive limit, a refused request frees its slot during the wait. */
   async #wait(error: DeliveryError, ms: number): Promise<void> {
     const { limit, yielded } = this.#context
     const yields = error.ofPartition || outcomeOf(error) === 'overload'
@@ -430,7 +430,7 @@ export class Attempts {
     if (past) this.#outage.isLogged = false
   }
 
-  /** Resolves after `ms` milliseconds, or at once after `close`. */
+  /** Resolves after `ms` milliseconds, or as soon as `leave` or `close` is called. */
   #sleep(ms: number): Promise<void> {
     return sleep(ms, this.#ended.signal, this.#context.after)
   }
@@ -464,8 +464,8 @@ function exhausted(error: DeliveryError, failures: number): DeliveryError {
 }
 
 /**
- * Pauses a destination until an operator intervenes. All its requests wait. One of the waiting requests is the probe,
- * and only the probe makes attempts. It stays the probe until one of its attempts ends the hold.
+ * Pauses a destination until an operator intervenes. All requests of the destination wait. One of them is the probe,
+ * and only the probe makes attempts. The same request stays the probe until one of its attempts ends the hold.
  */
 class Hold {
   readonly #context: AttemptsContext
@@ -475,7 +475,7 @@ class Hold {
   error: DeliveryError | undefined
   /** How many holds have ended. A failed attempt does not start another hold if a hold ended during the attempt. */
   ended = 0
-  /** Latest time of the probe's next attempt; undefined during an attempt. */
+  /** The probe makes its next attempt at this time or earlier. Undefined during an attempt. */
   nextAt: number | undefined
   #probe: object | undefined
   #checkedAt = Number.NEGATIVE_INFINITY
@@ -491,14 +491,14 @@ class Hold {
     return this.#probe === who
   }
 
-  /** Starts a hold or updates its cause. Returns whether it started one. */
+  /** Starts a hold, or updates the cause of the current hold. Returns whether a hold was started. */
   begin(error: DeliveryError): boolean {
     const begins = this.error === undefined
     this.error = error
     return begins
   }
 
-  /** Resolves when `who` may make an attempt: at once unless there is a hold. */
+  /** Resolves when `who` may make an attempt. Without a hold, this is immediately. */
   async pass(who: object): Promise<void> {
     while (this.error && !this.#closed) {
       this.#probe ??= who
@@ -587,7 +587,7 @@ class Outage {
     this.#next.delete(who)
   }
 
-  /** Records a success. Returns the outage that it ends, if any. */
+  /** Records a success. If this success ends an outage, returns the outage. */
   worked(kind: TaskKind): PastOutage | undefined {
     if (!this.failures || isBehind(this.#of, kind)) return undefined
     const { since, count: failures } = this.failures

@@ -19,9 +19,9 @@ export class Batcher {
   #fromBytes = 0
   #events = 0
   #bytes = 0
-  /** Whether a batch is divided only if it is larger than a whole request. */
+  /** Whether batches are kept whole. A batch is then divided only if it is larger than a whole request. */
   readonly #keepsWhole: boolean
-  /** Maximum size of a request as sent, and the estimated bytes sent per byte read. */
+  /** `maxBytes`: maximum number of bytes sent in a request. `ratio`: estimated bytes sent for each byte read. */
   readonly #sent: { readonly maxBytes: number; readonly ratio: number }
 
   constructor(limits: BatchLimits, sent: { readonly maxBytes: number; readonly ratio: number }, keepsWhole = false) {
@@ -40,8 +40,8 @@ export class Batcher {
   }
 
   /**
-   * Whether there is a complete request. If batches are not divided, a request is complete when another batch as large
-   * as the last one would not fit.
+   * Whether a request is complete. If batches are kept whole, this is the case when another batch as large as the last
+   * one would not fit.
    */
   get full(): boolean {
     const last = this.#keepsWhole ? this.#batches.at(-1) : undefined
@@ -64,7 +64,7 @@ export class Batcher {
     return this.#batches[0]?.receivedAt ?? Number.POSITIVE_INFINITY
   }
 
-  /** Adds a non-empty batch. The batcher now holds its ack. */
+  /** Adds a non-empty batch. From now on, the batcher holds the batch's ack. */
   add(batch: EventBatch, now: number): void {
     this.#batches.push(batch)
     this.#arrivedAt.push(now)
@@ -126,7 +126,7 @@ export class Batcher {
     return piece
   }
 
-  /** The rest of the first batch. From now on, only the batch's pieces hold its ack. */
+  /** Returns the remaining events of the first batch. From now on, only the pieces of the batch hold its ack. */
   #rest(batch: EventBatch): EventBatch {
     if (this.#from === 0) return batch
     const piece = batch.fork(this.#from, batch.length)
@@ -165,7 +165,7 @@ export class Batcher {
   }
 }
 
-/** Divides a request, in order, into two with about the same number of events. */
+/** Divides a request into two requests with about the same number of events. Keeps the order. */
 export function halve(request: readonly EventBatch[]): [EventBatch[], EventBatch[]] {
   let events = 0
   for (const batch of request) events += batch.length

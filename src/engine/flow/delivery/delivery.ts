@@ -86,7 +86,7 @@ export class Delivery extends BatchQueue {
   #started = false
   #cancelTimer: (() => void) | undefined
   #isLeaving = false
-  /** Whether the spool's initial content was counted. */
+  /** Whether the events were counted that were in the spool at the start. */
   #hasFound = false
   /** Whether the spool keeps its open objects for the next run. */
   #isResting = false
@@ -174,7 +174,7 @@ export class Delivery extends BatchQueue {
     return { ...outage, state: { ...outage.state, size: this.#sentSize.learned } }
   }
 
-  /** The attempts to show: the attempts of the spool, unless only writing to the spool fails. */
+  /** The attempts to show. With a spool, these are its uploads, unless only writing to the spool fails. */
   get #shown(): Attempts {
     const [own, uploads] = [this.#attempts, this.#uploads?.attempts]
     const fails = (attempts: Attempts) => attempts.holding || attempts.retrying
@@ -216,8 +216,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Starts the destination, and retries until that succeeds. Throws errors that are not DeliveryErrors. If the signal
-   * aborts, gives everything back, as at the deadline of `stop`, and resolves.
+   * Starts the destination, and retries until the start succeeds. Throws any error that is not a DeliveryError. If the
+   * signal aborts, gives all events back and resolves, as `stop` does at its deadline.
    */
   async start(signal?: AbortSignal): Promise<void> {
     const giveUp = () => this.giveUp()
@@ -238,8 +238,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * From now on accepts all batches and makes no attempts. When the stream has ended, `takeLeft` returns the
-   * undelivered events for a successor.
+   * After this call, the delivery accepts all batches but starts no more attempts. When the stream has ended,
+   * `takeLeft` returns the undelivered events for a successor.
    */
   leave(): void {
     if (this.#isLeaving || this.isOver) return
@@ -253,7 +253,7 @@ export class Delivery extends BatchQueue {
     return this.#isLeaving
   }
 
-  /** Aborts attempts still in progress after `leave`. Returns whether there were any attempts. */
+  /** Aborts the attempts that are still in progress after `leave`. Returns whether any attempts were in progress. */
   cut(): boolean {
     if (!this.#isLeaving) return false
     const uploads = this.#uploads?.attempts.cut() ?? false
@@ -269,8 +269,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Call this after `leave` and the end of the stream. Returns the undelivered batches in order. Their events stay in
-   * flight until they arrive again.
+   * Call this after `leave`, when the stream has ended. Returns the undelivered batches in order. Their events count as
+   * in flight until they arrive again.
    */
   takeLeft(): EventBatch[] {
     if (!this.#hasLeft) return []
@@ -281,8 +281,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Waits until the writer has ended the stream, at most until the deadline. Then gives back remaining events and stops
-   * the destination. Resolves with the undelivered amount.
+   * Waits until the writer has ended the stream, but not longer than until the deadline. Then gives the remaining
+   * events back and stops the destination. Resolves with the amount of undelivered events.
    */
   stop(deadline: AbortSignal): Promise<Amount> {
     this.#stopping ??= this.#stop(deadline)
@@ -342,9 +342,9 @@ export class Delivery extends BatchQueue {
     if (isOver && this.#uploads?.idle !== false) this.finish()
   }
 
-  /** Sets one timer for the oldest event. If that event is gone when the timer fires, sets a new one. */
+  /** Sets one timer for the oldest event. If this event no longer waits when the timer fires, a new timer is set. */
   #wakeAfter(ms: number): void {
-    // A partition whose request has ended may be due earlier than this timer.
+    // After its request has ended, a partition may be due before the current timer fires.
     if (this.#partitions) this.#cancelWake()
     this.#cancelTimer ??= (this.#context.after ?? after)(Math.max(1, Math.ceil(ms)), () => {
       this.#cancelTimer = undefined
@@ -376,7 +376,7 @@ export class Delivery extends BatchQueue {
     this.#carried.add(carried)
   }
 
-  /** `next`: the request before which the new one is inserted. */
+  /** `next`: the existing request before which the new request is inserted. */
   #request(parts: EventBatch[], next?: Request): Request {
     const amount = { events: 0, bytes: 0 }
     for (const part of parts) add(amount, part.length, part.bytes)
@@ -439,7 +439,7 @@ export class Delivery extends BatchQueue {
         outcome.accepted = Math.max(outcome.accepted, size)
         this.#accepted(request, receipt)
       } else if (error === lastDivided) {
-        // Sends the events again that were not rejected.
+        // Sends those events again that were neither accepted nor rejected.
         if (request.events > 0) left.unshift(request)
         else this.#unsettled.delete(request)
       } else if (groupsOf(error) > 1) {
@@ -477,8 +477,8 @@ export class Delivery extends BatchQueue {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
-    // At a deadline, events are settled although the destination may still be reading their bytes. The chunks are held
-    // until it has finished.
+    // At a deadline, events are settled even if the destination is still reading their bytes. So the chunks with these
+    // bytes are held until the destination has finished.
     const releases = parts.map(({ chunk }) => holdChunk(chunk))
     try {
       const accepted = await this.#destination.write(parts, signal, partition)
@@ -525,8 +525,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Stores the rejected request in the dead-letter queue, with retries, or discards it. Returns false if the delivery
-   * ended first.
+   * Stores a rejected request in the dead-letter queue, with retries, or discards the request. Returns false if the
+   * delivery ended before this was done.
    */
   async #refuse(request: Request, error: DeliveryError): Promise<boolean> {
     const { log, deadLetter, metrics } = this.#context
@@ -546,8 +546,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Settles a refused request. If the response states only the number of refused events, treats that many events at its
-   * beginning as refused.
+   * Settles a refused request. If the response states only how many events were refused, treats this number of events
+   * at the beginning of the request as refused.
    */
   #settleRefused(request: Request, { reason, refused }: DeliveryError): void {
     if (refused === undefined) {

@@ -5,8 +5,8 @@ import { type Amount, add } from '../counters.js'
 import type { Batcher } from './batcher.js'
 
 /**
- * Default maximum of open partitions. An event of another partition waits until the least recently used partition was
- * sent.
+ * Default maximum of open partitions. An event that needs a further partition waits until the events of the least
+ * recently used partition were sent.
  */
 export const MOST_OPEN = 100
 

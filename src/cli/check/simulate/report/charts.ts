@@ -90,7 +90,7 @@ const TIME_STEPS = [
   ...[1, 2, 7, 14, 30, 90, 365, 3650, 36_500].map(n => n * DAY),
 ]
 const TIME_TICKS = 6
-/** The latest time that a Date can represent; the earliest is its negative. */
+/** The latest time that a Date can represent. The earliest time is the negative of this number. */
 const LAST_DATE = 8.64e15
 
 interface Tick {
@@ -118,7 +118,7 @@ export function startText({ start, slot_ms }: Slots, slot: number): string {
   return timeText(Math.max(start + slot * slot_ms, -LAST_DATE))
 }
 
-/** Minimum distance between labels, as a part of the width: on a wide screen, and on a phone. */
+/** Minimum distance between two labels on a wide screen, as a fraction of the width. APART_ON_PHONE: on a phone. */
 const APART = 0.1
 const APART_ON_PHONE = 0.24
 /** A label closer than this to an end of the axis is not centred, because it would extend beyond the picture. */
@@ -143,12 +143,12 @@ function bottomAxis(ticks: readonly Tick[]): string[] {
 
 // Bars over time, stacked.
 
-/** The width of a bar, as a part of its slot. The rest is a gap. */
+/** The width of a bar, as a fraction of the slot. The remaining width is a gap. */
 const BAR = 0.86
-/** More slots would make the pictures larger without visible detail. */
+/** Maximum number of bars. More bars would enlarge the page without visible detail. */
 const MOST_BARS = 120
 const MOST_IN_TOOLTIP = 3
-/** Number of keys with a colour of their own. One more series is the sum of all other keys. */
+/** Number of keys that have their own colour. One more series shows the sum of all other keys. */
 const KEY_SERIES = 7
 
 interface Series {
@@ -220,7 +220,7 @@ function barChart(bars: Bars): string {
   })
 }
 
-/** The stack of one slot, from the bottom up. */
+/** Draws the stacked bar of one slot, from the bottom up. */
 function bar({ slots, series }: Bars, slot: number, y: (value: number) => number): string {
   const shown = series.filter(({ counts }) => counts[slot]! > 0)
   if (shown.length === 0) return ''
@@ -266,8 +266,8 @@ function barTable({ id, title, slots, series }: Bars, sums: readonly number[]): 
 /** Smallest step of the axis, in percent. */
 const LEAST_STEP = 0.001
 /**
- * The SVG paths of marks, centred on the origin. Each curve has a mark of its own. Further curves are only in the
- * table.
+ * The SVG paths of marks, centred on the origin. Each curve in the picture has its own mark. If there are more curves
+ * than marks, the other curves are only in the table.
  */
 export const MARKS = [
   'M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0',
@@ -310,7 +310,7 @@ export function curvesOf({ events, results }: SimulationResult): Curve[] {
   })
 }
 
-/** The picture of all curves that have several limits; empty if there are none. */
+/** The picture of all curves with several limits. Empty if no curve has several limits. */
 export function lossCurves(all: readonly Curve[]): string {
   const drawable = all.filter(({ trials }) => trials.length > 1)
   const curves = drawable.slice(0, MARKS.length)
@@ -369,8 +369,8 @@ interface LossPoint {
 }
 
 /**
- * Minimum distance of a knee below the line between the ends of the curve, as a part of the curve's height. A smaller
- * bend is not visible.
+ * A knee must be at least this far below the line between the ends of the curve, as a fraction of the curve's height. A
+ * smaller bend is not visible.
  */
 const LEAST_BEND = 0.05
 

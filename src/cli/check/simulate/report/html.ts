@@ -2,20 +2,20 @@ import { cutAt } from '../../../../daemon/process/wrap.js'
 import { escaped } from '../../../../lib/formats/html-text.js'
 import type { Fact } from '../result.js'
 
-/** Text from events is untrusted. Only `escaped` may put it into elements and quoted attributes. */
+/** Text from events is untrusted. Put it into elements and quoted attributes only through `escaped`. */
 
-/** Maximum characters of a key on the page, and of a key in a legend or a tooltip. */
+/** Maximum characters of a key on the page. LABEL_LENGTH: of a key in a legend or a tooltip. */
 export const KEY_LENGTH = 200
 export const LABEL_LENGTH = 40
 /** Maximum characters of a text about inputs and settings. */
 const LONGEST_TEXT = 2000
 
-/** Cuts a longer text to `most` characters, including an ellipsis at the end. */
+/** Cuts a text longer than `most` characters to this length, including an ellipsis at the end. */
 export function cut(text: string, most: number): string {
   return text.length <= most ? text : `${cutAt(text, most - 1)}…`
 }
 
-/** A section of names and texts; empty if there are none. */
+/** A section that lists names and texts. Empty if `rows` is empty. */
 export function factsSection(id: string, heading: string, rows: readonly Fact[]): string {
   if (rows.length === 0) return ''
   const items = rows.map(({ name, text }) => `<dt>${escaped(name)}</dt><dd>${escaped(cut(text, LONGEST_TEXT))}</dd>`)
@@ -28,7 +28,7 @@ export interface Column {
   readonly kind: 'text' | 'number' | 'time'
 }
 
-/** A cell in HTML. `value`: the value to sort by, if the cell is not sorted by its text. */
+/** A cell as HTML. If `value` is set, the script sorts the cell by `value`, otherwise by the text of the cell. */
 export type Cell = string | { readonly html: string; readonly value: number }
 
 interface SortableTable {
@@ -42,7 +42,7 @@ interface SortableTable {
   readonly foot?: readonly (readonly Cell[])[]
 }
 
-/** A table that the script makes sortable. Without the script its rows stay in their order. */
+/** A table that the script makes sortable. Without the script, the rows stay in the order of `rows`. */
 export function sortableTable({ name, caption, columns, sorted, rows, foot = [] }: SortableTable): string {
   const heads = columns.map(({ title, kind }) => {
     const order = title === sorted?.title ? ` aria-sort="${sorted.order}"` : ''

@@ -15,7 +15,7 @@ import { type Cell, type Column, cut, factsSection, KEY_LENGTH, sortableTable } 
 
 /** Maximum results with charts and a table of keys. */
 const MOST_DETAILED = 12
-/** Maximum keys that are shown by name: in all results together, and in one result. */
+/** Maximum keys that are shown by name in all results together. MOST_KEYS_OF_ONE: in one result. */
 const MOST_KEYS = 2000
 const MOST_KEYS_OF_ONE = 1000
 const MOST_INPUTS = 3
@@ -163,7 +163,7 @@ function resultTable(
 
 interface Shown {
   readonly id: string
-  /** Whether this result is the first to be visible, if the script shows one result at a time. */
+  /** If the script shows one result at a time: whether it shows this result first. */
   readonly isFirst: boolean
   /** Number of keys to show by name. */
   readonly keys: number

@@ -22,7 +22,7 @@ export function findEmail(b: Buffer, p: number, start: number, end: number, out:
   return to
 }
 
-/** Returns the end of the IP address in brackets at `p`; -1: there is none. */
+/** Returns the end of the IP address in brackets at `p`, or -1 if `p` has no such address. */
 function literalEnd(b: Buffer, p: number, end: number): number {
   const last = Math.min(end, p + 64)
   let to = p + 1
@@ -31,8 +31,8 @@ function literalEnd(b: Buffer, p: number, end: number): number {
 }
 
 /**
- * Returns the end of the domain name at `p`; -1: there is none. A domain name has at least one dot, and its last part
- * does not begin with a digit.
+ * Returns the end of the domain name at `p`, or -1 if no domain name is at `p`. A domain name has at least one dot, and
+ * its last part does not begin with a digit.
  */
 function domainEnd(b: Buffer, p: number, end: number): number {
   let found = -1
@@ -72,8 +72,8 @@ function startsWithGroup(b: Buffer, p: number, start: number, length: number): b
 }
 
 /**
- * Returns where the groups of `length` digits after `p` end. Before each group is the same divider as at `p`. -1: a
- * word continues after them.
+ * Returns where the groups of `length` digits after `p` end. Before each group is the same divider as at `p`. Returns
+ * -1 if a word continues after the groups.
  */
 function groupsEnd(b: Buffer, p: number, end: number, length: number): number {
   const divider = b[p]
@@ -83,7 +83,7 @@ function groupsEnd(b: Buffer, p: number, end: number, length: number): number {
   return p < end && (is(b[p], WORD) || (b[p] === divider && p + 1 < end && is(b[p + 1], WORD))) ? -1 : p
 }
 
-/** Whether groups of digits look like a version or a date: they have no letters, and no zero at the start. */
+/** Whether groups of digits look like a version or a date, because they have no letters, and no zero at the start. */
 function isNumber(b: Buffer, from: number, to: number): boolean {
   if (b[from] === ZERO) return false
   for (let p = from; p < to; p++) if (is(b[p], WORD) && !is(b[p], DIGIT)) return false
