@@ -1,7 +1,7 @@
 import { basename, dirname } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
-import { closeSync, unlessSilent } from '../../../lib/files/disk/disk.js'
-import { formatOfName } from '../compression.js'
+import { closeSync, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
+import { formatOfName, uncompressedName } from '../compression.js'
 import { openWithinSync } from '../opening.js'
 import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
@@ -122,7 +122,9 @@ export class Unseen {
       (!births.kept(stat) || Number(stat.birthtimeNs) / 1e6 >= since)
     const damaged = new Set(unreadable.map(({ path }) => path))
     const mayGrow = ({ path, stat }: Listed) => {
-      const isComplete = this.isStarting && !damaged.has(path)
+      // Both were born in one tick of the clock, so the compressed one may be in the making.
+      const isTwin = stat.birthtimeNs > 0n && statOrNone(uncompressedName(path))?.birthtimeNs === stat.birthtimeNs
+      const isComplete = this.isStarting && !damaged.has(path) && !isTwin
       return Number(stat.ctimeNs) / 1e6 > now - (isComplete ? WRITES_MS : SETTLE_MS)
     }
     // A program may still write to an empty file. One that is younger than the current file is a copy in progress.

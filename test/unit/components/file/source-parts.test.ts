@@ -305,17 +305,17 @@ t.test('saved positions', async t => {
 })
 
 /** Opens a file of which nothing was read. */
-function opened(t: Test, path: string): { tailer: Tailer; fd: number } {
+function opened(t: Test, path: string, lookedAt = () => 0): { tailer: Tailer; fd: number } {
   const fd = openSync(path, 'r')
   t.teardown(() => closeSync(fd))
-  return { tailer: tailerOf(path, fd), fd }
+  return { tailer: tailerOf(path, fd, lookedAt), fd }
 }
 
-function tailerOf(path: string, fd: number): Tailer {
+function tailerOf(path: string, fd: number, lookedAt = () => 0): Tailer {
   const context: Partial<TailerContext> = {
     clock: new ManualTime(),
     splitting: new Splitting(file.options.parse({ include: [path] })),
-    lookedAt: () => 0,
+    lookedAt,
     onCommit: () => {},
     remote: { has: () => false } as Partial<Remote> as Remote,
     pieces: { value: 0 },
@@ -343,6 +343,22 @@ t.test('a file of which more than its size was seen is known by its first bytes'
   t.equal(tailer.holds(), false)
   tailer.detach()
   t.match(tailer.entry(), { offset: 0, head, gone: true, size: 6 })
+})
+
+t.test('a file certainly holds what was read until its last look, or until a portion was read', async t => {
+  const path = join(testFolder(t, { 'app.log': 'one\n' }), 'app.log')
+  let looked = 1
+  const { tailer } = opened(t, path, () => looked)
+  const read = await tailer.read(tailer.left())
+  looked = 2
+  tailer.take(read, new Receiver())
+  t.equal(tailer.sureUntil, 1, 'the portion was taken later')
+  appendFileSync(path, 'two\n')
+  t.equal(tailer.holds(), true)
+  t.match(tailer, { sureUntil: 2, size: 8 })
+  looked = 3
+  tailer.look(0, 1n)
+  t.equal(tailer.sureUntil, 2, 'it is shorter now')
 })
 
 t.test('a file that shrinks between two looks, or between the look and the read, is truncated', async t => {
