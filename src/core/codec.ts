@@ -22,7 +22,7 @@ import type { Reach } from './options/reach.js'
  */
 export type Form = 'object' | 'message' | 'fields'
 
-/** A line and the event it becomes. The tests check each. */
+/** A line and the event that it becomes. The tests check each example. */
 export interface CodecExample {
   readonly title: string
   /** The options as YAML, without `codec`. May be empty. */
@@ -37,38 +37,38 @@ export interface CodecExample {
 /** The declaration of a codec: schema, text, examples and code in one place. */
 export interface CodecDefinition {
   readonly name: string
-  /** Plugin and version that define it; undefined for built-in codecs. */
+  /** The plugin that defines the codec, with its version; undefined for built-in codecs. */
   readonly plugin?: string
   /** One sentence. */
   readonly summary: string
   /** Further text for the reference. */
   readonly notes?: string
   /**
-   * The options besides `codec`. Parsing must return plain JSON that parses to itself, because disk buffers and
-   * dead-letter queues store the parsed options.
+   * The options besides `codec`. Disk buffers and dead-letter queues store the parsed options. So parsing must return
+   * plain JSON, and parsing this JSON again must not change it.
    */
   readonly options: z.ZodObject
   readonly examples: readonly [CodecExample, ...CodecExample[]]
   readonly form: Form
-  /** What a line must be, with its article: `a JSON object`. */
+  /** What a line must be, with an article: `a JSON object`. */
   readonly expects: string
   /** The help text of `sluice_not_<name>_lines_total`. */
   readonly undecodedHelp: string
   /** Whether `multiline` may join several lines into one event. */
   readonly joinsLines: boolean
   /**
-   * Joins lines that are parts of one event, in sources that read lines. `read` then gets all parts of the event, with
-   * the line ends between them. An over-long event arrives in pieces. A piece is decoded if it begins at the start of a
-   * line.
+   * In sources that read lines, joins the lines that are parts of one event. `read` then gets all lines of the event,
+   * with the line ends between them. An over-long event arrives in pieces. A piece is decoded if it begins at the start
+   * of a line.
    */
   readonly joiner?: Joiner
-  /** Whether the first piece of an over-long line is decoded. Other pieces never are. */
+  /** Whether the first piece of an over-long line is decoded. Other pieces are never decoded. */
   readonly decodesFirstPiece?: boolean
   /** Whether senders may prefix a message with its length (RFC 6587). */
   readonly mayBeCounted?: boolean
   /** Whether senders may end a message with a null byte instead of a line end. */
   readonly endsWithNull?: true
-  /** Whether an event without a host gets the address of its sender instead. */
+  /** Whether an event without a host gets the address of its sender as the host. */
   readonly hostIsSender?: boolean
   /** Whether a line holds a single value instead of fields. `parse` stores that value unchanged in its target. */
   readonly readsValue?: true
@@ -76,14 +76,14 @@ export interface CodecDefinition {
   readonly contentType?: string
   /** Further media types that it decodes. */
   readonly mediaTypes?: readonly string[]
-  /** Why events cannot be encoded with these options; the codec then has no `encode`. */
+  /** Why the codec has no `encode` and cannot encode events with these options. */
   readonly cannotEncode?: string
-  /** Whether `write` may omit values. It calls `onLeftOut` for each omitted value. */
+  /** Whether `write` may omit values. For each omitted value, `write` calls `onLeftOut`. */
   readonly leavesOut?: true
   create(options: never): Codec
 }
 
-/** Declares a codec. The type of the options is erased, since the schema parses them before `create`. */
+/** Declares a codec. The type of the options is erased, because the schema parses the options before `create`. */
 export function defineCodec<S extends z.ZodObject>(
   definition: Omit<CodecDefinition, 'options' | 'create'> & {
     readonly options: S
@@ -95,13 +95,13 @@ export function defineCodec<S extends z.ZodObject>(
 
 export const NO_OPTIONS = z.strictObject({})
 
-/** A codec with its options. It is stateless: one instance serves any number of sources. */
+/** A codec with its options. It has no state, so one instance serves any number of sources. */
 export abstract class Codec {
   readonly definition: CodecDefinition
   readonly name: string
   readonly form: Form
   readonly options: Readonly<Record<string, unknown>>
-  /** The format by which the WebAssembly kernel (lib/kernel) reads most lines, with the same result as `read`. */
+  /** How the WebAssembly kernel (lib/kernel) reads most lines. The result is the same as that of `read`. */
   readonly lineFormat?: LineFormat
   /** Divides bytes into records, for codecs whose records do not end with a line end. */
   readonly framing?: Framing | undefined
@@ -137,9 +137,9 @@ export abstract class Codec {
   abstract scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean
 
   /**
-   * Scans all lines at once if that is faster: sets SCANNED and DECODED of each line and writes its slots to `out`. All
-   * lines are valid UTF-8. Returns how many lines it left without SCANNED; the caller uses `scan` for those. Undefined:
-   * it scanned no line.
+   * Scans all lines in one call if this is faster. Sets the flags SCANNED and DECODED of each line, and writes its
+   * slots to `out`. All lines are valid UTF-8. Returns the number of lines that still lack SCANNED. The caller uses
+   * `scan` for these lines. Returns undefined if it scanned no line.
    */
   scanLines?(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined
 
@@ -147,13 +147,13 @@ export abstract class Codec {
   load?(reach?: Reach): void
 
   /**
-   * Returns all fields of a line that `scan` accepts. `receivedAt`: when the line arrived, wall clock in milliseconds.
+   * Returns all fields of a line that `scan` accepts. `receivedAt`: when the line arrived, as wall clock milliseconds.
    */
   abstract fields(b: Buffer, start: number, end: number, receivedAt: number): Fields
 
   /**
    * Writes the fields of the line [start, end), which is valid UTF-8, to `to`. Returns false if the line cannot be
-   * decoded; ignore the fields written until then. This default builds an object, which is several times slower.
+   * decoded. Then, ignore the written fields. This default builds an object, which is several times slower.
    */
   read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {
     if (!this.scan(b, start, end, NO_NAMES, NO_SLOTS, 0)) return false
@@ -166,7 +166,7 @@ export abstract class Codec {
   /** Returns why `read` has just rejected a line, such as `expected "[" at column 12`; undefined: unknown. */
   problem?(b: Buffer, start: number, end: number): string | undefined
 
-  /** Returns the value of a `special` slot. The bytes of such a slot are not the text of the value. */
+  /** Returns the value of a `special` slot, whose bytes are not the text of the value. */
   value(_b: Buffer, _start: number, _end: number, _name: string, _receivedAt: number): unknown {
     return undefined
   }
@@ -177,7 +177,7 @@ export abstract class Codec {
   /** Replaces line ends within a message in place. The byte at `end` is a control character. */
   flatten?(chunk: Buffer, start: number, end: number): void
 
-  /** Writes each event of `batch`, whose lines this codec has decoded, as one line of JSON. */
+  /** Writes each event of `batch` as one line of JSON. This codec has decoded the lines of the batch. */
   writeJson(batch: EventBatch, to: ByteSink): void {
     const { length, texts } = batch
     for (let i = 0; i < length; ) {
@@ -190,19 +190,19 @@ export abstract class Codec {
     }
   }
 
-  /** Writes event `i` of `batch`, whose line this codec has decoded, as JSON without a line end. */
+  /** Writes event `i` of `batch` as JSON without a line end. This codec has decoded the line of the event. */
   writeEvent(batch: EventBatch, i: number, to: ByteSink): void {
     const { texts } = batch
     if (texts?.has(i)) to.add(texts.bytes, texts.starts[i]!, texts.ends[i]!)
     else writeText(jsonText(batch.fields(i)), to)
   }
 
-  /** Writes the events of `batch`, whichever codec decoded them. */
+  /** Writes the events of `batch`, even if another codec decoded them. */
   write(batch: EventBatch, to: ByteSink): void {
     for (let i = 0; i < batch.length; i++) writeText(`${this.encode!(batch.fields(i))}\n`, to)
   }
 
-  /** Returns the codec and its options as a configuration has them. */
+  /** Returns the codec and its options in the form of a configuration. */
   toJSON(): { readonly codec: string } {
     return { codec: this.name, ...this.options }
   }
@@ -236,8 +236,8 @@ export const NEWLINE = Buffer.from('\n')
 export const MARK = 0xef
 
 /**
- * Returns where the text of the line begins: after the byte order mark, if there is one. Editors write the mark at the
- * start of a file. In joined files, it can stand before any line.
+ * Returns where the text of the line begins. If the line begins with a byte order mark, the text begins after the mark.
+ * Editors write the mark at the start of a file. In joined files, any line can begin with the mark.
  */
 export function behindMark(b: Uint8Array, start: number, end: number): number {
   return b[start] === MARK && end - start >= 3 && b[start + 1] === 0xbb && b[start + 2] === 0xbf ? start + 3 : start
@@ -253,7 +253,7 @@ export function loadCodecs(options: object, reach: Reach | undefined): void {
     for (const codec of codecsIn([value])) loadCodec(codec, option, reach)
 }
 
-/** Calls `load` of a codec that `option` chooses. Throws OptionError. */
+/** Calls `load` of the codec that `option` chooses. Throws an OptionError if `load` throws. */
 export function loadCodec(codec: Codec, option: string, reach: Reach | undefined): void {
   try {
     codec.load?.(reach)

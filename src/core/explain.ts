@@ -6,9 +6,9 @@ export interface Example {
   readonly title: string
   /** The component's options as YAML, without `type` and `inputs`. */
   readonly yaml: string
-  /** The content of files that the options name as `./NAME`, by name. */
+  /** By NAME: the content of each file that the options refer to as `./NAME`. */
   readonly files?: Readonly<Record<string, string>>
-  /** NDJSON lines in and out. Processors only. */
+  /** Input and output as NDJSON lines. For processors only. */
   readonly input?: readonly string[]
   readonly output?: readonly string[]
   /** NDJSON lines of the side outputs, by name. */
@@ -30,23 +30,23 @@ export interface Finding {
   /** The event's value, as JSON or in words. */
   readonly value?: string
   readonly parts?: readonly Finding[]
-  /** The name of the bucket in which the event counts; null: the default one. */
+  /** The name of the bucket that counts the event; null: the default bucket. */
   readonly bucket?: string | null
-  /** The rule that applies to the event in that bucket; null if there is none. */
+  /** The rule that applies to the event in that bucket; null if no rule applies. */
   readonly rule?: string | null
 }
 
-/** What a component does with an event, and why, as if no event had arrived before. */
+/** What a component would do with an event, and why, if the event were the first to arrive. */
 export interface Explanation {
   readonly outcome: 'passed' | 'discarded' | 'consumed' | 'delivered'
   /** The discard reason, as in the metric label. */
   readonly reason?: string
-  /** The side output that receives it, if any. */
+  /** The side output that receives the event, if any. */
   readonly output?: string
-  /** The outputs that receive it, if there are several; '' is the main one. */
+  /** The outputs that receive the event, if it goes to several; '' is the main output. */
   readonly outputs?: readonly string[]
   readonly findings: readonly Finding[]
-  /** The bytes written for it; destinations only. */
+  /** The bytes that a destination writes for the event. */
   readonly bytes?: Buffer
 }
 

@@ -50,8 +50,8 @@ export function convertText(type: FieldType, text: string, wall = Number.NaN): u
 }
 
 /**
- * Returns the message for a `value` of a wrong type. The message is logged. It does not quote the value, which may be a
- * secret.
+ * Returns the message for a `value` of a wrong type. The message does not quote the value, because the message is
+ * logged and the value may be a secret.
  */
 export function notOfType(name: string, type: FieldType, value: unknown): string {
   return `${name} should be ${EXPECTED[type]}, and is ${kindOf(value)}`

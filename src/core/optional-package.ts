@@ -1,6 +1,6 @@
 import { lacksDescriptor, OptionError } from './errors.js'
 
-/** A package that may be missing, since npm may omit it. Only some configurations need it. */
+/** A package that only some configurations need. It may be missing, because npm may omit it. */
 export class OptionalPackage<T> {
   readonly #name: string
   readonly #version: string
@@ -23,7 +23,7 @@ export class OptionalPackage<T> {
     }
   }
 
-  /** Returns why the package cannot be used; undefined if it can. Loads nothing. */
+  /** Returns why the package cannot be used; undefined if it can. Does not load the package. */
   problem(): string | undefined {
     try {
       import.meta.resolve(this.#name)

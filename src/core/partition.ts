@@ -108,5 +108,5 @@ function refusal(message: string): DeliveryError {
   return new DeliveryError(message, { failure: 'reject', reason: 'partition' })
 }
 
-/** Marks a text option as a template. Its parsed value remains the text as written. */
+/** Marks a text option as a template. The parsed value of the option is still the text as written. */
 export const templateText = <S extends z.ZodType>(schema: S): S => schema.meta({ title: TEMPLATE }) as S

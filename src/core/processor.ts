@@ -3,28 +3,28 @@ import type { EventBatch } from './event/batch.js'
 import type { Fields } from './event/event.js'
 
 /**
- * The contract between the engine and a processor. A processor only decides about events. Its stage
- * (engine/flow/stage.ts) does the rest: it counts and moves events, keeps their order, waits, settles acknowledgements
- * and handles failures.
+ * The contract between the engine and a processor. A processor only decides about events. The processor's stage
+ * (engine/flow/stage.ts) counts and moves events, keeps their order, waits, settles acknowledgements and handles
+ * failures.
  */
 
-/** Values of the column that `process` fills, one per event. Initially each is MAIN. */
+/** Values of the column that `process` fills. The column has one value for each event, initially MAIN. */
 export const MAIN = 0
 /** The event goes to output `n` of the plan. */
 export const output = (n: number): number => 1 + n
-/** The event is discarded for reason `n` of the plan. The output `discarded` carries it. */
+/** The event is discarded for reason `n` of the plan, and goes to the output `discarded`. */
 export const discard = (n: number): number => FIRST_REASON + n
 /**
  * The event waits in the stage, and the stage asks the processor again later (see `BatchScope.later`). Only if the plan
  * `waits`.
  */
 export const LATER = 253
-/** The processor has merged the event into one that `emit` will return. */
+/** The processor has merged the event into another event, which `emit` will return. */
 export const CONSUMED = 254
 /** The processor could not process the event. `on_error` decides what happens to it. */
 export const FAILED = 255
 
-/** Values of outputs are below this one. */
+/** The values of outputs are smaller than this value. */
 export const FIRST_REASON = 128
 
 export const DISCARDED = 'discarded'
@@ -36,7 +36,7 @@ export const UNROUTED = 'unrouted'
 export interface Plan {
   /** Names of its side outputs, such as the outputs of a route. Events sent there count as sent, or as UNROUTED. */
   readonly outputs?: readonly string[]
-  /** A further side output that replaces the main one: MAIN events go there. */
+  /** Name of a further side output, which receives the MAIN events instead of the main output. */
   readonly main?: string
   /** Whether an event may go to several outputs: see `BatchScope.copy`. */
   readonly copies?: boolean
@@ -46,14 +46,14 @@ export interface Plan {
   readonly option?: string
   /** The processor only observes events, so its output needs no reader. */
   readonly observes?: boolean
-  /** Options that have no effect unless a component reads an output. `what`: the events of that output. */
+  /** Options that have an effect only if a component reads `output`. `what`: the events of that output. */
   readonly expects?: readonly { readonly option: string; readonly output: string; readonly what: string }[]
   /** Milliseconds between calls of `emit`. */
   readonly every?: number
   /**
    * Whether the processor keeps events between batches. On reload, `handOver` passes the kept events with their shares
-   * to a successor with the same options, and the processor emits nothing. Without a successor, the processor must emit
-   * all kept events, as it must when no more events arrive.
+   * to a successor with the same options, and the processor emits nothing. Without a successor, or when no more events
+   * arrive, the processor must emit all kept events.
    */
   readonly keeps?: boolean
   /** Whether it may decide LATER. */
@@ -62,7 +62,7 @@ export interface Plan {
   readonly concurrency?: number
 }
 
-/** These limits follow from the range of column values. `processing_failed` takes one more reason. */
+/** The range of column values sets these limits. One of the values for reasons is reserved for `processing_failed`. */
 const MOST_OUTPUTS = FIRST_REASON - 1
 const MOST_REASONS = LATER - FIRST_REASON - 1
 
@@ -91,9 +91,9 @@ export interface BatchScope {
   readonly signal: AbortSignal
   /** Milliseconds since the batch's events became LATER; 0 when the processor is first asked about them. */
   readonly keptMs: number
-  /** Whether the events became LATER before a reload and this processor has not been asked about them yet. */
+  /** Whether the events became LATER before a reload, and this processor is now asked about them for the first time. */
   readonly isInherited: boolean
-  /** False while the stage ends and LATER events could not be read again. Decide now if possible. */
+  /** False if the stage is ending and LATER events could not be read again. In that case, decide now if possible. */
   readonly mayWait: boolean
   /**
    * Makes the stage ask again about the LATER events in `ms` milliseconds or slightly later; the smallest value of all
@@ -113,8 +113,8 @@ export interface BatchScope {
    */
   copy(i: number, n: number): void
   /**
-   * Whether the batch's source cannot read it again. A share would then hold memory, but not save the events if the
-   * process is killed.
+   * Whether the source cannot read the batch again. If it cannot, a share would hold memory, but the events would still
+   * be lost if the process were killed.
    */
   readonly isOnce: boolean
   /**
@@ -131,8 +131,8 @@ export interface Emitted {
   /** The side output for the event; default: the main output. Without a reader there, it is discarded as UNROUTED. */
   readonly to?: string
   /**
-   * Shares of the events from which this event was made. They are settled when this event is settled. Events with
-   * shares go to one output.
+   * Shares of the events from which this event was made. The shares are settled when this event is settled. All events
+   * with shares must go to the same output.
    */
   readonly shares?: readonly Share[]
   /**
@@ -143,8 +143,8 @@ export interface Emitted {
 }
 
 /**
- * time: `every` has passed. drain: no more events arrive. reload: a successor may take over, but only a processor whose
- * plan `keeps` can pass shares to it.
+ * time: the interval `every` has passed. drain: no more events arrive. reload: a successor may take over. A processor
+ * can pass shares to the successor only if its plan has `keeps`.
  */
 export type EmitReason = 'time' | 'drain' | 'reload'
 

@@ -1,4 +1,4 @@
-/** The pending sends of a source that continues reading before they complete. */
+/** The pending sends of a source that continues to read before its sends complete. */
 export class Sends {
   /** Resolves when all sends so far have found room; undefined if they already have. */
   room: Promise<void> | undefined

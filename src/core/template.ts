@@ -165,7 +165,7 @@ function appendValue(reader: FieldReader, sink: GrowingBytes): void {
   else sink.addText(reader.kind === NUMBER ? reader.json() : reader.text())
 }
 
-/** Separates values; UTF-8 text never contains it. */
+/** Separates values. UTF-8 text never contains this byte. */
 const SEPARATOR = Buffer.from([0xff])
 
 /** Members of a JSON object whose values are template texts. Empty values are left out. */

@@ -13,8 +13,8 @@ export function refuseNewer(format: unknown, known: number): void {
 }
 
 /**
- * A state file exists but cannot be read now, or not by this version. Do not treat it as missing or damaged: its
- * content may be needed and become readable again.
+ * A state file exists, but cannot be read now or cannot be read by this version. Do not treat the file as missing or
+ * damaged, because its content may be needed and may become readable again.
  */
 export class StateUnreadable extends Error {
   readonly code = 'SLUICE_STATE_UNREADABLE'
@@ -34,7 +34,7 @@ function remedy(cause: unknown): string {
   return 'check the disk and the file, or move it away to start without it'
 }
 
-/** Resolves with a file's content; undefined: the file does not exist. Throws StateUnreadable on any other error. */
+/** Resolves with a file's content; undefined if the file does not exist. Throws StateUnreadable on any other error. */
 export async function readState(path: string, read: (path: string) => Promise<string>): Promise<string | undefined> {
   try {
     return await read(path)

@@ -7,7 +7,7 @@ const LOOK_EVERY_MS = 1000
 
 /**
  * A component's file that is read again when it changes. A change is applied only when two consecutive observations see
- * the same version. After one observation, a writer may not have finished.
+ * the same version, because a writer may not have finished at the first observation.
  */
 export class WatchedFile<T> {
   readonly path: string

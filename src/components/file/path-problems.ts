@@ -131,14 +131,14 @@ export class PathProblems {
 }
 
 /**
- * Whether a name in the path was not valid UTF-8. It was then read with replacement characters, and system calls cannot
- * find the path.
+ * Whether a name in the path was not valid UTF-8. Such a name was read with replacement characters, so system calls
+ * cannot find the path.
  */
 export function isMangled(path: string): boolean {
   return path.includes('\ufffd')
 }
 
-/** Whether the system refused a call; otherwise the content is damaged. */
+/** Whether the error means that the system refused a call. Otherwise, the content is damaged. */
 export function isOfSystem(error: unknown): boolean {
   return errorCode(error) !== undefined && !isOfContent(error)
 }

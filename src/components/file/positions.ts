@@ -18,14 +18,14 @@ import type { Entry, Saved } from './saved.js'
 
 const LF = 0x0a
 
-/** The content of a file between two truncations. Its head grows until it covers FINGERPRINT_BYTES. */
+/** The content of a file between two truncations. `head` grows until it covers FINGERPRINT_BYTES. */
 export interface Content {
   head: Fingerprint
   /** Identifies this content in event ids. */
   readonly reading: string
 }
 
-/** The end of what was delivered of a file. It is never within an undelivered line. */
+/** The offset up to which a file was delivered. A position is never within an undelivered line. */
 export interface Position {
   readonly offset: number
   /** Whether the beginning of the line at this position was delivered. */
@@ -51,7 +51,7 @@ export function positionOf({
   marks = [],
   reading = newReading(),
 }: Entry): Position {
-  // `Trail.saved` leaves out the position itself. A copy may end there, too.
+  // Add the mark at the position, which `Trail.saved` leaves out, because a copy may end there.
   const trail = new Trail(marks)
   if (offset < FIRST_MARK && tail.bytes === Math.min(offset, FINGERPRINT_BYTES)) trail.insert({ offset, tail })
   return { offset, continues, carry, tail, content: { head, reading }, marks: trail.marks }
@@ -63,8 +63,8 @@ export function resumeOf(fd: number, entry: Entry): Position {
 }
 
 /**
- * The position at which to start a file that has none. `fromEnd`: starts at the end of a file that existed when the
- * source first started.
+ * The position at which to start a file that has no saved position. If `fromEnd`, a file that existed when the source
+ * first started is started at its end.
  */
 export function startOf(
   fd: number,
@@ -78,7 +78,7 @@ export function startOf(
   return beginningOf(fd)
 }
 
-/** The beginning of a file. Reads the head at once, because the content may be gone before a line is delivered. */
+/** The position at the beginning of a file. Reads the head now, because the content may be gone before delivery. */
 export function beginningOf(fd: number, reading = newReading()): Position {
   const first = firstBytes(fd)
   const trail = new Trail()
@@ -87,7 +87,7 @@ export function beginningOf(fd: number, reading = newReading()): Position {
 }
 
 /**
- * Whether the file existed when the source first started. In doubt, returns false: the file is then read completely.
+ * Whether the file existed when the source first started. In doubt, returns false, so that the file is read completely.
  */
 function wasThere(stat: BigIntStats, path: string, saved: Saved, births: BirthTimes): boolean {
   if (saved.has(path) || saved.unreadable > 0) return false
@@ -107,9 +107,9 @@ function endOf(fd: number, size: number): Position {
 }
 
 /**
- * Returns a function that finds the position of an event by the number of bytes before it in the frame; undefined: the
- * lines are not in the file as in the frame. The position has no tail, because the bytes may be gone by then; the head
- * still identifies the file. The frame is not kept, because its columns may be gone, too.
+ * Returns a function that finds the position of an event from the number of bytes before it in the frame; undefined if
+ * the lines in the file and the frame differ. The position has no tail, because those bytes may be gone later, but the
+ * head identifies the file. The function does not keep the frame, because its columns may be gone, too.
  */
 export function positionsIn(frame: Frame, from: Position, to: Position): ((before: number) => Position) | undefined {
   const { length, bytes, isRun } = frame
@@ -119,8 +119,8 @@ export function positionsIn(frame: Frame, from: Position, to: Position): ((befor
 }
 
 /**
- * The place in the content at which a frame that ends at `to` begins; undefined if its lines are not in the file as in
- * the frame.
+ * The place in the content at which a frame that ends at `to` begins. Undefined if the lines in the file and in the
+ * frame differ.
  */
 export function readFrom({ bytes, length, starts, ends, flags, read }: Frame, to: Position): ReadFrom | undefined {
   const span = ends[length - 1]! + (flags[length - 1]! & LINE_END) - starts[0]!

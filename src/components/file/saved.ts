@@ -7,8 +7,8 @@ import { fileSystems } from '../../lib/files/disk/file-systems.js'
 import { type BirthTimes, goneKey, keyOf } from './identity.js'
 
 /**
- * The checkpoint document of a file source, and its entries without an open file: files that are gone or not found yet.
- * An entry is removed when its file is read again, or long after the file was last seen.
+ * The checkpoint document of a file source, and the entries of files that are not open, because they are gone or not
+ * found yet. An entry is removed when its file is read again, or long after the file was last seen.
  */
 
 const VERSION = 1
@@ -16,7 +16,7 @@ const VERSION = 1
 const FORGET_MS = 7 * 24 * 3_600_000
 const MAX_AWAY = 10_000
 
-/** Larger than any `carry`, which must stay a small number when shifted. */
+/** Larger than any `carry`, because a `carry` must still be a small number after it is shifted. */
 const MOST_CARRY = 0xfffff
 
 const bytes = z.int().min(0)
@@ -38,12 +38,12 @@ const entrySchema = z.object({
   carry: z.int().min(0).max(MOST_CARRY).optional(),
   head: fingerprint,
   tail: fingerprint,
-  /** See positions.ts. Entries of earlier versions do not have it. */
+  /** Identifies the content: see positions.ts. Entries of earlier versions do not have this field. */
   reading: z
     .string()
     .regex(/^[0-9a-f]{16}$/)
     .optional(),
-  /** The file is gone or its content was replaced. It is identified by its content only, and may exist as a copy. */
+  /** The file is gone, or its content was replaced. Only the content identifies the file, which may exist as a copy. */
   gone: z.literal(true).optional(),
   /** When the file was found to be missing, wall clock in milliseconds. */
   away: z.number().optional(),
@@ -83,7 +83,7 @@ export class Saved {
   /** All rotations before this time were observed. */
   readonly lookedAt: number | undefined
   readonly displaced: readonly Displaced[] = []
-  /** Compressed files from before this time are not read; undefined on the first run, and after an earlier version. */
+  /** Compressed files before this time are not read. Undefined on the first run, and after an earlier version. */
   readonly compressedSince: number | undefined
   /** Number of invalid entries, or 1 for an invalid document. */
   readonly unreadable: number = 0
@@ -91,7 +91,7 @@ export class Saved {
   readonly #entries = new Map<string, Entry>()
   readonly #paths = new Map<string, Entry>()
 
-  /** `document`: the saved document; undefined if there is none, any invalid value if it was lost. */
+  /** `document`: the saved document; undefined if nothing was saved, any invalid value if the document was lost. */
   constructor(document: unknown) {
     if (document === undefined) return
     refuseNewer((document as { version?: unknown } | null)?.version, VERSION)
@@ -110,8 +110,8 @@ export class Saved {
       if (entry.success) this.put(entry.data)
       else this.unreadable++
     }
-    // The entry of a copy is at the end of the copy, even if not all of it was delivered. Then the copy must be
-    // searched again.
+    // The position of a copy is at the end of the copy, even if not all of its content was delivered. In that case, the
+    // copy must be searched again.
     const claimants = new Map<string, Entry[]>()
     for (const entry of this.#entries.values())
       if (entry.claimed !== undefined) claimants.set(entry.claimed, [...(claimants.get(entry.claimed) ?? []), entry])
@@ -122,14 +122,14 @@ export class Saved {
 
   put(entry: Entry): void {
     const former = entry.gone ? undefined : this.#entries.get(entryKey(entry))
-    // The inode of `former` was reused for the file of this entry. Without birth times, only different first bytes show
-    // that.
+    // The inode of `former` now belongs to the file of this entry. Without birth times, only different first bytes show
+    // this reuse.
     if (former && (former.birth !== entry.birth || differ(former.head, entry.head))) {
       this.remove(former)
       this.put({ ...former, gone: true })
     }
     this.#entries.set(entryKey(entry), entry)
-    // An existing file is found by its path after its device was renumbered.
+    // If the number of its device changes, an existing file is found by its path.
     if (!entry.gone || !this.#paths.has(entry.path)) this.#paths.set(entry.path, entry)
   }
 
@@ -137,7 +137,7 @@ export class Saved {
     return this.#entries.get(key)
   }
 
-  /** Removes the position of a file's copy if less was delivered of the file: the copy must be searched again. */
+  /** Removes the position of a file's copy if less of the file was delivered. Then the copy must be searched again. */
   releaseCopy(
     file: Original,
     claimants = [...this.#entries.values()].filter(one => one.claimed === file.claimed),
@@ -195,8 +195,8 @@ export class Saved {
   }
 
   /**
-   * Records since when files are missing, except those that `isKept` accepts. Removes entries of files that were
-   * missing for too long, and the oldest entries if there are too many.
+   * Records the time since which files are missing. Removes entries of files that were missing for too long and, if
+   * there are too many entries, the oldest ones. Skips entries that `isKept` accepts.
    */
   prune(now: number, isKept: (entry: Entry) => boolean = () => false): void {
     for (const entry of [...this.#entries.values()]) {

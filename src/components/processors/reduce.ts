@@ -7,7 +7,7 @@ import { reaches } from '../../core/options/reach.js'
 import { RULES } from './reduce/merge-rules.js'
 
 const MOST_RULES = 1000
-/** Bounds of the interval between searches for groups that have ended, in milliseconds. */
+/** Longest and shortest time between two searches for groups that have ended, in milliseconds. */
 const MOST_EVERY_MS = 200
 const LEAST_EVERY_MS = 20
 

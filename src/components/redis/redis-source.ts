@@ -17,7 +17,7 @@ import type { RedisSourceOptions } from './options.js'
 /** How long the server waits for entries before it replies without entries. */
 const BLOCK_MS = 1000
 const MIB = 1024 * 1024
-/** Approximate bytes to read at once. The server counts entries, not bytes. */
+/** Approximate bytes to read in one request. A request can only limit the number of entries. */
 const READ_BYTES = MIB / 2
 const MOST_ENTRIES = 1000
 /** Maximum bytes of one reply. The client keeps whole replies in memory. */
@@ -63,7 +63,7 @@ export class RedisSource implements Source {
 
   async run(out: Output, signal: AbortSignal): Promise<void> {
     this.#asking?.destroy()
-    // Begins with one entry, because the last reply may have been too large.
+    // The first read asks for one entry, because the last reply may have been too large.
     this.#count = 1
     let failure: unknown
     const lost = (error: unknown) => {
@@ -85,7 +85,7 @@ export class RedisSource implements Source {
       repeat(LAG_MS, () => this.#measure())
       let isClaimed = false
       repeat(this.#options.claim_after / 3, async () => void (isClaimed = (await this.#claim()) || isClaimed))
-      // Reads the entries that this consumer already holds before it reads new entries.
+      // Reads new entries only after the entries that this consumer already holds.
       let from = '0'
       while (!signal.aborted) {
         if (this.#redelivery.takeBack() || isClaimed) from = '0'
@@ -191,7 +191,7 @@ export class RedisSource implements Source {
     const groups = (await this.#ask(['XINFO', 'GROUPS', stream])) as (string | number | null)[][]
     const valueIn = (one: (string | number | null)[], name: string) => one[one.indexOf(name) + 1]
     const own = groups.find(one => valueIn(one, 'name') === group)
-    // The lag is unknown before Redis 7, and after entries were deleted.
+    // The lag is unknown in versions before Redis 7, and after entries were deleted.
     if (own?.includes('lag')) this.#lag = Number(valueIn(own, 'lag'))
   }
 }
@@ -206,7 +206,7 @@ function textOf(error: unknown, { stream }: RedisSourceOptions, { password }: Re
   return redisProblem(error, password, permissions).text
 }
 
-/** Asks for the groups of the stream. The stream need not exist yet. */
+/** Asks for the groups of the stream. Works even if the stream does not exist yet. */
 export async function checkStream(
   options: RedisSourceOptions,
   context: ComponentContext,

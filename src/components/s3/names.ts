@@ -20,11 +20,11 @@ const TIME = /%([YmdHM])/g
 /** Maximum bytes of a prefix. S3 accepts 1,024 bytes for the whole name. */
 const LONGEST = 900
 /**
- * Maximum bytes between two slashes of a prefix. Servers that store objects as files reject a longer name; this would
+ * Maximum bytes between two slashes of a prefix. Servers that store objects as files reject a longer name, which would
  * pause the destination.
  */
 const LONGEST_STEP = 255
-/** Maximum bytes that Sluice appends to the last step. */
+/** Maximum bytes that Sluice appends to the part after the last slash. */
 const REST = 64
 
 export function keyProblem({ parts }: Template): string | undefined {
@@ -50,7 +50,7 @@ export class KeyPrefixes implements ObjectNames {
   readonly #texts: RequestTexts
   readonly #time: EventTime
   readonly #hasTime: boolean
-  /** A cache: consecutive events usually have the same prefix. */
+  /** A cache, because consecutive events usually have the same prefix. */
   #last = { text: '', minute: Number.NaN, prefix: '' }
 
   constructor(key: Template, timestamp: FieldPath, { field }: ComponentContext) {
@@ -70,7 +70,7 @@ export class KeyPrefixes implements ObjectNames {
   }
 }
 
-/** Returns the prefix for an event without any fields. `ms`: its time, in milliseconds since the epoch. */
+/** Returns the prefix for an event without any fields. `ms`: the time of the event, in milliseconds since the epoch. */
 export function samplePrefix({ parts }: Template, ms: number): string {
   const texts = parts.map(part => (typeof part === 'string' ? part : encodeURIComponent(part.fallback || 'none')))
   return withTime(texts.join(''), new Date(ms).toISOString())

@@ -11,9 +11,9 @@ interface Counted {
   /** Maximum amount per window, in `unit`. */
   readonly limit: number
   readonly windowMs: number
-  /** gcra only: amount, in `unit`, that may pass at once above the smooth rate. Default: limit - 1. */
+  /** gcra only: the amount, in `unit`, that may pass at one moment above the smooth rate. Default: limit - 1. */
   readonly burst?: number | undefined
-  /** `cost`: a limit of events where each event counts as its cost. */
+  /** `cost`: a limit of events in which each event counts with its cost instead of 1. */
   readonly unit: 'events' | 'bytes' | 'cost'
 }
 
@@ -29,23 +29,23 @@ export interface Quota extends Counted {
 }
 
 /**
- * Costs are counted in whole millionths. Their sums are exact: a limit is below 2^32, so it is below 2^53 in
+ * Costs are counted in whole millionths. Their sums are exact, because a limit is below 2^32 and so below 2^53
  * millionths.
  */
 export const PER_COST = 1_000_000
 
-/** How many window units one unit of the limit has. Windows count costs in millionths. */
+/** The number of window units in one unit of the limit. Windows count costs in millionths. */
 export function scaleOf({ unit }: Limit): number {
   return unit === 'cost' ? PER_COST : 1
 }
 
-/** How full a window is. Times are on the clock of the decisions; amounts are in the limit's unit. */
+/** How full a window is. Times are by the clock of the decisions. Amounts are in the unit of the limit. */
 export interface Level {
   readonly limit: Limit
   readonly used: number
   /**
-   * When the counted span began, and when nothing of it will count any more. Both are the current time if nothing is
-   * counted.
+   * `since`: when the counted span began. `until`: when nothing in this span will count any longer. Both are the
+   * current time if nothing is counted.
    */
   readonly since: number
   readonly until: number
@@ -65,8 +65,8 @@ export class Costs {
   }
 
   /**
-   * The cost of event `i` for limits that do not count bytes. It is 1 if the field is negative or not a number. It is
-   * at most twice the largest limit, because larger numbers could not be counted exactly.
+   * The cost of event `i` for limits that do not count bytes. The cost is 1 if the field is negative or not a number.
+   * The cost is at most twice the largest limit, because larger numbers could not be counted exactly.
    */
   of(batch: EventBatch, i: number): number {
     const field = this.#field

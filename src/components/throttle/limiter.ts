@@ -11,7 +11,7 @@ import { createWindows } from './windows/several.js'
 import { WallTime } from './windows/wall-time.js'
 import type { Windows } from './windows.js'
 
-/** How far event times have advanced. It is saved with the buckets. */
+/** The progress of event times, which is saved with the buckets. */
 export interface SavedProgress {
   readonly oldest: number
   write(to: StateWriter): void
@@ -24,20 +24,20 @@ export interface LimiterOptions {
   readonly maxKeys: number
   /** Seed of the key hashes; must be random if senders choose the keys. */
   readonly seed: number
-  /** Whether to record which buckets have changed, because buckets are saved. */
+  /** Whether to record which buckets have changed. Needed if the buckets are saved. */
   readonly persists?: boolean | undefined
 }
 
 /**
- * The time in which a throttle decides: clock time or event time. Creates windows, and defines when a bucket is idle.
+ * The kind of time by which a throttle decides: clock time or event time. Creates windows, and defines idle buckets.
  */
 export interface Timing {
   windows(limits: readonly Limit[]): Windows
   /** How long a bucket stays in use after its windows have ended. */
   readonly graceMs: number
-  /** Whether a bucket that was used since the last search for idle buckets stays, even if its windows have ended. */
+  /** Whether to keep a bucket that was used since the last search for idle buckets, even if its windows have ended. */
   readonly keepsUsed: boolean
-  /** The time that decides whether buckets are idle while an event at `time` is decided. */
+  /** The time by which buckets are found to be idle during the decision on an event at `time`. */
   present(time: number): number
   /** Only in event time. */
   readonly progress?: SavedProgress
@@ -70,10 +70,10 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
   readonly #options: LimiterOptions
   readonly #room: BucketBound
   readonly #ofRules = new Map<string, Limiter<T> | ExactRule>()
-  /** Rules that each hold for one key, by the shape of their limits (`shapeOf`). */
+  /** Rules that apply to one key each, grouped by the shape of their limits (`shapeOf`). */
   readonly #exact = new Map<string, ExactRules>()
 
-  /** `parent`: the throttle's limiter, if this one is for rules. `prepare` is called for each new bucket. */
+  /** `parent`: the throttle's limiter, if the new limiter is for rules. `prepare` is called for each new bucket. */
   constructor(options: LimiterOptions, timing: T, parent?: Limiter<T>, prepare?: PrepareBucket<Windows>) {
     const { limits, maxKeys, seed, persists } = options
     this.#options = options
@@ -111,9 +111,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     for (const [shape, exact] of this.#exact) if (!exact.sweep()) this.#exact.delete(shape)
   }
 
-  /**
-   * Call after `ms` milliseconds without any event. Drops the buckets that are idle by then, including those of rules.
-   */
+  /** Drops the buckets that are idle after `ms` milliseconds without any event, including the buckets of rules. */
   dropUnused(ms: number): void {
     if (ms >= this.#buckets.idleMs) this.#buckets.clear()
     for (const limiter of this.#ofRules.values()) if (limiter instanceof Limiter) limiter.dropUnused(ms)
@@ -137,7 +135,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     return this.#room.dropped
   }
 
-  /** Drops idle buckets. Call once before all decisions that are made at the same time. */
+  /** Drops idle buckets. Call once for each time, before the decisions at this time. */
   advance(time: number): void {
     this.#room.advance(this.timing.present(time))
   }
@@ -162,7 +160,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     return id < 0 ? undefined : this.#buckets.windows.level(id, time, cost, size)
   }
 
-  /** The earliest time at which the event fits if nothing else passes; undefined: there is no room for its bucket. */
+  /** The earliest time at which the event fits if no other event passes; undefined if its bucket gets no room. */
   roomAt(key: PlacedKey | undefined, time: number, cost: number, size: number): number | undefined {
     const id = this.#buckets.bucket(key, this.timing.present(time))
     return id < 0 ? undefined : this.#buckets.windows.roomAt(id, time, cost, size)

@@ -9,7 +9,7 @@ import type { StateReader, StateWriter } from './persist/state-bytes.js'
 export abstract class BucketColumns {
   /** By bucket: the amount counted in its newest window or run. */
   protected counts = new Float64Array(8)
-  /** By bucket: when that window opened, or when that run passed; -Infinity: the bucket is empty. */
+  /** By bucket: when its newest window opened, or its newest run passed; -Infinity if the bucket is empty. */
   protected times = new Float64Array(8).fill(Number.NEGATIVE_INFINITY)
 
   /** The bucket becomes idle at this time plus `Lifetime.idleMs`. */
@@ -17,7 +17,7 @@ export abstract class BucketColumns {
     return this.times[bucket]!
   }
 
-  /** Moves a bucket's state here from `from`, which has the same limits. Empties the bucket there. */
+  /** Moves a bucket's state from `from`, which has the same limits, to this object. Empties the bucket in `from`. */
   adopt(bucket: number, from: BucketColumns, fromBucket: number): void {
     this.counts[bucket] = from.counts[fromBucket]!
     this.times[bucket] = from.times[fromBucket]!
@@ -37,7 +37,7 @@ export abstract class BucketColumns {
     to.number(this.counts[bucket]!)
   }
 
-  /** Replaces the bucket's state with a state from `write`. */
+  /** Replaces the bucket's state with a state that `write` wrote. */
   read(bucket: number, from: StateReader): void {
     this.times[bucket] = from.time()
     this.counts[bucket] = from.number()
@@ -48,14 +48,14 @@ export abstract class BucketColumns {
 }
 
 /**
- * Applies limits to buckets. Costs are in window units (`scaleOf`). The windows of one limit use only `cost`; if the
+ * Applies limits to buckets. Costs are in window units (`scaleOf`). Windows with one limit use only `cost`. If this
  * limit counts bytes, `cost` is the event's size. `SeveralWindows` needs both `cost` and `bytes`.
  */
 export abstract class Windows extends BucketColumns {
-  /** How long after its `latest` a bucket becomes idle. */
+  /** The time from a bucket's `latest` until the bucket becomes idle. */
   abstract readonly spanMs: number
 
-  /** Decides on an event without counting it. */
+  /** Decides on an event, but does not count the event. */
   abstract fits(bucket: number, time: number, cost: number, bytes: number): WindowDecision
 
   abstract charge(bucket: number, time: number, cost: number, bytes: number): void
@@ -83,12 +83,12 @@ export abstract class Windows extends BucketColumns {
   }
 
   /**
-   * How full the bucket is. With several limits, describes the limit that would refuse this event or, if all would let
-   * it pass, the fullest limit.
+   * How full the bucket is. With several limits, describes the limit that would refuse this event. If no limit would
+   * refuse the event, describes the fullest limit.
    */
   abstract level(bucket: number, time: number, cost: number, bytes: number): Level
 
-  /** The earliest time from `now` on at which an event fits if nothing else passes; Infinity: never, or unknown. */
+  /** The earliest time from `now` on at which an event fits if no other event passes; Infinity if never, or unknown. */
   roomAt(_bucket: number, _now: number, _cost: number, _bytes: number): number {
     return Number.POSITIVE_INFINITY
   }
@@ -96,7 +96,7 @@ export abstract class Windows extends BucketColumns {
   /** Sets a bucket's own limits, which differ from the common limits only in their numbers. */
   abstract setLimits(bucket: number, limits: readonly Limit[]): void
 
-  /** Forgets aligned windows, because the wall clock was set back. */
+  /** Forgets aligned windows. Call after the wall clock was set back. */
   restartAligned(): void {}
 }
 
@@ -104,7 +104,7 @@ export abstract class LimitWindows extends Windows {
   override readonly spanMs: number
   readonly limit: Limit
   protected readonly limitUnits: number
-  /** The limit of each bucket, in window units; undefined: all buckets have `limitUnits`. */
+  /** The limit of each bucket, in window units; undefined if `limitUnits` is the limit of all buckets. */
   protected ownLimitUnits: Float64Array | undefined
 
   constructor(limit: Limit, spanMs = limit.windowMs) {
@@ -147,8 +147,8 @@ export abstract class LimitWindows extends Windows {
 }
 
 /**
- * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An event that is older than the
- * window of its bucket counts in this window.
+ * fixed: if no window is open, the next event that passes opens a window at its time t. The window covers [t, t +
+ * window). An event that is older than the window of its bucket is counted in this window.
  */
 export class FixedWindows extends LimitWindows {
   readonly #windowMs: number
@@ -158,7 +158,7 @@ export class FixedWindows extends LimitWindows {
     this.#windowMs = limit.windowMs
   }
 
-  /** Faster than `fits` and `charge`, because most throttles have a fixed limit. */
+  /** Faster than `fits` and `charge`. Speed matters here, because most throttles have a fixed limit. */
   override take(bucket: number, now: number, cost: number): WindowDecision {
     const isOpen = now - this.times[bucket]! < this.#windowMs
     const used = isOpen ? this.counts[bucket]! + cost : cost

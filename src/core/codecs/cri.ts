@@ -25,7 +25,7 @@ const PARTIAL = new FieldName('partial')
 // The value of `partial` for an unfinished line. The first piece of an over-long line has the same value.
 const FIRST = Buffer.from('first')
 
-/** Returns 1 if `stdout` and a space are at `p`, 2 if `stderr` and a space are there; otherwise 0. */
+/** Returns 1 if `stdout` and a space are at `p`, 2 for `stderr` and a space, otherwise 0. */
 function streamAt(b: Buffer, p: number, end: number): number {
   if (p + STREAM >= end || b[p + STREAM] !== SPACE) return 0
   const number = b[p + 3] === STREAMS[0]![3] ? 1 : 2
@@ -34,11 +34,11 @@ function streamAt(b: Buffer, p: number, end: number): number {
   return number
 }
 
-/** Where the tag and the text begin in the line read last. */
+/** In the line that was read last: where the tag and the text begin. */
 let tagStart = 0
 let textStart = 0
 
-/** Sets `tagStart` for the line [start, end). Returns the number of the line's stream; 0: none. */
+/** Sets `tagStart` for the line [start, end). Returns the number of the line's stream, or 0 if it is unknown. */
 function headOf(b: Buffer, start: number, end: number): number {
   const stop = indexOfByte(b, SPACE, start, end)
   const stream = streamAt(b, stop + 1, end)

@@ -41,12 +41,12 @@ const options = z.strictObject({
 })
 type Options = z.output<typeof options>
 
-/** The last value found: its text without quotes, and whether it contains doubled quotes. */
+/** The value that was found last: its text without quotes, and whether this text contains doubled quotes. */
 let valueStart = 0
 let valueEnd = 0
 let doubled = false
 
-/** Finds the value that begins at `p`. Returns its end, at a delimiter or at `end`; -1 if it is malformed. */
+/** Finds the value that begins at `p`. Returns the end of the value, at a delimiter or at `end`, or -1 if malformed. */
 function valueEndAt(b: Uint8Array, p: number, end: number, delimiter: number): number {
   doubled = false
   valueStart = p
@@ -77,7 +77,7 @@ class Csv extends FieldsCodec {
   readonly #names: FieldName[]
   override readonly encode?: (fields: Fields) => string
   readonly #encoder: MembersEncoder
-  /** The column names. For each column, `#members` has the index of the event's member; -1: missing. */
+  /** `#known`: the column names. `#members`: for each column, the index of the event's member, or -1 if missing. */
   readonly #known = new WantedNames()
   readonly #members: Int32Array
 
@@ -141,7 +141,7 @@ class Csv extends FieldsCodec {
       const n = members[column]!
       if (n >= 0 && !event.isNull(n)) this.#addText(event.text(n), out)
     }
-    // A single empty value would make an empty line, which readers skip.
+    // Without quotes, a single empty value would make an empty line, which readers skip.
     if (out.length === from) out.add(EMPTY, 0, EMPTY.length)
   }
 
@@ -163,7 +163,7 @@ class Csv extends FieldsCodec {
   }
 }
 
-/** Returns the 0-based index of the column that `column_N` names; -1: the name has another form. */
+/** Returns the 0-based index of the column with the name `column_N`, or -1 if the name has another form. */
 function columnOf(name: string): number {
   const [, number] = /^column_([1-9]\d{0,5})$/.exec(name) ?? []
   return number === undefined ? -1 : Number(number) - 1

@@ -51,7 +51,7 @@ function beforeBlanks(b: Buffer, start: number, p: number): number {
   return p
 }
 
-/** Whether the content [start, end) of a JSON string ends with a backslash and `letter`, as an escape. */
+/** Whether the content [start, end) of a JSON string ends with an escape: a backslash and `letter`. */
 function endsWithEscape(b: Buffer, start: number, end: number, letter: number): boolean {
   let p = end - 1
   if (p <= start || b[p] !== letter) return false
@@ -100,7 +100,7 @@ class Line implements FieldSink {
     }
   }
 
-  /** Reads `{"log":"…","stream":"stdout","time":"…"}`, the usual form. The byte at `end` is a control character. */
+  /** Reads a line in the usual form `{"log":"…","stream":"stdout","time":"…"}`. At `end` is a control character. */
   readUsual(b: Buffer, start: number, end: number): boolean {
     this.isUsual = false
     this.starts.fill(-1)
@@ -114,7 +114,7 @@ class Line implements FieldSink {
     return this.isUsual
   }
 
-  /** Reads a string that follows `HEADS[head]`. Returns the position of its closing quote; -1: there is none. */
+  /** Reads the string that follows `HEADS[head]`. Returns the position of its closing quote, or -1 if not found. */
   #string(b: Buffer, which: number, head: number, at: number): number {
     const bytes = HEADS[head]!
     for (let i = 0; i < bytes.length; i++) if (b[at + i] !== bytes[i]) return -1
@@ -137,7 +137,7 @@ class Line implements FieldSink {
   }
 }
 
-/** JSON_OBJECTS passes every value to `json`, so it never calls this. */
+/** JSON_OBJECTS passes every value to `json`, so it never calls this function. */
 function unused(): void {}
 
 const NAMES = new WantedNames()
@@ -187,7 +187,7 @@ class DockerJson extends FieldsCodec {
     return true
   }
 
-  /** If the range begins with a quote, it is a string that `read` passed to `string`, without the closing quote. */
+  /** A range that begins with a quote is a string that `read` passed to `string`. It lacks the closing quote. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)
@@ -204,7 +204,7 @@ class DockerJson extends FieldsCodec {
     }
   }
 
-  /** Writes the text without its line end. Returns whether there was no line end. */
+  /** Writes the text without its line end. Returns whether the text had no line end. */
   #putText(to: FieldSink): boolean {
     const { b, starts, ends, escapeAt } = this.#line
     const start = starts[LOG]! + 1
@@ -213,7 +213,7 @@ class DockerJson extends FieldsCodec {
     return end === ends[LOG]! - 1
   }
 
-  /** Appends the text without its line end to `#log`. Returns whether there was no line end. */
+  /** Appends the text without its line end to `#log`. Returns whether the text had no line end. */
   #addPart(): boolean {
     const { b, starts, ends } = this.#line
     const end = withoutLineEnd(b, starts[LOG]! + 1, ends[LOG]! - 1)
@@ -222,7 +222,7 @@ class DockerJson extends FieldsCodec {
   }
 }
 
-/** Returns where the content of a JSON string ends, without an escaped line end. */
+/** Returns where the content of a JSON string ends if an escaped line end is removed. */
 function withoutLineEnd(b: Buffer, start: number, end: number): number {
   if (!endsWithEscape(b, start, end, N)) return end
   return endsWithEscape(b, start, end - 2, R) ? end - 4 : end - 2

@@ -8,20 +8,20 @@ import { INVALID, MODIFIED } from '../event/flags.js'
 import { JSON_OBJECTS } from './json.js'
 
 /**
- * Bytes to write, in order. The parts may be slices of the batches' chunks, so use the parts before the batches settle.
+ * Bytes to write, in order. Use the parts before the batches settle, because they may be slices of the batches' chunks.
  */
 export interface Encoded {
   readonly parts: Buffer[]
   bytes: number
-  /** Allows reuse of its memory. Optional; call it when the parts are no longer read. */
+  /** Optional: call this when the parts are no longer read, so that their memory can be reused. */
   release?(): void
 }
 
-/** Minimum size of a run of unchanged events that is sent as a slice; shorter runs are copied together. */
+/** Runs of unchanged events with at least this many bytes are sent as slices. Shorter runs are copied together. */
 const SLICE_FROM = 16 * 1024
 const COPY_SIZE = 64 * 1024
 
-/** Memory for copies, kept for reuse, and the maximum number of kept buffers. */
+/** Buffers for copies, which are kept for reuse, and the maximum number of kept buffers. */
 const spare: Buffer[] = []
 const MOST_SPARE = 16
 
@@ -70,11 +70,11 @@ class Parts implements Encoded, ByteSink {
 
 /** Encodes each event as the line that was read, with its line end. A modified event becomes a line of JSON. */
 export class RawEncoder {
-  /** `#isOpen`: the output ends with an unfinished line. `#open`: the origin of that line, if known. */
+  /** `#isOpen`: whether the output ends with an unfinished line. `#open`: the origin of this line, if known. */
   #open: object | undefined
   #isOpen: boolean
 
-  /** `open`: the previous output ends within a line. `source`: the origin of that line, if known. */
+  /** `open`: whether the previous output ends with an unfinished line. `source`: the origin of this line, if known. */
   constructor(open = false, source?: object) {
     this.#isOpen = open
     this.#open = source
@@ -124,7 +124,7 @@ export class RawEncoder {
     }
   }
 
-  /** Ends the unfinished line unless event `i` is the rest of it. */
+  /** Ends the unfinished line, unless event `i` continues this line. */
   #close({ flags, origin }: EventBatch, i: number, parts: Parts): void {
     const continued = flags[i]! & CONTINUES && (this.#open === undefined || this.#open === origin)
     if (!continued) parts.add(NEWLINE, 0, 1)
@@ -135,7 +135,7 @@ export class RawEncoder {
 /** How a destination encodes events: with a codec, or as the lines that were read. */
 export type Encoding = Codec | 'raw'
 
-/** Encodes every event as a line of `codec`, whichever codec decoded it. */
+/** Encodes every event as a line of `codec`, even if another codec decoded the event. */
 export function encodeLines(codec: Codec, batches: readonly EventBatch[]): Encoded {
   const parts = new Parts()
   for (const batch of batches) codec.write(batch, parts)
@@ -188,7 +188,7 @@ const whole = (bytes: Buffer): Bytes => ({ bytes, start: 0, end: bytes.length })
 
 const isJson = (encoding: Encoding) => encoding !== 'raw' && encoding.definition === JSON_OBJECTS.definition
 
-/** Returns the bytes of event `i` if these exist in encoded form already; otherwise undefined. */
+/** Returns the encoded bytes of event `i` if they already exist, otherwise undefined. */
 function writtenAt(encoding: Encoding, batch: EventBatch, i: number): Bytes | undefined {
   const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
   if (!isChanged && (encoding === 'raw' || (isJson(encoding) && batch.isObject(i)))) {

@@ -11,25 +11,25 @@ import { EventJson } from '../event/event-json.js'
 /** Maximum number of members whose names are compared with one another. */
 const MOST_COMPARED = 64
 /**
- * JavaScript writes a number unchanged if it has at most MOST_DIGITS digits, and at most MOST_FRACTION of them are
- * after the point.
+ * JavaScript writes a number unchanged if it has at most MOST_DIGITS digits, with at most MOST_FRACTION digits after
+ * the point.
  */
 const MOST_DIGITS = 15
 const MOST_FRACTION = 6
 /** Encoded lines are passed on in portions of at least this many bytes. */
 const AT_ONCE = 8 * 1024
 
-/** The fields of one event without duplicates, in the order in which a JavaScript object has them. */
+/** The fields of one event without duplicates, in the order that a JavaScript object would have. */
 export class EventMembers {
   readonly #places = new MemberPlaces()
   readonly #json = new EventJson()
   readonly #ordered = new GrowingBytes()
   #source: Buffer = Buffer.alloc(0)
-  /** A name, or the text of a value: bytes[start, end). */
+  /** bytes[start, end) is a name, or the text of a value. */
   bytes: Buffer = this.#source
   start = 0
   end = 0
-  /** If the value is a string with escapes: that string. */
+  /** If the value is a string with escapes: the unescaped string. */
   string: string | undefined
 
   get count(): number {
@@ -67,7 +67,7 @@ export class EventMembers {
     for (let n = 0; n < count; n++) {
       const start = nameStarts[n]!
       const length = nameEnds[n]! - start
-      // An object orders members with numeric names before all others.
+      // In a JavaScript object, members with numeric names come before all other members.
       if ((escapes[n]! & NAME) !== 0 || isDigit(b[start]!)) return false
       if ((lengths >> length) & 1) for (let m = 0; m < n; m++) if (this.#areSame(m, n)) return false
       lengths |= 1 << length
@@ -108,7 +108,7 @@ export class EventMembers {
     return this.#source[this.#places.valueStarts[n]!]!
   }
 
-  /** Moves to the text of member `n`: the content of a string, or the JSON of another value. */
+  /** Makes bytes[start, end) the text of member `n`: the content of a string, or the JSON of another value. */
   text(n: number): this {
     const { valueStarts, valueEnds, escapes } = this.#places
     const b = this.#source
@@ -125,7 +125,7 @@ export class EventMembers {
     return this
   }
 
-  /** Moves to the content of the string of member `n`, with its escapes. */
+  /** Makes bytes[start, end) the content of the string of member `n`, with its escapes. */
   inside(n: number): this {
     this.#useBytes(this.#places.valueStarts[n]! + 1, this.#places.valueEnds[n]! - 1)
     return this
@@ -144,7 +144,7 @@ export class EventMembers {
   }
 }
 
-/** Whether JavaScript would write the number unchanged. May return false although it would. */
+/** Whether JavaScript would write the number unchanged. For some such numbers, returns false. */
 function isUsualNumber(b: Buffer, start: number, end: number): boolean {
   let p = b[start] === MINUS ? start + 1 : start
   if (end - p > MOST_DIGITS || (b[p] === ZERO && end - p === 1 && p > start)) return false

@@ -18,14 +18,14 @@ const OPEN = Buffer.from('{')
 const NOTHING = Buffer.alloc(0)
 const NO_SLOTS = new Int32Array(0)
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
-/** The flags that decide whether the kernel may write the event of a line: exactly DECODED must be set. */
+/** The kernel may write the event of a line only if, of these flags, exactly DECODED is set. */
 const STATE = PIECE | CONTINUES | DECODED | INVALID | MODIFIED
 const ORIGIN_NAMES = new WantedNames()
 for (const name of ORIGIN_FIELDS) ORIGIN_NAMES.slot(name)
 
 /**
  * Converts fields to slots. If the line does not contain the text of a value, the slot covers the whole line, or
- * another range that the codec chooses: for example, a JSON string with its opening quote.
+ * another range that the codec chooses, such as a JSON string with its opening quote.
  */
 class SlotSink implements FieldSink {
   wanted = new WantedNames()
@@ -101,7 +101,7 @@ const members = new FieldMembers()
 
 /**
  * A codec of the form `fields` that implements only `read`. Slots, objects, JSON and the input of `parse` are derived
- * from it. If a name occurs twice, the last value counts.
+ * from the fields that `read` writes. If a name occurs twice, the last value is used.
  */
 export abstract class FieldsCodec extends Codec {
   readonly #fields: EventFields | undefined
@@ -161,7 +161,7 @@ export abstract class FieldsCodec extends Codec {
   }
 
   #writeLines(batch: EventBatch, to: ByteSink, kernel: FieldLines, format: LineFormat): void {
-    // The scan may need the kernel, so all flags must be known before the kernel writes.
+    // `look` may scan with the kernel, so all flags must be known before the kernel writes.
     for (let i = 0; i < batch.length; i++) batch.look(i)
     const tail = this.#tail.of(batch, DECODED, ownBits(format.names))
     const end = Buffer.concat([tail, NEWLINE])
@@ -176,7 +176,7 @@ export abstract class FieldsCodec extends Codec {
     }
   }
 
-  /** Adds events [from, until). The kernel has written some; `writeEvent` writes the others. */
+  /** Adds events [from, until). The kernel has written some of these events. `writeEvent` writes the others. */
   #addGroup(batch: EventBatch, from: number, until: number, { output, starts, ends }: FieldLines, to: ByteSink): void {
     for (let i = from; i < until; ) {
       const start = starts[i - from]!

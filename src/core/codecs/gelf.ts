@@ -17,12 +17,10 @@ import { FieldsCodec } from './fields-codec.js'
 const UNDERSCORE = 0x5f
 const LONGEST_NUMBER = 40
 const UTC = new TimeZone('UTC')
-/**
- * The time that was read last, as ISO 8601. There is room for a sign, six digits of the year and nine of the fraction.
- */
+/** The time that was read last, as ISO 8601. It can have a sign, a year of six digits and a fraction of nine digits. */
 const time = Buffer.alloc(40)
 
-/** The standard members of a message. FIELDS has the names of their fields, in the same order and without `version`. */
+/** The standard members of a message. FIELDS: the names of their event fields, in the same order without `version`. */
 const OWN = wanted('short_message', 'host', 'timestamp', 'level', 'full_message', 'version')
 const MESSAGE = 0
 const TIMESTAMP = 2
@@ -51,7 +49,7 @@ const LEVELS = new Map(
 
 class Gelf extends FieldsCodec {
   readonly #places = new MemberPlaces()
-  /** Index of the member for each name of `OWN`; -1: missing. */
+  /** For each name of `OWN`: the index of its member, or -1 if missing. */
   readonly #own = new Int32Array(OWN.names.length)
   readonly #name = new FieldName()
 
@@ -98,7 +96,7 @@ class Gelf extends FieldsCodec {
     else to.json(name, b, start, end)
   }
 
-  /** Writes an additional field. Removes its underscore unless the message has a standard field with that name. */
+  /** Writes an additional field. Removes its underscore, unless the message has a standard field with the new name. */
   #putAdditional(b: Buffer, n: number, to: FieldSink): void {
     const name = this.#nameOf(b, n)
     const { bytes, start, end } = name
@@ -111,7 +109,7 @@ class Gelf extends FieldsCodec {
     this.#put(name, b, n, to, false)
   }
 
-  /** If the range begins with a quote, it is a string that `read` passed to `string`, without the closing quote. */
+  /** A range that begins with a quote is a string that `read` passed to `string`. It lacks the closing quote. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)
@@ -127,7 +125,7 @@ class Gelf extends FieldsCodec {
   }
 }
 
-/** Converts seconds since the epoch, a number or its text, to ISO 8601; undefined if invalid. */
+/** Converts seconds since the epoch, as a number or as text, to ISO 8601. Returns undefined if invalid. */
 function isoAt(b: Buffer, start: number, end: number): string | undefined {
   if (end - start > LONGEST_NUMBER) return undefined
   const inside = b[start] === QUOTE ? 1 : 0
@@ -210,7 +208,7 @@ function addTextOr(other: Buffer, members: EventMembers, n: number): void {
   if (line.length === before) line.add(other, 0, other.length)
 }
 
-/** Returns the value of field `n` as JSON for the standard member `placed`; undefined: the member cannot have it. */
+/** Returns the value of field `n` as JSON for the standard member `placed`; undefined if the member cannot hold it. */
 function ownValue(placed: number, members: EventMembers, n: number): string | undefined {
   const { bytes, start, end, string } = members.text(n)
   if (placed === LEVEL && members.isNumber(n)) return end === start + 1 ? SEVERITIES[bytes[start]! - ZERO] : undefined
@@ -224,7 +222,7 @@ function ownValue(placed: number, members: EventMembers, n: number): string | un
   return placed === LEVEL ? LEVELS.get(text.toLowerCase())?.toString() : JSON.stringify(text)
 }
 
-/** Writes the name of an additional field. Returns whether another name may have become equal to it. */
+/** Writes the name of an additional field. Returns whether another field may have the same name. */
 function addName({ bytes, start, end }: EventMembers): boolean {
   if (end - start === 2 && bytes[start] === 0x69 && bytes[start + 1] === 0x64) {
     // Receivers reject `_id`.

@@ -7,7 +7,7 @@ import { reaches } from '../options/reach.js'
 import { GROK_PATTERNS } from './grok/patterns.js'
 import { compiled, PatternCodec, type PatternField, patternOption } from './pattern-codec.js'
 
-/** Maximum nesting of patterns. A pattern nested deeper refers to itself. */
+/** Maximum nesting of patterns. Deeper nesting means that a pattern refers to itself. */
 const DEEPEST = 32
 const LONGEST = 64 * 1024
 const MOST_OWN = 1000
@@ -28,7 +28,7 @@ const options = z.strictObject({
 })
 type Options = z.output<typeof options>
 
-/** Matches a reference, a group with a field name, or an atomic group. Also matches an escape, to skip it. */
+/** Matches a reference, a group with a field name, or an atomic group. Also matches escapes, so that it skips them. */
 const PART = /\\[\s\S]|\(\?>|%\{(\w+)(?::([^}:]*)(?::(\w+))?)?\}|\(\?P?<(?![=!])([^>]*)>/g
 /** Character classes that JavaScript lacks, for expressions with and without the flag `u`. */
 const CLASSES: Readonly<Record<string, readonly [unicode: string, ascii: string]>> = {
@@ -45,7 +45,7 @@ const CLASSES: Readonly<Record<string, readonly [unicode: string, ascii: string]
   xdigit: ['0-9A-Fa-f', '0-9A-Fa-f'],
 }
 
-/** Expands a pattern to a regular expression. Its groups get generated names, since a field may occur twice. */
+/** Expands a pattern to a regular expression. The groups get generated names, because a field may occur twice. */
 class Expansion {
   readonly fields: Omit<PatternField, 'group'>[] = []
   readonly #own: Readonly<Record<string, string>>
@@ -75,7 +75,7 @@ class Expansion {
     throw new Error(`there is no pattern ${name}${near ? `; did you mean ${near}?` : ''}`)
   }
 
-  /** Returns the start of a group for a field. Logstash writes the nested field `a.b` as `[a][b]`. */
+  /** Returns the text that opens the group of a field. Logstash writes the nested field `a.b` as `[a][b]`. */
   #group(field: string, type?: string): string {
     if (type !== undefined && !['int', 'float', 'string'].includes(type)) {
       throw new Error(`the type of %{…:${field}:${type}} must be int, float or string`)

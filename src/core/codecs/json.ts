@@ -11,9 +11,9 @@ import type { EventBatch } from '../event/batch.js'
 import type { Fields } from '../event/event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../event/flags.js'
 
-/** Scans smaller inputs in JavaScript, since each call of the kernel costs about 1 µs. */
+/** Inputs with fewer bytes are scanned in JavaScript, because each call of the kernel costs about 1 µs. */
 const LEAST_FOR_KERNEL = 1024
-/** Errors in longer texts are not located, since that reads the text again. */
+/** Errors in longer texts are not located, because this would read the text again. */
 const LONGEST_EXPLAINED = 64 * 1024
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 
@@ -106,7 +106,7 @@ export class JsonLines extends Codec {
       const start = behindMark(chunk, starts[i]!, ends[i]!)
       let end = starts[i]!
       let terminated = true
-      // Adjacent events with plain LF form a run. Another line end or a byte order mark ends it.
+      // Adjacent events that end with plain LF form a run. Another line end or a byte order mark ends the run.
       while (terminated && i < length && starts[i] === end && isUnchanged(batch.look(i))) {
         if (chunk[end] === MARK && i > first) break
         terminated = (flags[i]! & LINE_END) === 1

@@ -8,9 +8,7 @@ import { FieldsCodec } from './fields-codec.js'
 const TAB = 0x09
 const TRUE = Buffer.from('true')
 const LONGEST_DELIMITER = 16
-/**
- * Flags of a byte that can begin a delimiter. ENDS_PAIR: a delimiter after a pair. ENDS_KEY: a delimiter after a key.
- */
+/** Flags of a byte: whether it can begin a delimiter after a pair (ENDS_PAIR) or after a key (ENDS_KEY). */
 const ENDS_PAIR = 1
 const ENDS_KEY = 2
 
@@ -36,7 +34,7 @@ function skipBlanks(b: Buffer, p: number, end: number): number {
   return p
 }
 
-/** The text that was read last. `escaped`: it was quoted and contains a backslash. */
+/** The text that was read last. `escaped`: whether this text was quoted and contains a backslash. */
 let textStart = 0
 let textEnd = 0
 let escaped = false
@@ -45,9 +43,9 @@ class KeyValue extends FieldsCodec {
   readonly #between: Buffer
   readonly #after: Buffer
   readonly #isBlank: boolean
-  /** Per byte: the kinds of delimiter that it can begin. */
+  /** For each byte: the kinds of delimiter that the byte can begin. */
   readonly #stops = new Uint8Array(256)
-  /** Whether each byte in `#stops` is always a delimiter. */
+  /** Whether each byte with a flag in `#stops` is always a delimiter. */
   readonly #isCertain: boolean
   readonly #name = new FieldName()
 
@@ -79,7 +77,7 @@ class KeyValue extends FieldsCodec {
       if (isAt(b, between, end, this.#between)) {
         hasPair = true
         const behind = between + this.#between.length
-        // In "a= b=1", the value of a is empty; in "a = b", it is not.
+        // The value of a is empty in "a= b=1", but not in "a = b".
         const isTight = this.#isBlank && between === p
         p = this.#textEnd(b, isTight ? behind : skipBlanks(b, behind, end), end, false)
         if (escaped) to.value(this.#name, unescaped(b.toString('utf8', textStart, textEnd)))
@@ -118,7 +116,7 @@ class KeyValue extends FieldsCodec {
     return p
   }
 
-  /** Whether a quoted text ends at `p`. If not, its quotes are part of the text. */
+  /** Whether a quoted text can end at `p`. If not, the quotes are part of the text. */
   #endsAt(b: Buffer, p: number, end: number, isKey: boolean): boolean {
     if (p === end || this.#isAfter(b, p, end)) return true
     const next = skipBlanks(b, p, end)
@@ -129,7 +127,7 @@ class KeyValue extends FieldsCodec {
     return this.#isBlank ? IS_BLANK[b[p]!] === 1 : isAt(b, p, end, this.#after)
   }
 
-  /** Returns the start of the pair after the one that ends at `p`. */
+  /** Returns the start of the pair that follows the pair ending at `p`. */
   #nextPair(b: Buffer, p: number, end: number): number {
     p = skipBlanks(b, p, end)
     if (!this.#isBlank && isAt(b, p, end, this.#after)) p = skipBlanks(b, p + this.#after.length, end)
@@ -137,7 +135,7 @@ class KeyValue extends FieldsCodec {
   }
 }
 
-/** Returns the position of the quote that closes the one at `p`; -1: there is none. */
+/** Returns the position of the quote that closes the quote at `p`, or -1 if not found. */
 function closingQuote(b: Buffer, p: number, end: number): number {
   const quote = b[p]
   for (let at = p + 1; at < end; at++) {

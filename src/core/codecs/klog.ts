@@ -6,7 +6,7 @@ import { FieldsCodec } from './fields-codec.js'
 import { fail, indexOfByte, putNumber, whatFailed } from './web-log.js'
 
 const CLOSE = 0x5d
-/** Length of `0505 17:59:40.692994`, of its part before the point, and of that part as ISO 8601. */
+/** Lengths of `0505 17:59:40.692994`, of the part before its point, and of this part as ISO 8601. */
 const TIME = 20
 const SECOND = 13
 const ISO_SECOND = 19
@@ -25,7 +25,7 @@ const WRITTEN = /^(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)$/
 /** A leap year, in which every valid date exists. */
 const ANY_YEAR = 2000
 
-/** The last time that was read, up to its seconds, and whether this time is valid. */
+/** The last time that was read, without its fraction, and whether this time is valid. */
 const lastSecond = Buffer.alloc(SECOND)
 let isSecond = false
 /**
@@ -35,11 +35,11 @@ const iso = Buffer.from('0000-00-00T00:00:00.000000Z')
 let isoWall = Number.NaN
 let hasIso = false
 
-/** Whether `0505 17:59:40.692994` is at `p`, with a date that exists in a leap year. */
+/** Whether a time such as `0505 17:59:40.692994` is at `p`, with a date that exists in a leap year. */
 function isTime(b: Buffer, p: number): boolean {
   if (b[p + SECOND] !== POINT) return false
   for (let i = p + SECOND + 1; i < p + TIME; i++) if (b[i]! < ZERO || b[i]! > ZERO + 9) return false
-  // Compares from the end, where consecutive times differ.
+  // Compares from the end, because consecutive times differ there.
   for (let i = SECOND - 1; i >= 0; i--) {
     if (b[p + i] === lastSecond[i]) continue
     b.copy(lastSecond, 0, p, p + SECOND)
@@ -50,7 +50,7 @@ function isTime(b: Buffer, p: number): boolean {
   return isSecond
 }
 
-/** Returns the time `lastSecond` in the given year, in milliseconds; NaN if the year does not have this date. */
+/** Returns `lastSecond` in the given year as milliseconds; NaN if the date does not exist in this year. */
 function timeIn(year: number): number {
   const parts = WRITTEN.exec(lastSecond.toString('latin1'))
   if (!parts) return Number.NaN
@@ -61,7 +61,7 @@ function timeIn(year: number): number {
   return date.getTime() + ((hour * 60 + minute) * 60 + second) * 1000
 }
 
-/** Sets `iso` to the time at `p`, UTC, in the year nearest to `wall`. Returns false if no near year has the date. */
+/** Sets `iso` to the UTC time at `p`, in the year nearest to `wall`. Returns false if no near year has this date. */
 function setIso(b: Buffer, p: number, wall: number): boolean {
   if (wall !== isoWall) {
     const time = nearest(timeIn, wall)
@@ -86,7 +86,7 @@ class Klog extends FieldsCodec {
     to.text(LEVEL, level, 0, level.length)
     p++
     if (p + TIME >= end || !isTime(b, p)) return fail(p, 'a time such as 0505 17:59:40.692994')
-    // `receivedAt` is 0 in a scan, which needs no values.
+    // `receivedAt` is 0 in a scan, because a scan does not need values.
     if (receivedAt !== 0 && setIso(b, p, receivedAt)) to.text(TIMESTAMP, iso, 0, iso.length)
     else to.value(TIMESTAMP, undefined)
     p += TIME

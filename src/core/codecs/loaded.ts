@@ -3,21 +3,21 @@ import { json } from './json.js'
 import { text } from './text.js'
 
 /**
- * The built-in codecs that are loaded. Loading all of them takes a tenth of the time in which the daemon starts, so the
- * daemon loads only the codecs that its configuration names (named.ts). Code that reads records of any codec imports
- * list.ts, which loads all codecs.
+ * The built-in codecs that are loaded. Loading all built-in codecs takes a tenth of the start time of the daemon. So
+ * the daemon loads only the codecs that its configuration names (named.ts). Code that reads records of any codec
+ * imports list.ts, which loads all codecs.
  */
 
 let builtIn: readonly CodecDefinition[] = [json, text]
 
 export const loadedCodecs = (): readonly CodecDefinition[] => builtIn
 
-/** Replaces the loaded built-in codecs. `definitions` must include those loaded before. */
+/** Replaces the loaded built-in codecs. `definitions` must include the codecs that were loaded before. */
 export function setLoaded(definitions: readonly CodecDefinition[]): void {
   builtIn = definitions
 }
 
-/** Codecs of plugins, by name. They are never removed, since records on disk may name them. */
+/** Codecs of plugins, by name. They are never removed, because records on disk may name them. */
 const added = new Map<string, CodecDefinition>()
 
 /** Registers codecs of plugins by name, replacing earlier versions. */

@@ -10,7 +10,7 @@ import { FieldsCodec } from './fields-codec.js'
 
 const UNDERSCORE = 0x5f
 
-/** The last pair found: its key, and its value without quotes. Without a value, `valueStart` is -1. */
+/** The pair that was found last: its key, and its value without quotes. `valueStart` is -1 if it has no value. */
 let keyStart = 0
 let keyEnd = 0
 let valueStart = 0
@@ -18,7 +18,7 @@ let valueEnd = 0
 /** Whether the value contains a backslash, and thus perhaps escapes. */
 let escaped = false
 
-/** Finds the pair that begins at `p`; the byte there is not a space. Returns its end, or -1 if it is malformed. */
+/** Finds the pair at `p`, where the byte is not a space. Returns the end of the pair, or -1 if it is malformed. */
 function pairEnd(b: Uint8Array, p: number, end: number): number {
   keyStart = p
   while (p < end && b[p]! > SPACE && b[p] !== EQUALS && b[p] !== QUOTE) p++
@@ -50,7 +50,7 @@ function pairEnd(b: Uint8Array, p: number, end: number): number {
 const ESCAPE = /\\(?:u([0-9a-fA-F]{4})|([^u]))/g
 const ESCAPED: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' }
 
-/** Resolves the escapes of a quoted value. Other backslashes stay. */
+/** Resolves the escapes of a quoted value. Backslashes without an escape stay. */
 function unescaped(text: string): string {
   return text.replace(ESCAPE, (whole, hex: string | undefined, character: string | undefined) => {
     if (hex !== undefined) return String.fromCharCode(Number.parseInt(hex, 16))
@@ -136,7 +136,7 @@ function addKey({ bytes, start, end }: EventMembers, out: GrowingBytes): void {
   if (start === end) out.addByte(UNDERSCORE)
 }
 
-/** Also quotes values with an equals sign, since some readers end an unquoted value there. */
+/** Also quotes values with an equals sign, because some readers end an unquoted value at this sign. */
 function addValue({ bytes, start, end, string }: EventMembers, out: GrowingBytes): void {
   let p = start
   while (p < end && (KINDS[bytes[p]!]! & NEEDS_QUOTES) === 0) p++

@@ -8,7 +8,7 @@ const NAME = /\b(?:codec|decode|encoding)["']?\s*:\s*["']?(\w+)/g
 
 /**
  * Loads the codecs whose names occur in the texts of a configuration. Finds only plainly written names. If the
- * configuration is invalid with these codecs, load all codecs (list.ts) and read the configuration again.
+ * configuration is invalid with these codecs, the caller loads all codecs (list.ts) and reads the configuration again.
  */
 export async function loadCodecsNamed(texts: readonly string[]): Promise<void> {
   const files = new Set(readdirSync(fileURLToPath(new URL('.', import.meta.url))))

@@ -75,7 +75,7 @@ function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boo
 
 const CLIENT = Buffer.from(', client: ')
 
-/** Returns the start of the text that nginx appends to a message, or `end`. */
+/** Returns the start of the text that nginx appends to a message, or `end` if nothing is appended. */
 function appendedAt(b: Buffer, start: number, end: number): number {
   const at = b.subarray(start, end).indexOf(CLIENT)
   return at < 0 ? end : start + at

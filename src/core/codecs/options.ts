@@ -9,12 +9,12 @@ import { addCodecs, createCodec, loadedCodecs, setLoaded } from './loaded.js'
 
 let inUse: readonly CodecDefinition[] = loadedCodecs()
 
-/** For each option: a function that replaces the codecs that the option offers. */
+/** For each option: a function that replaces the codecs offered by this option. */
 const choices: ((all: readonly CodecDefinition[]) => void)[] = []
 
 /**
- * A codec option: `json`, or with options `{ codec: csv, delimiter: ';' }`. `words` are further allowed values. `unfit`
- * explains why a codec cannot be used here.
+ * A codec option. Its value is a name such as `json`, or has options, as in `{ codec: csv, delimiter: ';' }`. `words`
+ * are further allowed values. `unfit` explains why a codec cannot be used here.
  */
 function choice(
   fits: (definition: CodecDefinition) => boolean = () => true,

@@ -81,7 +81,7 @@ export class FieldReader {
     return slot >= 0 && (batch.look(0) & DECODED) !== 0 ? slot : -1
   }
 
-  /** Returns the slot of the field in the texts of changed events; -1: there is no slot. */
+  /** Returns the slot of the field in the texts of changed events; -1 if the field has no slot. */
   slotInTexts({ origin }: EventBatch): number {
     return origin.wanted === this.#wanted && this.#rest.length === 0 ? this.#slot : -1
   }
@@ -122,12 +122,12 @@ export class FieldReader {
 
   #loadChanged(batch: EventBatch, i: number): ValueKind {
     const { texts } = batch
-    // The slots of a line that is not valid UTF-8 are not used.
+    // A line that is not valid UTF-8 is decoded without its slots.
     if (!texts?.has(i)) return this.setValue(valueAt(batch.fields(i), this.#path.segments))
     return this.#loadJson(texts.bytes, texts.slotStart(i, this.#slot), texts.slotEnd(i, this.#slot))
   }
 
-  /** Loads a field of a JSON object from the numbers in its slot. */
+  /** Loads a field of a JSON object from the two numbers in the field's slot. */
   #loadJson(bytes: Buffer, start: number, end: number): ValueKind {
     if (start === 0) return this.setValue(undefined)
     if (this.#rest.length > 0) {
@@ -208,8 +208,8 @@ export class FieldReader {
   }
 
   /**
-   * Returns a string unchanged, a number or boolean as String() formats it, an object or array as compact JSON. Null
-   * and a missing value have an empty text.
+   * Returns the value as a text. A string stays unchanged, String() formats a number or boolean, and an object or array
+   * becomes compact JSON. Null and a missing value have an empty text.
    */
   text(): string {
     if (this.plain) return this.bytes.toString('utf8', this.start, this.end)
@@ -218,7 +218,7 @@ export class FieldReader {
     return value === undefined || value === null ? '' : String(value)
   }
 
-  /** Like `text`, but with all digits of a number. Different large ids stay different. */
+  /** Like `text`, but keeps all digits of a number, so that different large ids get different texts. */
   exactText(): string {
     return this.kind === NUMBER ? this.json() : this.text()
   }
@@ -229,7 +229,7 @@ export class FieldReader {
     return this.kind === NUMBER ? String(this.#value) : jsonText(this.#value)
   }
 
-  /** Returns the value or its text as a number; NaN if neither is a number. */
+  /** Returns a number, or the number that a string contains. Returns NaN for other values. */
   number(): number {
     if (this.kind !== NUMBER && this.kind !== STRING) return Number.NaN
     if (this.kind === NUMBER && this.plain) return this.#integer
@@ -279,7 +279,7 @@ function decimal(bytes: Buffer, start: number, end: number): number {
 
 const DECIMAL = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*$/
 
-/** Parses a decimal number, perhaps surrounded by white space; NaN if it is not one. */
+/** Parses a text as a decimal number, perhaps surrounded by white space; NaN for any other text. */
 export function numberOf(text: string): number {
   return DECIMAL.test(text) ? Number(text) : Number.NaN
 }

@@ -1,4 +1,4 @@
-/** Maximum growth of an event, in bytes. A larger event may double instead. */
+/** Maximum growth in bytes of an event up to this size. A larger event may grow to twice its size. */
 const MOST_GROWTH = 1024 * 1024
 /** Events that grow by more than this factor and by more than LITTLE_GROWTH bytes share one limit per batch. */
 const MUCH_GROWTH = 16
@@ -26,14 +26,14 @@ export class Growth {
     this.#room = this.#roomMiB * 1024 * 1024
   }
 
-  /** Returns why an event of `size` bytes cannot become one of `grown` bytes; undefined if it can. */
+  /** Returns why an event of `size` bytes cannot grow to `grown` bytes; undefined if it can. */
   refuse(size: number, grown: number): string | undefined {
     if (grown <= size + LITTLE_GROWTH) return undefined
     if (grown > mostOf(size)) return 'it would grow by more than 1 MiB and to more than twice its size'
     return this.#take(size, grown)
   }
 
-  /** Returns why events of `grown` bytes in total cannot replace one of `size` bytes; undefined if they can. */
+  /** Returns why events of `grown` bytes in total cannot replace an event of `size` bytes; undefined if they can. */
   refuseSeveral(size: number, grown: number): string | undefined {
     if (grown > MOST_TOGETHER) return 'the events made from it would have more than 16 MiB together'
     return grown <= size + LITTLE_GROWTH ? undefined : this.#take(size, grown)

@@ -16,8 +16,8 @@ const ROOM = 16 * 1024
 const UNUSUAL = PIECE | CONTINUES | INVALID | MODIFIED
 
 /**
- * For events whose message is a whole line: reads the fields of the line and merges them into the event. The result is
- * that of EventMerger, but LineMerger handles many events at once. It skips lines whose form is rare.
+ * Reads the fields of each line and merges them into the event whose message is the whole line. The result is the same
+ * as with EventMerger, but LineMerger handles many events in one call. It skips lines whose form is rare.
  */
 export class LineMerger {
   readonly #wanted: WantedNames
@@ -45,7 +45,7 @@ export class LineMerger {
     const stride = wanted.names.length * SLOT
     if (this.#slots.length !== stride) this.#slots = new Int32Array(stride)
     for (let from = 0; from < batch.length; ) {
-      // An event is longer than its line. A small batch does not take an area.
+      // Events are longer than their lines, so this is the minimum. A small batch gets no area.
       const room = batch.textsToChange().room(batch.bytes)
       const until = kernel.write(this.#format, batch, from, UNUSUAL, 0, wanted, room)
       this.#takeGroup(batch, from, until, kernel, room)
@@ -89,7 +89,7 @@ export class LineMerger {
   #frame(batch: EventBatch): EventFrame {
     const { names } = this.#format
     const hasLine = this.#keepsMessage && !names.includes('message')
-    // Omits the closing brace. Also omits the comma if no member precedes it.
+    // Omits the closing brace. If no member precedes the tail, also omits the tail's first comma.
     const tail = this.#tail.of(batch, 0, ownBits(names)).subarray(0, -1)
     const middle = hasLine ? Buffer.concat([QUOTE, tail]) : tail.subarray(1)
     const middleSlots = this.#slotsIn(middle, hasLine ? 1 : -1)
@@ -98,8 +98,8 @@ export class LineMerger {
   }
 
   /**
-   * Finds the string members of `middle` that have slots. `p`: the comma before the first member. Returns three numbers
-   * for each: the slot and its two numbers.
+   * Finds the string members of `middle` that have slots. `p`: the position of the comma before the first member.
+   * Returns three numbers for each found member: its slot, and the two numbers in that slot.
    */
   #slotsIn(middle: Buffer, p: number): Int32Array {
     const found: number[] = []

@@ -8,7 +8,7 @@ const BITS = new Map(ORIGIN_FIELDS.map((name, n) => [name, 1 << n]))
 const MOST = 1 << ORIGIN_FIELDS.length
 
 /**
- * Returns the bit of a field that comes from the origin if the line does not have the field; 0 for all other fields.
+ * Fields that a line does not have can come from the origin. Returns the bit of such a field; 0 for all other fields.
  */
 export function originBit(name: string): number {
   return BITS.get(name) ?? 0
@@ -18,7 +18,7 @@ export function ownBits(names: readonly string[]): number {
   return names.reduce((bits, name) => bits | originBit(name), 0)
 }
 
-/** The end of an event's JSON: the fields from its origin. Most lines of a batch share it. */
+/** The end of an event's JSON, with the fields from the event's origin. It is the same for most lines of a batch. */
 export class OriginTail {
   #origin: Origin | undefined
   #receivedAt = 0

@@ -5,15 +5,15 @@ import type { EventBatch } from './batch.js'
 import { DECODED, INVALID, MODIFIED } from './flags.js'
 
 /**
- * Tests a field's values in all lines of a batch at once. Handles strings without escapes; a FieldReader must read
- * other values.
+ * Tests a field's values in all lines of a batch in one call. Handles only strings without escapes. A FieldReader must
+ * read all other values.
  */
 
-/** The flags of lines that can have such values. */
+/** The flags of lines that can contain strings without escapes. */
 export const PLAIN = { mask: DECODED | INVALID | MODIFIED, plain: DECODED }
-/** The same for the texts of changed events. */
+/** Like PLAIN, for the texts of changed events. */
 export const PLAIN_TEXT = { mask: INVALID | MODIFIED, plain: MODIFIED }
-/** Marks a value that a reader must test. */
+/** Marks a value that a FieldReader must test. */
 export const UNKNOWN = 2
 
 /**

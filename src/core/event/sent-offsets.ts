@@ -1,13 +1,13 @@
 /**
- * Where the events of a batch were, in the batch as sent and in the input. With the place in the batch, a source can
- * read only the batch's last events again. The place in the input identifies an event: the event keeps its id when it
- * is read or sent again.
+ * The places of a batch's events in the batch as it was sent, and in the input. The place in the batch lets a source
+ * read only the batch's last events again. The place in the input identifies an event, so that the event keeps its id
+ * when it is read or sent again.
  */
 export class SentOffsets {
   /** Where the batch began in its chunk when it was sent. */
   readonly #from: number
   readonly #read: ReadFrom
-  /** The position of each line in that chunk. Set when the lines were moved to another chunk. */
+  /** The position of each line in the chunk of the sent batch. Set if the lines were moved to another chunk. */
   readonly #lines: Lines | undefined
 
   constructor(from: number, read: ReadFrom = UNKNOWN, lines?: Lines) {
@@ -22,8 +22,8 @@ export class SentOffsets {
   }
 
   /**
-   * Returns the number of bytes before event `i` in the sent batch; NaN if a component made the event. `starts`: where
-   * the lines are now.
+   * Returns the number of bytes before event `i` in the sent batch; NaN if a component made the event. `starts`: the
+   * current positions of the lines.
    */
   before(starts: Int32Array, i = 0): number {
     return this.#read.isMade ? Number.NaN : this.#within(starts, i)
@@ -33,7 +33,7 @@ export class SentOffsets {
     return this.#read.at + this.#within(starts, i)
   }
 
-  /** Whether there is a multiple of `step` from the place of the first event up to the end of event `last`. */
+  /** Whether a multiple of `step` lies in the range from the place of the first event to the end of event `last`. */
   covers(step: number, starts: Int32Array, last: number, size: number): boolean {
     const lines = this.#lines ?? starts
     const at = this.#read.at - this.#from

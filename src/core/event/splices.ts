@@ -2,7 +2,7 @@ import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { SLOT } from '../../lib/formats/json-scan.js'
 import { writeBytes } from '../../lib/formats/json-string.js'
 
-/** Pending changes of a text: each replaces a range by bytes. Ranges do not overlap. */
+/** Pending changes of a text. Each change replaces a range of the text by other bytes. Ranges do not overlap. */
 export class Splices {
   count = 0
   readonly text = new GrowingBytes()
@@ -13,8 +13,8 @@ export class Splices {
   readonly #textFrom: number[] = []
   readonly #textTo: number[] = []
   /**
-   * Per replacement: the slot whose value it contains (-1: none), where that value begins, and the slot's second
-   * number.
+   * For each replacement: the slot whose value the replacement contains (-1: no slot), the start of this value in
+   * `text`, and the slot's second number.
    */
   readonly #slot: number[] = []
   readonly #valueFrom: number[] = []
@@ -62,8 +62,8 @@ export class Splices {
   }
 
   /**
-   * Writes the changed text of [start, end) to `to` at `at`, and moves the slots of the text. `to` needs room for the
-   * longer of the old and the new text.
+   * Writes the text [start, end) with its changes to `to`, beginning at position `at`, and moves the slots of the text.
+   * `to` needs room for the longer of the old and the new text.
    */
   apply(b: Buffer, start: number, end: number, to: Buffer, at: number, slots: Int32Array): void {
     for (let n = 0; n < slots.length; n += SLOT) if (slots[n] !== 0) this.#move(slots, n, at - start)
@@ -93,8 +93,8 @@ export class Splices {
   }
 
   /**
-   * Moves a slot to where its value is after the changes. The value's start moves by `by` and the growth before the
-   * value, and its end also by the growth within the value.
+   * Moves a slot to the position of its value after the changes. The start of the value moves by `by` plus the growth
+   * before the value. The end of the value also moves by the growth within the value.
    */
   #move(slots: Int32Array, at: number, by: number): void {
     const start = slots[at]!

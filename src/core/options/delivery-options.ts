@@ -19,7 +19,7 @@ const REMOTE: DeliveryDefaults = {
   max_in_flight: 'auto',
 }
 
-/** Defaults for destinations on the same machine: in order, with short waits. */
+/** Defaults for destinations on the same machine, which keep the order and wait only briefly. */
 export const LOCAL: DeliveryDefaults = {
   max_events: 50_000,
   max_bytes: '1MB',
@@ -31,7 +31,7 @@ export const LOCAL: DeliveryDefaults = {
 /** The side output of a destination for events that it rejects permanently. */
 export const REJECTED = 'rejected'
 
-/** Minimum size of a buffer in bytes. A smaller one could not be divided into segment files. */
+/** Minimum size of a buffer in bytes. A smaller buffer could not be divided into segment files. */
 const SMALLEST_BUFFER = 1_000_000
 
 const BUFFER_TYPE =
@@ -63,7 +63,7 @@ function wait(fallback: string) {
     .prefault(fallback)
 }
 
-/** Returns the options that every destination has besides its own, applied by engine/flow/delivery/delivery.ts. */
+/** Returns the options that all destinations have in common. engine/flow/delivery/delivery.ts applies these options. */
 export function deliveryOptionsWith(defaults: DeliveryDefaults) {
   return z.strictObject({
     batch: z

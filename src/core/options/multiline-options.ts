@@ -88,7 +88,7 @@ export interface SplitOptions {
   readonly multiline?: MultilineOptions | undefined
 }
 
-/** Rejects a codec whose records have no delimiter: an endless stream needs one. */
+/** Rejects a codec whose records have no delimiter, because an endless stream needs a delimiter. */
 export function checkDelimited({ framing }: Codec, context: z.RefinementCtx): void {
   if (framing?.isWhole)
     refuseAt(context, ['decode'], 'needs a framing; only the source http can read a whole body as one record')
@@ -120,7 +120,7 @@ export class Splitting {
 
   /**
    * Creates a splitter that resumes where another splitter stopped. `continues` and `carry`: the state of the other
-   * splitter. `offset`: the position of the first byte. Only at offset 0 can there be a byte order mark.
+   * splitter. `offset`: the position of the first byte. A byte order mark can occur only at offset 0.
    */
   splitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const { decode, max_line_bytes } = this.#options

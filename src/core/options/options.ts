@@ -7,8 +7,8 @@ import { type FieldPath, PathError, parseFieldPath } from '../event/field-path.j
 /** Option schemas shared by several components. The reference shows their input types. */
 
 /**
- * Makes `build` return the same schema for the same arguments. Schemas are immutable. Building a schema again for every
- * option would noticeably slow each start.
+ * Makes `build` return the same schema for the same arguments, which is safe because schemas are immutable. Building a
+ * new schema for every option would noticeably slow each start.
  */
 export function once<A extends (number | undefined)[], S>(build: (...args: A) => S): (...args: A) => S {
   const built = new Map<string, S>()
@@ -156,7 +156,7 @@ export const fieldPath = once(() => {
     .transform((text, context) => readPath(text, context))
 })
 
-/** Parses the path of a field with a time, or `auto`. */
+/** Parses `auto` or the path of a field that contains a time. */
 export const timeField = once(() => {
   return z
     .string()

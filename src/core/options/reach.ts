@@ -17,7 +17,7 @@ export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'ho
 
 const declared = z.registry<{ reaches: Reached }>()
 
-/** For kinds of text that many options accept: the resource that they name, by the title of the schema. */
+/** By title of a schema that many options use: the kind of resource that the text of these options names. */
 const BY_TITLE: Readonly<Record<string, Reached>> = {
   duration: 'nothing',
   size: 'nothing',
@@ -91,7 +91,7 @@ export interface FileId {
 export interface Reach {
   /** Returns the path with all links resolved. Throws if the component may not use the file. */
   realFile(path: string): string
-  /** Throws if the opened file is not the one at `path`, which `realFile` returned. */
+  /** Throws if the opened file is not the file at `path`. `path` is a result of `realFile`. */
   confirm(path: string, opened: FileId): Promise<void>
   /** Returns why connections to an address are denied; undefined if they are allowed. */
   deniedAddress(address: string, port: number): string | undefined
@@ -100,8 +100,8 @@ export interface Reach {
 export class OutOfReach extends Error {}
 
 /**
- * Opens a file within the limits; without limits, opens any file. If a link was created between the check and the
- * opening, throws before anything is read or written.
+ * Opens a file within the limits of `reach`. If `reach` is undefined, opens any file. If a link was created between the
+ * check and the opening, throws before anything is read or written.
  */
 export async function openWithin(
   reach: Reach | undefined,

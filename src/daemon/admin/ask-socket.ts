@@ -19,7 +19,7 @@ export function askSocket(
       release()
       reject(error)
     })
-    // If the response breaks off, it reports the error itself.
+    // Ignored, because a response that breaks off reports the error itself.
     call.on('error', () => {})
     call.end(body)
   })

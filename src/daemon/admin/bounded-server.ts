@@ -11,8 +11,8 @@ import { type ConnectionBounds, type ConnectionEvents, ConnectionLimits } from '
 export interface AdminLimits {
   readonly max: number
   /**
-   * Time limits: for receiving a request, for the client to read the response, and for the client to close the
-   * connection.
+   * The time limit for the server to receive a request, for the client to read the response, and for the client to
+   * close the connection.
    */
   readonly timeoutMs: number
 }

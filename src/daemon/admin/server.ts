@@ -19,7 +19,7 @@ export interface Served extends Reports {
   readonly connections: ConnectionEvents
 }
 
-/** The page of the daemon, as far as the socket needs it. */
+/** The part of the daemon's page that the socket needs. */
 export interface Page {
   /** Answers a request of the owner. Resolves with false if the page does not have the path. */
   answerOwner(request: IncomingMessage, response: ServerResponse): Promise<boolean>

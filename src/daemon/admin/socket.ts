@@ -4,8 +4,8 @@ import { dirname, join } from 'node:path'
 import { shortPath } from '../../lib/network/short-path.js'
 
 /**
- * HTTP over Unix sockets, for inspecting and administering a process without a port. Access control is by user: whoever
- * may act as the owner may connect. Paths may have any length, although the system limits the paths of sockets.
+ * HTTP over Unix sockets, for inspecting and administering a process without a port. Only users who may act as the
+ * owner of the socket may connect. The path may have any length, although the system limits the length of socket paths.
  */
 
 /** The path of the socket on which a daemon can be inspected. */
@@ -14,18 +14,18 @@ export function socketPath(dataDir: string): string {
 }
 
 /**
- * Makes the server listen at `path`, for the owner only. Removes whatever another process left there: the caller must
- * hold the lock of the folder. Throws on failure. The socket is removed when the server is closed.
+ * Makes the server listen at `path`, for the owner only. Removes any file that another process left at `path`, so the
+ * caller must hold the lock of the folder. Throws on failure. The socket is removed when the server is closed.
  */
 export async function listenAtSocket(server: Server, path: string): Promise<void> {
-  // Otherwise the server would report a missing folder as EACCES.
+  // Without this call, the server would report a missing folder as EACCES.
   statSync(dirname(path))
   rmSync(path, { force: true })
   const { short, release } = shortPath(path)
   try {
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject)
-      // The mode must be right when the socket is created: others could connect before a later chmod.
+      // The mode must be right when the socket is created, because other users could connect before a later chmod.
       const mask = process.umask(0o177)
       try {
         server.listen(short, resolve)
@@ -37,7 +37,7 @@ export async function listenAtSocket(server: Server, path: string): Promise<void
     release()
     throw error
   }
-  // Closing the server removes the socket by the short name, which must stay valid until then.
+  // Closing the server removes the socket by its short path, so this path must stay valid until the server is closed.
   server.once('close', release)
   server.on('error', () => {})
   chmodSync(path, 0o600)

@@ -23,13 +23,13 @@ export interface Tappable {
 
 export interface TapQuery {
   readonly component: string
-  /** Number of events after which the tap ends. Infinity: it ends when the client disconnects. */
+  /** Number of events after which the tap ends. If Infinity, the tap ends when the client disconnects. */
   readonly limit: number
   /** A condition; undefined selects all events. */
   readonly where: string | undefined
-  /** Most events inspected per second; default: 2,000. */
+  /** Maximum number of events inspected per second; default: 2,000. */
   readonly rate?: number | undefined
-  /** Most events shown per second; default: all that match. */
+  /** Maximum number of events shown per second; default: all that match. */
   readonly most?: number | undefined
   /** Milliseconds after which the tap ends. */
   readonly forMs?: number | undefined
@@ -52,16 +52,16 @@ export function tapQueryOf(query: URLSearchParams): TapQuery {
   }
 }
 
-/** Most events inspected per second: tapping must not slow down the pipeline. */
+/** Maximum number of events inspected per second by default. Taps must not slow down the pipeline. */
 const LOOKED_AT_PER_SECOND = 2000
-/** The maximum that a client can ask for. */
+/** The maximum rate that a client can request. */
 const MOST_PER_SECOND = 20_000
-/** Most bytes buffered for a slow client. */
+/** Maximum bytes buffered for a slow client. */
 const UNREAD_BYTES = 1024 * 1024
 
 /**
- * Streams the events of an output as NDJSON. Events over the rate limit, and events that a slow client does not read in
- * time, are skipped; lines that begin with `#` give the number of skipped events.
+ * Streams the events of an output as NDJSON. Skips events over the rate limit, and events that a slow client does not
+ * read in time. Lines that begin with `#` give the number of skipped events.
  */
 export function streamTap(query: TapQuery, tappable: Tappable, response: ServerResponse, clock = systemClock): void {
   let holds: (fields: object) => boolean = () => true
@@ -105,7 +105,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     return
   }
   const writeMissed = () => {
-    // It is unknown how many of the skipped events match.
+    // The skipped events were not tested with the condition.
     const what = query.where === undefined ? 'were not shown' : 'were not looked at'
     if (missed > 0) response.write(`# ${missed} more ${what}\n`)
     if (beyond > 0) response.write(`# ${beyond} more that match were not shown\n`)
@@ -114,7 +114,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   const stop = everyOf(clock, 1000, () => {
     looks = rate
     room = most
-    // If the client is slow now, it gets the total later.
+    // A client that is slow now gets the number of skipped events later.
     if (response.writableLength <= UNREAD_BYTES) writeMissed()
     // Attaches the tap again, since a reload may have replaced the pipeline.
     remove?.()

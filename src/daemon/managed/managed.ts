@@ -133,8 +133,8 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
 }
 
 /**
- * Returns a function that returns the content of the file, read again if the file was replaced. If the file cannot be
- * used, requests to the service fail.
+ * Returns a function that resolves with the content of the file, and reads the file again if it was replaced. If the
+ * file cannot be used, requests to the service fail.
  */
 function authorities(file: string, log: Logger): () => Promise<Buffer> {
   const files = new TlsFiles({ ca_file: file }, { log, clock: systemClock, failed: () => {} })
@@ -167,8 +167,8 @@ async function daemonId(dataDir: string): Promise<string> {
     const id = readFileSync(path, 'utf8').trim()
     if (/^[0-9a-f]{24}$/.test(id)) return id
   } catch (error) {
-    // Only a missing file means a first start. If the daemon got a new id after another error, the service would
-    // mistake it for another daemon.
+    // Only if the file is missing, this is the first start. If any other error led to a new id, the service would
+    // mistake this daemon for another one.
     if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(path, error)
   }
   const id = randomBytes(12).toString('hex')

@@ -8,7 +8,7 @@ import { AccessKey } from '../../net/key.js'
 
 const LOCAL_HOSTS = ['localhost', '127.0.0.1', '[::1]']
 const SESSION_MS = 12 * 3_600_000
-/** A further session ends the oldest one. */
+/** Above this number, a new session ends the oldest. */
 const MOST_SESSIONS = 64
 /** DELAY_MS: the delay of the response to a wrong token. MOST_DELAYED: the maximum number of delayed responses. */
 const DELAY_MS = 1000
@@ -20,8 +20,8 @@ const hashOf = (text: string): Buffer => createHash('sha256').update(text).diges
 const hostOf = (header = ''): string => header.toLowerCase().replace(/:\d*$/, '')
 
 /**
- * Protects the page from requests that pages of other sites make a browser send, directly or by DNS rebinding. Returns
- * the reason to refuse a request; undefined: accept it. `hosts`: the host names of the page; undefined: any.
+ * Other sites can make a browser send requests to the page, directly or by DNS rebinding. Returns the reason to refuse
+ * such a request; undefined: accept the request. `hosts`: the host names of the page; undefined: any.
  */
 export function foreign(
   { headers, method }: IncomingMessage,
@@ -35,7 +35,7 @@ export function foreign(
       'foreign_host',
       `the page is not served under this name; open it as ${LOCAL_HOSTS[0]}, as ${LOCAL_HOSTS[1]}, or at the address of status_page.listen`,
     )
-  // Another site may link to the page, since that site cannot see the content.
+  // Links from other sites are allowed, because those sites cannot see the content of the page.
   const isLink = path === '/' && method === 'GET' && mode === 'navigate' && dest === 'document'
   const isForeignSite = site !== undefined && site !== 'same-origin' && site !== 'none' && !isLink
   if (isForeignSite || !isOwnOrigin(origin, host, site, path))
@@ -82,7 +82,7 @@ export class Access {
     if (problem) throw new Error(problem)
   }
 
-  /** The hash of the token; undefined: there is no usable token. */
+  /** The hash of the token; undefined if no token is usable. */
   async #token(): Promise<Buffer | undefined> {
     const token = await this.#key?.current().catch(() => undefined)
     const problem = token === undefined ? undefined : tokenProblem(token)

@@ -25,7 +25,7 @@ export interface PageSources {
 }
 
 const HISTORY_SHARE = 1 / 4
-/** A status without news is sent at this interval. */
+/** A status is sent at this interval even if it has no news. */
 const STATUS_MS = 10_000
 /** The pause after a comparison of the status is TIMES_A_LOOK times its duration, but between LOOK_MS and STATUS_MS. */
 const LOOK_MS = 2000
@@ -185,7 +185,7 @@ export class PageData {
   }
 }
 
-/** The parts of a status whose changes are news. Numbers in texts are left out. */
+/** The parts of a status that are news if they change. Numbers in texts are left out. */
 function newsOf({ ready, stopping, config, problems, notices, managed, ...status }: Omit<Status, 'series'>): string {
   const { components, destinations, sources, processors, waiting, bottleneck, reloading_since, status_page } = status
   const texts = [problems, notices, managed, [...destinations, ...sources, ...processors].map(({ reason }) => reason)]

@@ -89,7 +89,7 @@ function booksHtml({ books }: Status): string {
   const { received, emitted, passed, discarded, consumed, in_flight } = books
   const left = `${part('received', received)}${rare('emitted', emitted)}`
   const rest = `${part('discarded', sum(discarded))}${rare('consumed', consumed)} + ${part('in flight', in_flight)}`
-  // If `passed` is missing, events can take several paths, and the counts do not add up to `received`.
+  // `passed` is missing if events can take several paths. The counts then do not add up to `received`.
   const right = passed === undefined ? `: ${rest}` : ` = ${part('passed', passed)} + ${rest}`
   return `<p class="books">${left}${right}</p>`
 }

@@ -16,7 +16,7 @@ const LEVEL = NAMES.length - 1
 /** Marks a step in which nothing was counted. */
 const UNKNOWN = 2 ** 32 - 1
 const MOST = UNKNOWN - 1
-/** A longer gap between ticks means that the process was suspended. Only the last step of the gap gets counts. */
+/** If the gap between two ticks is longer, the process was suspended, and only the last step of the gap gets counts. */
 const LONGEST_GAP_MS = 10_000
 
 interface Ring {
@@ -32,7 +32,7 @@ export interface ComponentHistory {
   readonly from: string
   readonly step_ms: number
   readonly names: readonly Name[]
-  /** Events per second, or for `in_flight` a number of events; null for unknown steps. */
+  /** Events per second; for `in_flight`, the number of events. The value of an unknown step is null. */
   readonly values: Readonly<Record<Name, readonly (number | null)[]>>
 }
 
@@ -48,7 +48,7 @@ export class History {
   readonly #rings = new Map<string, Ring>()
   #maxBytes: number
   #stepMs = LEAST_STEP_MS
-  /** `#first`: the first step that was counted; `#last`: the newest. */
+  /** `#first`: the first counted step. `#last`: the newest counted step. */
   #first: number
   #last: number
 
@@ -95,7 +95,7 @@ export class History {
       const isLevel = name === LEVEL
       let left = isLevel ? now[name]! : Math.max(0, now[name]! - ring.base[name]!)
       if (steps <= 0) this.#add(ring, this.#last, name, left, isLevel)
-      // A late call also counts for the steps that were missed: each gets an equal share.
+      // If a call is late, the missed steps and the current step each get an equal share of the events.
       for (let at = from; at <= step; at++) {
         const isKnown = !isGap || at === step
         const share = isLevel ? left : Math.floor(left / (step - at + 1))
@@ -126,7 +126,7 @@ export class History {
     }
   }
 
-  /** Doubles the length of the steps until the rings fit. */
+  /** Doubles the length of the steps until the rings fit their limit. */
   #fit(): void {
     while (this.used > this.#maxBytes && this.#stepMs < LONGEST_STEP_MS) {
       const before = capacityOf(this.#stepMs)
@@ -193,7 +193,7 @@ export class History {
     }
   }
 
-  /** Returns one number for each `width` steps. */
+  /** Returns one number for each group of `width` steps. */
   #read({ numbers }: Ring, name: number, from: number, to: number, width: number): (number | null)[] {
     const oldest = this.#oldest()
     const values: (number | null)[] = []

@@ -2,11 +2,11 @@ import type { ServerResponse } from 'node:http'
 import { Refusal } from '../../net/http/server/refusal.js'
 import { onReplyOver } from '../../net/http/server/respond.js'
 
-/** Maximum readers. Each has a connection, and gets a message per second. */
+/** Maximum number of readers. Each reader has a connection and gets one message per second. */
 const MOST_READERS = 32
-/** A reader with more unread bytes is slow. It misses messages until it catches up. */
+/** A reader with more unread bytes than this is slow, and misses messages until it catches up. */
 const BEHIND_BYTES = 256 * 1024
-/** A reader with more unread bytes is disconnected. */
+/** A reader with more unread bytes than this is disconnected. */
 const UNREAD_BYTES = 1024 * 1024
 const AGAIN_MS = 2000
 
@@ -25,7 +25,7 @@ export class Live {
     return this.#readers.size > 0
   }
 
-  /** Sends the status, then later messages until the client disconnects. Throws a Refusal. */
+  /** Sends the status first, and then the messages that follow, until the client disconnects. Throws a Refusal. */
   add(response: ServerResponse, status: string): void {
     if (this.#readers.size >= MOST_READERS)
       throw new Refusal(503, 'too_many', `the page is open ${MOST_READERS} times; close one of them`, {
@@ -34,19 +34,19 @@ export class Live {
     const reader = { response, wantsStatus: true }
     this.#readers.add(reader)
     onReplyOver(response, () => this.#readers.delete(reader))
-    // The last header keeps proxies from buffering the response.
+    // `x-accel-buffering` keeps proxies from buffering the response.
     response.writeHead(200, { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
     response.write(`retry: ${AGAIN_MS}\n\n`)
     this.#status = status
     this.#send(reader)
   }
 
-  /** Sends the numbers of a second, after a new status if there is one. Skips slow readers. */
+  /** Sends the numbers of one second. If the status is new, sends it first. Skips slow readers. */
   second(text: string): void {
     for (const reader of this.#readers) this.#send(reader, text)
   }
 
-  /** Sets the status to send with the next second. */
+  /** Sets the status that the next call of `second` sends. */
   status(text: string): void {
     this.#status = text
     for (const reader of this.#readers) reader.wantsStatus = true

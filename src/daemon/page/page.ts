@@ -16,8 +16,8 @@ import { beginSession } from './session.js'
 import { StaticFiles } from './static-files.js'
 
 /**
- * Sent with every response. These headers make the browser load only the page's own files, and prevent other pages from
- * embedding it.
+ * Sent with every response. With these headers, the browser loads only the page's own files, and other pages cannot
+ * embed the page.
  */
 const HEADERS = {
   'content-security-policy':
@@ -39,8 +39,8 @@ interface Door {
   /** The host names under which the page is served; undefined: any. */
   readonly hosts: ReadonlySet<string> | undefined
   /**
-   * The data that requests see without a token: everything, everything except texts of events, or only the token's
-   * form.
+   * The data that requests see without a token. `all`: everything. `numbers`: everything except texts of events.
+   * `nothing`: only the form for the token.
    */
   readonly open: 'all' | 'numbers' | 'nothing'
 }
@@ -71,8 +71,8 @@ export class StatusPage implements Page {
   }
 
   /**
-   * Reads the token. If the address is new, listens there as well; `use` then closes the old server, `drop` the new
-   * one. Rejects with a message for people if this fails.
+   * Reads the token. If the address is new, also listens at the new address. `use` then closes the old server, and
+   * `drop` closes the new server. If reading or listening fails, rejects with a message for people.
    */
   async prepare(options: StatusPageOptions): Promise<{ use(): void; drop(): void }> {
     if (sameOptions(options, this.#options)) return { use() {}, drop() {} }

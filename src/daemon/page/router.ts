@@ -20,7 +20,7 @@ export interface Route {
   readonly showsEvents?: true | ((query: URLSearchParams) => boolean)
   /** Whether the response lasts until the client disconnects. */
   readonly isStream?: true
-  /** The result is sent as JSON; undefined: the handler has answered. May throw a Refusal. */
+  /** The result is sent as JSON. If the result is undefined, the handler has already answered. May throw a Refusal. */
   answer(call: Call): unknown
 }
 
@@ -53,7 +53,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
     },
   },
   'what-if': {
-    // With these options, the response depends on other fields of the events.
+    // With these options, the response depends on other fields of the events and can reveal them.
     showsEvents: query => query.has('key_field') || query.has('exclude'),
     answer({ page, query, response }) {
       const { component = '', ...asked } = Object.fromEntries(query)
@@ -85,7 +85,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
 
 export const API = '/api/v1/'
 
-/** The route for a path, and the id in the path; undefined: there is no route. */
+/** The route for a path, and the id in the path; undefined if the path has no route. */
 export function routeOf(path: string): { readonly route: Route; readonly id: string } | undefined {
   if (!path.startsWith(API)) return undefined
   const [name = '', id, ...more] = path.slice(API.length).split('/')

@@ -7,7 +7,7 @@ import { totalsOf } from './history.js'
 /** The latency covers the attempts of at least this many milliseconds. */
 const WINDOW_MS = 10_000
 
-/** The counts of a histogram at two times: `before` is up to 20 seconds old, `last` up to 10 seconds. */
+/** The counts of a histogram at two times. `before` is at most 20 seconds old, and `last` is at most 10 seconds old. */
 interface Marks {
   before: readonly number[]
   last: readonly number[]
@@ -52,7 +52,7 @@ export class Seconds {
     }
   }
 
-  /** The latency of attempts in the last 10 to 20 seconds; undefined: there were no attempts. */
+  /** The latency of attempts in the last 10 to 20 seconds; undefined if there were no attempts. */
   #latency(histogram: Histogram): { p50_ms: number; p99_ms: number } | undefined {
     const { buckets, counts } = histogram
     const now = this.#clock.now()
@@ -78,7 +78,7 @@ function quantile(buckets: readonly number[], counts: readonly number[], rank: n
   return buckets.at(-1)!
 }
 
-/** The sum of a metric's series; undefined: there are no finite values. */
+/** The sum of a metric's series; undefined if no series has a finite value. */
 export function sumOf(counters: ComponentCounters, name: string): number | undefined {
   let sum: number | undefined
   for (const series of counters.series.get(name) ?? [])

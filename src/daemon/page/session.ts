@@ -6,7 +6,7 @@ import type { Access } from './access.js'
 const MOST_BYTES = 1024
 /** The path of the page, relative to the path of a session. A proxy may serve both below another path. */
 const PAGE = '../../'
-/** Bodies of this size do not need a quota, because connections are limited. */
+/** Bodies of at most MOST_BYTES do not need a quota, because the number of connections is limited. */
 const LEASE = { hold() {}, received() {}, release() {} }
 
 /** Exchanges the token for a cookie. If the form was sent without a script, redirects to the page. Throws a Refusal. */

@@ -17,7 +17,7 @@ const TYPES: Readonly<Record<string, string>> = {
 interface StaticFile {
   readonly type: string
   readonly bytes: Buffer
-  /** Compressed by the first request, because most daemons start without a reader. */
+  /** Set by the first request, because most daemons start without a reader of the page. */
   gzip?: Buffer
   readonly etag: string
 }

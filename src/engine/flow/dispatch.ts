@@ -23,7 +23,7 @@ import type { Work } from './work.js'
 
 export const PROCESSING_FAILED = 'processing_failed'
 
-/** If an event could not be processed, this field of it contains the error. */
+/** If an event could not be processed, this field of the event contains the error. */
 const ERROR_FIELD = parseFieldPath('.processing_error')
 
 /** MAIN decisions, for comparing blocks of this size at once. */
@@ -43,7 +43,7 @@ export interface DispatchContext {
   readonly isOnce?: (source: string) => boolean
 }
 
-/** Passes a batch to the readers of an output. Default: the main output. */
+/** Passes a batch to the readers of an output. Without `output`, this is the main output. */
 export type PassOn = (batch: EventBatch, output?: SideOutput) => void
 
 /** Carries out the decisions about a batch: counts its events and passes them on. */
@@ -89,7 +89,7 @@ export class Dispatch {
     this.#possible[LATER] = plan.waits ? 1 : 0
   }
 
-  /** The number of failed events. A decision outside the plan counts as a failure. */
+  /** The number of failed events. A decision that the plan does not allow counts as a failure. */
   failures(work: Work): number {
     const { batch, to } = work
     const { length } = batch
@@ -171,7 +171,7 @@ export class Dispatch {
     return letters
   }
 
-  /** Sends a batch with replaced events in pieces, which keeps the order. */
+  /** Sends a batch with replaced events in pieces, so that the order of the events is kept. */
   #inPieces(work: Work, replaced: Replacements): void {
     const { batch, to } = work
     const { metrics } = this.#context
@@ -201,8 +201,8 @@ export class Dispatch {
   }
 
   /**
-   * The origin of events that replace others. It has the source of the replaced events, so the order among events of
-   * that source is kept.
+   * The origin of events that replace others. Its source is the source of the replaced events, so that the order among
+   * events of that source is kept.
    */
   #originOf(source: string): Origin {
     let origin = this.#origins.get(source)

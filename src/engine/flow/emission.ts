@@ -14,7 +14,7 @@ export interface EmissionContext extends DispatchContext {
 
 interface Lines {
   readonly lines: string[]
-  /** The name of each line; undefined: it has none. */
+  /** The name of each line; undefined if the line has no name. */
   readonly names: (string | undefined)[]
   readonly shares: Set<Share>
 }
@@ -56,7 +56,7 @@ export class Emission {
     for (const [to, made] of this.#lines(why)) {
       const output = to === undefined ? undefined : this.#outputs.get(to)
       if (to === DISCARDED && !output?.isRead) {
-        // Discarded events do not need a reader, so their shares are settled.
+        // Discarded events do not need a reader. Without a reader, their shares are settled here.
         for (const share of made.shares) share.settle('delivered')
         continue
       }
@@ -104,8 +104,8 @@ export class Emission {
         for (const share of shares) share.settle(status)
       },
       undefined,
-      // As soon as one holder settles the batch as `errored`, it is certain that the sources will send the events
-      // again.
+      // When the first holder settles the batch as `errored`, it is already certain that the sources will send the
+      // events again.
       () => {
         for (const share of shares) share.willError()
       },

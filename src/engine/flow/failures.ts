@@ -57,7 +57,7 @@ export class Failures {
     else this.#log('warn', 'failed', text, fields)
   }
 
-  /** Logs a failure that no event causes alone. */
+  /** Logs that a batch failed whose events do not fail alone. */
   batch(batch: EventBatch, cause: unknown): void {
     this.#context.metrics.failed('bug')
     const text = 'processor failed on a batch, but processed each of its events alone'
@@ -76,7 +76,7 @@ export class Failures {
 
   /**
    * Writes events to the dead-letter queue, each with its message. Retries until the events are stored. If the stage
-   * ends before that, gives them back, and they will be processed again.
+   * ends before they are stored, gives them back, so that they are processed again.
    */
   async keep(letters: EventBatch, messages: readonly string[]): Promise<void> {
     const { log, metrics, deadLetters } = this.#context
@@ -94,7 +94,7 @@ export class Failures {
         await sleep(RETRY_MS, this.#ended)
         continue
       }
-      // The events were given back during the write. They are counted when they arrive again.
+      // If the stage ended during the write, the events are given back. They are counted when they arrive again.
       if (this.#ended.aborted) break
       this.held = undefined
       countDeadLetters(metrics, PROCESSING_FAILED, letters.length)

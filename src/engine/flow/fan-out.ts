@@ -35,8 +35,8 @@ export class Input {
   }
 
   /**
-   * Prepares for new feeders. The input accepts all events of the current feeders, and does not end when the last of
-   * them ends.
+   * Prepares for new feeders. The input then accepts all events of the current feeders, and does not end when the last
+   * current feeder ends.
    */
   detach(): void {
     this.#isDetached = true
@@ -106,8 +106,8 @@ export class FanOut {
       return undefined
     }
     if (inputs.length === 1) return inputs[0]!.write(batch)
-    // Makes all copies before passing on the original batch. The reader of the original may change or settle it at
-    // once.
+    // Makes all copies before passing on the original batch, because the reader of the original may change or settle it
+    // immediately.
     const copies = inputs.map((_, i) => (i === 0 ? batch : batch.fork()))
     const full = inputs.map((input, i) => input.write(copies[i]!)).filter(room => room !== undefined)
     return full.length === 0 ? undefined : Promise.all(full).then(() => {})
@@ -132,7 +132,7 @@ export function pump(from: Readable, fanOut: FanOut): { readonly events: number 
   return handedOn
 }
 
-/** Pipes a side output into a fan-out. The returned function returns how many events are on the way to the fan-out. */
+/** Pipes a side output into a fan-out. Returns a function that tells how many events are on the way to the fan-out. */
 export function pumpSide(output: SideOutput, fanOut: FanOut): () => number {
   const handedOn = pump(output, fanOut)
   return () => output.events - handedOn.events

@@ -17,8 +17,8 @@ let made = 0
 
 /**
  * Names the events of `made`, which replace events [from, to) of `batch`. A name consists of the place of the replaced
- * event and a number. When that event is read again, its replacements get the same names. `sizeOf`: bytes of the lines
- * that replace one event.
+ * event and a number. If the replaced event is read again, its replacements get the same names. `sizeOf`: bytes of the
+ * lines that replace one event.
  */
 export function nameAfter(
   made: EventBatch,

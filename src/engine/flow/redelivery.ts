@@ -5,7 +5,7 @@ const MOST_AT_ONCE = 1000
 
 /**
  * For a source that `redelivers`. Tracks the ids that a server sent, until the server knows that they were delivered.
- * If an id comes back undelivered, it is forgotten, since the server will send it again.
+ * If an id comes back undelivered, the id is forgotten, because the server will send it again.
  */
 export class Redelivery {
   readonly #confirm: (ids: readonly string[]) => Promise<unknown>
@@ -44,7 +44,7 @@ export class Redelivery {
     })
   }
 
-  /** Whether anything was given back since the last call. If so, it must be read again. */
+  /** Whether any id was given back since the last call. If so, the content of this id must be read again. */
   takeBack(): boolean {
     const gaveBack = this.#gaveBack
     this.#gaveBack = false

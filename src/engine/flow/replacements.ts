@@ -3,7 +3,7 @@ import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 /** Marks an event that is not replaced. */
 const NONE = -1
 
-/** Larger memory is not kept for reuse. */
+/** Memory larger than this is not kept for reuse. */
 const MOST_SPARE = 4 * 1024 * 1024
 let spare: GrowingBytes | undefined
 

@@ -1,9 +1,9 @@
 import { PassThrough } from 'node:stream'
 
 /**
- * How many batches may wait at the end of a component and at the beginning of the next component. A higher number would
- * only take more memory. With 1, a component that waits or that takes several batches at a time would block the
- * components before it.
+ * How many batches may wait at the end of a component, and how many at the beginning of the next component. A higher
+ * number would only take more memory. With 1, a component that waits would block the components before it, and so would
+ * a component that takes several batches at a time.
  */
 export const STREAM_DEPTH = 2
 

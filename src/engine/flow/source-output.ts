@@ -13,8 +13,8 @@ import type { ComponentCounters } from './counters.js'
 import type { FanOut } from './fan-out.js'
 
 /**
- * Maximum memory of all unacknowledged events, in bytes. It is divided equally among the sources, so a blocked source
- * does not slow the other sources. A share has a minimum and a maximum.
+ * Maximum memory of all unacknowledged events, in bytes. This memory is divided equally among the sources, so that a
+ * blocked source does not slow the others. The share of a source has a minimum and a maximum.
  */
 const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
 const LARGEST_SHARE = 32 * 1024 * 1024
@@ -32,12 +32,12 @@ class Open extends Ack implements Linked<Open> {
   events = 0
   bytes = 0
   origin: Origin | undefined
-  /** The nearest batches of the same origin before and after this batch that are unsettled or were given back. */
+  /** The nearest earlier and the nearest later batch of the same origin that is unsettled or was given back. */
   earlier: Open | undefined
   later: Open | undefined
   /**
-   * Number of events in settled batches after this batch. If this batch is given back, those events are read again,
-   * too.
+   * Number of events in settled batches after this batch. If this batch is given back, its source also reads those
+   * events again.
    */
   behind = 0
   isGivenBack = false
@@ -60,7 +60,7 @@ class Open extends Ack implements Linked<Open> {
   }
 }
 
-/** A batch with its own flags, since the flags of a sent batch change. */
+/** A sent batch with a copy of its flags, because the flags of the sent batch change. */
 interface Kept {
   readonly frame: Frame
   readonly sentOffsets: SentOffsets | undefined
@@ -83,12 +83,12 @@ export class SourceOutput implements Output {
   #fanOut: FanOut
   #held = 0
   readonly #open = new LinkedList<Open>()
-  /** For each origin with unsettled batches: its last batch. */
+  /** The last batch of each origin that has unsettled batches. */
   readonly #newest = new Map<Origin, Open>()
   #waiting: (() => void)[] = []
-  /** While downstream components are replaced: the promise for which `send` waits. */
+  /** The promise for which `send` waits while downstream components are replaced. Undefined at other times. */
   #gate: Deferred | undefined
-  /** Whether the source is being replaced. Events that are given back are then read again by its successor. */
+  /** Whether the source is being replaced. If so, its successor reads the events again that are given back. */
   #replaced = false
   /** Whether events were given back to the source during the current or the last replacement. */
   #gaveBack = false
@@ -136,7 +136,7 @@ export class SourceOutput implements Output {
   }
 
   #settled(open: Open, status: AckStatus, before?: number): void {
-    // The batch was given up earlier, and its holder settles it only now.
+    // The batch was given up earlier. Its holder settles it only now, which has no effect.
     if (!this.#open.has(open)) return
     // The batch was given back during a replacement. `attach` sends it to the new components.
     if (status === 'errored' && open.kept && this.#gate) return
@@ -192,7 +192,7 @@ export class SourceOutput implements Output {
   }
 
   async send(batch: EventBatch): Promise<void> {
-    // Sending may pause again before this continues.
+    // Sending may be paused again before this function continues.
     while (this.#gate) await this.resumed()
     const open = batch.ack as Open
     if (!this.#open.has(open)) return
@@ -222,7 +222,7 @@ export class SourceOutput implements Output {
     while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
   }
 
-  /** Counts and reports undecodable events. A wrong `decode` option shows in the first batch. */
+  /** Counts and reports undecodable events. If the `decode` option is wrong, the first batch already shows this. */
   #notDecoded({ origin, length }: EventBatch, undecoded: number): void {
     undecodedCounter(this.#counters, origin.codec)!.value += undecoded
     if (this.#hasSent || undecoded < length) return
@@ -294,7 +294,7 @@ export class SourceOutput implements Output {
     gate?.resolve()
   }
 
-  /** Whether downstream components or their successors will receive events that they have already received once. */
+  /** Whether downstream components, or their successors, will receive events again that they have already received. */
   get repeats(): boolean {
     if (this.#gaveBack) return true
     for (const open of this.#open) if (open.isErrored) return true
@@ -320,7 +320,7 @@ export class SourceOutput implements Output {
   }
 }
 
-/** A counter of lines that `codec` cannot decode; undefined if it decodes every line. */
+/** A counter of the lines that `codec` cannot decode; undefined if `codec` can decode every line. */
 export function undecodedCounter(metrics: ComponentMetrics, codec: Codec): { value: number } | undefined {
   const { name, form, undecodedHelp } = codec.definition
   return form === 'message' ? undefined : metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp)

@@ -59,7 +59,7 @@ export class Stage extends Transform {
   readonly #ended = new AbortController()
   readonly #shares = new Set<Share>()
   readonly #emission: Emission
-  /** The undecided events; undefined if the processor always decides at once. */
+  /** The events that wait for a decision; undefined if the processor never decides LATER. */
   readonly #waiting: WaitingEvents | undefined
   /** Memory for the decisions about the next batch. */
   #column = new Uint8Array(1024)
@@ -144,7 +144,7 @@ export class Stage extends Transform {
 
   /** Events and bytes that the stage has taken and that have not left the stage. */
   holds(): Amount {
-    // `#waiting` counts waiting events, even while the processor is asked about them.
+    // Skips waiting events about which the processor is being asked, since `#waiting` counts them.
     const batches = this.#pending.flatMap(({ work }) => (work.asked ? [] : [work.batch]))
     if (this.#failures.held) batches.push(this.#failures.held)
     const held = { events: 0, bytes: 0 }
@@ -215,7 +215,7 @@ export class Stage extends Transform {
       this.busy.end()
       return
     }
-    // The processor may still write to the old column.
+    // Replaces the column, since the processor may still write to the old column.
     this.#column = new Uint8Array(this.#column.length)
     const pending = { work, since: this.#context.clock.now(), isDecided: waits === undefined }
     this.#pending.push(pending)
@@ -243,7 +243,7 @@ export class Stage extends Transform {
   }
 
   async #decide(pending: Pending, waits: Promise<void>): Promise<void> {
-    // Holds the chunk: after an abort, the batch is settled although the processor may still be reading its bytes.
+    // Holds the chunk, because an abort settles the batch although the processor may still be reading its bytes.
     const release = holdChunk(pending.work.batch.chunk)
     const end = this.slow.begin(pending.work.batch)
     try {
@@ -326,12 +326,12 @@ export class Stage extends Transform {
   }
 
   override _read(size: number): void {
-    // Node.js calls `_read` before it takes a batch from a full queue. It does not call `_read` again until another
-    // batch was pushed.
+    // Node.js calls `_read` before it takes a batch from a full queue, and not again until another batch was pushed. So
+    // the call must be remembered.
     this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()
-    // Waits for the next tick, since a batch may just be leaving.
+    // Waits for the next tick, since `_read` may be called while a batch is leaving.
     if (this.#waiting && !this.#waiting.isEmpty) process.nextTick(() => this.#waiting!.advance())
   }
 
@@ -381,8 +381,8 @@ export class Stage extends Transform {
     this.slow.stop()
     this.#ended.abort()
     for (const output of this.outputs.values()) if (!output.writableEnded) output.destroy()
-    // Settles remaining shares as `errored`, and the sources read the events of these shares again. If the processor
-    // keeps events and has a successor, the successor has the shares.
+    // Settles remaining shares as `errored`, so that the sources read the events of these shares again. If the
+    // processor keeps events and has a successor, the shares belong to the successor and are not settled.
     if (!this.#plan.keeps || !this.isReplaced) for (const share of [...this.#shares]) share.settle('errored')
     for (const { work } of this.#pending) work.batch.ack.settle('errored')
     this.#waiting?.destroy()

@@ -36,7 +36,7 @@ export class SteadyClock implements TimerClock {
   }
 }
 
-/** Calls `work`. The clock stands still meanwhile, if it is a SteadyClock. */
+/** Calls `work`. If the clock is a SteadyClock, it stands still during the call. */
 export function atOnce(clock: TimerClock, work: () => void): void {
   if (clock instanceof SteadyClock) clock.during(work)
   else work()

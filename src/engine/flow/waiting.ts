@@ -5,7 +5,7 @@ import { type Amount, add, sum } from './counters.js'
 import { atOnce } from './steady-clock.js'
 import type { Work } from './work.js'
 
-/** Limits of one source's waiting events. Further events are decided when there is room again. */
+/** Limits of one source's waiting events. The processor is asked about further events when there is room again. */
 export const MOST_EVENTS = 10_000
 export const MOST_BYTES = 4 * 1024 * 1024
 /**
@@ -15,18 +15,18 @@ export const MOST_BYTES = 4 * 1024 * 1024
 const MOST_EVENTS_IN_ALL = 1_000_000
 const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
 /**
- * Minimum pause between two rounds: at least ROUND_MS milliseconds, and at least ROUND_SHARE times as long as the last
- * round took.
+ * The pause between two rounds lasts at least ROUND_MS milliseconds, and at least ROUND_SHARE times as long as the last
+ * round.
  */
 const ROUND_MS = 5
 const ROUND_SHARE = 10
 /**
- * Tolerance for rounding errors of times, in milliseconds. Events whose due times differ by less are due together, in
- * order.
+ * Tolerance for rounding errors of times, in milliseconds. Events whose due times differ by less than this are due
+ * together, in order of arrival.
  */
 const SAME_MS = 0.001
 
-/** Events for which the processor decided LATER, until it decides about them. */
+/** Events that wait because the processor decided LATER about them. */
 export interface Waiting {
   readonly batch: EventBatch
   /**
@@ -47,7 +47,7 @@ export interface Waiting {
 /** Events that waited in a stage that has ended. */
 export interface Left {
   readonly batch: EventBatch
-  /** Milliseconds since the predecessor first asked about these events; undefined: it never did. */
+  /** Milliseconds since the predecessor first asked about these events; undefined if it never asked. */
   readonly keptMs: number | undefined
   /** When to ask about these events again, by the clock of processors. */
   readonly dueAt: number
@@ -76,9 +76,9 @@ export interface WaitingStage {
 }
 
 /**
- * Keeps the events for which a processor decided LATER, and asks the processor again when they are due. The processor
- * is asked about events of the same source in order of arrival, and about due events before an arriving batch. Sources
- * do not wait for each other.
+ * Keeps the events for which a processor decided LATER, and asks the processor again when these events are due. It asks
+ * about events of the same source in order of arrival, and about due events before an arriving batch of that source.
+ * Events of one source never wait for events of another.
  */
 export class WaitingEvents {
   readonly #stage: WaitingStage
@@ -86,7 +86,7 @@ export class WaitingEvents {
   readonly #waiting: Amount = { events: 0, bytes: 0 }
   /** Events given back to their sources or passed to the successor. They stay in flight until they arrive again. */
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
-  /** Sources that got events back. Their later batches are also given back, to keep the order. */
+  /** Sources whose events were given back. To keep the order, later batches of these sources are also given back. */
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
   /**
@@ -116,7 +116,7 @@ export class WaitingEvents {
     return this.#waiting.events >= MOST_EVENTS_IN_ALL || this.#waiting.bytes >= MOST_BYTES_IN_ALL
   }
 
-  /** Whether all waiting events are passed to the successor. */
+  /** Whether all events that still wait are for the successor. */
   get isDone(): boolean {
     return [...this.#lines.keys()].every(this.#passesOn)
   }
@@ -134,7 +134,7 @@ export class WaitingEvents {
     }
   }
 
-  /** Takes a batch that has to wait for earlier batches of its source. Returns false if it can be decided now. */
+  /** Takes a batch if it must wait for earlier batches of its source. If not, returns false. */
   takes(batch: EventBatch): boolean {
     const { source } = batch.origin
     if (this.#gaveBackTo.has(source)) {
@@ -217,13 +217,13 @@ export class WaitingEvents {
       this.#notBefore = clock.now() + Math.max(ROUND_MS, ROUND_SHARE * workMs())
       onRound()
     }
-    // If there is no room, the stage calls `advance` later.
+    // Without room, no timer is needed, since the stage calls `advance` later.
     if (hasRoom) this.#setTimer()
   }
 
   /**
-   * Returns the next due batch and marks it as `isAsked`; undefined if none is due. Returns each batch at most once per
-   * round, since the processor may decide LATER again with the same due time.
+   * Returns the next due batch and marks it as `isAsked`; undefined if no batch is due. The processor may decide LATER
+   * again with the same due time, so each batch is returned at most once per round.
    */
   #next(now: number): Waiting | undefined {
     const round = this.#round
@@ -238,7 +238,7 @@ export class WaitingEvents {
       }
       if (!next) continue
       next.isAsked = true
-      // Moves the source to the end, so the next due batch comes from another source if possible.
+      // Moves the source to the end of the map, so that the next due batch comes from another source if possible.
       this.#lines.delete(source)
       this.#lines.set(source, line)
       return next
@@ -255,12 +255,12 @@ export class WaitingEvents {
     this.#cancelTimer = clock.after(Math.max(0, at - clock.now()), () => this.advance())
   }
 
-  /** When to ask again. Infinity: nothing waits. */
+  /** When to ask the processor again; Infinity if no events wait. */
   #dueAt(): number {
     let due = Number.POSITIVE_INFINITY
     for (const [source, line] of this.#lines) {
       if (this.#passesOn(source)) continue
-      // These batches are due at once, since the last round may have ended early for lack of room.
+      // Batches in `behind` are due now. Perhaps the last round ended early because there was no room.
       if (line.behind.length > 0 && !isFull(line)) return Number.NEGATIVE_INFINITY
       for (const { isAsked, dueAt } of line.kept) if (!isAsked) due = Math.min(due, dueAt)
     }
@@ -317,7 +317,7 @@ export class WaitingEvents {
     onRound()
   }
 
-  /** Takes out all events, to hand them to the successor: source by source, in order. */
+  /** Takes out all events for the successor, source by source, in order of arrival. */
   takeLeft(): Left[] {
     const now = this.#stage.clock.now()
     const left: Left[] = []

@@ -73,7 +73,7 @@ export class Work implements BatchScope {
 
   replace(i: number, events: readonly Fields[]): void {
     this.#checkTime('replace')
-    // Encodes the fields now. If they cannot be encoded, only this event fails.
+    // Encodes the fields now, so that only this event fails if they cannot be encoded.
     this.replaceByLines(i, Buffer.from(events.map(madeLine).join('')))
   }
 
@@ -135,9 +135,7 @@ export class Work implements BatchScope {
     this.#isOver = true
   }
 
-  /**
-   * Releases the shares that the processor took before it threw. The events of these shares have not left the batch.
-   */
+  /** Releases the shares that the processor took before it threw, because their events are still in the batch. */
   #giveBackShares(): void {
     for (const share of this.#taken.splice(0)) share.settle('delivered')
   }

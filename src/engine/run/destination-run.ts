@@ -29,7 +29,7 @@ export interface DestinationEvents {
   failed(error: unknown): void
 }
 
-/** A destination with its delivery and disk buffer. Keeps running while the components before it are replaced. */
+/** A destination with its delivery and disk buffer. It can keep running while components before it are replaced. */
 export class DestinationRun {
   readonly config: ComponentConfig
   readonly destination: Destination
@@ -104,7 +104,7 @@ export class DestinationRun {
     return (this.#state === 'starts' || this.#state === 'started') && !this.input.isEnded && !this.delivery.isLeaving
   }
 
-  /** Runs until all its events are delivered, or until `leave`, after which the next engine calls `run` to resume. */
+  /** Runs until all its events are delivered or until `leave`. After `leave`, the next engine calls `run` to resume. */
   async run(events: DestinationEvents): Promise<void> {
     // Objects that live as long as the destination must not refer to an engine that has ended (see SourceRun.feed).
     const left = new Promise<void>(resolve => {

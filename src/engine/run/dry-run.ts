@@ -10,7 +10,7 @@ const DRY_RUN = 'dry-run-'
 /** Creates all components in a temporary folder of data_dir, and releases them. Throws if one cannot be created. */
 export async function dryRun(config: Config, runtime: Omit<Runtime, 'metrics'>): Promise<void> {
   await makeFolder(config.dataDir, 0o700)
-  // A dry run that was killed has left its folder.
+  // Removes the folders of dry runs that were killed.
   for (const name of readdirSync(config.dataDir))
     if (name.startsWith(DRY_RUN)) rmSync(join(config.dataDir, name), { recursive: true, force: true })
   const dataDir = mkdtempSync(join(config.dataDir, DRY_RUN))

@@ -45,7 +45,7 @@ export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 /** States in which a delivery is likely to finish soon. */
 const DELIVERING: readonly DeliveryState[] = ['ready', 'refusing', 'stopped']
 
-/** With more field names, no destination keeps running at a reload, and unused names are forgotten. */
+/** If there are more field names than this, every destination ends at a reload, so that unused names are forgotten. */
 const MOST_NAMES = 200
 
 /** A component's context with the counters of the engine. */
@@ -70,7 +70,7 @@ export class Engine {
   #successors: ReadonlySet<string> | undefined
   readonly links: Links
   readonly #sources = new Map<string, Fed>()
-  /** How many bytes of each source may be unacknowledged. */
+  /** Maximum number of unacknowledged bytes of each source. */
   readonly #share: number
   /** Sources that keep running after this engine has ended. */
   readonly #left = new Map<string, SourceRun>()
@@ -85,9 +85,7 @@ export class Engine {
   readonly watched: Watched[] = []
   /** Whether the run ended because a component could not start. */
   failed = false
-  /**
-   * Whether the run was aborted before waiting events were taken for successors; undefined: they were not taken yet.
-   */
+  /** Whether the run was aborted before waiting events were taken for successors; undefined until they are taken. */
   #wasCut: boolean | undefined
 
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
@@ -100,7 +98,7 @@ export class Engine {
     this.#outputs = handover?.outputs ?? new OwnOutputs()
     this.#outputs.connect(config)
     this.#handover = handover
-    // If components keep running, they use the slots of these names, and the names must stay.
+    // Clears the names only if no component keeps running, because running components use the slots of these names.
     if (!handover || handover.destinations.size + handover.processors.size === 0) this.#wanted.clear()
     this.#wanted.isUnused = isOnlyCopied(config)
     const users = [...config.processors, ...config.destinations]
@@ -173,7 +171,7 @@ export class Engine {
       writes: stats => this.#outputs.writes(id, stats),
     }
     const destination = await createComponent<'destination'>(config, context)
-    // Registered now, to be released if something else fails.
+    // Registers the destination now, so that it is released if a later step fails.
     this.#lasting.set(id, destination)
     const deadLetter = this.#deadLetters(id, context)
     const outage = outageBefore(this.#handover?.outages, config)
@@ -211,7 +209,7 @@ export class Engine {
       editor,
     }
     const processor = await createComponent<'processor'>(config, context)
-    // Registered now, to be released if something else fails.
+    // Registers the destination now, so that it is released if a later step fails.
     this.#lasting.set(id, processor)
     const isOnce = (id: string) => this.#isOnce(id)
     const readsAgain = (id: string) => this.#sources.has(id) && !isOnce(id)
@@ -270,7 +268,7 @@ export class Engine {
     await Promise.all([...read, this.#stages.run(), ...delivered])
     const ended = this.#endingDestinations()
     const left = ended.map(([id, { delivery }]) => [id, delivery.takeLeft()] as const)
-    // These events are still in the buffer.
+    // If a destination has a disk buffer, its undelivered events are still in the buffer, so they are given back.
     for (const [id, batches] of left)
       if (this.#destinations.get(id)!.buffer) for (const batch of batches) batch.giveBack()
     for (const [, { buffer }] of ended) await buffer?.close()
@@ -304,7 +302,7 @@ export class Engine {
 
   /**
    * Takes the events that wait for successors. If a source will send events again, the processors that it reaches must
-   * end after all. Otherwise they would decide twice about the same events.
+   * end, although they were meant to keep running. Otherwise, they would decide twice about the same events.
    */
   async #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): Promise<WaitingBatches> {
     const { signal } = this.#delivering
@@ -332,7 +330,7 @@ export class Engine {
     }
   }
 
-  /** The sources of a batch's events, or of the events from which they were made. */
+  /** The sources of a batch's events. If a processor made the events, all sources that reach this processor. */
   #sourcesOf({ source: id }: Origin): string[] {
     if (this.#sources.has(id)) return [id]
     if (!this.#config.processors.some(processor => processor.id === id)) return []
@@ -372,7 +370,7 @@ export class Engine {
   stop(deadline: AbortSignal, timeoutMs = this.#config.shutdownTimeoutMs): void {
     this.#endSources()
     this.#stages.giveBack()
-    // Leaves time to finish requests in progress. The rest is safe in buffers until the next start.
+    // Buffers stop early, to leave time for requests in progress. Remaining events stay safe until the next start.
     for (const { buffer, delivery } of this.#destinations.values()) {
       buffer?.restAfter(timeoutMs / 2)
       delivery.rest()
@@ -383,8 +381,8 @@ export class Engine {
   /**
    * Stops for a replacement. The `same` sources pause for the next engine. The `same` destinations keep running, unless
    * one of their sources ends. The `same` processors keep running if all components before and after them do. All other
-   * components pass their state to successors with the same options. The buffer of a destination that `emptied` accepts
-   * delivers its events. The buffers of all other destinations are passed on unchanged.
+   * components pass their state to successors with the same options. If `emptied` returns true for an ending
+   * destination, its buffer first delivers its events. All other buffers are passed on unchanged.
    */
   leave(
     { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
@@ -417,7 +415,7 @@ export class Engine {
 
   /**
    * Whether a destination can keep running with the next configuration. If one of its sources has ended, the
-   * destination cannot: undelivered events would be sent again.
+   * destination must end, too, because its undelivered events would be sent again.
    */
   #canStay(run: DestinationRun, next: EngineConfig): boolean {
     const { id } = run.config
@@ -497,8 +495,8 @@ export class Engine {
   }
 
   /**
-   * Whether a component or its successor will receive events that it has already received once. Without `id`: whether
-   * any component will.
+   * Whether a component or its successor will receive events that the component has already received. Without `id`:
+   * whether this is true of any component.
    */
   repeats(id?: string): boolean {
     const reaches = (source: string) => id === undefined || this.#outputs.reaches(source, id)
@@ -511,7 +509,7 @@ export class Engine {
     return stuckOf(ending, this.#stages)
   }
 
-  /** During a shutdown: whether the remaining events are safe, and cannot be delivered in `leftMs`. */
+  /** During a shutdown: whether the remaining events are safe but cannot be delivered in the remaining `leftMs`. */
   isOnHold(leftMs: number): boolean {
     return isOnHold([...this.#destinations.values()], [...this.#sources.values()], leftMs)
   }
@@ -559,12 +557,12 @@ function stateFolder(
   return {
     path,
     hasRoom: bytes => disk?.hasRoom(bytes) ?? true,
-    // A component needs all its state, so nothing can be released.
+    // This callback releases nothing, because a component needs all of its state.
     count: (bytes, isLast) => disk?.count(path, bytes, isLast ? undefined : () => {}),
   }
 }
 
-/** Whether all components copy lines as read and inspect no field. Lines then need not be decoded. */
+/** Whether all components copy lines unchanged and inspect no fields. If so, lines need not be decoded. */
 function isOnlyCopied({ processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].every(({ definition, options, delivery }) => {
     const copies = definition.copiesLines?.(options) === true

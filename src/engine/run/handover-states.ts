@@ -27,12 +27,12 @@ export class HandoverStates {
     return waiting
   }
 
-  /** Call this if the new configuration failed to start. Its components return the state that they had taken. */
+  /** Call this if the new configuration failed to start. State that its components took can then be taken again. */
   giveBack(): void {
     this.#taken.clear()
   }
 
-  /** The new components run. Releases states that no component took. */
+  /** Call this when the new components run. Releases states that no component took. */
   async settle(): Promise<void> {
     const rest = [...this.#left].filter(([id]) => !this.#taken.has(id))
     this.#left.clear()

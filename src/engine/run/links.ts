@@ -68,8 +68,8 @@ export class Links {
   }
 
   /**
-   * Shows every batch of an output to `tap` before its readers receive it. Returns a function that ends this; undefined
-   * if there is no such output. Costs nothing without taps.
+   * Shows every batch of an output to `tap` before the readers of the output receive the batch. Returns a function that
+   * removes the tap; undefined if the output does not exist. An output without taps costs nothing.
    */
   tap(output: string, tap: Tap): (() => void) | undefined {
     const [id, name] = output.split('.')
@@ -89,9 +89,7 @@ export class Links {
     }
   }
 
-  /**
-   * The components that read an output; null if its processor only observes events, since its outputs need no reader.
-   */
+  /** The components that read an output; null if its processor only observes events, so that it needs no reader. */
   readers(output: string): string[] | null {
     const { processors, destinations } = this.#config
     if (processors.some(({ id, plan }) => plan?.observes && output.startsWith(`${id}.`))) return null
@@ -102,7 +100,7 @@ export class Links {
     return this.#processors.get(id)?.processor
   }
 
-  /** Reports what becomes of the events of a processor or destination to `observer`; undefined removes the observer. */
+  /** Reports to `observer` what becomes of the events of a processor or destination; undefined removes the observer. */
   observe(id: string, observer: FateObserver | undefined): void {
     const place = this.#processors.get(id)?.stage ?? this.#destinations.get(id)
     if (place) place.observer = observer

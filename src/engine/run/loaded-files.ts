@@ -14,7 +14,7 @@ export interface Loaded {
   readonly files: ReadonlyMap<string, string>
 }
 
-/** Call it before components read their files. Later changes of the files then count as changes at the next reload. */
+/** Call it before components read their files, so that the next reload notices any later change of these files. */
 export function withFiles(config: Config): Loaded {
   return { config, files: new Map(componentsOf(config).map(component => [component.id, filesOf(component)])) }
 }

@@ -18,9 +18,9 @@ interface Graph {
 }
 
 /**
- * The files that destinations write, by device and inode, also after rotation. A source must not read a file to which
- * its own events are written, or these events would circulate forever. Cycles that are visible in a configuration are
- * rejected when it is loaded. This class finds cycles that links hide.
+ * The files that destinations write, by device and inode, even after rotation. A source must not read a file to which
+ * its own events are written, because these events would circulate forever. Cycles that are visible in the
+ * configuration are rejected at loading. This class finds cycles that links in the file system hide.
  */
 export class OwnOutputs {
   readonly #files = new Map<string, Written>()
@@ -69,7 +69,7 @@ export class OwnOutputs {
   /** Whether a file contains events of this source. `key`: `device:inode`. */
   isOwn(source: string, key: string, birth: bigint): boolean {
     const written = this.#files.get(key)
-    // The inode of an open file is not reused.
+    // While a destination writes the file, the file is open, so its inode is not reused.
     if (!written || (written.writers === 0 && written.file.birthtimeNs !== birth)) return false
     const reached = this.#reached.get(source)
     return reached !== undefined && [...written.destinations].some(id => reached.has(id))

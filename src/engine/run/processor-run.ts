@@ -18,7 +18,7 @@ export class ProcessorRun {
   /** The outputs that are read or were tapped, by name. */
   readonly fanOuts = new Map<string, FanOut>()
   readonly watched: Watched
-  /** Each returns the number of events that have left the processor and not yet reached the next queue. */
+  /** Functions that each return, for one output, the number of events between the processor and the next queue. */
   readonly #between: (() => number)[] = []
   #state: 'new' | 'started' | 'runs' | 'ended' = 'new'
   /** Lets `run` return. */
@@ -83,7 +83,7 @@ export class ProcessorRun {
     return this.#state === 'runs' && !this.input.isEnded
   }
 
-  /** Runs until all its outputs have ended, or until `leave`, after which the next engine calls `run` to resume. */
+  /** Runs until all its outputs have ended or until `leave`. After `leave`, the next engine calls `run` to resume. */
   async run(): Promise<void> {
     // Objects that live as long as the processor must not refer to an engine that has ended. The same holds in
     // SourceRun.feed.

@@ -25,7 +25,7 @@ export interface Runtime {
   readonly metrics: CounterSet
   readonly stdin: Readable
   readonly stdout: Writable
-  /** Limits buffers and dead-letter files in total, in addition to their own options. */
+  /** Limits the total size of all buffers and dead-letter files, in addition to the limits in their own options. */
   readonly disk?: DiskAllowance | undefined
   /** Limits the requests of all destinations in total, in addition to their own options. */
   readonly requests?: RequestPool | undefined
@@ -40,7 +40,7 @@ export interface DestinationState {
   readonly reason: string | undefined
   /** With `max_in_flight: auto`: the requests in flight, and how many are allowed. */
   readonly requests?: { readonly in_flight: number; readonly allowed: number }
-  /** Only with a spool: the events in the spool, the objects that still grow, and those that wait to be sent. */
+  /** Only with a spool. `open` counts objects that still grow, and `closed` counts objects that wait to be sent. */
   readonly spool?: {
     readonly events: number
     readonly bytes: number

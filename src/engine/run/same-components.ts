@@ -33,7 +33,7 @@ export function compare(before: Loaded, next: Loaded): Comparison {
     a.kind === b?.kind &&
     a.type === b.type &&
     a.definition.plugin === b.definition.plugin &&
-    // Parsed options may have private state. Given options are plain data, but do not show changes of files.
+    // Parsed options may hide private state. The `given` options are plain data, but do not show changes of files.
     (sameOptions(a.options, b.options) || (sameFiles(a, b) && sameGiven(a, b)))
   const isSame = (a: ComponentConfig) => {
     const b = byId.get(a.id)
@@ -80,7 +80,7 @@ function sameGiven(a: ComponentConfig, b: ComponentConfig): boolean {
   return a.given !== undefined && sameOptions(a.given, b.given) && sameOptions(codecs(a), codecs(b))
 }
 
-/** A comparison in a condition. Its predicate is a new function whenever the condition is parsed. */
+/** Recognizes a comparison in a condition. Two equal comparisons have different functions as predicates. */
 function isComparison(value: object): value is Condition {
   return 'holds' in value && typeof value.holds === 'function'
 }

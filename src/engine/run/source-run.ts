@@ -23,7 +23,7 @@ export interface SourceRunParts {
   readonly create: () => Promise<Source>
   readonly context: Pick<SourceContext, 'log' | 'checkpoints'>
   readonly fanOut: FanOut
-  /** How many bytes of the source may be unacknowledged. */
+  /** Maximum number of unacknowledged bytes of the source. */
   readonly share: number
   readonly counters: ComponentCounters
   readonly log: Logger
@@ -31,7 +31,7 @@ export interface SourceRunParts {
   readonly clock: TimerClock
 }
 
-/** A source that does not read: it failed and will be restarted, or it waits for an operator. */
+/** A source that does not read now, because it failed and will be restarted, or because it waits for an operator. */
 export interface SourceFailure {
   readonly id: string
   readonly state: 'failing' | 'holding'
@@ -44,8 +44,8 @@ export interface Fed {
 }
 
 /**
- * Runs a source from start to end. Restarts the source when it fails, and keeps it while downstream components are
- * replaced. Waits while the saved positions cannot be read. A source created without them would read everything again.
+ * Runs a source from start to end. Restarts it when it fails, and keeps it while downstream components are replaced.
+ * Creates the source only when its saved positions can be read. Without them, it would read everything again.
  */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>
@@ -61,7 +61,7 @@ export class SourceRun {
   /** Lets `feed` return. */
   #leave: ((failure?: Error) => void) | undefined
 
-  /** Creates the source. If its saved positions cannot be read, `feed` waits for them instead. */
+  /** Creates the source. If the saved positions cannot be read, `feed` creates the source later. */
   static async open(parts: SourceRunParts): Promise<SourceRun> {
     try {
       return new SourceRun(parts, await parts.create())
@@ -83,7 +83,7 @@ export class SourceRun {
 
   /** Feeds the fan-out until the source ends or `leave` is called, then ends the fan-out. */
   async feed(fanOut: FanOut): Promise<void> {
-    // Promise.race with the run's promise would retain every fan-out as long as the source runs.
+    // Avoids Promise.race with the run's promise, which would keep every fan-out in memory while the source runs.
     const left = new Promise<void>((resolve, reject) => {
       this.#leave = failure => (failure ? reject(failure) : resolve())
     })
@@ -175,7 +175,7 @@ export class SourceRun {
         }
         calm()
         await sleep(waitMs, signal, (ms, fn) => clock.after(ms, fn))
-        // Waits, since events that are read during a replacement would only be given back.
+        // Waits until the replacement is over, because events that are read before that would only be given back.
         await output.resumed()
       } finally {
         calm()

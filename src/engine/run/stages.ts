@@ -18,7 +18,7 @@ export interface ProcessorEnvironment
   readonly dataDir: string
 }
 
-/** A processor that works on one batch for longer than this counts as stuck during a reload. */
+/** If a processor works on one batch for longer than this, it counts as stuck during a reload. */
 const HANGS_MS = 5000
 
 /**
@@ -67,7 +67,7 @@ export class Stages {
     for (const [id, run] of this.#runs) await run.start(signal).catch(error => failed(id, error))
   }
 
-  /** Runs until every processor has ended, or has left the engine to keep running. */
+  /** Runs until every processor has ended or has left this engine, to keep running in the next one. */
   async run(): Promise<void> {
     await Promise.all([...this.#runs.values()].map(run => run.run()))
   }
@@ -104,7 +104,7 @@ export class Stages {
     for (const run of this.left.values()) run.leave()
     this.#same = succeeded
     this.#endStage = ({ config: { id, type }, stage }) => {
-      // A processor that keeps events but has no successor for them ends as if no more events arrived.
+      // If a processor keeps events but has no successor for them, it ends as if no more events arrived.
       stage.isReplaced = succeeded.has(id) || !this.keeps(id)
       // A successor of the same type takes waiting events, even if its options differ.
       const hasSuccessor = next.processors.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
@@ -131,7 +131,7 @@ export class Stages {
     return out
   }
 
-  /** Ends removed processors, once they have passed on their events. */
+  /** Ends the removed processors. Resolves when they have passed on their events. */
   async end(out: readonly ProcessorRun[], isAborted: boolean): Promise<void> {
     for (const run of out) {
       this.#endStage(run)
@@ -160,7 +160,7 @@ export class Stages {
     deliveries: readonly (readonly [string, readonly EventBatch[]])[],
   ): WaitingBatches {
     const all: [id: string, left: Left[]][] = []
-    // Waiting events are due at once if the successor has other options.
+    // If the successor has other options, waiting events are due immediately.
     for (const [id, { stage }] of this.#runs)
       all.push([id, stage.leftToSuccessor.map(left => (this.#same.has(id) ? left : { ...left, dueAt: 0 }))])
     for (const [id, batches] of deliveries)

@@ -29,8 +29,8 @@ export class Portion {
   }
 
   /**
-   * Reads at most `most` bytes. After a long unfinished line, the portion is shorter, to fit into memory that is
-   * reused.
+   * Begins a portion of at most `most` bytes. After a long unfinished line, the portion is shorter, so that it fits
+   * into memory that is reused.
    */
   begin(splitter: LineSplitter, most: number, offset: number): Buffer {
     const bytes = portionAfter(splitter.pending, most)
@@ -48,7 +48,7 @@ export class Portion {
     return this.#splitter === splitter
   }
 
-  /** Frees memory that is empty and that no read writes to, because it may take long until the file grows. */
+  /** Frees the memory of a splitter if it is empty and no read writes to it. It may take long until the file grows. */
   free(splitter: LineSplitter): void {
     if (splitter.pending === 0 && !this.isOf(splitter)) splitter.drop()
   }
@@ -73,7 +73,7 @@ export class Portion {
     }
   }
 
-  /** Reads into separate memory, because a read that was abandoned may write to it much later. */
+  /** Reads into memory of its own, because a read that was abandoned may still write to this memory much later. */
   async #readRemote(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> {
     const room = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0))
     try {

@@ -13,9 +13,9 @@ import type { Tailer } from './tailer.js'
 import { hasMore, Unfinished } from './unfinished.js'
 import { Waker } from './waker.js'
 
-/** Maximum portions of one file in a row while other files wait: a huge backlog must not block them. */
+/** Maximum portions read in a row from one file while other files wait. A huge backlog must not block these files. */
 const SHARE = 2
-/** Minimum time between two reads caused by append hints. It combines many small appends into one read. */
+/** Minimum time between two reads caused by append hints, so that one read gets many small appends. */
 const GATHER_MS = 5
 const IDLE_MS = 3_600_000
 
@@ -31,7 +31,7 @@ export interface ReaderOptions {
   /** Called when the source stops. `tailers`: the files that must be delivered before the run ends. */
   onUnfindable(tailers: readonly Tailer[]): void
   onLost(tailer: Tailer): void
-  /** Called before a batch is sent. The batch may be sent when the promise resolves; undefined: at once. */
+  /** Called before a batch is sent. It may be sent when the promise resolves, or immediately if undefined. */
   beforeSend(batch: EventBatch): Promise<void> | undefined
   /** Opens the file if it is closed. Returns false if the file cannot be read now. */
   open(tailer: Tailer): boolean
@@ -46,14 +46,14 @@ interface Reading {
 /**
  * Reads files with new data in turns, and sends their batches. Reads that wait for a disk continue while a batch is
  * sent. Invariants: one portion is in progress at a time. Batches of a file are sent in the order of its bytes. Every
- * batch is sent, or given back if the run ends before.
+ * batch is sent, or is given back if the run ends before the batch is sent.
  */
 export class Reader {
   readonly #options: ReaderOptions
   readonly #slices: Slices
   readonly #waker = new Waker()
   readonly #queue = new LinkedList<Tailer>()
-  /** Number of portions in a row from the first file in the queue. */
+  /** Number of portions that were read in a row from the first file in the queue. */
   #turns = 0
   #reading: Reading | undefined
   #outbox: EventBatch[] = []
@@ -63,7 +63,7 @@ export class Reader {
   #failure: Error | undefined
   /** Set when the time to deliver is over. Sent batches are then given back. */
   #givenUp = false
-  /** Abandons a batch that waits for room. */
+  /** Stops waiting for room for the batch that is being sent. */
   #leave: (() => void) | undefined
 
   constructor(options: ReaderOptions) {
@@ -123,7 +123,7 @@ export class Reader {
     tailer.wasLookedFor()
   }
 
-  /** Runs until the signal aborts; without `follow` until every file is read to its end. */
+  /** Runs until the signal aborts. Without `follow`, also ends when every file was read to its end. */
   async run(out: Output, signal: AbortSignal, follow: boolean): Promise<void> {
     const onAbort = () => {
       this.#leave?.()
@@ -156,7 +156,7 @@ export class Reader {
     }
   }
 
-  /** Reads to the end all files that the next start could not find. Delivers their last line as it is. */
+  /** Reads all files that the next start could not find to their ends. Also delivers their unfinished last lines. */
   async #readOutGone(out: Output): Promise<void> {
     await this.#take(out)
     const unfindable = await this.#options.files.unfindable()
@@ -172,12 +172,12 @@ export class Reader {
       try {
         await this.#readOut(tailer, out)
       } catch (error) {
-        // The next start determines the file's state.
+        // This file system is silent, so the next start determines the file's state.
         if (error instanceof SilentFileSystem) continue
         this.#options.problems.failed(tailer.path, 'read', error)
       }
-      // Its last line may continue in its successor. The next start finds the successor, but not the beginning of the
-      // line.
+      // The last line of this file may continue in its successor. The next start finds the successor, but not the
+      // beginning of the line.
       const rest = tailer.successor?.flush(out)
       if (rest) await out.send(rest)
       if (tailer.isOpen && tailer.unread > 0) this.#options.onLost(tailer)
@@ -186,7 +186,7 @@ export class Reader {
 
   async #readOut(tailer: Tailer, out: Output): Promise<void> {
     tailer.parked = undefined
-    // A sweep that still runs during the stop may release the file, or find that it was truncated.
+    // During the stop, a sweep may still run and release the file, or find that the file was truncated.
     while (!this.#givenUp && tailer.isOpen) {
       const left = tailer.left()
       const taken = left > 0 ? tailer.take(await tailer.read(left), out) : undefined
@@ -198,7 +198,7 @@ export class Reader {
     }
   }
 
-  /** Turns the current portion into a batch. Returns whether it was read directly; its batch should be sent at once. */
+  /** Turns the current portion into a batch. Returns true if the batch should be sent before the next read begins. */
   async #take(out: Output): Promise<boolean> {
     const reading = this.#reading
     if (!reading) return false
@@ -233,7 +233,7 @@ export class Reader {
     this.#options.problems.over(tailer.path)
   }
 
-  /** Handles a failed read. It is retried when the next sweep finds the file. */
+  /** Handles a failed read. The file is read again when the next sweep finds it. */
   #failed(tailer: Tailer, error: unknown): void {
     if (error instanceof SilentFileSystem) {
       this.#postpone(tailer)
@@ -244,7 +244,7 @@ export class Reader {
     this.#drop(tailer)
   }
 
-  /** Called when the file system does not respond. Once it responds, a sweep finds the file again. */
+  /** Called when the file system of the file does not respond. When it responds again, a sweep finds the file. */
   #postpone(tailer: Tailer): void {
     tailer.failed = 'silent'
     this.#drop(tailer)
@@ -271,7 +271,7 @@ export class Reader {
         this.#putLast(tailer)
         continue
       }
-      // Files that wait for this one may be next, if it leaves the queue.
+      // If this file leaves the queue, files that wait for it may be read next.
       waiting = 0
       if (isDelayed(tailer)) {
         this.#drop(tailer)
@@ -305,9 +305,9 @@ export class Reader {
   }
 
   /**
-   * Whether earlier files with this name have grown: programs write to them until they open the new file. Queues these
-   * files. Checks only once each time that the tailer was at its end, because the tailer must not wait forever for a
-   * file that always grows.
+   * Whether this file must wait for earlier files with its name that have grown, because programs write to them until
+   * they open the new file. Queues the earlier files that have grown. Checks only once each time that the tailer was at
+   * its end, because the tailer must not wait forever for a file that always grows.
    */
   #waitsForEarlier(tailer: Tailer): boolean {
     if (tailer.sawEarlier) return false
@@ -322,7 +322,7 @@ export class Reader {
 
   #hasGrown(tailer: Tailer): boolean {
     if (!tailer.isOpen) return this.#options.files.hasGrown(tailer)
-    // A dropped unfinished line is not read again unless the file has changed.
+    // An unfinished line that was dropped from memory is read again only if the file has changed.
     return tailer.parked ? tailer.glance() : hasMore(tailer) === true
   }
 
@@ -351,7 +351,7 @@ export class Reader {
     this.#post(tailer.flush(out))
   }
 
-  /** Posts the unfinished parts that are due, or all of them. */
+  /** Posts the unfinished parts that are due or, if `all`, all unfinished parts. */
   #postDue(out: Output, all: boolean): void {
     for (const tailer of this.#unfinished.due(all)) this.#post(tailer.flush(out))
   }
@@ -369,7 +369,7 @@ export class Reader {
     return Math.max(1, Math.min(IDLE_MS, Math.min(gather, this.#unfinished.dueAt) - this.#options.clock.now()))
   }
 
-  /** Sends the batch. Resolves when there is room for more, or when the run must end. */
+  /** Sends the batch. Resolves when there is room for another batch, or when the run must end. */
   async #send(batch: EventBatch, out: Output, signal: AbortSignal): Promise<void> {
     await this.#options.beforeSend(batch)
     const began = this.#options.clock.now()
@@ -393,9 +393,9 @@ export class Reader {
     this.#leave = undefined
     const reading = this.#reading
     this.#reading = undefined
-    // A read that may never return keeps its memory and descriptor.
+    // If a read may never return, its memory and descriptor are not released.
     if (reading && (await this.#returns(reading))) reading.tailer.abandon()
-    // Give back batches that were not sent; they are read again from the committed position.
+    // Give back the batches that were not sent. Their events are read again from the committed position.
     for (const batch of this.#outbox.splice(0)) batch.ack.settle('errored')
   }
 
@@ -414,8 +414,8 @@ function isDelayed(tailer: Tailer): boolean {
 }
 
 /**
- * A copy does not wait for held files. They may be waiting for this copy, because only reading it shows which file it
- * is a copy of.
+ * A copy does not wait for held files, because these files may be waiting for the copy. Only reading the copy shows
+ * which file it is a copy of.
  */
 function mayDelay(earlier: Tailer, tailer: Tailer): boolean {
   return earlier.isPostponed && !(tailer.copy && earlier.held)

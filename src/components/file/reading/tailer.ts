@@ -42,9 +42,9 @@ export interface TailerContext {
   readonly remote: Remote
   /** Counter of pieces of over-long lines. */
   readonly pieces: { value: number }
-  /** Scratch memory for the bytes before a portion, then the portion's first bytes. One portion is read at a time. */
+  /** Scratch memory for the bytes before a portion, and after them its first bytes. One portion is read at a time. */
   readonly before: Buffer
-  /** All rotations before this time were observed, wall clock in milliseconds. */
+  /** Wall clock in milliseconds. All rotations before this time were observed. */
   lookedAt(): number
   onCommit(): void
   /** Called when a batch was given back. The file is then read again from its committed position. */
@@ -55,14 +55,14 @@ export interface TailerContext {
 }
 
 /**
- * One file: reads it, creates batches of its lines, and tracks what is delivered.
- * Invariants: every byte is in exactly one batch, in order, as long as the file only grows. Each read also covers the
- * bytes before its portion and compares their fingerprint, which differs after a truncation. A position is never within
- * an undelivered line. An open file is identified by its inode, which is not reused while the file is open.
+ * Reads one file, creates batches of its lines, and tracks what was delivered. Invariants: while the file only grows,
+ * every byte is in exactly one batch, in order. Each read also covers the bytes before its portion and compares their
+ * fingerprint, because the fingerprint differs after a truncation. A position is never within an undelivered line. An
+ * open file is identified by its inode, which is not reused while the file is open.
  */
 export class Tailer {
   readonly origin: Origin
-  /** Identifies the file by its device and inode, while these belong to the file. */
+  /** Identifies the file by its device and inode, until another file may have this inode. */
   key = ''
   birth = 0n
   path = ''
@@ -71,7 +71,7 @@ export class Tailer {
   size = 0
   /** Modification time at the last sweep, in nanoseconds. */
   changedAt = 0n
-  /** Since when the file has not grown and has not been found under a matching name. */
+  /** The time since which the file has not grown and was not found under a matching name. */
   awaySince: number | undefined
   /** The number of the last sweep that found the file. */
   seen = 0
@@ -83,25 +83,25 @@ export class Tailer {
   next: this | undefined
   list: unknown
   /**
-   * Whether earlier files of the lineage must be read first. False once this file was at its end, until earlier files
+   * Whether earlier files of the lineage must be read first. False after this file was at its end, until earlier files
    * grow.
    */
   isBehind = true
-  /** Whether the earlier files were checked for late lines after this file was last at its end. */
+  /** Whether, after this file was last at its end, the earlier files were checked for new lines. */
   sawEarlier = false
   /** The copy that is read after the file itself is gone. */
   copy: Copy | undefined
   /** Device and inode of the file that was found to be a copy of this one. */
   claimed: string | undefined
-  /** Whether the last search of its folder did not find the closed file. */
+  /** Whether the file is closed and the last search of its folder did not find it. */
   isMissing = false
   /** Whether the first bytes have not been compared with those of other files yet, because the file was empty. */
   isUncompared = false
   /** Whether reading must wait until the search for the former file with this name is over. */
   held = false
-  /** After a truncation: when the file last contained what was read, wall clock in milliseconds. */
+  /** After a truncation: the last known time, wall clock in milliseconds, when the file contained what was read. */
   truncatedSince: number | undefined
-  /** The file contained what was read until this time or longer, wall clock in milliseconds. */
+  /** Until this time or longer, the file contained what was read from it. Wall clock in milliseconds. */
   sureUntil: number
   /**
    * The last failure. `silent`: the file system did not respond. `moved`: the file was no longer at its path. `waits`:
@@ -110,7 +110,7 @@ export class Tailer {
   failed: 'open' | 'read' | 'silent' | 'moved' | 'waits' | undefined
   /** When the file was found under another name. */
   movedAt = Number.NEGATIVE_INFINITY
-  /** Set if the unfinished part of the file, which ends at `at`, was dropped to save memory or a descriptor. */
+  /** Set if the unfinished part of the file was dropped to save memory or a descriptor. This part ends at `at`. */
   parked: { readonly at: number; readonly inLine: boolean } | undefined
   /** When the last new byte was read, on the monotonic clock. */
   grownAt: number
@@ -119,11 +119,11 @@ export class Tailer {
   readonly trail: Trail
   /** The files whose events have the same file name. */
   lineage: Lineage<Tailer> | undefined
-  /** The file that took the parts of a line from the end of this file, until these parts are delivered. */
+  /** The next file, if it took the parts of a line from the end of this file. Undefined after their delivery. */
   successor: Tailer | undefined
   /** The largest size seen while the file certainly contained what was read from it. */
   #sureSize = 0
-  /** The size and the length of the head in the last `entry`. */
+  /** The size of the file and the length of the head in the last result of `entry`. */
   #saved = { size: 0, head: 0 }
   /** When this run first saw the file with its current content, wall clock in milliseconds. */
   readonly #firstSeen: number
@@ -144,15 +144,13 @@ export class Tailer {
   #delivered: Position
   #positions: LowWaterMark<Position>
   #splitter: LineSplitter
-  /** How many pieces of this splitter are already counted. */
+  /** How many pieces of this splitter `context.pieces` already includes. */
   #pieces = 0
-  /**
-   * The beginning of the first line, taken from the end of the file before this one. Kept until the line is delivered.
-   */
+  /** The beginning of the first line, if it was taken from the end of the previous file. Kept until it is delivered. */
   #parts: Parts | undefined
-  /** Everything before this offset was in the file when reading began, or when it resumed after a stall. */
+  /** Everything before this offset was in the file when reading began, or when reading resumed after a stall. */
   #backlogEnd = 0
-  /** Modification time at which the content was last known to continue what was read. */
+  /** The modification time of the file when its content was last known to continue what was read. */
   #verified = -1
 
   constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
@@ -186,12 +184,12 @@ export class Tailer {
     this.#sureSize = 0
   }
 
-  /** Records a size. The recorded size never decreases: if the file shrinks, the bytes that are gone still count. */
+  /** Records a size. The recorded size never decreases, because bytes that are gone after a shrink still count. */
   sees(size: number): void {
     this.size = Math.max(this.size, size)
   }
 
-  /** Whether a sweep must look for the file before it can be read. The files that follow it then wait, too. */
+  /** Whether a sweep must look for the file before the file can be read. If so, the files that follow it also wait. */
   get isPostponed(): boolean {
     return this.held || this.failed === 'silent' || this.failed === 'moved' || this.failed === 'waits'
   }
@@ -208,7 +206,7 @@ export class Tailer {
   }
 
   isNewerThan(other: Tailer): boolean {
-    // The inode may be older than copies of the file's earlier content.
+    // The inode may be older than copies of earlier content, so its birth time shows nothing.
     if (this.truncatedSince !== undefined)
       return (other.copy?.changedAt ?? Number(other.changedAt) / 1e6) <= this.#firstSeen
     if (isCopyOnly(this.key) === isCopyOnly(other.key)) return this.birth > other.birth
@@ -216,9 +214,9 @@ export class Tailer {
   }
 
   /**
-   * Whether this file was created when a file last written at `writtenAt` was rotated. Programs write to a renamed file
-   * for a while, and copies may have rounded times. So `writtenAt` may be after the birth of this file, but nearer to
-   * its birth than to its last change.
+   * Whether this file was created when another file, last written at `writtenAt`, was rotated. Programs write to a
+   * renamed file for a while, and copies may have rounded times. So `writtenAt` may be later than the birth of this
+   * file, but must be nearer to this birth than to the last change of this file.
    */
   #follows(writtenAt: bigint): boolean {
     return this.birth > writtenAt || writtenAt - this.birth < this.changedAt - writtenAt
@@ -228,7 +226,7 @@ export class Tailer {
     return this.#portion.reading
   }
 
-  /** Whether `read` was called, and `take` has not been called since. */
+  /** Whether `read` was called, and `take` was not called after that. */
   get hasPortion(): boolean {
     return this.#portion.isBegun
   }
@@ -278,7 +276,7 @@ export class Tailer {
     return this.parked?.at ?? this.#at
   }
 
-  /** Bytes seen in the file that are not in a batch. */
+  /** The number of bytes that were seen in the file and are not in a batch. */
   get unread(): number {
     if (this.isOver) return this.pending
     return Math.max(0, this.size - this.#delivered.offset)
@@ -330,7 +328,7 @@ export class Tailer {
     this.parked = parked
   }
 
-  /** Called when the inode may be reused. From then on, only the content identifies the closed file. */
+  /** Called when another file may get this inode. From then on, only the content identifies the closed file. */
   leave(): void {
     if (this.#gone) return
     this.#gone = true
@@ -340,7 +338,7 @@ export class Tailer {
   /** Releases the descriptor after the open file was truncated. An unfinished line is kept. */
   detach(): void {
     this.#fd = undefined
-    // A larger size may belong to the new content.
+    // Drop a larger size, because it may belong to the new content.
     this.size = Math.max(this.#at, this.#sureSize)
     this.leave()
   }
@@ -377,8 +375,8 @@ export class Tailer {
   }
 
   /**
-   * Takes the parts of a line from the end of the file before this one, because the line may continue here. Returns
-   * that file.
+   * Takes the parts of a line from the end of the previous file, because the line may continue in this file. Returns
+   * the previous file.
    */
   takeParts(): Tailer | undefined {
     const before = this.earlier.at(-1)
@@ -388,7 +386,7 @@ export class Tailer {
     return before
   }
 
-  /** Gives the parts to `successor`. Until they are settled, the committed position stays before them. */
+  /** Gives the parts to `successor`. Until the parts are settled, the committed position stays before these parts. */
   #giveParts(successor: Tailer): Parts {
     const { chunk, starts, ends, release } = this.#splitter.flush()!
     const bytes = Buffer.concat([chunk.subarray(starts[0]!, ends[0]!), LINE_FEED])
@@ -411,7 +409,7 @@ export class Tailer {
     this.#splitter.commit(bytes.length)
   }
 
-  /** Returns to the committed position; everything after it is read again. */
+  /** Goes back to the committed position, so that everything after it is read again. */
   rewind(): void {
     const { mark } = this.#positions
     this.#positions = new LowWaterMark(mark, this.#context.onCommit)
@@ -427,7 +425,7 @@ export class Tailer {
     return changed
   }
 
-  /** Like `look`, with the stat of the descriptor. */
+  /** Like `look`, but gets the size and the time from the open descriptor. */
   glance(): boolean {
     const { size, mtimeMs } = fstatSync(this.#fd!)
     this.sees(size)
@@ -439,26 +437,26 @@ export class Tailer {
     this.#backlogEnd = Math.max(this.#backlogEnd, this.size)
   }
 
-  /** The number of bytes left to read from the open file; negative: the file's content differs from what was read. */
+  /** The number of bytes left to read from the open file. Negative if its content differs from what was read. */
   left(): number {
     if (this.copy) return this.isOver || this.copy.isLost ? 0 : READ_BYTES
     if (this.parked) {
       this.size = fstatSync(this.#fd!).size
-      // A file without a matching name gets no more data, so its last line must be in memory.
+      // If the file has no matching name, it gets no more data. Its last line must then be in memory to be delivered.
       if (this.size === this.parked.at && this.awaySince === undefined) return 0
       this.parked = undefined
     }
-    // A whole portion existed at the last check. If it is gone, reading detects this.
+    // At the last check, the file had enough bytes for a whole portion. If they are gone now, the read detects that.
     if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
     const { size, mtimeMs } = fstatSync(this.#fd!)
     if (size < this.size) return -1
     this.sees(size)
     if (size === this.#at && size > 0 && this.#verified !== mtimeMs) {
-      // The file was modified but is not longer: either the change was read already, or the content differs.
+      // The file was modified but did not grow. Either this change was already read, or the content differs.
       if (!this.#tailMatches()) return -1
     }
     this.#verified = mtimeMs
-    // The first bytes of an unread file are known; a shorter file differs.
+    // The first bytes of an unread file are known, so a file that is shorter than them has different content.
     return this.#at === 0 && size < this.#content.head.bytes ? -1 : size - this.#at
   }
 
@@ -470,20 +468,20 @@ export class Tailer {
   learnHead(): void {
     if (this.#at > 0 || this.#fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
     const first = firstBytes(this.#fd)
-    // Truncated since the last look: the next read compares with the head of the old content.
+    // The file was truncated after the last look. Keep the old head, because the next read compares with it.
     if (!begins(first, this.#content.head)) return
     this.#content.head = fingerprint(first, 0, first.length)
     this.trail.begin(first)
   }
 
-  /** Call before the stop: the next start needs the size and the first bytes to count lost bytes, and to find a copy. */
+  /** Call before the stop. The next start needs the size to count lost bytes, and the first bytes to find a copy. */
   lookOnceMore(): void {
     if (this.#fd === undefined || this.copy) return
     try {
       this.glance()
       this.learnHead()
     } catch {
-      // The size and the first bytes known before stay.
+      // Keep the size and the first bytes that were known before.
     }
   }
 
@@ -511,7 +509,7 @@ export class Tailer {
 
   /**
    * Whether the open file was truncated before it was read to its end. While a destination is blocked, no read detects
-   * this, and each further rotation would leave another unknown copy.
+   * the truncation, because the file is not read. Each further rotation would then leave another unknown copy.
    */
   get isOverwritten(): boolean {
     const { at, size, head } = this
@@ -529,16 +527,16 @@ export class Tailer {
     return this.#fd !== undefined && fstatSync(this.#fd).nlink === 0
   }
 
-  /** Undelivered bytes of the open file. After a restart, they can be read again only if the file is found. */
+  /** Undelivered bytes of the open file. After a restart, these bytes can be read only if the file is found again. */
   get undelivered(): number {
     return this.#fd === undefined ? 0 : Math.max(0, fstatSync(this.#fd).size - this.committed.offset)
   }
 
-  /** Starts to read the next `left` bytes or a part of them. Pass the result, a length or an error, to `take`. */
+  /** Starts to read the next `left` bytes or a part of them. Pass the result (a length or an error) to `take`. */
   read(left: number): Promise<number | Error> | number | Error {
     const portion = this.#portion
     this.#readSince = this.#context.lookedAt()
-    // A batch is either backlog or not.
+    // A batch must not mix backlog and newer bytes.
     const most = this.#at < this.#backlogEnd ? Math.min(left, this.#backlogEnd - this.#at) : left
     const room = portion.begin(this.#splitter, Math.min(most, READ_BYTES), this.#at)
     const before = this.#context.before.subarray(0, this.#tail.bytes)
@@ -548,7 +546,7 @@ export class Tailer {
     return portion.read(this.path, this.#fd!, parts, this.#at - before.length)
   }
 
-  /** Turns the lines completed by the portion into a batch. Throws the error of `read`. */
+  /** Turns the lines completed by the portion into a batch. If `result` is an error of `read`, throws it. */
   take(result: number | Error, out: Output): EventBatch | 'truncated' | undefined {
     try {
       if (!this.#portion.isOf(this.#splitter) || result === ON_THE_WAY) return undefined
@@ -562,10 +560,10 @@ export class Tailer {
     }
   }
 
-  /** Whether the `length` bytes of the last read continue the earlier content. The bytes before them must match. */
+  /** Whether the `length` bytes of the last read continue the earlier content. Call if the bytes before them match. */
   #isSure(length: number): boolean {
     if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
-    // The file is shorter than before: the previous content only began with the same bytes.
+    // The file is shorter than before, so it has new content. The previous content only began with the same bytes.
     if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
     this.becomesSure(this.size, this.#readSince)
     return true
@@ -584,7 +582,7 @@ export class Tailer {
 
   #commit(length: number, out: Output): EventBatch | undefined {
     const { room } = this.#portion
-    // There was less data than expected; check again at the next opportunity.
+    // The read got fewer bytes than expected. With this size, the next call of `left` checks the file again.
     if (length < room.length && !this.copy) this.size = this.#at + length
     if (length === 0) return undefined
     const { before } = this.#context
@@ -613,9 +611,9 @@ export class Tailer {
       if (pending === 0 && mayBeMarked && !this.#splitter.mayBeMarked) this.#passMark()
       return undefined
     }
-    // If the portion began with a hole, its bytes were moved, and only those of the frame are at the right place.
+    // If the portion began with a hole, the bytes after it were moved. Only the frame's bytes are at the right place.
     let tail = pending === 0 ? tailAtEnd : hole > 0 ? tailOf(frame) : tailBefore(length - pending)
-    // If the frame ends before the portion, only the frame may contain enough bytes before its end.
+    // If the frame ends before the portion, maybe only the frame contains enough bytes before the end of the frame.
     const most = Math.min(frame.bytes, this.#at - pending)
     if (tail.bytes < Math.min(most, FINGERPRINT_BYTES)) tail = tailOf(frame)
     return this.#batch(frame, tail, out)
@@ -638,7 +636,7 @@ export class Tailer {
     this.#pieces = splitter.pieces
     const isBehind = this.copy !== undefined || this.#delivered.offset < this.#backlogEnd
     const from = this.#delivered
-    // Parts from the earlier file are not in this one.
+    // The parts of a line that came from the earlier file are not in this file.
     const parts = from.offset === 0 ? this.#parts : undefined
     const to = this.#deliver(Math.max(0, this.#at - splitter.pending), tail)
     const positionOf = positionsIn(frame, from, to)
@@ -670,7 +668,7 @@ export class Tailer {
     this.#splitter.release()
   }
 
-  /** Whether undelivered bytes were seen since the last `entry`. If they are lost, the next start reports them. */
+  /** Whether undelivered bytes were seen after the last `entry`. They must be saved to be reported if they are lost. */
   get isUnsaved(): boolean {
     const { size, committed } = this
     return size > committed.offset && (size !== this.#saved.size || committed.content.head.bytes !== this.#saved.head)
@@ -704,13 +702,13 @@ export class Tailer {
       ...(marks.length > 0 && { marks }),
       ...(this.#gone && { gone: true }),
       ...(claimed !== undefined && { claimed }),
-      // The size is useless without content that identifies the file.
+      // Without known first bytes, nothing identifies the file, so its size is useless.
       ...(this.#gone || (size > offset && content.head.bytes > 0) ? { size } : {}),
     }
   }
 }
 
-/** The end of a file that belongs to a line in the next one. */
+/** The end of a file, which belongs to a line that continues in the next file. */
 interface Parts {
   readonly bytes: Buffer
   readonly settle: () => void
@@ -722,9 +720,9 @@ const LINE_FEED = Buffer.from('\n')
 const BLOCK_BYTES = 512
 
 /**
- * Skips the hole at the beginning of a file. A program that does not append but writes at its old position leaves a
- * hole after a truncation: NUL bytes that were never written, and that would become part of the next line. NUL bytes of
- * a file with all of its blocks are data.
+ * Skips the hole at the beginning of a file. After a truncation, a program that does not append but writes at its old
+ * position leaves a hole. The hole consists of NUL bytes that were never written and would become part of the next
+ * line. If all blocks of the file exist, its NUL bytes are data.
  */
 class Hole {
   #mayContinue: boolean
@@ -736,7 +734,7 @@ class Hole {
   }
 
   /**
-   * Returns how many of the next `length` bytes belong to the hole. When the hole ends, calls `onEnd` with its size.
+   * Returns how many of the next `length` bytes are in the hole. When the hole ends, calls `onEnd` with the hole size.
    */
   skip(fd: number | undefined, next: Buffer, length: number, onEnd: (bytes: number) => void): number {
     if (!this.#mayContinue) return 0

@@ -2,7 +2,7 @@ import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import type { ReaderOptions } from './reader.js'
 import type { Tailer } from './tailer.js'
 
-/** Maximum memory for all unfinished lines of a source. Beyond it, the first lines are dropped and read again later. */
+/** Maximum memory for all unfinished lines of a source. Above it, the earliest lines are dropped and read later. */
 const MAX_PENDING_BYTES = 32 * 1024 * 1024
 
 /** How long to wait before checking unfinished lines on a file system that does not respond. */
@@ -44,8 +44,8 @@ export class Unfinished {
   }
 
   /**
-   * Drops unfinished lines beyond the limit, except those of files that might not be found again. Returns false if too
-   * many are left.
+   * Drops unfinished lines until the other lines fit into the limit. Keeps the lines of files that might not be found
+   * again. Returns false if the kept lines exceed the limit.
    */
   trim(): boolean {
     for (const [tailer, bytes] of this.#tailers) {
@@ -57,7 +57,7 @@ export class Unfinished {
     return this.#bytes <= MAX_PENDING_BYTES
   }
 
-  /** When the unfinished part of a file is delivered as it is. */
+  /** The time at which the unfinished part of a file is delivered as it is. */
   #dueAtOf(tailer: Tailer): number {
     const { splitting, rotateWaitMs } = this.#options
     const { grownAt, inLine, origin, path, movedAt, truncatedSince } = tailer
@@ -70,12 +70,12 @@ export class Unfinished {
     )
   }
 
-  /** Whether the unfinished part must be delivered before another file is opened, which could park it again. */
+  /** Whether the unfinished part must be delivered now, because opening another file could park this part again. */
   isDue(tailer: Tailer): boolean {
     return this.#dueAtOf(tailer) <= this.#options.clock.now()
   }
 
-  /** The files whose unfinished part is due, or all of them. */
+  /** The files whose unfinished part is due or, if `all`, all unfinished files. */
   *due(all: boolean): Iterable<Tailer> {
     const { clock, onReady } = this.#options
     const now = clock.now()

@@ -30,19 +30,19 @@ import type { Answer, Candidate, Question } from './match.js'
 
 const NOTHING = Buffer.alloc(0)
 
-/** Maximum number of compressed files examined per folder, besides new ones. Those modified last are examined. */
+/** Maximum compressed files examined per folder, besides new ones. The files that were modified last are examined. */
 const MAX_COPIES = 2000
-/** Maximum work for reading the first bytes of a compressed file, in bytes. */
+/** Maximum work for reading the first bytes of a compressed file, in bytes read and inflated. */
 const PEEK_BUDGET = 1024 * 1024
 /**
  * Maximum work for one question about a compressed file, in bytes. After that, the search continues with other files.
  */
 const ANSWER_BUDGET = 8 * 1024 * 1024
-/** Maximum number of kept answers. They save inflating compressed files again in each search. */
+/** Maximum number of answers that are kept, so that compressed files are not inflated again in each search. */
 const MAX_ANSWERS = 10_000
 /** A compressed file that changed within this time may be incomplete. */
 export const SETTLE_MS = 2000
-/** A program that compresses a file writes more often than this. */
+/** A program that compresses a file writes at shorter intervals than this. */
 const AT_REST_MS = 30_000
 /** The minimum size of a gzip file. A smaller file with the name of a compressed file is incomplete. */
 const SMALLEST = 18
@@ -82,22 +82,22 @@ interface Content {
   readonly size: number
   readonly changedAt: number
   readonly crc?: number
-  /** The error because of which not all first bytes can be read. */
+  /** The error that prevented reading all of the first bytes. */
   readonly error?: unknown
 }
 
-/** A file whose first bytes cannot be read, or not all of them. */
+/** A file whose first bytes cannot be read completely. */
 export interface Unreadable extends Listed {
   readonly error: unknown
 }
 
-/** Reads files that may be copies, as far as a search needs it. A file is examined once unless it changes. */
+/** Reads as much of the files that may be copies as a search needs. A file is examined again only if it changes. */
 export class Candidates {
   readonly #options: CandidatesOptions
-  /** By folder, then by `stateOf` the file. */
+  /** By folder, and in each folder by the result of `stateOf`. */
   readonly #folders = new Map<string, Map<string, Content>>()
   readonly #answers = new Map<string, Answer>()
-  /** The compressed file that was inflated last. It stays at the offset that was reached. */
+  /** The compressed file that was inflated last. Its inflater stays at the offset that it has reached. */
   #inflated: { readonly stamp: string; readonly of: Inflated } | undefined
 
   constructor(options: CandidatesOptions) {
@@ -119,17 +119,15 @@ export class Candidates {
     return age < 0 || age >= SETTLE_MS
   }
 
-  /**
-   * Call after `of`. Returns the known first bytes of a new file, inflated; undefined: `of` did not examine the file.
-   */
+  /** Call after `of`. Returns the inflated first bytes of a new file, or undefined if `of` did not examine the file. */
   firstBytes(folder: string, one: Pick<Listed, 'name' | 'stat'>): Buffer | undefined {
     return this.#folders.get(folder)?.get(stateOf(one))?.first
   }
 
   /**
-   * The files that may be copies: those with the name of a compressed file, and those that `isWanted` accepts. A new
-   * compressed file at rest is included even if the file that it may be made from is still there. `all`: the files of
-   * the folder, `listed`: those that are not known.
+   * The files that may be copies, which are files with the name of a compressed file, and files that `isWanted`
+   * accepts. A new compressed file at rest is included even if the file that it may be made from still exists. `all`:
+   * all files of the folder. `listed`: the files that are not known yet.
    */
   async of(
     folder: string,
@@ -161,7 +159,7 @@ export class Candidates {
       const content = before?.get(stamp) ?? (await this.#examine(one, slices))
       // The file is gone, or another file has its name.
       if (!content) continue
-      // After an error, files that the system refused, or that are still being written, are examined again.
+      // After an error, a file is examined again if the system refused to read it or it is still being written.
       if (!content.error || (!isOfSystem(content.error) && this.isAtRest(one.stat))) known.set(stamp, content)
       if (content.error) unreadable.push({ ...one, error: content.error })
       const isEmpty = one.stat.size === 0n && formatOfName(one.name) === undefined
@@ -196,14 +194,14 @@ export class Candidates {
   }
 
   /**
-   * Whether the compressed file is made from the uncompressed file of the same name, and may be incomplete. The
-   * uncompressed file is then older, and the compressed file is still being written or has content of the same size.
-   * Otherwise, the uncompressed file is a successor, or was rotated before compression was turned on.
+   * Whether the compressed file is made from the uncompressed file of the same name, and may be incomplete. In this
+   * case, the uncompressed file is older, and the compressed file is still being written or has content of the same
+   * size. In all other cases, the uncompressed file is a successor, or was rotated before compression was turned on.
    */
   #isBeingMade({ name, path, stat }: Listed, names: ReadonlyMap<string, Listed>): boolean {
     const original = names.get(uncompressedName(name))?.stat
     if (!original || !this.#isOlder(original, stat)) return false
-    // A complete file usually gets the times of the file that it was made from.
+    // A program that has compressed a file usually gives the complete compressed file the times of the original.
     const isFinished =
       stat.mtimeNs < stat.birthtimeNs || this.#options.clock.wall() - Number(stat.ctimeNs) / 1e6 >= AT_REST_MS
     if (!isFinished) return true
@@ -213,15 +211,15 @@ export class Candidates {
   }
 
   /**
-   * Whether the original is older. Without birth times, compares the last changes, which may be equal: a finished copy
-   * may have the times of its original.
+   * Whether the original is older than the copy. Without birth times, compares the times of the last changes. These may
+   * be equal, because a finished copy may have the times of its original.
    */
   #isOlder(original: BigIntStats, copy: BigIntStats): boolean {
     if (this.#options.births.kept(copy)) return original.birthtimeNs < copy.birthtimeNs
     return original.mtimeNs <= copy.mtimeNs
   }
 
-  /** Answers a question if that takes at most one read; undefined: call `inflate` first. */
+  /** Answers a question if at most one read is necessary. If the result is undefined, call `inflate` first. */
   answer({ candidate, offset, bytes }: Question): { readonly answer: Answer } | undefined {
     const { isCompressed, path, key, stat } = candidate as Place
     if (isCompressed) {
@@ -232,7 +230,7 @@ export class Candidates {
     return { answer: tail && { tail } }
   }
 
-  /** Inflates a compressed file to answer a question. Returns false if this takes longer; the next call continues. */
+  /** Inflates a compressed file to answer a question. Returns false if the next call must continue the work. */
   async inflate({ candidate, offset, bytes }: Question): Promise<boolean> {
     const { path, key, stat, format } = candidate as Compressed
     const { slots, problems, open } = this.#options
@@ -246,7 +244,7 @@ export class Candidates {
         this.close()
         if (slots.free <= 0) return false
         const of = withKnown(path, key, fd => new Inflated(fd, format, slots), { keeps: true, open })
-        // If the file was just renamed, the folder is searched again.
+        // If the file was just renamed, return false, so that the folder is searched again.
         if (!of) return statKey(path) === key && give(undefined)
         this.#inflated = { stamp, of }
       }
@@ -269,7 +267,7 @@ export class Candidates {
     }
   }
 
-  /** Returns the inflated file and no longer keeps it; undefined if it is another file, or beyond `offset`. */
+  /** Hands over the file that was inflated last; undefined if it is another file, or was inflated beyond `offset`. */
   take(stat: BigIntStats, offset: number): Inflated | undefined {
     const { stamp, of } = this.#inflated ?? {}
     if (stamp !== stampOf(stat) || of!.at > offset) return undefined
@@ -297,8 +295,8 @@ export async function list(folder: string, slices: Slices): Promise<Listed[]> {
 }
 
 /**
- * Opens a file and calls `use`; undefined if the file is gone, cannot be read, or is another one now. `keeps`: the
- * result of `use` closes the file.
+ * Opens a file and calls `use`. Returns undefined if the file is gone or cannot be read, or if another file has its
+ * path now. `keeps`: the result of `use` closes the file.
  */
 export function withKnown<T>(
   path: string,
@@ -325,8 +323,8 @@ function stampOf({ dev, ino, size, mtimeNs }: BigIntStats): string {
 }
 
 /**
- * Identifies a file, its state, and the format that its name shows. That format counts if the first bytes do not show
- * one.
+ * Identifies a file, its state, and the format that its name shows. The format in the name is used if the first bytes
+ * do not show a format.
  */
 function stateOf({ name, stat }: Pick<Listed, 'name' | 'stat'>): string {
   return `${formatOfName(name)}:${stampOf(stat)}`

@@ -8,18 +8,18 @@ import { Inflated, type Slots } from './inflated.js'
 
 /** The result of `read` while the copy is still skipping to the requested offset. */
 export const ON_THE_WAY = -1
-/** Maximum work per portion, in bytes, because other files wait. */
+/** Maximum number of bytes to read and inflate for one portion, because other files wait. */
 const BUDGET = 1024 * 1024
 
 /**
- * Reads a compressed file that may have the rest of a missing file. Positions refer to uncompressed bytes.
- * Invariants: bytes are returned only if those before them have the requested fingerprint. A portion takes bounded time
- * and memory.
+ * Reads a compressed file that may have the rest of a missing file. Positions refer to uncompressed bytes. Invariants:
+ * bytes are returned only if the bytes before them have the requested fingerprint. A portion takes bounded time and
+ * memory.
  */
 export class Copy {
   readonly path: string
   readonly key: string
-  /** Wall clock in milliseconds. `birth` is undefined if the file system does not store it. */
+  /** Wall clock in milliseconds. `birth` is undefined if the file system does not store birth times. */
   readonly changedAt: number
   readonly birth: number | undefined
   /** The known first bytes. Without birth times, only they show that another file has the inode now. */
@@ -29,14 +29,14 @@ export class Copy {
   readonly #slots: Slots
   readonly #open: (path: string) => number
   #inflated: Inflated | undefined
-  /** Where the content ends; undefined: not known yet. */
+  /** The offset at which the content ends, or undefined if it is not known yet. */
   #end: number | undefined
-  /** The file's size when damage was found. A file that has another size now was incomplete then. */
+  /** The size of the file when damage was found. If the size differs now, the file was only incomplete at that time. */
   #cutSize: bigint | undefined
   /** Whether to search again, because the copy was renamed or removed, or does not contain what was read. */
   isLost = false
 
-  /** `inflated`: the file if the search has already opened it and read as far as needed to recognize it. */
+  /** `inflated`: set if the search has already opened the file and read enough of it to recognize the copy. */
   constructor(place: Compressed, { problems, slots, open }: CandidatesOptions, inflated?: Inflated) {
     ;({ path: this.path, key: this.key, changedAt: this.changedAt, birth: this.birth } = place)
     this.#first = place.first
@@ -57,12 +57,12 @@ export class Copy {
   }
 
   /**
-   * Fills `before` with the bytes before offset `at`, which must match `tail`, and `room` with the bytes from there on.
-   * Returns the number of bytes in both together, or ON_THE_WAY.
+   * Fills `before` with the bytes before offset `at`, and `room` with the bytes from `at` on. The bytes in `before`
+   * must match `tail`. Returns the total number of bytes in both buffers, or ON_THE_WAY.
    */
   async read(before: Buffer, room: Buffer, at: number, tail: Fingerprint): Promise<number> {
     try {
-      // After a batch was given back, `at` may be before the inflated position.
+      // After a batch was given back, `at` may be less than the offset that the inflater has reached.
       if (this.#inflated && this.#inflated.at > at) this.close()
       this.#inflated ??= withKnown(this.path, this.key, fd => new Inflated(fd, this.#format, this.#slots), {
         keeps: true,
@@ -95,7 +95,7 @@ export class Copy {
     }
   }
 
-  /** Lets reading continue if a damaged file has another size. */
+  /** Lets reading continue if the size of a damaged file has changed. */
   look(): void {
     if (this.#cutSize === undefined) return
     const stat = statOrNone(this.path)
@@ -110,7 +110,7 @@ export class Copy {
     return ON_THE_WAY
   }
 
-  /** Releases the inflater; a later read starts at the beginning. Do not call during a read. */
+  /** Releases the inflater, so that a later read starts at the beginning of the file. Do not call during a read. */
   close(): void {
     this.#inflated?.close()
     this.#inflated = undefined

@@ -8,11 +8,11 @@ interface Former {
   readonly since: number
 }
 
-/** Maps names to the files that have them, and remembers the files that had them before. */
+/** Maps each name to the file that has it now, and remembers the file that had the name before. */
 export class CurrentNames {
   readonly #files: OpenFiles
   readonly #paths = new Map<string, Tailer>()
-  /** The file that had a name before it was renamed or deleted; the next file with this name follows it. */
+  /** The file that had a name before it was renamed or deleted. The next file with this name follows this file. */
   readonly #former = new Map<string, Former>()
   /** Targets of symbolic links, where watches report appends. */
   readonly #targets = new Map<string, Tailer>()
@@ -29,7 +29,7 @@ export class CurrentNames {
     return this.#paths.get(path) ?? this.#targets.get(path)
   }
 
-  /** Whether a file has this name, or had it and is still read. */
+  /** Whether a file has this name, or a file that had this name is still read. */
   knows(path: string): boolean {
     return this.#paths.has(path) || this.#former.has(path)
   }

@@ -15,9 +15,9 @@ interface DetachedFilesOptions extends Omit<SearchOptions, 'births'> {
 }
 
 /**
- * Files without a matching name: renamed, deleted, compressed, or excluded. Invariants: a file is read while it grows,
- * and released when it has been quiet for a while, is read to its end, and all of it is settled. Outside the patterns,
- * only the rest of a file that matched before is read, never another file with its inode.
+ * Files without a matching name, because they were renamed, deleted, compressed or excluded. Invariants: a file is read
+ * while it grows. It is released when it has been quiet for a while, was read to its end, and all of it is settled.
+ * Outside the patterns, only the rest of a file that matched before is read, never another file that has its inode now.
  */
 export class DetachedFiles {
   readonly #options: DetachedFilesOptions
@@ -27,8 +27,8 @@ export class DetachedFiles {
   }
 
   /**
-   * Finds the new names of open files that were renamed. Returns those that the next start could not find: they have no
-   * name, or a name in another folder.
+   * Finds the new names of open files that were renamed. Returns the files that the next start could not find, because
+   * they have no name or a name in another folder.
    */
   async locate(tailers: Iterable<Tailer>, slices: Slices): Promise<Tailer[]> {
     const sought = new Map<string, Tailer>()
@@ -62,7 +62,7 @@ export class DetachedFiles {
       if (slices.due) await slices.pause()
       if (tailer.awaySince === undefined) {
         tailer.awaySince = now
-        // Saves the file's size. After a kill, the next start needs the size to count lost bytes.
+        // Saves the size of the file, because the next start after a kill needs it to count lost bytes.
         checkpoints.changed()
       }
       if (tailer.copy?.isLost) tailer.copy = undefined
@@ -99,12 +99,12 @@ export class DetachedFiles {
     else this.retire(tailer)
   }
 
-  /** Releases a file once it has been quiet for long enough. Keeps the position in case the file reappears. */
+  /** Releases a file that has been quiet for long enough. Keeps its position, because the file may reappear. */
   retire(tailer: Tailer): void {
     const { context, saved, options, files, search } = this.#options
     if (context.clock.now() - quietSince(tailer) < options.rotate_wait || tailer.unsettled || tailer.reading) return
     const { unlinked } = tailer
-    // Keep the entry. Without it, the next run could match its copy to another file.
+    // Keep the entry, because without it the next run could match the copy of this file to another file.
     const mayBeCopied = unlinked && namesOrNone(dirname(tailer.path)).some(name => formatOfName(name) !== undefined)
     const mayBeHidden = tailer.unread > 0 && search.mayHideRestOf(tailer)
     if (tailer.unread > 0 && !mayBeHidden) this.#reportLost(tailer)

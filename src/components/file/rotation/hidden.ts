@@ -9,7 +9,7 @@ import type { Unreadable } from './candidates.js'
 import type { Known } from './match.js'
 import { isRotatedName } from './names.js'
 
-/** Files that cannot be read now, and missing files whose rest may be in one of them. None of these counts as lost. */
+/** Files that cannot be read now, and missing files whose rest may be in such a file. Neither kind counts as lost. */
 export class Hidden {
   readonly #problems: PathProblems
   /** Entries of files whose rest may be in a compressed file that cannot be read. */
@@ -30,7 +30,7 @@ export class Hidden {
     if (isThorough) this.#unopened.clear()
   }
 
-  /** Whether the entry's file, or a compressed file that may hold its rest, cannot be read now. */
+  /** Whether the file of the entry, or a compressed file that may hold the rest of that file, cannot be read now. */
   has(entry: Entry): boolean {
     return this.#entries.has(entry) || this.#unopened.has(entryKey(entry))
   }
@@ -65,14 +65,14 @@ export class Hidden {
     return hides
   }
 
-  /** Like `mayHide`, for the file of an entry. If true, `has` returns true for the entry. */
+  /** Like `mayHide`, but for the file of an entry. If this returns true, `has` also returns true for the entry. */
   mayHideRestOf(entry: Entry, known: Pick<Known, 'names' | 'birth' | 'since'>): boolean {
     const hides = this.mayHide(dirname(entry.path), known)
     if (hides) this.#entries.add(entry)
     return hides
   }
 
-  /** The folders to search again: a file there that may be a copy has changed, became readable or is gone. */
+  /** The folders to search again, because a file in them that may be a copy has changed, became readable or is gone. */
   *uncovered(): Iterable<string> {
     for (const [path, { stat: before, error }] of this.#hiding) {
       const stat = statOrNone(path)

@@ -3,10 +3,10 @@ import { closeLater, readLater, unlessSilent } from '../../../lib/files/disk/dis
 import { createInflater, type Format, isOfContent } from '../compression.js'
 import { FINGERPRINT_BYTES } from '../identity.js'
 
-/** Compressed bytes that are read and fed in one step. */
+/** Number of compressed bytes that are read and inflated in one step. */
 const FEED_BYTES = 8 * 1024
 const PART_BYTES = 64 * 1024
-/** Maximum number of files inflated at the same time, each of which takes a descriptor and memory. */
+/** Maximum number of files that are inflated at the same time, because each of them takes a descriptor and memory. */
 const MAX_INFLATED = 16
 
 const NOTHING = Buffer.alloc(0)
@@ -16,14 +16,14 @@ export class Slots {
 }
 
 /**
- * The uncompressed bytes of a file with one or more gzip members or zstd frames, from the beginning forward.
- * Invariants: calls do not overlap. Memory does not depend on the sizes of the file or its content: the inflater pauses
- * after each part. Every byte before damaged data is returned.
+ * The uncompressed bytes of a file with one or more gzip members or zstd frames, read from the beginning forward.
+ * Invariants: calls do not overlap. Memory does not depend on the size of the file or of its content, because the
+ * inflater pauses after each part. Every byte before damaged data is returned.
  */
 export class Inflated {
   at = 0
   /**
-   * Remaining work: bytes that may still be read or inflated. At zero, calls return the bytes that they have so far.
+   * Remaining work: bytes that may still be read or inflated. When it is zero, calls return the bytes read until then.
    */
   budget = 0
   get ended(): boolean {
@@ -33,16 +33,16 @@ export class Inflated {
   readonly #format: Format
   readonly #slots: Slots | undefined
   readonly #feed = Buffer.allocUnsafeSlow(FEED_BYTES)
-  /** The last bytes taken, at the end of the buffer. */
+  /** The last bytes that were taken from `#parts`, at the end of this buffer. */
   readonly #window = Buffer.alloc(FINGERPRINT_BYTES)
   readonly #parts: Buffer[] = []
   #inflater: Transform
-  /** Bytes read and not fed yet. In the file, `#fedTo` bytes and those being inflated come before them. */
+  /** Bytes read and not yet fed. In the file, `#fedTo` bytes and the bytes being inflated come before these bytes. */
   #input: Buffer = NOTHING
   #fedTo = 0
   /** Whether the inflater has not yet taken all input that was fed to it. */
   #isBusy = false
-  /** Bytes inflated since the last restart, and how many of them to skip because they were inflated before it. */
+  /** Bytes inflated since the last restart, and how many to skip because they were inflated before the restart. */
   #made = 0
   #unwanted = 0
   /** From this offset on, input is fed byte by byte, to get all output before damaged data. */
@@ -62,7 +62,7 @@ export class Inflated {
     this.#inflater = this.#begin()
   }
 
-  /** The error that follows the bytes taken so far; undefined if other bytes or the end follow. */
+  /** The error that comes after the bytes taken so far. Undefined if more bytes or the end of the content come next. */
   get damage(): Error | undefined {
     return this.#parts.length === 0 ? this.#damage : undefined
   }
@@ -94,7 +94,7 @@ export class Inflated {
     return inflater
   }
 
-  /** Fills `room` with the next bytes. Returns fewer if the budget is used up, or at the end or damaged data. */
+  /** Fills `room` and returns the number of bytes. Stops at the end or damaged data, or when the budget is used up. */
   async read(room: Buffer): Promise<number> {
     let length = 0
     while (length < room.length && (await this.#more())) {
@@ -108,7 +108,7 @@ export class Inflated {
     while (this.at < to && (await this.#more())) this.#take(Math.min(to - this.at, this.#parts[0]!.length))
   }
 
-  /** Fills `room`, of at most FINGERPRINT_BYTES, with the last bytes taken. */
+  /** Fills `room` with the last bytes that were taken. `room` has at most FINGERPRINT_BYTES. */
   last(room: Buffer): void {
     this.#window.copy(room, 0, FINGERPRINT_BYTES - room.length)
   }
@@ -176,7 +176,7 @@ export class Inflated {
     return this.#until(() => inflater.write(bytes, () => setImmediate(onTaken)))
   }
 
-  /** Resolves when the inflater has done something after this call. */
+  /** Calls `call`, and resolves when the inflater then has output, needs input, fails or ends. */
   #until(call: () => void): Promise<void> {
     return new Promise(resolve => {
       this.#done = resolve

@@ -18,7 +18,7 @@ const OTHER = 'other'
 export class Losses {
   readonly #context: SourceContext
   readonly #bytes: { value: number }
-  /** Losses by file name; `OTHER` if there is no room. `at`: the last loss, wall clock in milliseconds. */
+  /** Losses by file name; under `OTHER` if there are too many names. `at`: last loss, wall clock in milliseconds. */
   readonly #files = new Map<string, { bytes: number; at: number }>()
 
   constructor(context: SourceContext) {
@@ -38,7 +38,7 @@ export class Losses {
     )
   }
 
-  /** Logs deleted or moved files with undelivered bytes, which only the process's descriptors can still read. */
+  /** Logs deleted or moved files with undelivered bytes. Only descriptors of this process can read these bytes now. */
   warn(tailers: readonly Tailer[]): void {
     const text =
       'stopping, but a file that was deleted or moved to another folder is not fully delivered; its undelivered bytes are lost when the daemon ends. To keep them, now copy the file at open_as'
@@ -83,7 +83,7 @@ export function undeliveredOfDeleted(tailers: Iterable<Tailer>): number {
   return bytes
 }
 
-/** Calls `look`; undefined while the file system does not respond. */
+/** Calls `look` and returns its result. Returns undefined while the file system does not respond. */
 function known<T>(look: () => T): T | undefined {
   try {
     return look()

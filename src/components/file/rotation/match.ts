@@ -1,10 +1,10 @@
 import { ALIKE_BYTES, FINGERPRINT_BYTES, type Fingerprint, same } from '../identity.js'
 
 /**
- * Decides which files of a folder are copies of known files, by their first bytes and the bytes before the position.
- * A missing file claims at most one candidate; an existing file claims all of its copies. At most one file claims a
- * candidate; an unclaimed candidate was never seen. These functions do not read files: if a decision needs more bytes,
- * they yield a question. Times are wall clock in milliseconds.
+ * Decides which files of a folder are copies of known files. Compares their first bytes and the bytes before the
+ * position. A missing file claims at most one candidate, but an existing file claims all of its copies. At most one
+ * file claims a candidate. A candidate that no file claims was never seen before. These functions do not read files. If
+ * a decision needs more bytes, they yield a question. Times are wall clock in milliseconds.
  */
 
 /** A place in a file, and the fingerprint of the bytes before it. */
@@ -17,9 +17,9 @@ export interface Mark {
 
 /** What is known about a file. A file is the content of one inode between two truncations. */
 export interface Known {
-  /** The names under which the file was read first and found last. A copy may be named after either. */
+  /** The first name under which the file was read, and its last known name. A copy may be named after either name. */
   readonly names: readonly string[]
-  /** Whether the file has the first of these names now. */
+  /** Whether the file now has the first name in `names`. */
   readonly isNamed?: boolean
   /** 0 if unknown. */
   readonly birth: number
@@ -27,19 +27,19 @@ export interface Known {
   readonly position: Mark
   /** The last size at which the file certainly contained what was read. */
   size(): number
-  /** Whether the file's own bytes can still be read. If so, no copy is longer, and each copy is compared to its end. */
+  /** Whether the file's own bytes can be read. If so, no copy is longer, and each is compared up to its own end. */
   readonly isThere: boolean
   /** When the file was last known to be whole. */
   readonly since?: number | undefined
   /** No plain copy of the file was made before this time. */
   readonly notBefore?: number | undefined
   /**
-   * Key of the candidate that was earlier found to be the file's copy. No other candidate can be a copy of only a part.
+   * Key of the candidate found earlier to be the file's copy. Only this candidate can be a copy of a part of the file.
    */
   readonly claimed?: string | undefined
   /**
-   * The last mark in the file's first `size` bytes. If another file of `size` bytes has this mark, it holds only these
-   * bytes.
+   * The last mark in the first `size` bytes of the file. If another file of `size` bytes has this mark, that other file
+   * contains only these bytes.
    */
   markIn(size: number): Mark | undefined
   /** The last line that is known to end within the file's first `size` bytes. */
@@ -58,7 +58,7 @@ export interface Candidate {
   readonly birth: number | undefined
   readonly changedAt: number
   readonly crc?: number
-  /** The fingerprint of the candidate's first bytes: `bytes`, or as many as there are. */
+  /** The fingerprint of the first `bytes` bytes of the candidate, or of all its first bytes if there are fewer. */
   head(bytes: number): Fingerprint
 }
 
@@ -106,7 +106,7 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
   if (first.bytes < head.bytes) return relationOfBeginning(file, one, first)
   if (!same(first, head) || !mayBeCopy(file, one)) return 'other'
   if (one.isCompressed) {
-    // If all of the file was read, an equal size saves inflating, unless candidates of this size differ.
+    // If the whole file was read, a candidate of equal size is not inflated, unless candidates of this size differ.
     const isClear = others.every(other => other.size !== one.size || other.crc === one.crc)
     if (file.size() === position.offset && one.size === sizeIn(one, file) && isClear) return 'whole'
     if (one.size < position.offset || one.size === UNKNOWN) return yield* relationOfUnsized(file, one)
@@ -119,15 +119,15 @@ function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint):
   if ((content.bytes < ALIKE_BYTES && !isBeingMade(file, one)) || !mayBePart(file, one)) return 'other'
   const mark = file.markIn(content.bytes)
   if (mark?.offset === content.bytes && same(mark.tail, content)) return relationBySize(file, content.bytes)
-  // A copy may end within a line. If nothing after the lines before it was delivered, no line is lost by mistake.
+  // A copy may end within a line. No line is lost by mistake if nothing after the last complete line was delivered.
   const line = file.lineIn?.(content.bytes)
   const isRest = line && line.offset >= Math.max(ALIKE_BYTES, file.position.offset)
   return isRest && same(one.head(line.offset), line.tail) ? 'rest' : 'other'
 }
 
 /**
- * Whether the candidate may be a copy in progress: it is named after a file that still has its first name, and is
- * younger.
+ * Whether the candidate may be a copy in progress. Such a candidate is named after a file that still has its first
+ * name, and is younger than this file.
  */
 function isBeingMade({ isNamed, birth, names }: Known, one: Candidate): boolean {
   return isNamed === true && one.birth !== undefined && one.birth >= birth && one.name.startsWith(names[0]!)
@@ -144,7 +144,7 @@ function mayBeCopy(file: Known, one: Candidate): boolean {
   // A restored compressed file may have lost its times.
   if (one.isCompressed) return isStrong(file) || one.birth === undefined || one.changedAt >= birth
   if (one.birth !== undefined && one.birth < birth) return false
-  // If little was read, other files may begin with the same bytes.
+  // If only a little of the file was read, other files may begin with the same bytes.
   return isStrong(file) || made >= notBefore
 }
 
@@ -152,7 +152,7 @@ function mayBePart({ claimed }: Known, one: Candidate): boolean {
   return claimed === undefined || claimed === one.key
 }
 
-/** The relation if the content's size is unknown: several gzip members, more than 4 GiB, or zstd. */
+/** The relation if the content size is unknown, because of several gzip members, more than 4 GiB, or zstd. */
 function* relationOfUnsized(file: Known, one: Candidate): Asking<Relation> {
   const offset = Math.max(file.size(), file.position.offset) + 1
   const answer = yield { candidate: one, offset, bytes: 0 }
@@ -198,23 +198,23 @@ export function* assign<F extends Known, C extends Candidate>(
     }
     return false
   }
-  // Longer heads come first: they exclude more candidates.
+  // Files with longer heads come first, because longer heads exclude more candidates.
   const sorted = [...files].sort((a, b) => b.head.bytes - a.head.bytes || b.position.offset - a.position.offset)
   const gone = new Set(sorted.filter(({ isThere }) => !isThere))
   for (const file of gone) if (yield* claim(file, ({ key }) => key === file.claimed)) gone.delete(file)
-  // A missing file first claims a candidate of its size. Then come existing files, which are compared completely.
+  // Missing files first claim candidates of their own size. Then existing files claim, which are compared completely.
   for (const file of gone) if (yield* claim(file, one => one.size === sizeIn(one, file))) gone.delete(file)
   for (const file of sorted) if (file.isThere) yield* claim(file, () => true)
   for (const file of gone) yield* claim(file, () => true)
   return claims
 }
 
-/** The size of the file in the form of the candidate's size: for compressed candidates, modulo 4 GiB. */
+/** The file size, in the form of the candidate's size. If the candidate is compressed, this is modulo 4 GiB. */
 function sizeIn({ isCompressed }: Candidate, file: Known): number {
   return isCompressed ? file.size() % GZIP_SIZES : file.size()
 }
 
-/** The candidates that begin like the file, or are too short to tell. */
+/** The candidates that begin like the file, or that are shorter than its known first bytes. */
 function like<C extends Candidate>(
   { head }: Known,
   candidates: readonly C[],

@@ -4,11 +4,11 @@ import { formatOfName, uncompressedName } from '../compression.js'
 
 /** A number or time after the name: app.log.1, app.log-20260101, app.log-20260101T030000. */
 const NUMBERED = /^[-._]\d[-._:T\d]*$/
-/** A date before the extension: app-20260101.log. A plain number there is more often another file. */
+/** A date before the extension: app-20260101.log. With a plain number instead, it is more often another file. */
 const DATED = /^[-._]\d{4}[-._:T\d]{2,}$/
 const COUNTED = /\.\d{1,3}$/
 
-/** Whether rotation would use this name for former content of `of`: with a number or time, compressed or not. */
+/** Whether rotation would use `name` for former content of `of`: with a number or time, or as a compressed file. */
 export function isRotatedName(name: string, of: string): boolean {
   const plain = uncompressedName(name)
   if (plain === of) return plain !== name
@@ -19,7 +19,7 @@ export function isRotatedName(name: string, of: string): boolean {
 }
 
 /**
- * Whether a file may be renamed like this. Compressing is not renaming: it creates a file, maybe with the same inode.
+ * Whether `name` may be renamed to `later`. Compressing is not renaming: it creates a file, maybe with the same inode.
  */
 export function mayBecome(name: string, later: string): boolean {
   return formatOfName(name) !== undefined || formatOfName(later) === undefined
@@ -32,7 +32,7 @@ export function* originalNames(name: string): Iterable<string> {
   if (dated) yield dated[1]! + dated[3]!
 }
 
-/** Compares rotated names of one file, the oldest first: numbers increase with age, times decrease. */
+/** Compares rotated names of one file, the oldest first. Numbers increase with age, but times decrease. */
 export function compareAge(a: string, b: string): number {
   const order = a.localeCompare(b, 'en', { numeric: true })
   return COUNTED.test(uncompressedName(a)) ? -order : order

@@ -30,9 +30,9 @@ interface Seen {
 }
 
 /**
- * New files that may be copies, by their names or their first bytes. A copy is created before its original is
- * truncated, and until then its content is read from the original. So the copy waits. When the original is truncated,
- * the rest is read from the copy. If the copy gets different content, it is read as a file of its own.
+ * New files that may be copies, as their names or their first bytes show. A copy is created before its original is
+ * truncated. Until then, the content is read from the original, and the copy waits. When the original is truncated, the
+ * rest is read from the copy. If the copy gets different content, it is read as a separate file.
  */
 export class Newcomers {
   readonly #options: NewcomersOptions
@@ -60,7 +60,7 @@ export class Newcomers {
     return [...this.#waiting.keys()].filter(path => dirname(path) === folder)
   }
 
-  /** Whether the file is named like a copy, or is known as one. It then waits for `takeUp`. */
+  /** Whether the file is named like a copy, or is known to be a copy. If so, the file then waits for `takeUp`. */
   add(path: string, kind: NameKind, stat: BigIntStats): boolean {
     const isKnown = this.#copies.has(keyOf(stat))
     if (!isKnown && !originalsOf(path).some(original => this.#options.files.isName(original))) return false
@@ -68,7 +68,7 @@ export class Newcomers {
     return true
   }
 
-  /** Whether the open file is compressed or, if `isCompared`, begins like another file. It then waits for `takeUp`. */
+  /** Whether the open file is compressed or, if `isCompared`, begins like another. If so, it waits for `takeUp`. */
   addByContent(path: string, kind: NameKind, fd: number, isCompared: boolean): boolean {
     const first = firstBytes(fd)
     if (!formatOf(first) && !(isCompared && this.#isKnown(path, first))) return false
@@ -76,7 +76,7 @@ export class Newcomers {
     return true
   }
 
-  /** Whether this file begins like a file that is or was read, except files whose name it took. */
+  /** Whether this file begins like a file that is or was read. Files whose name this file took do not count. */
   #isKnown(path: string, first: Buffer): boolean {
     const { files, saved } = this.#options
     const all = fingerprint(first, 0, first.length)
@@ -107,9 +107,9 @@ export class Newcomers {
   }
 
   /**
-   * Reads the files of a folder that are not copies. `copyOf`: returns the name of the original of a copy. `listed`:
-   * the files as they were compared, by device and inode. `inflate`: reads a compressed file; false: the file has
-   * changed.
+   * Reads the waiting files of a folder that are not copies. `copyOf` returns the name of the original of a copy.
+   * `listed` has the files as they were when they were compared, by device and inode. `inflate` reads a compressed
+   * file, and returns false if the file has changed.
    */
   async takeUp(
     folder: string,
@@ -147,15 +147,15 @@ export class Newcomers {
     if (!names.every(isSettled) || (of !== undefined && !isSettled(of))) return 'later'
     const { size, mtimeNs: changedAt } = stat
     const state = { isCompressed: false, size, changedAt, since: seen && isSame(seen, stat) ? seen.since : clock.now() }
-    // An error is reported when the file is read as a file of its own.
+    // Ignore an error here. It is reported when the file is read as a separate file.
     const format = formatOf(withFile(path, firstBytes, { open }) ?? NOTHING)
     if (format) {
       const isDone = of !== undefined || this.#takeCompressed(path, stat, format, inflate)
       return isDone ? { ...state, isCompressed: true } : 'later'
     }
-    // A copy that has just been created is empty.
+    // An empty file may be a copy that has just been created.
     if (size === 0n && names.some(name => files.named(name)?.fd !== undefined)) return state
-    // A copy that is being made was empty when files were compared.
+    // If a copy was still empty when the files were compared, it must be compared again.
     if (of === undefined) return size === 0n || compared ? 'new' : 'later'
     return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'
   }

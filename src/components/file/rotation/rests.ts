@@ -12,17 +12,17 @@ import type { Hidden } from './hidden.js'
 import type { SearchOptions } from './search.js'
 import { nameOf } from './subjects.js'
 
-/** A compressed byte inflates to at most this many bytes. The size in a damaged file may be larger. */
+/** Maximum number of bytes that one compressed byte inflates to. A damaged file may state a larger size. */
 const MOST_INFLATED = 1032
 
 interface RestsOptions extends SearchOptions, CandidatesOptions {
   readonly candidates: Candidates
   readonly hidden: Hidden
-  /** Called when a file was just renamed: the next search of its folder finds it again. */
+  /** Called when a file was just renamed, so that the next search of its folder finds it again. */
   searchAgain(folder: string): void
 }
 
-/** Continues where the rest of a file was found: under another name or in a copy. Also reads unseen files. */
+/** Continues to read a file whose rest was found under another name or in a copy. Also reads unseen files. */
 export class Rests {
   readonly #options: RestsOptions
 
@@ -44,7 +44,7 @@ export class Rests {
     this.#begin(tailer)
   }
 
-  /** Records that `place` is a copy of the tailer's file. If it has the rest, continues there. */
+  /** Records that `place` is a copy of the tailer's file. If the copy has the rest, continues to read in the copy. */
   found(tailer: Tailer, place: Place, isRest: boolean): void {
     const { files, context } = this.#options
     if (isRest && !files.readOn(tailer, this.#at(place, tailer.at))) {
@@ -59,7 +59,7 @@ export class Rests {
     } else if (!place.isCompressed) this.putEnd(place, tailer.origin.path!)
   }
 
-  /** The file or compressed copy in which to continue at `offset`. */
+  /** The file or compressed copy in which reading continues at `offset`. */
   #at(place: Place, offset: number): Place | Copy {
     if (!isCompressed(place)) return place
     return new Copy(place, this.#options, this.#options.candidates.take(place.stat, offset))
@@ -70,7 +70,7 @@ export class Rests {
     this.#options.onReady(tailer)
   }
 
-  /** Records the end of a plain copy of what was read. If the copy grows, it is recognized. */
+  /** Records the end of a plain copy that has only what was read, so that the copy is recognized if it grows. */
   putEnd({ path, stat, size, first }: Place, file: string): void {
     const head = fingerprint(first, 0, first.length)
     const tail = withFile(path, fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size)) ?? NO_BYTES
@@ -90,7 +90,7 @@ export class Rests {
     return this.#start({ path, file: name, ...identityOf(stat), ...beginningOf(place), size: Number(stat.size) }, place)
   }
 
-  /** Whether the compressed file is or was read under another name. It may have names in several folders. */
+  /** Whether the compressed file is or was read under another name. A file may have names in several folders. */
   isKnownByLink(place: Compressed): boolean {
     for (const { copy } of this.#options.files.tailers) if (copy && stateOf(copy) === stateOf(place)) return true
     for (const { claimed, dev, birth, head } of this.#options.saved.entries())
@@ -129,7 +129,7 @@ export class Rests {
   }
 
   /**
-   * Reads the file of an entry from its position on. Returns false if the file was just renamed, or cannot be read now.
+   * Reads the file of an entry from the saved position. Returns false if the file was just renamed, or is not readable.
    */
   #start(entry: Entry, place: Place): boolean {
     const { files, saved, context, searchAgain } = this.#options
@@ -137,7 +137,7 @@ export class Rests {
     const { path, key } = place
     const tailer = files.adoptRest(entry, this.#at(place, offset))
     if (!tailer) {
-      // With an entry, the file is also found by its content.
+      // Save the entry, so that the file can also be found by its content.
       saved.put(entry)
       searchAgain(dirname(path))
       return false
@@ -154,7 +154,7 @@ function beginningOf({ first }: Place): Pick<Entry, 'offset' | 'continues' | 'he
   return { offset: 0, continues: false, head: fingerprint(first, 0, first.length), tail: NO_BYTES }
 }
 
-/** Identifies a compressed file, whose inode another file may get later. */
+/** Identifies a compressed file. The inode is not enough, because another file may get it later. */
 export function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
   return `${key}@${birth ?? changedAt}`
 }

@@ -45,13 +45,13 @@ interface Folder {
 }
 
 /**
- * Finds files that were renamed, copied or compressed, and files that came and went between two sweeps. It lists each
- * folder, lets known files claim the other files in it (match.ts), and applies the claims at once.
+ * Finds files that were renamed, copied or compressed, and files that came and went between two sweeps. Lists each
+ * folder, lets known files claim the other files in the folder (match.ts), and then applies the claims immediately.
  */
 export class Search {
   readonly newcomers: Newcomers
   readonly unseen: Unseen
-  /** Files that must be read after the files that are searched for. */
+  /** Files that must be read only after the files for which this search looks. */
   delays: ReadonlySet<Tailer> = new Set()
   readonly #options: SearchOptions
   readonly #candidates: Candidates
@@ -86,7 +86,7 @@ export class Search {
   isKept = (entry: Entry): boolean =>
     this.#hidden.has(entry) || (entry.claimed !== undefined && this.#candidates.has(dirname(entry.path), entry.claimed))
 
-  /** Records a file that cannot be opened now. The file is read once it can be opened, even if it was renamed. */
+  /** Records a file that cannot be opened now. It is read when it can be opened, even if it was renamed before that. */
   noteUnopened(path: string, stat: BigIntStats): void {
     const { saved, births, context } = this.#options
     this.#hidden.addUnopened(stat)
@@ -107,8 +107,8 @@ export class Search {
   }
 
   /**
-   * Searches the folders of the `closed` files, which the sweep did not find, and folders in which something changed.
-   * If `isThorough`, also searches the folders of all files with a position. `now`: wall clock in milliseconds.
+   * Searches the folders of the `closed` files (which the sweep did not find), folders in which something changed and,
+   * if `isThorough`, the folders of all files with a saved position. `now`: wall clock in milliseconds.
    */
   async run(closed: readonly Tailer[], isThorough: boolean, now: number, slices: Slices): Promise<void> {
     this.unseen.begin()
@@ -123,7 +123,7 @@ export class Search {
     try {
       const folders: Folder[] = []
       for (const path of paths) folders.push(await this.#locate(path, entries.get(path) ?? [], closed, slices))
-      // Read again, because `#locate` may have found truncated files.
+      // Get the entries again, because `#locate` may have found truncated files.
       const positions = this.#options.saved.byFolder()
       for (const folder of folders) await this.#decide(folder, positions, closed, now, slices)
       for (const tailer of this.unseen.delayed()) delays.add(tailer)
@@ -165,7 +165,7 @@ export class Search {
       const one = entry.gone ? undefined : byKey.get(entryKey(entry))
       if (!one || Number(one.stat.size) < entry.offset || !files.isSaved(one.stat, one.path)) continue
       there.add(entry)
-      // A program may still write to a file that was renamed just before the stop.
+      // If the file was renamed just before the stop, a program may still write to it.
       if (Number(one.stat.size) > entry.offset || entry.away === undefined) grown.push({ one, entry })
     }
     // If several files had the same name, the oldest is read first.
@@ -182,7 +182,7 @@ export class Search {
       if (!files.open(tailer)) tailer.awaySince = context.clock.now()
       else if (births.kept(one.stat) || tailer.verify()) this.#rests.goOn(tailer, one.path)
       else {
-        // `forget` needs the names under which the tailer is registered.
+        // Restore the names, because `forget` needs those under which the tailer is registered.
         Object.assign(tailer, { path: name, found })
         files.forget(tailer)
       }
@@ -205,7 +205,7 @@ export class Search {
     const isKnown = ({ path, stat }: Listed) => files.isRead(stat, path) || files.isSaved(stat, path)
     const { names, over } = this.unseen.namesIn(path, folder.listed, isKnown)
     if (over.length > 0) {
-      // A file that is renamed during a search may be found under neither name.
+      // If a file is renamed during a search, the list of the folder may contain neither of its two names.
       if (stampOf(await list(path, slices)) === folder.stamp) for (const name of over) this.unseen.end(name)
       else this.#again.add(path)
     }
@@ -238,7 +238,7 @@ export class Search {
     const byPlace = new Map(claims.map(claim => [claim.candidate.key, claim.file]))
     const unclaimed = free.filter(({ key }) => !byPlace.has(key))
     const originalsNow = this.#originalsIn(path, names)
-    // While files were compared, the reader may have found that one was truncated.
+    // While files were compared, the reader may have found that one of them was truncated.
     const areTold =
       [...originals].every(([name, tailer]) => originalsNow.get(name) === tailer) &&
       this.#checkOpen([...originalsNow, ...open.filter(([, { fd }]) => fd !== undefined)])
@@ -274,13 +274,13 @@ export class Search {
     return found
   }
 
-  /** Checks these files for truncations. Returns whether there were none, and all files still have their names. */
+  /** Checks these files for truncations. Returns true if no file was truncated and all still have their names. */
   #checkOpen(named: Iterable<[name: string | undefined, Tailer]>): boolean {
     const { files } = this.#options
     let areSame = true
     for (const [name, tailer] of named) {
       if (!files.open(tailer) || tailer.fd === undefined) continue
-      // If the file was just renamed, a file that the search found may have had the name since.
+      // If this file was just renamed, another file that the search found may have had this name after that.
       if (tailer.hasPortion || (name !== undefined && !leadsTo(name, tailer.key))) areSame = false
       else if (!tailer.holds()) {
         files.truncated(tailer)
@@ -290,7 +290,7 @@ export class Search {
     return areSame
   }
 
-  /** Returns whether to examine a plain file: its name may be that of a copy, or the file is new. */
+  /** Returns a function: whether to examine an uncompressed file, because it has the name of a copy or is new. */
   #wantedIn({ path }: Folder, sought: readonly Tailer[], missing: readonly Entry[]): (one: Listed) => boolean {
     const stems = new Set<string>()
     const add = (name: string) => stems.add(stemOf(name))
@@ -316,7 +316,7 @@ export class Search {
     const subjects: Subject[] = []
     for (const tailer of this.#options.files.tailers) {
       if (dirname(tailer.path) !== path || tailer.copy) continue
-      // Updates the head, because copies also contain what was written to the file since the sweep.
+      // Update the head of the file, because copies also contain what was written to the file after the sweep.
       if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES) tailer.holds()
       const there = byKey.get(tailer.key)
       const isIt = there && mayBecome(tailer.path, there.path) && !this.#options.births.differ(there.stat, tailer.birth)
@@ -334,7 +334,7 @@ export class Search {
     return this.#options.saved.get(entryKey(entry)) === entry
   }
 
-  /** Compares the files; undefined if a compressed file must be inflated further first. */
+  /** Compares the files. Returns undefined if a compressed file must first be inflated further. */
   async #assign(
     subjects: readonly Subject[],
     places: readonly Place[],
@@ -388,7 +388,7 @@ export class Search {
     else if (this.#isCurrent(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed })
   }
 
-  /** The copy of a file may be gone, and another file's copy may have its inode. */
+  /** If the copy of a file is gone, the copy of another file may have its inode now. */
   #dropOldClaims(subjects: readonly Subject[], places: readonly Place[], claims: readonly Claimed[]): void {
     const compared = new Set(places.map(({ key }) => key))
     const owners = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))
@@ -428,8 +428,8 @@ export class Search {
   }
 
   /**
-   * Looks for a file that was never opened: any compressed file that was made since its birth may be its copy. Returns
-   * whether there is one.
+   * Looks for a copy of a file that was never opened. Any compressed file that was made after the birth of this file
+   * may be its copy. Returns whether such a compressed file exists.
    */
   #seekUnopened(name: string, birth: bigint, { path, listed }: Pick<Folder, 'path' | 'listed'>): boolean {
     const folder = statOrNone(path)
@@ -447,7 +447,7 @@ export class Search {
   #reportLost(entry: Entry): void {
     const { offset, size = 0, gone } = entry
     const { losses, saved, context } = this.#options
-    // Its copy is gone, too, and another file may have the inode.
+    // The copy of this file is gone, too, and another file may have the inode of the copy.
     saved.replace(entry, { ...entry, away: context.clock.wall(), claimed: undefined })
     context.checkpoints.changed()
     const what = gone ? 'was truncated' : 'is gone'

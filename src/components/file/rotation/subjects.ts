@@ -7,9 +7,9 @@ import { type Listed, withKnown } from './candidates.js'
 import type { Known, Mark } from './match.js'
 import { Trail } from './trail.js'
 
-/** File times may be earlier than the wall clock by this much. */
+/** The time of a file that was just written may be this much before the wall clock. */
 export const CLOCK_MS = 10
-/** An original is truncated right after it was copied. After this time, a file that looks like a copy is not one. */
+/** An original is truncated right after it was copied. If this takes longer, a file like it is not its copy. */
 export const TWIN_MS = 10_000
 
 /** A known file, which has a tailer or only a saved position. */
@@ -22,7 +22,7 @@ export function nameOf({ file, path }: Entry): string {
   return file ?? path
 }
 
-/** Birth time; 0 for a file that was found to be a copy, because its content and other copies may be older. */
+/** Birth time; 0 for a file found to be a copy, because its content and other copies may be older than the file. */
 function bornAt(birth: bigint | string, key: string, claimed: string | undefined): number {
   return `${key}:`.startsWith(`${claimed}:`) ? 0 : Number(birth) / 1e6
 }
@@ -68,7 +68,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     head,
     position,
     since,
-    // The file may have been copied already when it was looked at, and truncated only after that.
+    // At the time `since`, the file may already have been copied and not yet truncated.
     notBefore: since && since - TWIN_MS,
     claimed,
     ...(there ? wholeOf(there) : { isThere: false, size: () => size, ...marksOf(position, head, new Trail(marks)) }),

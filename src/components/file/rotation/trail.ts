@@ -4,14 +4,14 @@ import type { Mark } from './match.js'
 const LF = 0x0a
 
 /**
- * Copies shorter than this are recognized only if they end where a line or a read ended. Later marks are at twice the
- * offset of the mark before.
+ * A copy that is shorter than this is recognized only if it ends where a line or a read of the original ended. Each
+ * later mark is at twice the offset of the previous mark.
  */
 export const FIRST_MARK = 2 * FINGERPRINT_BYTES
 
 /**
- * Marks in the part of a file that was read. They show whether a file that is shorter than this part is a copy of its
- * beginning.
+ * Marks in the part of a file that was read. If another file is shorter than this part, the marks show whether it is a
+ * copy of the beginning of this file.
  */
 export class Trail {
   readonly #marks: Mark[]
@@ -24,7 +24,7 @@ export class Trail {
     return this.#marks
   }
 
-  /** Registers the first bytes of a file of which nothing was read. */
+  /** Registers the first bytes of a file that was not read yet. */
   begin(first: Buffer): void {
     const tailAt = (offset: number) => fingerprint(first, Math.max(0, offset - FINGERPRINT_BYTES), offset)
     this.add(0, first.length, first, tailAt)
@@ -38,7 +38,7 @@ export class Trail {
     let from = this.#marks.at(-1)?.offset ?? 0
     const mark = (offset: number) => {
       const tail = tailAt(offset)
-      // Fewer bytes are known if a position within a batch was restored.
+      // If a position within a batch was restored, fewer bytes before this offset are known.
       if (tail.bytes === Math.min(offset, FINGERPRINT_BYTES)) this.#marks.push({ offset, tail })
     }
     while (from < end && at < FIRST_MARK) {
@@ -57,13 +57,13 @@ export class Trail {
     this.#marks.splice(at, this.#marks[at]?.offset === offset ? 1 : 0, { offset, tail, isCopied: true })
   }
 
-  /** The last mark in the first `size` bytes, if it proves that a file of this size has only these bytes. */
+  /** The last mark in the first `size` bytes; undefined if a file of this size with this mark may have other bytes. */
   within(size: number): Mark | undefined {
     const mark = this.#marks.findLast(({ offset }) => offset <= size)
     return mark && (mark.offset === size || mark.offset >= FIRST_MARK) ? mark : undefined
   }
 
-  /** The last line, or read, that ended within the first `size` bytes. */
+  /** The mark at the end of the last line or read that ended within the first `size` bytes. */
   lineIn(size: number): Mark | undefined {
     return this.#marks.findLast(({ offset }) => offset <= size)
   }

@@ -12,34 +12,34 @@ import type { SearchOptions } from './search.js'
 import { CLOCK_MS } from './subjects.js'
 
 /**
- * Files that were rotated during a search wait at most this long for its end. Constant rotation could delay the end
- * forever.
+ * Files that were rotated during a search wait at most this long for the end of the search, because constant rotation
+ * could delay this end forever.
  */
 const LONGEST_DELAY_MS = 10_000
 /** A program that compresses a small file writes at least this often. */
 const WRITES_MS = 100
 
-/** Names that refer to another file than before. Between two sweeps, further files may have had them. */
+/** Names that now refer to another file than before. Between two sweeps, other files may also have had these names. */
 export class Unseen {
   /**
-   * Whether the source is still reporting the files that existed at its start. Compressed files then count as complete.
+   * Whether the source still reports the files that existed at its start. If so, compressed files count as complete.
    */
   isStarting = true
   readonly #options: SearchOptions
-  /** By displaced name: the earliest time of the change, wall clock in milliseconds. */
+  /** Maps each displaced name to the earliest time at which it may have been displaced, wall clock in milliseconds. */
   readonly #displaced = new Map<string, number>()
   /**
-   * Files that could not be opened, each with the displaced name that it may have had. They may be new files or copies.
+   * Files that could not be opened, and the displaced name that each may have had. Each may be a new file or a copy.
    */
   readonly #unreadable = new Map<string, Displaced>()
-  /** When files with this name were first blocked by the search. */
+  /** Maps each name to the time at which the search first blocked files with this name. */
   readonly #waitingSince = new Map<string, number>()
 
   constructor(options: SearchOptions) {
     this.#options = options
     const { displaced, names, lookedAt } = options.saved
     for (const { path, since } of displaced) this.#displaced.set(path, since)
-    // While the source did not run, files that are gone now may have had these names, even if the names were vacant
+    // While the source did not run, files that are gone now may have had these names, even if no file had the names
     // before.
     if (lookedAt !== undefined) for (const name of names) if (!formatOfName(name)) this.displaced(name, lookedAt)
   }
@@ -56,17 +56,17 @@ export class Unseen {
     return this.#displaced.get(name)!
   }
 
-  /** Whether the search for the name is over. Until then, older files of the name must be read before newer ones. */
+  /** Whether the search for the name is over. Before that, older files of the name must be read before newer files. */
   isSettled(name: string): boolean {
     return !this.#displaced.has(name)
   }
 
-  /** Records that the name refers to another file than at `since`, wall clock in milliseconds. */
+  /** Records that the name now refers to another file than at the time `since`, wall clock in milliseconds. */
   displaced(name: string, since: number): void {
     this.#displaced.set(name, Math.min(since - CLOCK_MS, this.#displaced.get(name) ?? Number.POSITIVE_INFINITY))
   }
 
-  /** Repeats the search for names of files that could not be opened, once these files can be opened or are gone. */
+  /** Repeats the search for a displaced name when the file that could not be opened can be opened or is gone. */
   begin(): void {
     const { problems, context } = this.#options
     for (const [file, { path, since }] of this.#unreadable) {
@@ -85,7 +85,7 @@ export class Unseen {
     }
   }
 
-  /** The displaced names in the folder that a listed file may have had; `over`: those that none of them had. */
+  /** `names`: the folder's displaced names that a listed file may have had. `over`: its other displaced names. */
   namesIn(folder: string, listed: readonly Listed[], isKnown: (one: Listed) => boolean) {
     const all = [...this.#displaced.keys()].filter(name => dirname(name) === folder)
     let newest = Number.NEGATIVE_INFINITY
@@ -93,7 +93,7 @@ export class Unseen {
       const changedAt = Number(one.stat.mtimeNs) / 1e6
       if (changedAt > newest && !isKnown(one)) newest = changedAt
     }
-    // Many files may be deleted at once, and each of their names is displaced.
+    // Compare only the newest change, because many deleted files may displace many names.
     const mayHave = (name: string) => newest >= this.since(name)
     return { names: all.filter(mayHave), over: all.filter(name => !mayHave(name)) }
   }
@@ -105,14 +105,14 @@ export class Unseen {
   }
 
   /**
-   * Ends the search for a name. Returns the unclaimed files that had it, the oldest first; undefined: the search goes
-   * on, because one of them may be incomplete. `now`: wall clock in milliseconds.
+   * Ends the search for a name, and returns the unclaimed files that had the name, the oldest first. If one of these
+   * files may be incomplete, returns undefined, and the search goes on. `now`: wall clock in milliseconds.
    */
   of(name: string, unclaimed: readonly Place[], unreadable: readonly Unreadable[], now: number): Place[] | undefined {
     const { births, problems, context, files } = this.#options
     const since = this.since(name)
     const current = files.named(name)
-    // Without birth times, a current file that was known or read before is the older one.
+    // Without birth times, the current file counts as the older file if it was already known or read.
     const isNew = current?.isNew === true && !this.isStarting
     const isFormer = ({ stat, birth }: Place) =>
       !current || (birth === undefined || stat.birthtimeNs === current.birth ? isNew : stat.birthtimeNs < current.birth)
@@ -127,7 +127,7 @@ export class Unseen {
       const isComplete = this.isStarting && !damaged.has(path) && !isTwin
       return Number(stat.ctimeNs) / 1e6 > now - (isComplete ? WRITES_MS : SETTLE_MS)
     }
-    // A program may still write to an empty file. One that is younger than the current file is a copy in progress.
+    // A program may still write to an empty file. But if it is younger than the current file, it is a copy in progress.
     const unseen = unclaimed.filter(
       one => isLate(one) && one.changedAt >= since && (one.first.length > 0 || isFormer(one)),
     )
@@ -144,8 +144,8 @@ export class Unseen {
   }
 
   /**
-   * The files to read after the files that are searched for: those that have a displaced name now, those that had it
-   * during the search, and at the start those of which nothing was read.
+   * The files that must be read after the files that are searched for. These are the files that have a displaced name
+   * now, the files that had it during the search, and at the start the files with this name of which nothing was read.
    */
   *delayed(): Iterable<Tailer> {
     const { files, context } = this.#options
@@ -158,7 +158,7 @@ export class Unseen {
       if (now - since > LONGEST_DELAY_MS) continue
       for (const tailer of files.tailers) {
         const waits = tailer.held || (this.isStarting && tailer.isNew)
-        // The search itself waits for copies to be read.
+        // Do not delay copies, because the search waits until they are read.
         if (waits && !tailer.copy && tailer.origin.path === name) yield tailer
       }
     }

@@ -16,7 +16,7 @@ import { NewLines } from './new-lines.js'
 import { type Selection, selectionOf } from './selection.js'
 import { type Cuts, ValueRedactor } from './values.js'
 
-/** Field with the bytes of a line that is not UTF-8, in base64. */
+/** Field that holds, in base64, the bytes of a line that is not UTF-8. */
 const RAW = parseFieldPath('.raw')
 const RAW_NAME = Buffer.from('"raw"')
 const RAW_ALONE = selectionOf([RAW])
@@ -27,7 +27,7 @@ const PIECES = [PIECE, PIECE | CONTINUES, CONTINUES].map(flags => ({
 }))
 
 /**
- * A line of text is replaced by a redacted line, because the original must not be visible downstream. Other events get
+ * Replaces a line of text by a redacted line, because the original must not be visible downstream. Other events get
  * redacted JSON.
  */
 export class RedactProcessor implements Processor {
@@ -86,7 +86,7 @@ export class RedactProcessor implements Processor {
       try {
         if (!isSimple || this.#mayHold(batch, i)) this.#redact(batch, i, isSimple)
       } catch {
-        // If redaction fails, the event must not pass unchanged. The error is hidden: it may quote the event.
+        // If redaction fails, the event must not pass unchanged. The error is hidden, because it may quote the event.
         batch.changeTo(i, FAILED, batch.bytes)
         this.#failures.value++
       }
@@ -96,7 +96,7 @@ export class RedactProcessor implements Processor {
     if (growth < 0) this.#context.metrics.consumed(0, -growth)
   }
 
-  /** Whether searching the bytes of a line, JSON or text, finds all of its matches. */
+  /** Whether all matches of a line, JSON or text, can be found by a search in its bytes. */
   #isSimple({ origin, chunk, length, starts, ends }: EventBatch): boolean {
     if (length === 0 || origin.codec.form !== 'object' || this.#hasSecretOrigin(origin)) return false
     if (!this.#selection.all) return true
@@ -110,7 +110,7 @@ export class RedactProcessor implements Processor {
     return !isRead || this.#finder.mayHold(batch.chunk, batch.starts[i]!, batch.ends[i]!)
   }
 
-  /** `isSeen`: the finder has just scanned the line, unless the line is modified or divided. */
+  /** `isSeen`: the finder has just scanned this line, unless the line is modified or divided. */
   #redact(batch: EventBatch, i: number, isSeen: boolean): void {
     const flags = batch.look(i)
     const { texts, origin, chunk } = batch
@@ -136,7 +136,7 @@ export class RedactProcessor implements Processor {
     this.#values.coversNames ||= origin.codec.form === 'fields'
     this.#made.clear()
     origin.codec.writeEvent(batch, i, this.#made)
-    // Scans may read one byte beyond the object.
+    // A line feed follows: scans may read one byte after the object.
     this.#made.addByte(LF)
     this.#redactJson(batch, i, this.#made.bytes, 0, this.#made.length - 1, false)
   }
@@ -182,7 +182,7 @@ export class RedactProcessor implements Processor {
   }
 }
 
-/** Returns where a long line was divided; undefined: the line is whole. */
+/** Returns the ends at which a long line was divided, or undefined if the line is whole. */
 function cutsOf(flags: number): Cuts | undefined {
   const piece = flags & (PIECE | CONTINUES)
   if (piece === 0) return undefined

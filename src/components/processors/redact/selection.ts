@@ -14,11 +14,11 @@ import {
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
 
 export interface Selection {
-  /** Whether it selects the value itself, and everything in it. */
+  /** Whether the selection includes the value itself, and everything in the value. */
   readonly all: boolean
   readonly names: ReadonlyMap<string, Selection>
   readonly items: ReadonlyMap<number, Selection>
-  /** The names as bytes, for comparison with names in JSON that do not have escapes. */
+  /** The names as bytes. Names in JSON that do not have escapes are compared with these bytes. */
   readonly written: readonly { readonly bytes: Buffer; readonly selection: Selection }[]
 }
 
@@ -47,7 +47,7 @@ function select(paths: readonly (readonly (string | number)[])[]): Selection {
 
 /** Receives the selected strings (without quotes) and numbers. */
 export interface ValueVisitor {
-  /** Whether it also receives names of members, in values that are selected whole. */
+  /** Whether the visitor also receives the names of members in values that are selected as a whole. */
   readonly coversNames: boolean
   string(b: Buffer, start: number, end: number, hasEscapes: boolean): void
   number(b: Buffer, start: number, end: number): void

@@ -8,14 +8,14 @@ import type { Matches } from './matches.js'
 import { type Selection, type ValueVisitor, visitSelected } from './selection.js'
 
 /**
- * A long line is divided at cuts. On each side of a cut, the text up to the next white space is replaced: at least
- * LEAST_CUT and at most MOST_CUT bytes.
+ * A long line is divided at cuts. On each side of a cut, the text between the cut and the nearest white space is
+ * replaced: at least LEAST_CUT and at most MOST_CUT bytes.
  */
 const LEAST_CUT = 64
 const MOST_CUT = 4096
 const E = 0x45
 
-/** At which ends of a text a long line was divided. */
+/** Whether a long line was divided before a text, or behind it. */
 export interface Cuts {
   readonly before: boolean
   readonly behind: boolean
@@ -32,14 +32,14 @@ export class ValueRedactor implements ValueVisitor {
   readonly #count: Count
   /** The number of the rule for text at a cut. */
   readonly #cutRule: number
-  /** By rule: where its last match ends; -1: no match yet. */
+  /** For each rule: where its last match ends, or -1 before the first match. */
   readonly #counted: Float64Array
   #isChanged = false
   #copied = 0
   #cuts: Cuts | undefined
-  /** Index of the first match in the finder's `seen` that is not before the current value. */
+  /** Index of the first match in the finder's `seen` that ends after the start of the current value. */
   #next = 0
-  /** Whether all selected values are replaced whole. */
+  /** Whether each selected value is replaced as a whole. */
   #isForced = false
 
   constructor(finder: SecretFinder, action: Action, count: Count) {
@@ -50,7 +50,7 @@ export class ValueRedactor implements ValueVisitor {
     this.#counted = new Float64Array(this.#cutRule + 1)
   }
 
-  /** Redacts the text [start, end), which need not be UTF-8. Returns whether the redacted text is in `out`. */
+  /** Redacts the text [start, end), which may be invalid UTF-8. Returns whether the redacted text is in `out`. */
   text(b: Buffer, start: number, end: number, cuts?: Cuts): boolean {
     if (this.#finder.hasPatterns && !isUtf8(b.subarray(start, end))) {
       b = Buffer.from(b.toString('utf8', start, end))
@@ -64,8 +64,8 @@ export class ValueRedactor implements ValueVisitor {
   }
 
   /**
-   * Redacts the selected parts of the valid JSON object at `start`. The finder's `mayHold` must have returned true for
-   * this object just before. `cuts`: where its long texts were divided.
+   * Redacts the selected parts of the valid JSON object at `start`. Call this directly after the finder's `mayHold` has
+   * returned true for the object. `cuts`: where long texts in the object were divided.
    */
   object(b: Buffer, start: number, end: number, selection: Selection, cuts?: Cuts): boolean {
     this.#cuts = cuts
@@ -77,7 +77,7 @@ export class ValueRedactor implements ValueVisitor {
     return this.#visit(b, start, end, selection, true)
   }
 
-  /** Whether a text has matches. They are not counted. */
+  /** Whether a text has matches. Does not count the matches. */
   finds(text: Buffer): boolean {
     this.#finder.find(text, 0, text.length)
     return this.#finder.matches.count > 0
@@ -116,7 +116,7 @@ export class ValueRedactor implements ValueVisitor {
     return this.#next < count && starts[this.#next]! < end
   }
 
-  /** Takes the matches in a value from `seen`. Returns false if a search may find others. */
+  /** Takes the matches in a value from `seen`. Returns false if a search may find other matches. */
   #takeSeen(start: number, end: number): boolean {
     const { seen, matches, seesValues } = this.#finder
     if (!seesValues || this.#isForced || this.#cuts || this.#finder.sawEscapes(start, end)) return false

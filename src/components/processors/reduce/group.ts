@@ -22,14 +22,14 @@ interface Collected {
 }
 
 export class Group {
-  /** Identifies the first event by its place in the source; undefined: this place is unknown. */
+  /** Identifies the first event of the group by its place in the source. Undefined if this place is unknown. */
   readonly name: string | undefined
   readonly since: number
   readonly shares: Share[] = []
   last: number
   events = 0
   bytes = OVERHEAD
-  /** The number of the batch whose share was taken last. */
+  /** The number of the last batch with an event of this group. */
   batch = 0
   readonly #fields: Fields = {}
   readonly #collected: readonly Collected[]
@@ -75,8 +75,8 @@ export class Group {
 }
 
 /**
- * Sets a field. Copies the objects on its path, because they belong to an event. Does nothing if a value on the path is
- * not an object.
+ * Sets a field. Copies the objects on the path of the field, because these objects belong to an event. Does nothing if
+ * a value on the path is not an object.
  */
 function setAt(fields: Fields, [name, ...rest]: readonly Segment[], value: unknown): void {
   if (rest.length === 0) {
@@ -106,7 +106,7 @@ function memoryOf(value: unknown): number {
   if (typeof value === 'string') return PLACE_BYTES + TEXT_BYTES + value.length
   if (typeof value !== 'object' || value === null) return PLACE_BYTES
   let bytes = 0
-  // A loop, since JSON may be nested deeper than the stack.
+  // A loop, not recursion, because JSON may be nested deeper than the stack.
   const left: unknown[] = [value]
   while (left.length > 0) {
     const one = left.pop()

@@ -12,7 +12,7 @@ const numberIn = (value: unknown): number => {
   return typeof number === 'number' ? number : Number.NaN
 }
 
-/** Combines numbers; undefined until there is one. */
+/** Combines numbers. The result is undefined without a number. */
 function combined(combine: (a: number, b: number) => number): Collector {
   let result: number | undefined
   return {
@@ -75,7 +75,7 @@ export type Rule = (typeof RULES)[number]
 /** Rules that keep every value. */
 export const GROWING: readonly Rule[] = ['concat', 'array', 'unique']
 
-/** Undefined: the value of the first event stays. */
+/** Returns undefined if the value of the first event stays. */
 export function collectorOf(rule: Rule): Collector | undefined {
   return rule === 'first' ? undefined : COLLECTORS[rule]()
 }

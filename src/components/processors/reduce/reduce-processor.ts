@@ -9,10 +9,10 @@ import { bucketName } from '../../throttle/buckets/bucket-name.js'
 import type { ReduceOptions } from '../reduce.js'
 import { type FieldRule, Group } from './group.js'
 
-/** Why groups end: values of the label `reason`. */
+/** Why groups end. These are the values of the label `reason`. */
 type End = 'starts_when' | 'ends_when' | 'timeout' | 'max_duration' | 'max_events' | 'max_groups' | 'max_bytes' | 'end'
 
-/** State for a successor with the same options. */
+/** State that is passed to a successor with the same options. */
 class Groups {
   /** Open groups by key, the oldest first. */
   readonly open = new QueueMap<string, Group>()

@@ -9,13 +9,13 @@ import { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import type { SampleOptions } from '../sample.js'
 
 const SAMPLED = discard(0)
-/** Seed of the hash. It is constant, because all runs and all daemons must decide the same. */
+/** Seed of the hash. It is constant, so that all runs and all daemons make the same decisions. */
 const SEED = 0x5105
 const HASHES = 2 ** 32
 /** A ratio is rounded to a multiple of 1 / PARTS. */
 const PARTS = 1_000_000_000
 
-/** Decides which counted events pass: `step` of every `size`, evenly. */
+/** Decides which counted events pass. Of every `size` events, `step` pass, evenly spread. */
 interface Count {
   readonly step: number
   readonly size: number

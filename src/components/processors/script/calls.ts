@@ -9,7 +9,7 @@ import type { ScriptContext } from './types.js'
 
 export type ScriptFunction = (given: unknown, context: ScriptContext) => unknown
 
-/** The time is checked after this many calls that return without waiting. */
+/** The time is checked each time that this many calls have begun, even if they return without waiting. */
 const LOOK_EVERY = 16
 
 interface Running {
@@ -18,7 +18,7 @@ interface Running {
   readonly results: Results
   readonly context: ScriptContext
   readonly abort: AbortController
-  /** When the time of the batch is over, by the system clock. */
+  /** The time on the system clock at which the batch reaches its timeout. */
   readonly end: number
   readonly done: (result: JobDone) => void
   /** Calls that have not returned. */
@@ -34,14 +34,14 @@ export class Calls {
   readonly #data: ScriptData
   readonly #late: string
   readonly #begins: (batch: number, event: number) => void
-  /** Calls that have not returned, of all batches that are not over. */
+  /** Number of calls that have not returned, in all batches that have not ended. */
   #open = 0
-  /** Continues with the batch that waits for a call to return. */
+  /** Resumes the batch that waits until a running call returns. */
   #continue: (() => void) | undefined
-  /** Resolves when all calls for the batches so far have begun. */
+  /** Resolves when the calls for all batches received so far have begun. */
   #begun = Promise.resolve()
 
-  /** `begins`: called before each call of the function if the batch has `isNoted`. */
+  /** `begins`: called before each call of the user's function, if the batch has `isNoted`. */
   constructor(call: ScriptFunction, data: ScriptData, begins: (batch: number, event: number) => void) {
     this.#call = call
     this.#data = data
@@ -49,7 +49,7 @@ export class Calls {
     this.#late = `the batch took longer than ${formatDuration(data.timeoutMs)}`
   }
 
-  /** Waits until all calls for earlier batches have begun. */
+  /** Runs a batch after all calls for earlier batches have begun. */
   run(job: Job, done: (result: JobDone) => void): void {
     this.#begun = this.#begun.then(() => this.#batch(this.#running(job, done)))
   }
@@ -141,7 +141,7 @@ export class Calls {
     else results.failRest(scriptError(error))
   }
 
-  /** Ends a batch; events without a result fail. */
+  /** Ends a batch. Events that have no result yet fail. */
   #finish(batch: Running): void {
     if (batch.isOver) return
     batch.isOver = true

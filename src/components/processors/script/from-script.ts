@@ -5,8 +5,8 @@ import { LONGEST_ERROR, mostTexts } from './results.js'
 import { LONGEST_LINE } from './written-lines.js'
 
 /**
- * Validates messages from the process of a script, which are untrusted input. Everything here throws if a message is
- * invalid.
+ * Validates messages from the process of a script, because these messages are untrusted input. The functions throw if a
+ * message is invalid.
  */
 
 /** A batch whose result is awaited. */
@@ -15,7 +15,7 @@ export interface Expected {
   /** Bytes of its lines. */
   readonly bytes: number
   readonly isNoted: boolean
-  /** The event whose call was noted last. */
+  /** The event whose call the process reported last. */
   readonly at: number | undefined
 }
 
@@ -30,7 +30,7 @@ function demand(holds: boolean, what: string): asserts holds {
 const isIndex = (value: unknown, length: number): value is number =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) < length
 
-/** Returns the head of a message. `expected`: returns the awaited batch with this id. */
+/** Returns the head of a message. `expected`: a function that returns the awaited batch with this id. */
 export function checkedHead(head: unknown, expected: (id: unknown) => Expected | undefined): FromScript {
   demand(typeof head === 'object' && head !== null, 'a head that is not an object')
   const { type, error, line, id, event, several, errors } = head as Record<string, unknown>

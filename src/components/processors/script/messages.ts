@@ -1,4 +1,4 @@
-/** Messages between the process of a script and its processor, see lib/frames.ts. */
+/** Messages between a script processor and the process that runs its script, see lib/frames.ts. */
 
 export interface ScriptData {
   readonly id: string
@@ -11,13 +11,13 @@ export interface ScriptData {
   readonly concurrency: number
 }
 
-/** A batch for the script. The bytes after it have one JSON object per line. */
+/** A batch for the script. The bytes after this head have one JSON object per line. */
 export interface JobHead {
   readonly id: number
   readonly length: number
   /** Whether the process must report each call. It must if an earlier process ended while it had this batch. */
   readonly isNoted: boolean
-  /** Events to skip because a process ended in their call, and how that process ended. */
+  /** Events to skip because an earlier process ended during their call, and how that process ended. */
   readonly skip: readonly (readonly [event: number, reason: string])[]
 }
 
@@ -44,7 +44,7 @@ export interface JobDone extends Omit<DoneHead, 'type'> {
   readonly bytes: Uint8Array
 }
 
-/** Messages are validated (from-script.ts), because a script may write anything to the descriptor. */
+/** Messages are validated (from-script.ts), because a script may write anything to the descriptor for messages. */
 export type FromScript =
   | { readonly type: 'ready' }
   /** The script cannot be loaded, or an uncaught error ends it. */

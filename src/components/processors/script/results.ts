@@ -21,7 +21,7 @@ const DROPPED = discard(0)
 /** The value in `#to` for an event that has no result yet. */
 const OPEN = 254
 export const LONGEST_ERROR = 1000
-/** Maximum characters of all errors of a batch; further errors are short. */
+/** Maximum characters of all errors of a batch. After that, errors are cut to SHORT_ERROR. */
 const MOST_ERRORS = 1024 * 1024
 const SHORT_ERROR = 40
 const ROOM_MIB = 32
@@ -33,7 +33,7 @@ export function mostTexts(events: number, bytes: number): number {
 
 const LF = 0x0a
 
-/** Texts in UTF-8, each followed by a line feed. Their memory is sent to the daemon as it is. */
+/** Texts in UTF-8, each followed by a line feed. The memory with the texts is sent to the daemon unchanged. */
 class Texts {
   #bytes = Buffer.alloc(0)
   #used = 0
@@ -44,7 +44,7 @@ class Texts {
     this.#expected = expected
   }
 
-  /** Returns the position after the text, where its line feed is. */
+  /** Returns the position of the line feed, which is directly after the text. */
   add(text: string): number {
     const most = text.length * 3 + 1
     if (this.#bytes.length - this.#used < most) this.#grow(most)
@@ -171,7 +171,7 @@ function written(event: object): string | undefined {
   try {
     return jsonText(event)
   } catch (error) {
-    // The message about a cycle has several lines.
+    // Takes the first line, because the message about a cycle has several.
     const [reason] = errorText(error).split('\n')
     throw new TypeError(`returned an event that cannot be written as JSON: ${reason}`)
   }
@@ -185,7 +185,7 @@ function wrongResult(result: unknown): string {
   return `returned ${what} instead of an event`
 }
 
-/** A run of 16 digits, which a double may not represent exactly. */
+/** A run of 16 digits. A double cannot represent every such number exactly. */
 const LONG_NUMBER = /[\d.]{16}/
 /** The beginning of an escape such as `\u00e9`. */
 const ESCAPE = /\\u[\da-f]{0,3}$/i
@@ -193,16 +193,16 @@ const ESCAPE = /\\u[\da-f]{0,3}$/i
 const isDigit = (character: string | undefined) => character !== undefined && character >= '0' && character <= '9'
 
 /**
- * Whether a line has the same object as `text`, which JSON.stringify wrote. The notation of the line may differ:
- * spaces, other escapes, or numbers such as 1.0 and 12345678901234567890. Parses the line only if such a notation may
- * be the cause of the first difference.
+ * Whether a line contains the same object as `text`, which JSON.stringify wrote. The line may use another notation:
+ * spaces, other escapes, or numbers such as 1.0 and 12345678901234567890. The line is parsed only if another notation
+ * may be the cause of the first difference.
  */
 export function isSameObject(line: string, text: string): boolean {
   return text === line || (differsInNotation(line, text) && jsonText(JSON.parse(line)) === text)
 }
 
 function differsInNotation(line: string, text: string): boolean {
-  // A field was probably appended: another notation is rarely shorter than what JSON.stringify writes.
+  // A field was probably appended, because JSON.stringify rarely writes more characters than another notation has.
   const last = line.length - 1
   if (text.length > line.length && text[last] === ',' && text[last - 1] === line[last - 1]) return false
   let at = 0

@@ -15,8 +15,8 @@ import { WrittenLines } from './written-lines.js'
 const end = () => process.kill(process.pid, 'SIGKILL')
 
 /**
- * Writes a message. Returns when the daemon has taken all of it, because the process may end after that. Throws if the
- * daemon has ended.
+ * Writes a message. Does not return before the daemon has taken the whole message, because the process may end directly
+ * after the call. Throws if the daemon has ended.
  */
 function writeFrame(head: object, parts: readonly Uint8Array[] = []): void {
   const size = parts.reduce((sum, part) => sum + part.byteLength, 0)
@@ -61,10 +61,10 @@ function fail(error: string): void {
 }
 
 process.on('uncaughtException', error => fail(`it failed: ${scriptError(error)}`))
-// These signals are meant for the daemon, which ends this process.
+// Ignored, because these signals are meant for the daemon. The daemon ends this process.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
 
-/** The code has no file, so `import()` finds only modules of Node.js and absolute paths. */
+/** The option `code` has no file, so its `import()` finds only modules of Node.js and absolute paths. */
 const importModuleDynamically = constants.USE_MAIN_CONTEXT_DEFAULT_LOADER
 const run = (code: string): unknown => compiled(code, { importModuleDynamically }).runInThisContext()
 

@@ -9,7 +9,7 @@ import type { FromScript, Job, JobDone, ScriptData } from './messages.js'
 import type { ScriptOptions } from './options.js'
 
 const LOAD_MS = 10_000
-/** Maximum bytes of a head. The errors of a batch are its largest part, see results.ts. */
+/** Maximum bytes of the head of a message. The largest part of a head is the errors of a batch, see results.ts. */
 const MOST_HEAD = 16 * 1024 * 1024
 const MOST_VALUES = 1024 * 1024
 
@@ -24,14 +24,14 @@ export interface ProcessEvents {
   done(result: JobDone): void
   at(id: number, event: number): void
   wrote(line: string): void
-  /** The process ended unexpectedly; it does not send anything after that. */
+  /** The process ended unexpectedly. It does not send anything after this call. */
   died(reason: string): void
 }
 
 /** The script itself is wrong and cannot be loaded, so a retry does not help. */
 export class NotLoadable extends Error {}
 
-/** A process that runs a script. It does not keep the daemon alive once the script is loaded. */
+/** A process that runs a script. After the script has been loaded, the process does not keep the daemon alive. */
 export class ScriptProcess {
   readonly #data: ScriptData
   readonly #events: ProcessEvents
@@ -39,7 +39,7 @@ export class ScriptProcess {
   #isOver = false
   /** Set while the script is loaded. */
   #loading: { readonly resolve: () => void; readonly reject: (error: Error) => void } | undefined
-  /** Why the process ends, if it has reported the reason. */
+  /** Why the process ends. Undefined if it has not reported the reason. */
   #reason: string | undefined
 
   /** Resolves when the script is loaded. Throws if that fails: NotLoadable if the process reported why. */

@@ -18,7 +18,7 @@ import { WrittenLines } from './written-lines.js'
  */
 const GRACE_MS = 500
 /**
- * How many times to extend the time of a process that sends data. The process may be sending its answer, or be in an
+ * How many times a process that sends data gets more time. The process may be sending its answer, or may be in an
  * endless call.
  */
 const MOST_GRACES = 5
@@ -31,15 +31,15 @@ const MOST_DEATHS = 10
 interface Unanswered {
   readonly id: number
   readonly length: number
-  /** Bytes of the lines that were posted. */
+  /** Bytes of the lines that the process was sent. */
   bytes: number
   readonly batch: EventBatch
   readonly answer: (result: JobDone) => void
   /** Whether a process ended while it had this batch. */
   isNoted: boolean
-  /** The event whose call began last, since the batch was posted. */
+  /** The last event whose call began after the batch was posted. */
   at: number | undefined
-  /** The events in whose calls a process ended, and how. */
+  /** The events during whose calls a process ended, and how it ended. */
   readonly skip: JobHead['skip'][number][]
 }
 
@@ -55,7 +55,7 @@ export class ScriptProcessor implements Processor {
   readonly #data: ScriptData
   readonly #limit: LogLimit
   readonly #restarts: { value: number }
-  /** By id, in the order of arrival. */
+  /** Batches by id, in the order of arrival. */
   readonly #unanswered = new Map<number, Unanswered>()
   #lastId = 0
   #process: ScriptProcess | undefined
@@ -65,7 +65,7 @@ export class ScriptProcessor implements Processor {
   #watched: Unanswered | undefined
   #cancel: (() => void) | undefined
 
-  /** Throws if the script cannot be loaded: OptionError if the script is wrong. */
+  /** Throws if the script cannot be loaded. The error is an OptionError if the script itself is wrong. */
   static async open(options: ScriptOptions, context: ProcessorContext): Promise<ScriptProcessor> {
     const processor = new ScriptProcessor(options, context)
     try {
@@ -88,7 +88,7 @@ export class ScriptProcessor implements Processor {
   }
 
   #open(): Promise<ScriptProcess> {
-    // The process limits its output itself, but a script may evade that.
+    // The output is limited here again, because a script may evade the limit in its process.
     const written = new WrittenLines(output => this.#context.log.info({ output }, 'the script wrote'))
     const events: ProcessEvents = {
       expected: id => this.#unanswered.get(id as number),
@@ -131,7 +131,7 @@ export class ScriptProcessor implements Processor {
     process.post(posted)
   }
 
-  /** Ends the process. Unanswered batches are read again, since they were not acknowledged. */
+  /** Ends the process. Unanswered batches were not acknowledged, so the events in them are read again. */
   async stop(): Promise<void> {
     this.#isOver = true
     this.#cancel?.()
@@ -156,7 +156,7 @@ export class ScriptProcessor implements Processor {
   #doubt(job: Unanswered, times = 0): void {
     const before = this.#process?.received
     this.#cancel = after(GRACE_MS, async () => {
-      // An answer may have arrived while the daemon was busy.
+      // An answer that arrived while the daemon was busy is read in the next turn.
       await nextTurn()
       if (this.#watched !== job || !this.#process) return
       if (this.#process.received !== before && times < MOST_GRACES) return this.#doubt(job, times + 1)
@@ -191,7 +191,7 @@ export class ScriptProcessor implements Processor {
       if (this.#isOver) return process.end()
       this.#process = process
       for (const job of this.#unanswered.values()) this.#post(process, job)
-      // The time of the oldest batch begins now: its earlier watch ended with the process.
+      // The time of the oldest batch begins again, because the earlier watch on this batch ended with the process.
       this.#watched = undefined
       this.#watch()
     } catch (error) {

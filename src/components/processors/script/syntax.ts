@@ -4,18 +4,18 @@ import { markedPlace } from '../../../lib/modules/plugin-place.js'
 /** The file name of the option `code` in stack traces. */
 export const CODE = 'code'
 
-/** Compiles, but does not run, an expression, or statements that end with an expression. Throws SyntaxError. */
+/** Compiles an expression, or statements that end with an expression, but does not run them. Throws SyntaxError. */
 export function compiled(code: string, more: ScriptOptions = {}): Script {
   const options = { ...more, filename: CODE }
   try {
-    // Columns in stack traces count from the start of the option.
+    // With this offset, columns in stack traces count from the start of the option.
     return new Script(`(${code}\n)`, { ...options, columnOffset: -1 })
   } catch {
     return new Script(code, options)
   }
 }
 
-/** The syntax problem of code, with its line; undefined: valid. */
+/** The syntax problem of code, with its line. Undefined if the code is valid. */
 export function syntaxProblem(code: string): string | undefined {
   try {
     compiled(code)

@@ -12,13 +12,13 @@ export interface Route {
 export interface ScriptContext {
   /** The id of the component. */
   readonly id: string
-  /** Aborts when the time of the batch is over. */
+  /** Aborts when the batch reaches the timeout. */
   readonly signal: AbortSignal
   /** Returns a result that sends `event` to one of the `outputs`. Throws an Error if the output does not exist. */
   readonly to: (output: string, event: object) => Route
 }
 
-/** The event to pass on, null to discard it, an array of events that replace it, or a route. */
+/** The event to pass on, null to discard the event, an array of events that replace it, or a route. */
 export type ScriptResult = object | null
 
 /** A function of an event. */

@@ -5,8 +5,8 @@ const IN_MS = 60_000
 export const LONGEST_LINE = 4096
 
 /**
- * Passes on the lines that a script writes, as with `console.log`: at most MOST_LINES a minute, then only the number of
- * further lines.
+ * Passes on lines that a script writes, for example with `console.log`. Passes on at most MOST_LINES lines a minute,
+ * and of further lines only their number.
  */
 export class WrittenLines {
   readonly #pass: (line: string) => void

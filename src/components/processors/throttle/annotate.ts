@@ -10,7 +10,7 @@ import { ruleTitle } from '../../throttle/rules/rules.js'
 const FIELD = parseFieldPath('.throttle')
 const CLOSE_OBJECT = 0x7d
 
-/** The limit that an event exceeded. `count` is missing if it is unknown. */
+/** The limit that an event exceeded. `count` is missing if the count is unknown. */
 export type Exceeded = Omit<Refusal, 'count'> & { readonly count?: number }
 
 /** Writes the field `.throttle`. */
@@ -26,7 +26,7 @@ export class Annotation {
     this.#component = Buffer.from(`{"component":${JSON.stringify(context.id)},"bucket":`)
   }
 
-  /** `reason`: why the event is discarded; undefined: it is over the limit. */
+  /** `reason`: why the event is discarded. Undefined if the event is over the limit. */
   add(batch: EventBatch, i: number, key: EventKey, exceeded: Exceeded, reason?: string): void {
     const { limit, windowMs, count, unit, rule } = exceeded
     const json = this.#json

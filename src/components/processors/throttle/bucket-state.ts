@@ -14,14 +14,14 @@ export interface BucketStates {
   readonly history: DiscardHistory
   readonly clock: Clock
   readonly rules: readonly Rule[] | undefined
-  /** Whether keys without a bucket share the default one. */
+  /** Whether keys without a bucket share the default bucket. */
   readonly sharesDefault: boolean
 }
 
 /**
- * The state of the bucket with this key. `key` null: the default bucket. Each rule has its own buckets; `title` chooses
- * the rule. `title` null: the throttle's own limit. `title` undefined: the rule of the last recorded discard, otherwise
- * the rule that the key alone determines.
+ * The state of the bucket with this key. If `key` is null, the default bucket is meant. Each rule has its own buckets,
+ * so `title` chooses the rule. Null means the throttle's own limit. Undefined means the rule of the last recorded
+ * discard or, without a record, the rule that the key alone determines.
  */
 export function bucketState(of: BucketStates, key: string | null, title: string | null | undefined): BucketState {
   const { history, clock } = of
@@ -44,8 +44,8 @@ function noted(history: DiscardHistory, name: string | null): string | null | un
 }
 
 /**
- * The rule with this title; if `title` is undefined, the rule for all events of the key. Returns null for no rule,
- * undefined if it is unknown.
+ * The rule with this title. If `title` is undefined, the rule that all events of the key have in common. Returns null
+ * if no rule applies, and undefined if the rule is unknown.
  */
 function ruleOf(rules: readonly Rule[], key: string | null, title: string | null | undefined): Rule | null | undefined {
   if (title === null) return null
@@ -59,7 +59,7 @@ function ruleOf(rules: readonly Rule[], key: string | null, title: string | null
   return title === undefined ? null : undefined
 }
 
-/** How full the bucket is now; in event time, at the current progress. */
+/** How full the bucket is now or, in event time, at the current progress of event time. */
 function levelIn({ decider, clock, sharesDefault }: BucketStates, rule: Rule | null, key: string | null, now: number) {
   if (rule?.limits.length === 0) return {}
   const { limiter } = decider

@@ -18,7 +18,7 @@ import {
   type ThrottleOptions,
 } from './options.js'
 
-/** Converts the component's options to decider options. `ofFile`: the rules in `limits_file`, if it is set. */
+/** Converts the component's options to decider options. `ofFile`: the rules in the file, if `limits_file` is set. */
 export function deciderOptions(
   options: Omit<ThrottleOptions, 'limits_file' | 'persist'>,
   context: { field(path: FieldPath): FieldReader },

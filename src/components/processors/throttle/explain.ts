@@ -61,7 +61,7 @@ export function explainThrottle(
   }
 }
 
-/** What happens to events over the limit; undefined: they are discarded. */
+/** What happens to events over the limit. Undefined if these events are discarded. */
 function insteadText({ mode, over_limit: over }: ThrottleOptions): string | undefined {
   if (mode === 'shadow') return 'mode: shadow, all events pass; events over the limit are only counted as discarded'
   if (over === 'mark') return 'over_limit: events over the limit pass, with the field .throttle'
@@ -88,7 +88,7 @@ function ruleText(rule: RuleName | undefined): Finding {
   return { text, holds: true, rule: ruleTitle(rule) }
 }
 
-/** The bucket of an event. `holds`: whether this is a bucket other than the default bucket. */
+/** The bucket of an event. `holds`: whether the bucket is not the default bucket. */
 function bucketOf({ key_field: paths }: ThrottleOptions, { keyFields }: DeciderOptions, batch: EventBatch): Finding {
   if (paths.length === 0) return { text: 'key_field: not set, so all events count in the default bucket', bucket: null }
   const key = new BucketKey(keyFields)
@@ -103,7 +103,7 @@ function bucketOf({ key_field: paths }: ThrottleOptions, { keyFields }: DeciderO
   return { text: `key_field: it counts in the bucket of its value${paths.length > 1 ? 's' : ''}`, holds, value, bucket }
 }
 
-/** The time at which an event counts. `own`: whether this is the event's own time. */
+/** The time at which an event counts. `own`: whether it is the event's own time, not arrival or now. */
 function timeAt(decider: DeciderOptions, batch: EventBatch, { clock }: ComponentContext): [ms: number, own: boolean] {
   const { eventTime: by } = decider
   if (!by) return [clock.wall(), false]

@@ -38,7 +38,7 @@ function countInEventTime(
     'sluice_throttle_forgotten_windows_total',
     'Windows that were removed early because there was not enough room.',
   )
-  // If the limiter is inherited, the predecessor has already counted these rows.
+  // If the limiter is inherited, the predecessor has already counted the rows forgotten so far.
   let counted = room.forgotten
   let warned = false
   return () => {

@@ -18,15 +18,15 @@ const ERROR_HELP =
 /** How many keys are followed for each series, and the minimum number of keys followed in total. */
 const FOLLOWED_EACH = 4
 const FOLLOWED = 1000
-/** Events of this age count half when the heaviest keys are chosen. */
+/** When the heaviest keys are chosen, events of this age have half their weight. */
 const HALF_LIFE_MS = 3_600_000
 /** How much heavier a key must be to replace another one: keys of similar weight must not alternate. */
 const HEAVIER = 1.1
 
 /**
- * Counters of the heaviest keys. Events that were shown as `__other__` in a scrape stay there. When a key loses its
- * series, the count of the series moves to `__other__`. So a counter never decreases while its series exists, and the
- * sum of all counters is always exact.
+ * Counters of the heaviest keys. Events that a scrape has shown as `__other__` remain in `__other__`. When a key loses
+ * its series, the count of the series moves to `__other__`. So a counter never decreases while its series exists, and
+ * the sum of all counters is always exact.
  */
 export class KeyCounters {
   readonly #options: KeyMetricsOptions
@@ -71,7 +71,7 @@ export class KeyCounters {
     return { named, others: grown }
   }
 
-  /** Maximum number of events that a series may lack. */
+  /** Maximum number of events that may be missing from a series. */
   get error(): number {
     let error = this.#heaviest.floor
     for (const { missed, shown } of this.#named) error = Math.max(error, missed + shown)
@@ -99,7 +99,7 @@ export class KeyCounters {
     }
   }
 
-  /** Forgets all keys. Returns the number of events not yet counted as `__other__`. */
+  /** Forgets all keys. Returns the number of events that were not counted as `__other__` before this call. */
   end(): number {
     const rest = this.#total - this.#others
     this.#others = this.#total
@@ -109,7 +109,7 @@ export class KeyCounters {
   }
 }
 
-/** Shows the counters in the metrics. `drain` first counts the events discarded so far. */
+/** Shows the counters in the metrics. Before that, `drain` counts the events discarded so far. */
 export function showKeys(counters: KeyCounters, { metrics, clock }: KeysContext, drain: () => void): void {
   const other = { key: OTHER }
   metrics.counters(NAME, HELP, other, () => {

@@ -30,7 +30,7 @@ export class LimitsFile {
   readonly #log: Logger
   readonly #clock: TimerClock
 
-  /** Reads the file. Throws ConfigError if it cannot be used. */
+  /** Reads the file. Throws ConfigError if the file cannot be used. */
   static async open(path: string, options: RuledOptions, context: ComponentContext): Promise<LimitsFile> {
     const file = new LimitsFile(path, options, context)
     file.#take(usableRules(await file.#file.first()))
@@ -43,7 +43,7 @@ export class LimitsFile {
     this.#clock = clock
   }
 
-  /** Checks the file every second until `stop`. */
+  /** Checks the file every second until `stop` is called. */
   watch(apply: Apply): void {
     this.#file.watch(read => this.#use(read, apply))
   }
@@ -129,7 +129,7 @@ export function readLimitsSync(path: string, options: RuledOptions): ReadLimits 
   }
 }
 
-/** The problems of a limits file; if there are none, warnings about rules that never hold. */
+/** The problems of a limits file. If the file is valid, warnings about rules that never hold. */
 export function fileProblems(options: RuledOptions & { readonly limits_file?: string | undefined }): FileProblem[] {
   if (options.limits_file === undefined) return []
   const read = readLimitsSync(options.limits_file, options)
@@ -242,7 +242,7 @@ interface WrittenProblem {
 
 type WrittenRules = { readonly rules: readonly Written[] } | { readonly problems: readonly WrittenProblem[] }
 
-/** Options whose values are converted to numbers if they consist of digits. */
+/** Options whose values are converted to numbers if the values consist of digits. */
 const NUMBERS = new Set(['limit', 'limit_bytes', 'burst'])
 const WHOLE = /^\d+$/
 
@@ -284,7 +284,7 @@ function readYamlRules(text: string): WrittenRules {
   const { contents } = document
   if (!isSeq(contents)) return { problems: [{ line: lineAt(contents?.range?.[0]), path: [], message: NO_LIST }] }
   try {
-    // One call converts all values, because each call searches the whole document for anchors.
+    // All values are converted in one call, because each call searches the whole document for anchors.
     const values = contents.toJS(document, { maxAliasCount: MOST_ALIASES }) as unknown[]
     const rules = contents.items.map((item, n): Written => {
       return { value: values[n], lineOf: path => lineAt(offsetOf(item as Node, path)) }
@@ -295,7 +295,7 @@ function readYamlRules(text: string): WrittenRules {
   }
 }
 
-/** The offset of the value at `path`, or of the nearest value that exists. */
+/** The offset of the value at `path`. If it does not exist, the offset of the nearest value. */
 function offsetOf(node: Node, path: readonly PropertyKey[]): number | undefined {
   const [step, ...rest] = path
   if (step === undefined) return node.range?.[0]

@@ -10,7 +10,7 @@ import { nominalMs } from '../../throttle/windows/periods.js'
 
 /** The options of a throttle in the order of the reference, then their checks, and derived values. */
 
-/** Largest number of events, and of bytes: one petabyte. */
+/** Largest limit of events, and largest limit of bytes (one petabyte). */
 const LARGEST_LIMIT = 0xffffffff
 const LARGEST_BYTES = 1e15
 
@@ -342,7 +342,7 @@ function checkRules(options: RuledOptions, context: z.RefinementCtx): void {
 }
 
 interface RuleProblem {
-  /** The path within the rule; empty: the problem is about the whole rule. */
+  /** The path within the rule. Empty if the whole rule has the problem. */
   readonly path: readonly (string | number)[]
   readonly message: string
 }
@@ -457,7 +457,7 @@ const MAX_DELAY_MS = 3_600_000
 
 type Timing = Pick<ThrottleOptions, 'mode' | 'over_limit' | 'on_backlog' | 'max_delay' | 'time_field'>
 
-/** How long events may wait for room, in milliseconds; 0: not at all. */
+/** How long events may wait for room, in milliseconds. With 0, events do not wait. */
 export function longestWaits({ mode, over_limit, on_backlog, max_delay, time_field }: Timing) {
   if (mode === 'shadow' || time_field) return { live: 0, backlog: 0 }
   const live = typeof over_limit === 'object' && 'wait' in over_limit ? over_limit.wait : 0

@@ -2,12 +2,12 @@ import type { EventKey } from '../../throttle/buckets/event-key.js'
 import { KeyedBuckets } from '../../throttle/buckets/keyed-buckets.js'
 import { BucketColumns } from '../../throttle/windows.js'
 
-/** How long the count of a bucket is kept while it has no events over the limit. */
+/** How long the count of a bucket is kept while the bucket has no events over the limit. */
 const KEPT_MS = 3_600_000
 
-/** By bucket: the number of events over the limit since an event over the limit last passed. */
+/** By bucket: the number of events over the limit that came after the last of these events that passed. */
 class OverLimitCounts extends BucketColumns {
-  /** Counts an event. Returns whether it passes, as one in `oneIn` does. */
+  /** Counts an event over the limit. Returns whether this event passes. One in `oneIn` passes. */
   next(bucket: number, oneIn: number, now: number): boolean {
     const isEmpty = this.times[bucket] === Number.NEGATIVE_INFINITY
     const count = isEmpty ? 1 : this.counts[bucket]! + 1
@@ -17,12 +17,12 @@ class OverLimitCounts extends BucketColumns {
   }
 }
 
-/** Per bucket, one in N events over the limit passes. */
+/** Lets one in N events over the limit of each bucket pass. */
 export class OneInN {
   readonly seed: number
   readonly #oneIn: number
   readonly #buckets: KeyedBuckets<OverLimitCounts>
-  /** One common count for the default bucket and all buckets for which there is no room. */
+  /** A common count for the default bucket and for all buckets beyond the maximum number. */
   readonly #others = new OverLimitCounts()
 
   constructor(oneIn: number, maxKeys: number, seed: number) {

@@ -9,7 +9,7 @@ export const THROTTLE_REASONS = {
   no_backend: 'The server of a cluster limit did not reply, with `on_backend_failure: discard`.',
 } as const
 
-/** Batches that may wait for the server's reply at the same time. */
+/** Maximum number of batches that may wait for the server's reply at the same time. */
 const CLUSTER_CONCURRENCY = 4
 
 const ANNOTATED = { option: 'annotate', output: DISCARDED, what: 'annotated events' }

@@ -6,12 +6,12 @@ import { periodsOf } from '../../throttle/windows/several.js'
 import type { WallTime } from '../../throttle/windows/wall-time.js'
 import type { ThrottleMetrics } from './throttle-metrics.js'
 
-/** If the wall time of decisions differs from the clock by at most this much, the clock was not set. */
+/** If the latest wall time of a decision is ahead of the clock by at most this much, the clock was not set back. */
 const DRIFT_MS = 1000
 
 /**
- * Reports quotas that count in a future period, because the clock jumped ahead and was then set back. Returns a
- * function to call for each batch.
+ * Reports quotas that count events in a future period. This happens if the clock jumped ahead and was then set back.
+ * Returns a function to call for each batch.
  */
 export function reportQuotasAhead(
   wall: WallTime,
@@ -30,7 +30,7 @@ export function reportQuotasAhead(
     return found
   }
   const isAhead = () => wall.latestMs > clock.wall() + DRIFT_MS
-  /** When the last of the future periods ends, in milliseconds since the epoch; 0: there are none. */
+  /** When the latest of the future periods ends, in milliseconds since the epoch. 0 without a future period. */
   const until = () => {
     const now = clock.wall()
     if (!isAhead()) return 0

@@ -33,7 +33,7 @@ export interface RefusedState {
 export interface Decisions {
   readonly decisions: Uint8Array
   readonly counts: Uint32Array
-  /** The bucket ids of the events; undefined if they were not found for the whole batch. */
+  /** The bucket ids of the events. Undefined if the ids were not found for the whole batch. */
   readonly keys?: Pick<BatchKeys, 'ids' | 'owner'> | undefined
 }
 
@@ -48,7 +48,7 @@ export class RefusedEvents {
   readonly #reasons: readonly string[]
   /** The value written to the column `to` for each decision. */
   readonly #values = new Uint8Array(NO_BACKEND + 1)
-  /** The same for the decisions about backlog. */
+  /** The value in `to` for each decision about backlog. */
   readonly #backlogValues = new Uint8Array(NO_BACKEND + 1)
   readonly #reportBacklog: (events: number) => void
   readonly #metrics: ThrottleMetrics
@@ -65,7 +65,7 @@ export class RefusedEvents {
   readonly #summary: Summary | undefined
   readonly #keys: KeyCounters | undefined
   readonly #history: DiscardHistory
-  /** Events that may still be inspected in this second. */
+  /** How many events may still be inspected in this second. */
   #looks = 0
   #secondAt = Number.NEGATIVE_INFINITY
   /** Whether events are only discarded, without any other action. */
@@ -131,7 +131,7 @@ export class RefusedEvents {
     return { oneIn: this.#oneIn, keys: this.#keys, history: this.#history }
   }
 
-  /** Ends the series of keys: their counts move to `__other__`, because no successor continues them. */
+  /** Ends the series of keys. The counts of these series move to `__other__`, because no successor continues them. */
   end(): void {
     this.#drain()
     if (this.#keys) endKeys(this.#keys, this.#metrics)
@@ -142,7 +142,7 @@ export class RefusedEvents {
     return this.#history
   }
 
-  /** Ends an interval of the summary. Returns its events. */
+  /** Ends an interval of the summary. Returns the events that report it. */
   emit(): readonly Emitted[] {
     this.#drain()
     return this.#summary?.emit() ?? []
@@ -205,7 +205,7 @@ export class RefusedEvents {
     if (!isExact) this.#history.sampled(now)
     const { length } = batch
     const places = isExact ? length : Math.max(1, Math.min(SOME_LOOKS, this.#looks))
-    // For each of these equidistant places: the first discarded event after it.
+    // Finds the first discarded event after each of these equidistant places.
     const found: number[] = []
     for (let place = 0; place < places; place++) {
       const end = Math.floor(((place + 1) * length) / places)
@@ -222,7 +222,7 @@ export class RefusedEvents {
     }
   }
 
-  /** Returns false if the event passes after all. */
+  /** Returns false if the event passes in spite of the decision. */
   #carryOutOne(
     batch: EventBatch,
     i: number,

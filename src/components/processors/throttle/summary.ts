@@ -18,7 +18,7 @@ export class Summary {
   /** Counts events that are reported without the name of their bucket. */
   readonly #unnamed: { value: number }
   readonly #sums = new Map<string | null, Sum>()
-  /** The sum of all buckets for which there was no room. */
+  /** The sum of all buckets that are not summed up separately. */
   #others: Sum | undefined
   #since: number
 
@@ -43,7 +43,7 @@ export class Summary {
     else this.#others = { ...count }
   }
 
-  /** Ends the interval. Returns its events, the heaviest buckets first. */
+  /** Ends the interval. Returns its summary events, beginning with the heaviest buckets. */
   emit(): Emitted[] {
     const now = this.#clock.now()
     const intervalMs = Math.round(now - this.#since)

@@ -25,7 +25,7 @@ interface Buckets {
   readonly limiter: { readonly dropped: number }
 }
 
-/** Shows how many buckets there are. Returns a function that counts dropped buckets; call it from time to time. */
+/** Shows the number of buckets. Returns a function that counts dropped buckets and must be called from time to time. */
 export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys: number): () => void {
   metrics.gauge('sluice_throttle_buckets', 'Buckets in memory, without the default one.', () => decider.buckets)
   metrics.gauge('sluice_throttle_max_buckets', 'Maximum number of buckets: max_keys.', () => maxKeys)
@@ -33,7 +33,7 @@ export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys:
     'sluice_throttle_dropped_buckets_total',
     'Buckets that were removed because they were idle or their rule was removed.',
   )
-  // If the limiter is inherited, the predecessor has already counted these buckets.
+  // If the limiter is inherited, the predecessor has already counted the buckets dropped so far.
   let counted = decider.limiter.dropped
   return () => {
     const { dropped } = decider.limiter

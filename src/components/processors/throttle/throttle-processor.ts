@@ -61,7 +61,7 @@ export interface ThrottleParts {
 export class ThrottleProcessor implements Processor {
   readonly #clock: Clock
   readonly #options: ThrottleOptions
-  /** The decider; undefined: other daemons share the limit. */
+  /** The decider. Undefined if other daemons share the limit. */
   readonly #local: Decider | undefined
   readonly #cluster: ClusterThrottle | undefined
   readonly #refusal: RefusalOf
@@ -83,13 +83,13 @@ export class ThrottleProcessor implements Processor {
   readonly #refused: RefusedEvents
   /** Undefined: events do not wait. */
   readonly #waiting: Pacing | undefined
-  /** Counts the backlog that passes without a decision. Undefined if the throttle decides on backlog, too. */
+  /** Counts the backlog that passes without a decision. Undefined if the throttle also decides on backlog. */
   readonly #passedBacklog: { value: number } | undefined
   readonly #observers = new Set<SeeDecisions>()
   #stands = 1
   #isSucceeded = false
   readonly #file: LimitsFile | undefined
-  /** The buckets to save; undefined: other daemons share the limit. */
+  /** The buckets to save. Undefined if other daemons share the limit. */
   readonly #persisted: Persisted | undefined
   #saver: StateSaver | undefined
   readonly #applyRules: (ofFile: readonly RuleOptions[]) => void
@@ -99,8 +99,8 @@ export class ThrottleProcessor implements Processor {
     this.#clock = clock
     this.#options = options
     const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
-    // Readers of the fields that the line scanner finds. The scanner does not find fields that only a later version of
-    // the limits file names.
+    // Readers of the fields that the line scanner finds. If only a later version of the limits file names a field, the
+    // scanner does not find this field.
     const known = new Map<string, FieldReader>()
     const field = (path: FieldPath) => {
       const reader = context.field(path)
@@ -264,7 +264,7 @@ export class ThrottleProcessor implements Processor {
     this.#failOpen.value += counts[FAIL_OPEN]!
     const beyondMaxKeys = counts[FAIL_OPEN]! + counts[FULL]!
     // In shadow mode, all events pass, so max_keys has no effect. With a cluster limit, the reason may be an
-    // unreachable server, which the limit itself logs.
+    // unreachable server instead. The cluster limit itself logs an unreachable server.
     if (beyondMaxKeys > 0 && !this.#cluster && this.#options.mode === 'enforce') this.#reportMaxKeys()
     this.#countDropped()
     this.#countInEventTime?.()

@@ -19,8 +19,8 @@ import { longestWaits, type ThrottleOptions } from './options.js'
  */
 const FILE_MS = 500
 /**
- * While backlog waits, a live event that is decided this many milliseconds after its arrival may have waited behind the
- * backlog.
+ * If backlog waits and a live event is decided this many milliseconds after its arrival, the event may have waited
+ * behind the backlog.
  */
 const LATE_MS = 5
 
@@ -43,11 +43,11 @@ interface Room {
 }
 
 /**
- * Decides which events over the limit wait for room. Backlog that has waited takes the room of live events. Live events
- * that wait for this reason take the room of later live events. Both the backlog and these live events are called late
+ * Decides which events over the limit wait for room. Backlog that has waited takes room from live events. Live events
+ * that wait because of this take room from later live events. Both the backlog and these live events are called late
  * events. A bucket has caught up when its windows do not contain late events. Until then, a live event over the limit
- * also waits, if it would have passed without backlog. So an app within its limit does not lose events, and the
- * throttle discards the excess of other apps as usual.
+ * also waits if it would have passed without backlog. So an app within its limit does not lose events, and the throttle
+ * discards the excess of other apps as usual.
  */
 export class Pacing {
   readonly #limits: Limits
@@ -63,14 +63,14 @@ export class Pacing {
   readonly #without: WithoutBacklog
   /** The throttle's limits, which apply to events without a rule. */
   readonly #ownLimits: readonly Limit[]
-  /** Whether there may be gcra limits, whose levels do not sink to 0 at a fixed time. */
+  /** Whether some limits may be gcra limits. The level of a gcra limit does not sink to 0 at a fixed time. */
   readonly #hasGcra: boolean
   /** For each list of limits: the longest window, in milliseconds. */
   readonly #spans = new WeakMap<readonly Limit[], number>()
-  /** The last answer about each bucket, for the current batch. */
+  /** For each bucket: the last answer in the current batch. */
   readonly #rooms = new Map<number, Room>()
   readonly #dependsOnSize: boolean
-  /** Maximum time until a waiting event asks again. */
+  /** Maximum time until a waiting event asks for room again. */
   readonly #askEveryMs: number
   /** Whether the current batch may have waited behind backlog (LATE_MS). */
   #isLate = false
@@ -103,7 +103,7 @@ export class Pacing {
   }
 
   /**
-   * Sets the decision to WAITS for refused events that may wait, and returns the number of waiting events. Call for
+   * For refused events that may wait, sets the decision to WAITS. Returns the number of waiting events. Call this for
    * each batch. `refused`: number of refused events in the batch.
    */
   apply(batch: EventBatch, decisions: Uint8Array, refused: number, scope: BatchScope): number {
@@ -128,7 +128,7 @@ export class Pacing {
       if (this.#paces) {
         if (waits && !hasWaited) this.#queues.join(this.#queues.open(bucket, now), batch.isBacklog, wouldPassAlone)
         if (!waits && hasWaited && queue) this.#queues.leave(queue, batch.isBacklog)
-        // In a bucket that is not behind, an event waits only because of the limit.
+        // If its bucket is not behind, a live event has waited only because of the limit.
         const isLate = batch.isBacklog || this.#isLate || (hasWaited && isQueueBehind)
         if (decisions[i] === PASS) this.#notePass(batch, i, bucket, isLate, now)
       }
@@ -139,11 +139,11 @@ export class Pacing {
     return waiting
   }
 
-  /** Adds the events of a batch to the queues. The batch has waited in a predecessor with other options. */
+  /** Adds the events of a batch to the queues, because the batch has waited in a predecessor with other options. */
   #join(batch: EventBatch): void {
     if (!this.#paces) return
     const now = this.#clock.now()
-    // If live events do not wait for the limit, these have waited only because of backlog.
+    // If live events do not wait for the limit, the live events of this batch have waited only because of backlog.
     const wouldPassAlone = !batch.isBacklog && this.#liveMs === 0
     for (let i = 0; i < batch.length; i++) {
       this.#key.load(batch, i)
@@ -165,13 +165,13 @@ export class Pacing {
     return hasWaited ? queue.events - queue.backlog <= queue.displaced : this.#without.lets(batch, i)
   }
 
-  /** Records until when an event takes the room of others. */
+  /** Records the time until which an event takes room from other events. */
   #notePass(batch: EventBatch, i: number, bucket: number, isLate: boolean, now: number): void {
     const queue = isLate ? this.#queues.open(bucket, now) : this.#hasGcra ? this.#queues.get(bucket, now) : undefined
     if (!queue || !(isLate || isBehind(queue, now))) return
     const limits = this.#limits.ruleOf(batch, i)?.limits ?? this.#ownLimits
     if (isLate) queue.until = Math.max(queue.until, now + this.#spanOf(limits))
-    // With gcra, each event that passes extends the time for which late events matter.
+    // With gcra, each event that passes extends the time during which late events matter.
     if (this.#hasGcra && limits.some(isGcra))
       queue.until = Math.max(queue.until, this.#limits.level(batch, i)?.until ?? now)
   }
@@ -186,13 +186,13 @@ export class Pacing {
   #waits(batch: EventBatch, i: number, bucket: number, leftMs: number, now: number, scope: BatchScope): boolean {
     if (leftMs <= 0) return false
     const inMs = this.#roomIn(batch, i, bucket, now)
-    // The event would wait in vain. Only a limit that daemons share may have room earlier.
+    // The event would wait in vain. Only if daemons share the limit, the bucket may have room earlier.
     if (inMs > leftMs && !this.#isShared) return false
     scope.later(Math.min(Math.max(0, inMs), leftMs, this.#askEveryMs))
     return true
   }
 
-  /** Milliseconds until there is room for event `i`; Infinity: never. */
+  /** Milliseconds until the bucket has room for event `i`. Infinity if it never has room. */
   #roomIn(batch: EventBatch, i: number, bucket: number, now: number): number {
     const rule = this.#limits.ruleOf(batch, i)
     const cost = this.#limits.costOf(batch, i)
@@ -207,17 +207,17 @@ export class Pacing {
 
 const isGcra = ({ mode }: Limit) => mode === 'gcra'
 
-/** Maximum number of queues. Buckets may share a queue: their events then wait together, but are not lost. */
+/** Maximum number of queues. If buckets share a queue, their events wait together, but are not lost. */
 const MOST_QUEUES = 65_536
 /** How often to forget queues of buckets that have caught up, in milliseconds. */
 const FORGET_MS = 1000
 
-/** The events that wait for a bucket, or have taken room of later events. */
+/** The events that wait for room in a bucket, or have taken room from later events. */
 export interface Queue {
   events: number
   /** Number of these events that are backlog. */
   backlog: number
-  /** Number of these events that are live and would have passed on arrival without backlog. */
+  /** Number of these events that are live, and that would have passed on arrival without backlog. */
   displaced: number
   /** Until this time, late events (backlog, or events that have waited) take the room of other events. */
   until: number
@@ -227,9 +227,9 @@ export const queueOf = ({ hash }: EventKey): number => (hash ^ (hash >>> 16)) & 
 
 /** The queues of buckets that have not caught up, by number. */
 export class BucketQueues {
-  /** Seed of the key hashes: senders must not be able to choose keys that share a queue. */
+  /** Seed of the key hashes. It is random, so that senders cannot choose keys that share a queue. */
   readonly seed = randomSeed()
-  /** Number of events that wait as backlog or because of it. */
+  /** Number of waiting events that are backlog, or wait because of it. */
   behind = 0
   readonly #queues = new Map<number, Queue>()
   #forgetAt = Number.NEGATIVE_INFINITY
@@ -256,9 +256,9 @@ export class BucketQueues {
     if (wouldPassAlone) queue.displaced++
   }
 
-  /** Call when an event no longer waits. Events that are not displaced are assumed to leave first. */
+  /** Call when an event no longer waits. Assumes that the displaced events of the queue leave last. */
   leave(queue: Queue, isBacklog: boolean): void {
-    // After a reload, events that waited before it are unknown.
+    // Events that waited before a reload are unknown to the queue.
     if (queue.events === 0) return
     const before = queue.backlog + queue.displaced
     queue.events--
@@ -281,8 +281,8 @@ export const isBehind = ({ backlog, displaced, until }: Queue, now: number) => b
 
 /**
  * Converts a limit to a gcra limit with the same rate and room for twice the events. The extra room is needed because a
- * daemon that catches up reads in bursts what an app wrote steadily. Does not convert quotas, nor limits of bytes or
- * costs, because gcra passes an event of any cost.
+ * daemon that catches up reads events in bursts, although an app wrote them steadily. Quotas are not converted. Limits
+ * of bytes or costs are not converted either, because gcra passes an event of any cost.
  */
 function tolerant(limit: Limit): Limit {
   const { mode, unit, burst = limit.limit - 1 } = limit
@@ -293,13 +293,13 @@ function tolerant(limit: Limit): Limit {
 const tolerantRule = (rule: Rule): Rule => ({ ...rule, limits: rule.limits.map(tolerant) })
 
 /**
- * Decides on live events as if there were no backlog, at their arrival times. Has windows of its own, which are empty
- * at first. If an event passes here, its app did not exceed its limit.
+ * Decides on live events at their arrival times, as if no backlog had arrived. Uses separate windows, which are empty
+ * at first. If an event passes here, the app of the event did not exceed the app's limit.
  */
 export class WithoutBacklog {
   readonly #clock: Clock
   readonly #options: DeciderOptions
-  /** Arrivals are assumed to be at most this many milliseconds ago. */
+  /** The arrival of a batch is assumed to be at most this many milliseconds ago. */
   readonly #mostMs: number
   #before: unknown
   #decider: Decider | undefined
@@ -317,7 +317,7 @@ export class WithoutBacklog {
     this.#before = before
   }
 
-  /** The windows, to be passed to a successor with the same options. */
+  /** The windows, which are passed to a successor with the same options. */
   get windows(): unknown {
     return this.#decider?.limiter ?? this.#before
   }
@@ -327,7 +327,7 @@ export class WithoutBacklog {
     this.#decider?.setRules(this.#rules)
   }
 
-  /** Begins a batch. Returns how long ago it arrived, in milliseconds. */
+  /** Begins a batch. Returns how long ago the batch arrived, in milliseconds. */
   begin(batch: EventBatch): number {
     const wall = this.#clock.wall()
     const agoMs = Math.min(Math.max(0, wall - batch.receivedAt), this.#mostMs)
@@ -353,7 +353,7 @@ export class WithoutBacklog {
   }
 }
 
-/** Bounds of the work for one request. Beyond them, the answer is incomplete. */
+/** Limits of the work for one request. If a limit is exceeded, the answer is incomplete. */
 const MOST_EVENTS = 200_000
 const MOST_BUCKETS = 10_000
 const SHOWN_BUCKETS = 100
@@ -390,7 +390,7 @@ const shown = (key: string | null, { events, since }: { events: number; since: n
   since: new Date(since).toISOString(),
 })
 
-/** The option that lets an event wait. Live events also wait behind backlog. */
+/** The option that makes an event wait. With `on_backlog: pace`, live events also wait behind backlog. */
 function reasonFor(options: ThrottleOptions, isBacklog: boolean): string {
   const { live, backlog } = longestWaits(options)
   const isPaced = options.on_backlog === 'pace' && (isBacklog || live === 0)

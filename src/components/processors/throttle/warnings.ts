@@ -31,13 +31,13 @@ function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]
   const there = thereText(behind)
   const names = behind.map(({ id }) => id).join(', ')
   const text = `lines of ${names} that were written before a start arrive all at once, and events over the limit are discarded`
-  // If the option is set explicitly, only the size of the backlog is worth a warning.
+  // If the option is set explicitly, warns only of a backlog whose size is known.
   if (on_backlog === 'as_live') return there === '' ? [] : [{ path: ['on_backlog'], message: `${text}${there}` }]
   const message = `${text}${there}; set on_backlog: pace to read them only as fast as the limit allows, or time_field: auto to count events at the time when they were written (on_backlog: as_live accepts this)`
   return [{ path: [], message }]
 }
 
-/** A text with the size of the current backlog; empty: there is none, or it is unknown. */
+/** A text with the size of the current backlog. Empty without a backlog, or if the size is unknown. */
 function thereText(sources: readonly Upstream[]): string {
   const all = sources.flatMap(({ definition, options }) => definition.filesThere?.(options as never) ?? [])
   if (all.length === 0) return ''

@@ -23,15 +23,15 @@ const MORE = 3
 const REFUSES = -1
 
 /**
- * gcra, for events in any order. An event passes if this event and all events that passed before keep the limit when
- * they are sorted by time. So no order of arrival lets more events pass than the limit allows.
+ * gcra, for events in any order. An event passes only if all passed events, including the new event, would also pass in
+ * the order of their times. So no order of arrival lets more events pass than the limit allows.
  */
 export class GcraEventWindows extends LimitEventWindows {
   readonly #rate: GcraRate
-  /** The TAT while `#delay` goes through the runs after an event. */
+  /** The TAT that `#delay` updates while it goes through the runs after an event. */
   readonly #tat: GcraTime
   readonly #latest: GcraTime
-  /** MORE columns of the newest run of each bucket. */
+  /** For each bucket: the MORE columns of its newest run. */
   #more = new Float64Array(8 * MORE)
 
   constructor(limit: Limit, shared: Shared) {
@@ -105,7 +105,7 @@ export class GcraEventWindows extends LimitEventWindows {
     }
   }
 
-  /** The number of runs at or before `time`. The newest run comes after the kept ones. */
+  /** The number of runs at or before `time`. The newest run comes after the kept runs. */
   #rowAfter(bucket: number, older: EarlierRows, time: number): number {
     const newest = this.times[bucket]!
     if (newest === Number.NEGATIVE_INFINITY) return 0
@@ -149,7 +149,7 @@ export class GcraEventWindows extends LimitEventWindows {
     older.set(row, LAST, last)
   }
 
-  /** The later of `time` and the TAT that the run before `row` left. */
+  /** The later of two times: `time`, and the TAT after the run before `row`. */
   #tatBefore(bucket: number, older: EarlierRows, row: number, time: number): GcraTime {
     const tat = this.#tat.setTime(time)
     if (row === 0) return tat
@@ -158,16 +158,16 @@ export class GcraEventWindows extends LimitEventWindows {
     return tat.isBefore(ms, rest) ? tat.set(ms, rest) : tat
   }
 
-  /** Whether an event at `time` passes if `tat` is the TAT before it. */
+  /** Whether an event at `time` passes if `tat` is the TAT before this event. */
   #isWithin(tat: GcraTime, time: number): boolean {
     const { tolerance } = this.#rate
     return !this.#latest.setTime(time).shift(tolerance.ms, tolerance.rest).isBefore(tat.ms, tat.rest)
   }
 
   /**
-   * Applies `tat`, the TAT of an event before `row`, to the runs from `row` on, up to the first run that is not
-   * delayed. Returns the number of delayed runs, or REFUSES if a delayed run would not have passed. If `writes`, stores
-   * the new TATs and does not refuse.
+   * Delays the runs from `row` on, up to the first run that is not delayed. `tat`: the TAT after an event that comes
+   * before `row`. Returns the number of delayed runs, or REFUSES if a delayed run would not have passed. If `writes`,
+   * stores the new TATs and never returns REFUSES.
    */
   #delay(bucket: number, older: EarlierRows, row: number, tat: GcraTime, writes: boolean): number {
     const { array, rows, length } = older
@@ -185,7 +185,7 @@ export class GcraEventWindows extends LimitEventWindows {
       tat.add(last)
       const ms = isKept ? array[at + TAT_MS]! : more[at]!
       const rest = isKept ? array[at + TAT_REST]! : more[at + 1]!
-      // If a run was forgotten, a later run may have a larger TAT than can be computed now.
+      // If a run was forgotten, the stored TAT of a later run may be larger than the TAT computed here.
       if (tat.isBefore(ms, rest)) break
       if (writes) this.#setRow(bucket, older, next, tat.ms, tat.rest, last)
     }
@@ -193,7 +193,7 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Adds the newest run to the kept runs, because a newer run replaces it. Drops runs that only late events could need.
+   * Adds the newest run to the kept runs before a newer run replaces it. Drops runs that only late events could need.
    */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time)
@@ -207,8 +207,8 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Drops each run that events from `from` on do not need: the next run is at or before `from`, or the TAT of the run
-   * is before `from`.
+   * Drops the runs that no event at or after `from` needs. A run is not needed if the next run is at or before `from`,
+   * or if the TAT of the run is before `from`.
    */
   #drop(bucket: number, older: EarlierRows, from: number): void {
     let count = 0

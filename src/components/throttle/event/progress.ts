@@ -1,11 +1,11 @@
 import { BoundedMap } from '../../../lib/bounded-map.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 
-/** Maximum length of a pause that counts as elapsed time: an outage must not make origins inactive. */
+/** At most this much of a pause counts as elapsed time, so that an outage does not make origins inactive. */
 const LONGEST_PAUSE_MS = 1000
-/** An origin without an event for this long is inactive. Events then need not wait for it. */
+/** An origin is inactive after this time without an event. `oldest` then ignores this origin. */
 const ACTIVE_MS = 60_000
-/** Maximum number of origins waited for. Beyond it, the oldest one is dropped. Each HTTP request is an origin. */
+/** Maximum number of tracked origins. Each HTTP request is an origin. If more appear, the oldest origin is dropped. */
 const MOST_ORIGINS = 10_000
 /** Maximum number of origins checked per batch, on average. */
 const LOOKED_AT_PER_BATCH = 8
@@ -13,26 +13,26 @@ const LOOKED_AT_PER_BATCH = 8
 interface Reached {
   readonly origin: object
   newest: number
-  /** The value of `#elapsed` when its last event arrived. */
+  /** The value of `#elapsed` when the last event of the origin arrived. */
   at: number
 }
 
 /**
- * Tracks the progress of event times for each origin (a file, a connection) separately, because one origin may catch up
- * while others are live. An event is late if it is more than the allowed lateness behind the newest event of its
- * origin, and also behind the newest event of its bucket. So an event that is in order in its origin or its bucket is
- * not late.
+ * Tracks the progress of event times for each origin (a file, a connection) separately, because one origin may read old
+ * events while others read new events. An event is late if the newest event of its origin and the newest event of its
+ * bucket are both newer by more than the allowed lateness. So an event in order within its origin, or within its
+ * bucket, is not late.
  */
 export class EventProgress {
   /** The time that every active origin has reached. Decreases when an origin with earlier events appears. */
   oldest = Number.NEGATIVE_INFINITY
   readonly latenessMs: number
   readonly #origins = new BoundedMap<object, Reached>(MOST_ORIGINS)
-  /** Stands for the origins before a restart, until as many new origins have appeared. */
+  /** Represents the origins from before a restart, until the same number of new origins has appeared. */
   readonly #earlier = {}
   #earlierCount = Number.POSITIVE_INFINITY
   #current: Reached = { origin: this, newest: Number.NEGATIVE_INFINITY, at: 0 }
-  /** Elapsed time in milliseconds, with at most LONGEST_PAUSE_MS of each pause. */
+  /** Elapsed time in milliseconds. Each pause adds at most LONGEST_PAUSE_MS. */
   #elapsed = 0
   #enteredAt = Number.NaN
   #batches = 0
@@ -41,7 +41,7 @@ export class EventProgress {
     this.latenessMs = latenessMs
   }
 
-  /** Starts a batch from `origin`; `clock` is monotonic, `arrival` is the wall clock. */
+  /** Starts a batch from `origin`. `clock` is monotonic. `arrival` is the batch's arrival by the wall clock. */
   enter(origin: object, clock: number, arrival: number): void {
     const pause = clock - this.#enteredAt
     if (pause > 0) this.#elapsed += Math.min(pause, LONGEST_PAUSE_MS)
@@ -84,8 +84,8 @@ export class EventProgress {
   }
 
   /**
-   * Reads the saved progress. Call before the first event, because an origin that is behind may resume later than other
-   * origins.
+   * Reads the saved progress. Call this before the first event, because an origin that lags behind may resume after the
+   * other origins.
    */
   read(from: StateReader): void {
     this.oldest = from.number()
@@ -98,12 +98,12 @@ export class EventProgress {
     return clock - this.#enteredAt
   }
 
-  /** Events of the current origin before this time are late in a bucket whose newest event is at `newest`. */
+  /** In a bucket whose newest event is at `newest`, events of the current origin are late before the returned time. */
   lateBefore(newest: number): number {
     return Math.min(newest, this.#current.newest) - this.latenessMs
   }
 
-  /** Events of active origins before this time are late in a bucket whose newest event is at `newest`. */
+  /** In a bucket whose newest event is at `newest`, events of active origins are late before the returned time. */
   keptFrom(newest: number): number {
     return Math.min(newest, this.oldest) - this.latenessMs
   }

@@ -9,7 +9,7 @@ const RUN_TIME = 0
 const RUN_COUNT = 1
 const RUN_WIDTH = 2
 
-/** Indices of the state that a list holds besides its runs. */
+/** Indices of the numbers that a list holds besides its runs. */
 const AT = 0
 const FROM = 1
 const WITHIN = 2
@@ -17,9 +17,7 @@ const STATE = 3
 
 /** The runs of a bucket before its newest one. */
 class Runs extends EarlierRows {
-  /**
-   * The end of the current window; NaN: not known. The window begins with row `from` and contains the amount `within`.
-   */
+  /** `at`: the end of the current window; NaN if unknown. `from`: its first row. `within`: the amount in its rows. */
   at = Number.NaN
   from = 0
   within = 0
@@ -28,7 +26,7 @@ class Runs extends EarlierRows {
     super(room, RUN_WIDTH, STATE)
   }
 
-  /** Shows the runs of a bucket, whose newest run is at `newest`. */
+  /** Loads the runs of a bucket. `newest`: the time of its newest run. */
   load(bucket: number, newest: number, windowMs: number): this {
     this.of(bucket)
     if (Number.isNaN(this.at)) this.#find(newest, windowMs)
@@ -61,8 +59,8 @@ class Runs extends EarlierRows {
 
   /** Moves the window until it ends at `time`. */
   advance(time: number, windowMs: number): void {
-    // The window moves back only if it had moved to a later event that did not pass. The runs that the window then
-    // needs are still kept.
+    // The window moves back only if it was moved forward for an event that did not pass. So the runs that the window
+    // needs now are still kept.
     while (time < this.at && this.from > 0 && time - this.get(this.from - 1, RUN_TIME) < windowMs) {
       this.within += this.get(--this.from, RUN_COUNT)
     }
@@ -72,7 +70,7 @@ class Runs extends EarlierRows {
     }
   }
 
-  /** The amount that passed before the current window, but less than a window length before `time`. */
+  /** The amount that passed before the current window began, but later than a window length before `time`. */
   before(time: number, windowMs: number): number {
     const { array, rows } = this
     let sum = 0
@@ -91,7 +89,7 @@ class Runs extends EarlierRows {
     const { array, rows: begin } = this
     const end = begin + this.length * RUN_WIDTH
     let first = begin + this.upTo(time - windowMs) * RUN_WIDTH
-    // Sums and differences of times may be rounded differently; the difference decides.
+    // `time - windowMs` may be rounded, so the differences of times decide.
     while (first < end && time - array[first]! >= windowMs) first += RUN_WIDTH
     while (first > begin && time - array[first - RUN_WIDTH]! < windowMs) first -= RUN_WIDTH
     let most = 0
@@ -139,9 +137,9 @@ class Runs extends EarlierRows {
 
 /**
  * Limits in `sliding` mode. A span is any period that is as long as the window. An event passes if every span that
- * contains the event stays within the limit. If the event arrives in order, only the span that ends with it has to be
- * checked. For an earlier event, later spans have to be checked, too. So each span stays within the limit in any order
- * of arrival.
+ * contains the event stays within the limit. If the event arrives in order, only the span that ends with the event is
+ * checked. If the event is older than the newest event, later spans are checked, too. So every span stays within the
+ * limit in any order of arrival.
  */
 export class SlidingEventWindows extends LimitEventWindows<Runs> {
   constructor(limit: Limit, shared: Shared) {
@@ -159,7 +157,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     return this.#isFull(bucket, time, cost) ? DISCARD : PASS
   }
 
-  /** The amount in the window that ends at `time`, which is not before the newest run. */
+  /** The amount in the window that ends at `time`. `time` must not be before the newest run. */
   #usedAt(bucket: number, time: number): number {
     if (time - this.times[bucket]! >= this.spanMs) return 0
     const runs = this.#runs(bucket)
@@ -183,7 +181,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
   }
 
   /**
-   * Adds the newest run to the kept runs, because a newer run replaces it. Drops runs that only late events could need.
+   * Adds the newest run to the kept runs before a newer run replaces it. Drops runs that only late events could need.
    */
   #keepNewest(bucket: number, time: number): void {
     const windowMs = this.spanMs
@@ -203,18 +201,18 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     if (count > 0) runs.removeFirst(count)
   }
 
-  /** Whether a run may be kept; always true if the window needs it. */
+  /** Whether there is room to keep a run. Always true if the window needs the run. */
   #hasPlace(runs: Runs, isNeeded: boolean): boolean {
     return (isNeeded && runs.from === 0) || this.makeRoom(runs, runs.from)
   }
 
-  /** Whether `cost` does not fit into some span that contains `time`. `time` is before the newest run. */
+  /** Whether `cost` would exceed the limit in any span that contains `time`. `time` is before the newest run. */
   #isFull(bucket: number, time: number, cost: number): boolean {
     const windowMs = this.spanMs
     const most = this.limitUnitsOf(bucket)
     const runs = this.#runs(bucket)
     const [newest, count] = [this.times[bucket]!, this.counts[bucket]!]
-    // Usually, the window that ends with the last event decides; otherwise, the sum since the first span began.
+    // Usually, it is enough to sum the window that ends with the last event, or all runs since the first span began.
     const used = runs.within + count
     if (runs.at - time < windowMs && used + cost > most) return true
     if (runs.before(time, windowMs) + used + cost <= most) return false

@@ -19,10 +19,10 @@ export class NamedTime implements TimeReader {
   }
 }
 
-/** A time this far ahead of the clock is accepted regardless of the allowed lateness, because clocks differ. */
+/** Event times at most this far ahead of the clock are accepted with any allowed lateness, because clocks differ. */
 const AHEAD_MS = 1000
 
-/** The latest accepted time of an event that arrived at `arrival`. An event with a later time counts at its arrival. */
+/** The latest valid time of an event that arrived at `arrival`. An event with a later time is counted at `arrival`. */
 export const latestTime = (arrival: number, latenessMs: number): number => arrival + Math.max(latenessMs, AHEAD_MS)
 
 /** Integers with at most this many digits are exact as doubles. */
@@ -32,7 +32,7 @@ const DATE_DIGITS = 8
 
 /**
  * The time in a field, in milliseconds since the epoch. The field may be a number, a text with a number, or a text in
- * ISO 8601. NaN: it is not a time.
+ * ISO 8601. NaN if the field does not hold a time.
  */
 export function eventTime(field: FieldReader, batch: EventBatch, i: number): number {
   switch (field.load(batch, i)) {
@@ -79,11 +79,11 @@ function possible(ms: number): number {
   return Math.abs(ms) <= LARGEST_MS ? ms : Number.NaN
 }
 
-/** In milliseconds, numbers in this range are before 1973; in seconds, they are plausible times. */
+/** Numbers in this range are times before 1973 if they are milliseconds, but plausible times if they are seconds. */
 const SECONDS_FROM = 1e8
 const SECONDS_TO = 1e11
 
-/** Whether a value in milliseconds is more plausible in seconds. */
+/** Whether a value in milliseconds would be more plausible as seconds. */
 export function looksLikeSeconds(ms: number): boolean {
   return ms > SECONDS_FROM && ms < SECONDS_TO
 }

@@ -18,13 +18,13 @@ export interface Shared {
   readonly room: EarlierMemory
 }
 
-/** Extra time for which buckets are kept while no events arrive: an outage must not drop them. */
+/** Extra time for which buckets are kept while no events arrive, so that an outage does not drop the buckets. */
 const SILENCE_MS = 3_600_000
 
 /**
- * Event time: an event counts at its own time. A bucket is idle when every event that active origins can still have for
- * it would be late. An event without a valid time counts at its arrival. So does an event whose time is ahead of the
- * clock by more than the allowed lateness, because a single wrong time must not make other events late.
+ * Event time: an event is counted at its own time. A bucket is idle when every further event of active origins would be
+ * late in this bucket. An event is counted at its arrival if it has no valid time. The same holds if its time is ahead
+ * of the clock by more than the allowed lateness, so that a single wrong time does not make other events late.
  */
 export class EventTiming implements Timing, Shared {
   readonly progress: EventProgress
@@ -39,7 +39,7 @@ export class EventTiming implements Timing, Shared {
   ahead = 0
   readonly #onLate: EventTimeOptions['onLate']
   #time: EventTimeOptions['time']
-  /** When the batch arrived, by the wall clock, and the latest time accepted then. */
+  /** When the batch arrived, by the wall clock, and the latest event time that is accepted in this batch. */
   #arrival = 0
   #latest = 0
 
@@ -50,7 +50,7 @@ export class EventTiming implements Timing, Shared {
     this.progress = new EventProgress(latenessMs)
   }
 
-  /** From now on, reads times with the field readers of a successor. */
+  /** From now on, reads times with the successor's time reader. */
   setTime(time: EventTimeOptions['time']): void {
     this.#time = time
   }
@@ -70,17 +70,17 @@ export class EventTiming implements Timing, Shared {
     return this.progress.oldest
   }
 
-  /** Starts a batch, before the decisions about it. `now` is monotonic. */
+  /** Call at the start of a batch, before the decisions about its events. `now` is monotonic. */
   begin(batch: EventBatch, now: number, wall: number): void {
     this.unreadable = 0
     this.ahead = 0
-    // Events created by a program have no arrival time.
+    // Events created by a program have no arrival time, so use `wall`.
     this.#arrival = batch.receivedAt || wall
     this.#latest = latestTime(this.#arrival, this.graceMs)
     this.progress.enter(batch.origin, now, this.#arrival)
   }
 
-  /** Returns the time at which event `i` counts, and records it as progress. Call once for each event. */
+  /** Returns the time at which event `i` is counted. Records a valid time as progress. Call once for each event. */
   next(batch: EventBatch, i: number): number {
     const time = this.#time.of(batch, i)
     if (time <= this.#latest) {
@@ -92,7 +92,7 @@ export class EventTiming implements Timing, Shared {
     return this.#arrival
   }
 
-  /** The time at which event `i` of the last batch counts. */
+  /** The time at which event `i` of the last batch is counted. */
   timeOf(batch: EventBatch, i: number): number {
     const time = this.#time.of(batch, i)
     return time <= this.#latest ? time : this.#arrival

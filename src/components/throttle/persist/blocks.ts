@@ -5,7 +5,7 @@ import { crc32 } from 'node:zlib'
  * file is cut or damaged, all blocks before the damage remain readable.
  */
 
-/** When a block was made: by the clock of the decisions, and by the wall clock. */
+/** When a block was made, by two clocks: the clock of the decisions (`now`) and the wall clock (`wall`). */
 export interface Stamp {
   readonly now: number
   readonly wall: number
@@ -16,11 +16,11 @@ export interface BlockHead extends Stamp {
   readonly sum: number
 }
 
-/** Bytes before the content: its length, the checksum of all that follows, and the two times. */
+/** Bytes of a head: the length of the content, the checksum of all bytes after the checksum, and the two times. */
 export const HEAD_BYTES = 24
 const SUMMED_FROM = 8
 
-/** Puts the head of a block before its content, which is in `block` from HEAD_BYTES on. */
+/** Writes the head of a block. The content is already in `block`, from HEAD_BYTES on. */
 export function sealBlock(block: Buffer, { now, wall }: Stamp): Buffer {
   block.writeUInt32LE(block.length - HEAD_BYTES, 0)
   block.writeDoubleLE(now, SUMMED_FROM)

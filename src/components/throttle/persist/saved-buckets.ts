@@ -20,22 +20,22 @@ export interface SavedLimiter {
   ofRule(rule: Rule): unknown
 }
 
-/** Blocks become a little larger than this. Writing one takes about a millisecond. */
+/** A block becomes slightly larger than this. Writing a block takes about a millisecond. */
 const BLOCK_BYTES = 256 * 1024
-/** Written instead of a key's length: the bucket is the default bucket. */
+/** Written instead of a key's length if the bucket is the default bucket. */
 const DEFAULT = 0xffffffff
-/** Written instead of a rule's digest: the section holds the progress of event times. */
+/** Written instead of a rule's digest if the section holds the progress of event times. */
 const PROGRESS = 'progress'
 
 /**
- * Writes the state of buckets as blocks. A block consists of sections. A section has the digest of a rule's id (empty:
- * the throttle itself), the length of the rest, and buckets with their keys. In event time, one section holds the
- * progress.
+ * Writes the state of buckets as blocks. A block consists of sections. A section has the digest of a rule's id (empty
+ * for the throttle itself), the length of its content, and buckets with their keys. In event time, one section holds
+ * the progress instead of buckets.
  */
 export class SavedBuckets {
   readonly #limiter: SavedLimiter
   readonly #now: () => number
-  /** The last written state of default buckets, by the digest of the rule. */
+  /** By the digest of each rule: the state of its default bucket that was written last. */
   readonly #defaults = new Map<string, Buffer>()
   readonly #digests = new Map<string, string>()
   readonly #to = new StateWriter()
@@ -47,9 +47,9 @@ export class SavedBuckets {
   }
 
   /**
-   * Yields blocks with the buckets that changed since they were last written, or with all buckets. A block is valid
-   * until the next block is requested, has room for its head (`sealBlock`), and takes about a millisecond to create.
-   * Decisions may be made between two blocks.
+   * Yields blocks with all buckets if `all`, otherwise with the buckets that changed since they were last written. A
+   * block is valid until the next block is requested, and has room for its head (`sealBlock`). Creating a block takes
+   * about a millisecond. Decisions may be made between two blocks.
    */
   *blocks(all: boolean): Generator<Buffer> {
     const to = this.#to
@@ -66,7 +66,7 @@ export class SavedBuckets {
     if (to.length > HEAD_BYTES) yield to.written()
   }
 
-  /** Writes the buckets of a group. Yields blocks that are full; the rest goes into the next block. */
+  /** Writes the buckets of a group. Yields each full block. The remaining buckets go into the next block. */
   *#blocksOf(rule: string, { buckets }: Group, all: boolean): Generator<Buffer> {
     const to = this.#to
     let section = new Section(to, rule)
@@ -137,7 +137,7 @@ export class BucketsReader {
     this.#rules = new Map(rules.map(rule => [digestOf(rule.id), rule]))
   }
 
-  /** `shiftMs`: added to times in clock time; `now`: the present in clock time. Both have no effect in event time. */
+  /** `shiftMs` is added to clock times. `now` is the current clock time. In event time, both have no effect. */
   read(content: Buffer, now: number, shiftMs: number): void {
     const from = new StateReader(content, now, shiftMs)
     while (!from.isAtEnd) {

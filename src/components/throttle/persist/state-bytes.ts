@@ -1,6 +1,6 @@
 /**
- * The binary format of saved buckets, little-endian: numbers (8 bytes), whole numbers (4 bytes), and bytes after their
- * count.
+ * The binary format of saved buckets. All values are little-endian: numbers (8 bytes), whole numbers (4 bytes), and
+ * bytes, which follow their count.
  */
 
 const SMALLEST = 1024
@@ -26,14 +26,14 @@ export class StateWriter {
     this.#view.setUint32(at, value, true)
   }
 
-  /** Writes the number of bytes[start, end), and the bytes. */
+  /** Writes the number of bytes in [start, end), then these bytes. */
   bytes(bytes: Uint8Array, start = 0, end = bytes.length): void {
     this.whole(end - start)
     if (this.length + end - start > this.#bytes.length) this.#grow(end - start)
     for (let p = start; p < end; p++) this.#bytes[this.length++] = bytes[p]!
   }
 
-  /** The bytes from `start` on; valid until more is written. */
+  /** The written bytes from `start` on. They are valid until more is written. */
   written(start = 0): Buffer {
     return this.#bytes.subarray(start, this.length)
   }
@@ -46,15 +46,15 @@ export class StateWriter {
   }
 }
 
-/** Reads the bytes of a StateWriter. Throws a RangeError after the end. */
+/** Reads the bytes that a StateWriter wrote. Throws a RangeError if read past the end. */
 export class StateReader {
   readonly view: DataView
-  /** The current time on the clock of the decisions; in event time, the saved progress. */
+  /** The current time by the clock of the decisions. In event time, the saved progress. */
   now: number
   readonly #shiftMs: number
   #at = 0
 
-  /** `shiftMs` is added to times, because another clock measured them. */
+  /** `shiftMs` is added to times, because the times were measured by another clock. */
   constructor(bytes: Uint8Array, now: number, shiftMs: number) {
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
     this.now = now
@@ -81,7 +81,7 @@ export class StateReader {
     return value
   }
 
-  /** Skips bytes. They are in `view`, from the returned offset up to `at`. */
+  /** Skips `length` bytes. Returns their offset in `view`. They end at `at`. */
   bytes(length: number): number {
     const start = this.#at
     if (length > this.view.byteLength - start) throw new RangeError('the bytes end early')

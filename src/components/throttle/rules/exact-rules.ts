@@ -8,16 +8,16 @@ import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import type { Windows } from '../windows.js'
 import type { BucketLimiter } from './rules.js'
 
-/** A text that is equal for all rules whose limits differ only in numbers. */
+/** A text that is the same for rules whose limits differ only in the number `limit`. */
 export function shapeOf(limits: readonly Limit[]): string {
-  // gcra counts in fractions of its limit, so rules can share columns only if their limits are equal.
+  // gcra counts in fractions of its limit, so rules with gcra can share columns only if their limits are equal.
   return JSON.stringify(limits.map(limit => (limit.mode === 'gcra' ? limit : { ...limit, limit: 0 })))
 }
 
 /**
- * Rules that each hold for one key, and whose limits have the same shape. Their buckets are side by side in the columns
- * of one limiter. If each of a thousand rules had its own limiter, few of the buckets that events need would be in the
- * CPU cache.
+ * Rules that apply to one key each, and whose limits have the same shape. Their buckets share the columns of one
+ * limiter. With a separate limiter for each of a thousand rules, the CPU cache would hold few of the buckets that
+ * events need.
  */
 export class ExactRules {
   readonly limiter: Limiter
@@ -31,7 +31,7 @@ export class ExactRules {
     })
   }
 
-  /** Creates a rule for this key; undefined: another rule already has the key. */
+  /** Creates a rule for this key. Returns undefined if another rule already has the key. */
   add(key: Key, limits: readonly Limit[]): ExactRule | undefined {
     if (this.#keys.find(key) >= 0) return undefined
     const rule = new ExactRule(this.limiter, key, limits)
@@ -53,7 +53,7 @@ export class ExactRules {
   }
 }
 
-/** The limiter of one rule, for events with its key. */
+/** The limiter of one rule, for events with the key of this rule. */
 export class ExactRule implements BucketLimiter {
   readonly seed: number
   readonly key: Key

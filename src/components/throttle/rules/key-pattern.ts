@@ -2,12 +2,12 @@ import { Pattern, PatternError } from '../../../lib/pattern.js'
 
 /**
  * Patterns for the text of a bucket. `*` stands for any characters, `?` for one character, `[a-z]` and `[!a-z]` for one
- * character of a set, `{a,b}` for alternatives. A backslash takes the next character literally. Patterns are matched in
+ * character of a set, `{a,b}` for alternatives. The character after a backslash is literal. Patterns are matched in
  * linear time.
  */
 
 const LONGEST = 1024
-/** A pattern without any of these matches only its own text. */
+/** A pattern without these special characters matches only its own text. */
 const SPECIAL = /[*?[{}\\]/
 /** Characters with a meaning in regular expressions. */
 const SYNTAX = /[\\^$.*+?()[\]{}|/]/
@@ -16,12 +16,12 @@ const SYNTAX = /[\\^$.*+?()[\]{}|/]/
 export class KeyPatternError extends Error {}
 
 export class KeyPattern {
-  /** The only text that matches; undefined: there may be others. */
+  /** The only text that matches; undefined if other texts may match. */
   readonly text: string | undefined
   /** The characters that all matching texts begin with. */
   readonly prefix: string
   readonly #suffix: string
-  /** Undefined if it is not needed: every text with the prefix matches, or only the prefix itself. */
+  /** Undefined if every text with the prefix matches, or only the prefix itself. Then the prefix is sufficient. */
   readonly #pattern: Pattern | undefined
 
   /** `isList`: texts are JSON arrays, so a bracket at the beginning is literal. Throws KeyPatternError. */
@@ -60,9 +60,9 @@ function compiled(expression: string): Pattern {
 }
 
 class PatternReader {
-  /** The literal characters before the first special one. */
+  /** The literal characters before the first special character. */
   prefix = ''
-  /** The literal characters after the last special one. */
+  /** The literal characters after the last special character. */
   suffix = ''
   isLiteral = true
   readonly #source: readonly string[]

@@ -12,15 +12,15 @@ type Test = Pick<Rule, 'when' | 'key'>
 
 /** The rules that may apply to the events of a key. */
 interface Route {
-  /** The index of the first rule without a condition that matches the key; the number of rules if no rule does. */
+  /** The index of the first rule that matches the key and has no condition; the number of rules if no rule does. */
   readonly stop: number
   /** The rules before `stop` that match the key and have a condition, in order. */
   readonly conditional: readonly number[]
-  /** Whether `stop` is the rule for all events of the key, without testing conditions. */
+  /** Whether `stop` is the rule for all events of the key, so that no conditions have to be tested. */
   readonly isFixed: boolean
 }
 
-/** Used instead of a rule's index: the key alone does not determine the rule. */
+/** Used instead of a rule's index if the key alone does not determine the rule. */
 export const CONDITIONAL = -2
 const NONE: readonly number[] = []
 
@@ -30,9 +30,9 @@ interface Glob {
 }
 
 /**
- * Finds the first rule that holds for an event. Each key is matched only once. A hash table finds patterns that match a
- * single text. Other patterns are tested if the key begins with their prefix. Conditions are tested for each event, but
- * only the conditions of rules before the first rule that the key alone decides.
+ * Finds the first rule that holds for an event. The patterns for a key are tested only once. A hash table finds
+ * patterns that match a single text. Other patterns are tested if the key begins with their prefix. Conditions are
+ * tested for each event, but only the conditions of rules before the first matching rule without a condition.
  */
 export class RuleFinder {
   readonly #rules: readonly Test[]
@@ -40,14 +40,14 @@ export class RuleFinder {
   readonly #whenOnly: readonly number[]
   /** By text: the rules whose pattern matches only this text. */
   readonly #exact = new Map<string, number[]>()
-  /** By prefix: all other patterns. Below: the lengths of these prefixes. */
+  /** By prefix: all other patterns. `#prefixes`: the lengths of these prefixes. */
   readonly #globs = new Map<string, Glob[]>()
   readonly #prefixes: readonly number[]
-  /** For keys that do not match a pattern. */
+  /** The route for keys that do not match a pattern. */
   readonly #others: Route
-  /** Known keys. Without `#globs`, all keys with their own rule are known at the start. */
+  /** Keys whose rules are known. If `#globs` is empty, all keys with their own rule are known at the start. */
   #keys = new KeyTable()
-  /** For each known key: the rule, or CONDITIONAL. Most events need no other column. */
+  /** For each known key: the index of its rule, or CONDITIONAL. Most events need only this column. */
   #fixed = new Int32Array(8)
   #routes: Route[] = []
   #places = new Places()
@@ -66,8 +66,8 @@ export class RuleFinder {
   }
 
   /**
-   * The index of the first rule that holds for event `i`, or -1. `key` is loaded with the event's key; undefined: the
-   * event has none. Sets `key.place` if the key alone determines the rule.
+   * The index of the first rule that holds for event `i`, or -1. `key` must already hold the event's key; undefined if
+   * the event has no key. Sets `key.place` if the key alone determines the rule.
    */
   find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
     if (key === undefined) return this.#follow(this.#others, batch, i)
@@ -80,7 +80,7 @@ export class RuleFinder {
     return rule
   }
 
-  /** The index of the rule that holds for all events with this key, or -1; CONDITIONAL: it may depend on the event. */
+  /** The index of the rule for all events with this key, or -1. CONDITIONAL if the rule may depend on the event. */
   ofKey(key: Key): number {
     const id = this.#keys.find(key)
     if (id >= 0) return this.#fixed[id]!

@@ -9,11 +9,11 @@ import type { Windows } from '../windows.js'
 import type { KeyPattern } from './key-pattern.js'
 import { RuleFinder } from './rule-finder.js'
 
-/** Limits for events that satisfy a condition, whose bucket matches a pattern, or both. */
+/** Limits for events that satisfy a condition, or whose bucket matches a pattern, or both. */
 export interface Rule {
   /** Stays the same if the rule moves in its list. */
   readonly id: string
-  /** Equal in all daemons that have a rule with this pattern and condition, even with other limits. */
+  /** The same in all daemons that have a rule with this pattern and condition, even if the limits differ. */
   readonly sharedName: string
   readonly name: RuleName
   readonly when: ((batch: EventBatch, i: number) => boolean) | undefined
@@ -25,18 +25,18 @@ export interface Rule {
 
 export interface RuleName {
   readonly list: 'limits' | 'limits_file'
-  /** The number in its list, from 1. */
+  /** The rule's position in its list, from 1. */
   readonly place: number
-  /** Its pattern and condition, as in `key batch-*`. */
+  /** The pattern and condition of the rule, as in `key batch-*`. */
   readonly text: string
 }
 
-/** A rule as people find it in the configuration: `limits[0] (key batch-*)`. */
+/** The text by which people find a rule in the configuration: `limits[0] (key batch-*)`. */
 export function ruleTitle({ list, place, text }: RuleName): string {
   return `${list}[${place - 1}] (${text})`
 }
 
-/** Decides by the limits of buckets. Without a key, an event belongs to the default bucket. Costs: see `Windows`. */
+/** Decides by the limits of buckets. An event without a key belongs to the default bucket. Costs: see `Windows`. */
 export interface BucketLimiter {
   readonly seed: number
   /** The limiter that holds this rule's keyed buckets, possibly shared with other rules. */
@@ -71,14 +71,14 @@ export interface RuleLimit {
   readonly costs: Costs | undefined
 }
 
-/** The rules of a throttle, each with a limiter that is created for its first event. */
+/** The rules of a throttle. The limiter of a rule is created for the first event of this rule. */
 export class RuleLimits {
   readonly rules: readonly Rule[]
   readonly #limiter: RuledLimiter
   readonly #finder: RuleFinder
   readonly #ruleLimits: (RuleLimit | undefined)[]
 
-  /** `limiter`: the throttle's limiter, which drops its limiters of other rules. */
+  /** `limiter`: the throttle's limiter. It drops the limiters of rules that are not in `rules`. */
   constructor(rules: readonly Rule[], limiter: RuledLimiter) {
     this.rules = rules
     this.#limiter = limiter
@@ -99,7 +99,7 @@ export class RuleLimits {
     return this.#ruleLimits[n] ?? this.#open(n)
   }
 
-  /** The limits of a rule, if an event needed them before. */
+  /** The limits of a rule; undefined if no event has needed them yet. */
   opened(n: number): RuleLimit | undefined {
     return this.#ruleLimits[n]
   }

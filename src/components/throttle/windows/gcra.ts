@@ -3,13 +3,13 @@ import { DISCARD, PASS, type WindowDecision } from '../decisions.js'
 import { type Level, type Limit, scaleOf } from '../limit.js'
 import { LimitWindows } from '../windows.js'
 
-/** A microsecond, which is coarser than the precision of times since the epoch. */
+/** A microsecond. Adding it always changes a time since the epoch, because these times are more precise. */
 const STEP_MS = 1 / 1000
 
 /**
- * gcra: with T = window / limit and the tolerance burst * T, an event at t passes if t >= TAT - tolerance. TAT
- * (theoretical arrival time) then becomes max(t, TAT) + cost * T. `times` holds the TAT's whole milliseconds, `counts`
- * the rest in parts (see GcraRate).
+ * gcra: T is window / limit, and the tolerance is burst * T. TAT is the theoretical arrival time. An event at t passes
+ * if t >= TAT - tolerance. Then TAT becomes max(t, TAT) + cost * T. `times` holds the whole milliseconds of TAT, and
+ * `counts` holds the rest in parts (see GcraRate).
  */
 export class GcraWindows extends LimitWindows {
   readonly #rate: GcraRate
@@ -22,12 +22,12 @@ export class GcraWindows extends LimitWindows {
     this.#time = new GcraTime(rate)
   }
 
-  /** The bucket is idle from its TAT on. A single event of a large cost can move the TAT far ahead. */
+  /** The bucket becomes idle at its TAT. A single event with a large cost can move the TAT far into the future. */
   override latest(bucket: number): number {
     return this.times[bucket]! + 1 - this.spanMs
   }
 
-  /** The cost of the event does not matter here: it only delays later events. */
+  /** The cost of the event does not matter here, because the cost only delays later events. */
   fits(bucket: number, now: number): WindowDecision {
     const { tolerance } = this.#rate
     const latest = this.#time.setTime(now).shift(tolerance.ms, tolerance.rest)
@@ -63,15 +63,15 @@ export class GcraWindows extends LimitWindows {
  */
 
 const NS_PER_MS = 1_000_000
-/** Maximum parts of a millisecond for which the sum of two rests is exact. */
+/** Maximum number of parts per millisecond for which the sum of two rests is exact. */
 const MOST_PARTS = 2 ** 52
 const FARTHEST_MS = LARGEST_MS / 2
-/** Parts per nanosecond if the exact number is too large. Costs are then rounded, by much less than a nanosecond. */
+/** Parts per nanosecond if the exact number is too large. Costs are then rounded by much less than a nanosecond. */
 const PARTS_PER_NS = 2 ** 30
 
-/** The limit's T = window / limit, and its tolerance burst * T. */
+/** For one limit: T = window / limit, and the tolerance burst * T. */
 export class GcraRate {
-  /** Parts per millisecond. T and a nanosecond are whole numbers of parts. */
+  /** Parts per millisecond, chosen so that T and a nanosecond are whole numbers of parts. */
   readonly parts: number
   /** T in parts. */
   readonly #unitParts: number
@@ -106,7 +106,7 @@ export class GcraRate {
     } else this.#addLarge(time, Math.min(cost, Number.MAX_SAFE_INTEGER))
   }
 
-  /** Adds T times each power of two in the cost, because the product may have 106 bits. */
+  /** Adds T times each power of two in `cost`, because the product of `cost` and T may have 106 bits. */
   #addLarge(time: GcraTime, cost: number): void {
     let ms = this.#unitMs
     let rest = this.#unitRest

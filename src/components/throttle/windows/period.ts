@@ -6,13 +6,13 @@ import type { Periods } from './periods.js'
 import type { WallTime } from './wall-time.js'
 
 /**
- * Windows that are periods of the wall clock: aligned ones, and quotas. An event from before its bucket's period counts
- * in that period, so setting the clock back does not grant the limit twice.
+ * Windows that are periods of the wall clock, for aligned limits and quotas. An event from before its bucket's period
+ * is counted in this period. So the limit is not granted twice if the clock is set back.
  */
 export class PeriodWindows extends LimitWindows {
   readonly #periods: Periods
   readonly #wall: WallTime
-  /** The last wall time and the start of its period. They are kept because all events of a batch have the same time. */
+  /** Caches the last wall time and the start of its period, because all events of a batch have the same time. */
   #at = Number.NaN
   #startOfIt = 0
 
@@ -56,7 +56,7 @@ export class PeriodWindows extends LimitWindows {
     return cost > this.limitUnitsOf(bucket) ? Number.POSITIVE_INFINITY : this.#endOf(bucket)
   }
 
-  /** When the bucket's period ends, in the time of the decisions. */
+  /** When the bucket's period ends, by the clock of the decisions. */
   #endOf(bucket: number): number {
     return this.#periods.endOf(this.times[bucket]!) - this.#wall.offsetMs
   }
@@ -66,7 +66,7 @@ export class PeriodWindows extends LimitWindows {
     return this.levelOf(bucket, this.counts[bucket]!, this.times[bucket]! - this.#wall.offsetMs, this.#endOf(bucket))
   }
 
-  /** If the wall clock was set back, a saved period that is ahead of the clock becomes the current one. */
+  /** If the wall clock was set back, a saved period in the future becomes the current period. */
   override read(bucket: number, from: StateReader): void {
     this.times[bucket] = Math.min(from.number(), this.#start(from.now))
     this.counts[bucket] = from.number()

@@ -8,11 +8,11 @@ export interface Periods {
   /** The start of the period that contains `wall`, in milliseconds since the epoch. */
   startOf(wall: number): number
 
-  /** The end of the period that contains `wall`, which is the start of the next one. */
+  /** The end of the period that contains `wall`, which is the start of the next period. */
   endOf(wall: number): number
 }
 
-/** Periods of one length, which start at its multiples since the epoch. */
+/** Periods of equal length. Each period starts at a multiple of this length since the epoch. */
 export class AlignedPeriods implements Periods {
   readonly longestMs: number
 
@@ -33,7 +33,7 @@ export type CalendarUnit = 'hour' | 'day' | 'week' | 'month'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** Local clocks differ from UTC by less than this in all zones, even on a day on which the clocks change. */
+/** In all zones, local time differs from UTC by less than this, even on a day on which the clocks change. */
 const MOST_SHIFTED_MS = 26 * HOUR_MS
 /**
  * No zone has rules outside of this range. All time before the range is one period, and all time after it is another.
@@ -42,7 +42,7 @@ const FIRST_MS = Date.UTC(1800, 0)
 const LAST_MS = Date.UTC(9999, 0)
 const MOST_CACHED = 10_000
 
-/** The nominal length of a period, and the maximum length if clocks change in it. */
+/** The nominal length of a period, and its maximum length if the clocks change during the period. */
 const LENGTHS: Readonly<Record<CalendarUnit, readonly [nominalMs: number, longestMs: number]>> = {
   hour: [HOUR_MS, HOUR_MS],
   day: [DAY_MS, 2 * DAY_MS],
@@ -128,7 +128,7 @@ export class CalendarPeriods implements Periods {
     this.#set(this.#startOfDay(from), this.#startOfDay(to))
   }
 
-  /** The first moment of a day; if the zone skips that day, of the next one. */
+  /** The first moment of a day. If the zone skips that day, the first moment of the next day. */
   #startOfDay(day: number): number {
     const midnight = day * DAY_MS
     const usual = midnight - this.#offset(midnight - this.#offset(midnight))
@@ -169,8 +169,8 @@ function daysOf(unit: CalendarUnit, day: number): [from: number, to: number] {
 }
 
 /**
- * The first whole millisecond in (from, to] for which `holds` returns true. From there to `to`, it must always return
- * true.
+ * The first whole millisecond in (from, to] for which `holds` returns true. For all later times up to `to`, `holds`
+ * must return true, too.
  */
 function first(from: number, to: number, holds: (time: number) => boolean): number {
   let [low, high] = [from, to]

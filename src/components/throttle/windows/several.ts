@@ -8,7 +8,7 @@ import { AlignedPeriods, CalendarPeriods, type Periods } from './periods.js'
 import { SlidingWindows } from './sliding.js'
 import type { WallTime } from './wall-time.js'
 
-/** Several limits. An event passes only if it fits all of them. Then it counts in each limit, otherwise in no limit. */
+/** Several limits. An event passes only if it fits all limits. Then all limits count the event, otherwise no limit. */
 export class SeveralWindows extends Windows {
   override readonly spanMs: number
   readonly #members: readonly LimitWindows[]
@@ -16,7 +16,7 @@ export class SeveralWindows extends Windows {
 
   readonly #latePasses: boolean
 
-  /** `latePasses`: if an event is late in one limit, it passes and counts in the other limits. */
+  /** `latePasses`: an event that is late in one limit passes, and is counted in the other limits. */
   constructor(members: readonly LimitWindows[], latePasses: boolean) {
     super()
     this.#latePasses = latePasses
@@ -109,7 +109,7 @@ export function createWindows(limits: readonly Limit[], wall: WallTime): Windows
   return sideBySide(limits.map(limit => windowsOf(limit, wall)))
 }
 
-/** The periods that are the windows of a limit; undefined if its windows begin with an event. */
+/** The periods that a limit uses as windows; undefined if each window of the limit begins with an event. */
 export function periodsOf(limit: Limit): Periods | undefined {
   if (limit.mode === 'quota') return new CalendarPeriods(limit.per, limit.timeZone)
   return limit.mode === 'aligned' ? new AlignedPeriods(limit.windowMs) : undefined

@@ -13,10 +13,10 @@ interface Runs {
 }
 
 /**
- * sliding: an event at t passes if its amount and the amount that passed in its bucket in (t - window, t] are together
- * within the limit. This is exact, because the times of passed events are stored. They take up to 16 bytes, or 32 with
- * spare room, per event of the window. An event that is older than the newest event counts at the time of the newest
- * event.
+ * sliding: an event at t passes if the sum of its amount and the amount that passed in its bucket in (t - window, t] is
+ * within the limit. The sum is exact, because the times of passed events are stored. These times take up to 16 bytes
+ * for each event in the window, or 32 bytes with spare room. An event that is older than the newest event is counted at
+ * the time of the newest event.
  */
 export class SlidingWindows extends LimitWindows {
   readonly #windowMs: number
@@ -78,7 +78,7 @@ export class SlidingWindows extends LimitWindows {
 
   #addOlder(bucket: number): Runs {
     const runs = { times: new Float64Array(4), counts: new Float64Array(4), first: 0, length: 0, total: 0 }
-    // Grow at once: an array with large gaps would become a dictionary.
+    // Sets the full length first, because an array with large gaps would become a dictionary.
     if (this.#older.length < this.counts.length) this.#older.length = this.counts.length
     this.#older[bucket] = runs
     return runs
@@ -130,7 +130,7 @@ function append(runs: Runs, time: number, count: number): void {
   runs.total += count
 }
 
-/** Doubles the capacity; the oldest run becomes the first element. */
+/** Doubles the capacity. The oldest run moves to the first element. */
 function grow(runs: Runs): void {
   const size = runs.times.length
   const times = new Float64Array(size * 2)

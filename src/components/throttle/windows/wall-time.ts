@@ -3,14 +3,14 @@ const DRIFT_MS = 1000
 
 /** The wall clock. Windows that follow the calendar need it, because decisions may use another clock. */
 export class WallTime {
-  /** Wall clock minus the time of the decisions, in milliseconds; 0 if decisions are made in wall time. */
+  /** The wall clock minus the clock of the decisions, in milliseconds; 0 if decisions use the wall clock. */
   offsetMs = 0
   /** The latest wall time of a decision. Only `follow` sets it. */
   latestMs = Number.NEGATIVE_INFINITY
 
   /**
-   * Adjusts to the wall clock, which shows `wall` at `now`, unless it has only drifted. Returns whether it was set
-   * back.
+   * Adjusts to the wall clock, unless it has only drifted. `wall`: the wall clock at the time `now`. Returns whether
+   * the wall clock was set back.
    */
   follow(now: number, wall: number): boolean {
     const before = this.offsetMs

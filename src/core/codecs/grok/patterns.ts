@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Smaller patterns for addresses, for use where the surrounding pattern determines the end of the address. */
+/** Smaller patterns for addresses, used where the surrounding pattern determines where the address ends. */
 const SMALL: Readonly<Record<string, string>> = {
   IP: '[0-9A-Fa-f:.]+',
   IPORHOST: '[\\w.:-]+',
@@ -9,9 +9,9 @@ const SMALL: Readonly<Record<string, string>> = {
 }
 
 /**
- * The standard patterns, read from `*.grok` in this folder in the format of Logstash. Each line has a name, a blank and
- * the pattern, or begins with `#` and is a comment. %{NAME} or %{NAME:field} refers to another pattern. The standard
- * patterns do not contain atomic groups, so they can be matched in linear time.
+ * The standard patterns, read from `*.grok` in this folder in the format of Logstash. A line is a name, a blank and a
+ * pattern, or a comment that begins with `#`. %{NAME} or %{NAME:field} refers to another pattern. The standard patterns
+ * do not contain atomic groups, so they can be matched in linear time.
  */
 export const GROK_PATTERNS: ReadonlyMap<string, string> = new Map(
   readdirSync(new URL('.', import.meta.url))
@@ -27,8 +27,8 @@ function patternsOf(text: string): [name: string, pattern: string][] {
 }
 
 /**
- * Replaces patterns of addresses with smaller patterns. With the full patterns, the many addresses in a program's
- * pattern set would exceed the limit of linear matching.
+ * Replaces patterns of addresses with smaller patterns. The pattern sets of programs contain many addresses. With the
+ * full patterns, these sets would exceed the limit of linear matching.
  */
 function withSmallAddresses(text: string): string {
   return text.replace(/%\{(IP|IPORHOST|SYSLOGHOST|HOSTNAME)(?::([\w-]+))?\}/g, (_, name: string, field?: string) =>

@@ -1,15 +1,15 @@
 import { sleep, type TimerClock } from '../../../lib/time.js'
 
-/** How long an answer works before a pause, in milliseconds. */
+/** Milliseconds for which the work on an answer runs before a pause. */
 const SLICE_MS = 5
-/** Duration of a pause, as a multiple of the time worked. */
+/** The duration of a pause divided by the working time before the pause. */
 const OTHERS = 3
 /** Maximum pause for one slice, in milliseconds. */
 const LONGEST_MS = 250
 
 /**
- * Call this between portions of an answer. The next portion may begin when the promise resolves, or at once if it is
- * undefined.
+ * Call this between portions of the work on an answer. If this returns a promise, wait for it before the next portion.
+ * Otherwise continue immediately.
  */
 export type Turn = () => Promise<void> | undefined
 

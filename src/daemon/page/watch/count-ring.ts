@@ -1,10 +1,10 @@
 import type { Turn } from './budget.js'
 
 export const ROW_BYTES = 4 + 3 * 2
-/** The largest number that a row holds. */
+/** The largest count that a row can hold. */
 export const MOST_AT_ONCE = 0xffff
 const FIRST_ROWS = 256
-/** Number of rows that are read at once, which takes less than a millisecond. */
+/** Number of rows that are read without a pause. Reading them takes less than a millisecond. */
 const ROWS_AT_ONCE = 10_000
 
 /** Receives a row. `at`: wall clock in milliseconds. */
@@ -24,7 +24,7 @@ export class CountRing {
   #length = 0
   /** The times of rows are relative to this time. */
   #base = 0
-  /** Rows before this time were dropped to make room. Wall-clock time in milliseconds. */
+  /** Rows before this wall-clock time, in milliseconds, were dropped to make room. */
   droppedUntil = Number.NEGATIVE_INFINITY
   /** Increases when rows change or move, but not when rows are added or the first rows are dropped. */
   version = 0
@@ -73,7 +73,7 @@ export class CountRing {
     return row < this.#times.length ? row : row - this.#times.length
   }
 
-  /** Moves the base to the oldest row. The offsets of newer times then fit into the column. */
+  /** Moves the base to the time of the oldest row, so that the offsets of newer times fit into the column. */
   #rebase(): void {
     const by = this.#times[this.#first]!
     this.#base += by
@@ -129,7 +129,7 @@ export class CountRing {
     this.version++
   }
 
-  /** Adds up the rows of each key within steps of `stepMs`. `keys`: one more than the largest key. */
+  /** Adds up the rows with the same key in each step of `stepMs`. `keys`: the largest key plus one. */
   merge(stepMs: number, keys: number): void {
     const offered = new Float64Array(keys)
     const passed = new Float64Array(keys)
@@ -153,7 +153,7 @@ export class CountRing {
       const row = this.#row(n)
       const time = this.#times[row]! + shift
       const start = time - (time % stepMs)
-      // Writing does not overwrite unread rows, since at least as many rows have been read as are written.
+      // This does not overwrite unread rows, because at least as many rows have been read as are written.
       if (start !== at) write()
       at = start
       const key = this.#keys[row]!

@@ -20,7 +20,7 @@ export interface LetterReason {
 }
 
 export interface Letters {
-  /** Number of events inspected. `reasons` does not include older events. */
+  /** Number of inspected events. Older events are not counted in `reasons`. */
   readonly looked_at: number
   readonly all: boolean
   readonly reasons: readonly LetterReason[]

@@ -91,12 +91,12 @@ export class ComponentEvidence implements FateObserver {
     this.#about = about
   }
 
-  /** Continues, after a reload, with the new component of the same id. */
+  /** After a reload, continues with the new component that has the same id. */
   follow(about: Omit<About, 'component'>): void {
     this.#about = { ...this.#about, ...about }
   }
 
-  /** Begins a second. Takes the numbers from the counters, which is cheaper than counting each batch here. */
+  /** Begins a new second. Reads the numbers from the counters, because counting each batch here would cost more. */
   second(counters: ComponentCounters): void {
     const totals = totalsOf(counters)
     const before = this.#totals ?? totals

@@ -35,7 +35,7 @@ export interface Step {
 }
 
 export interface FoundEvent {
-  /** Missing if it is unknown where the event was read. */
+  /** Missing if the place where the event was read is unknown. */
   readonly id?: string
   /** Undefined if the event's text was cut. */
   readonly event?: unknown
@@ -65,7 +65,7 @@ const KINDS = ['discarded', 'rejected', 'passed'] as const
 
 const kindOf = (what: Fate) => (what === 'discarded' || what === 'rejected' ? what : 'passed')
 
-/** Reports, for each kind, how far back events are kept, and how many. */
+/** For each kind of event, reports the time since which events are kept, and their number. */
 function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number): LookedAt[] {
   return KINDS.map(kind => {
     const { from, oneIn, bytes } = evidence[kind].about()
@@ -75,8 +75,8 @@ function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number):
 }
 
 /**
- * Finds events, newest first, with the steps of each. `query` is a text, a condition, an id, or a JSON object with some
- * fields of the event. Throws QuestionError.
+ * Finds events and the steps of each event, the newest event first. `query` is a text, a condition, an id, or a JSON
+ * object with some fields of the event. Throws QuestionError.
  */
 export async function find(evidence: Evidence, query: string, budget: Budget, most = MOST_FOUND): Promise<Finding> {
   const [as, test] = testOf(query)
@@ -116,7 +116,7 @@ function testOf(query: string): [Finding['as'], Test] {
   return ['text', hasText]
 }
 
-/** Whether an event has all of these fields; it may have more. */
+/** Whether an event has all fields of `given`. The event may have more fields. */
 function hasFields({ text, isCut }: Cursor, given: object): boolean {
   if (isCut || text.length === 0) return false
   const fields = parsed(text.toString()) as Record<string, unknown> | undefined
@@ -180,7 +180,7 @@ class Events {
     return this.#all.length
   }
 
-  /** Adds an event, unless it is known. */
+  /** Adds an event, unless it was added before. */
   add({ id, text, isCut }: Cursor): void {
     const [place, sum] = [placeOf(id), sumOf(id)]
     if (place === undefined ? this.#bySum.has(sum) : this.#byPlace.has(place)) return
@@ -203,8 +203,8 @@ class Events {
   }
 
   /**
-   * Finds an event by its checksum, since a disk buffer may change or remove the event's place. If a component has
-   * several equal lines, only one of them counts.
+   * Finds an event by its checksum, because a disk buffer may change or remove the event's place. If a component kept
+   * several equal lines, finds the event for only one of these lines.
    */
   #sameText({ id, component }: Cursor): Found | undefined {
     const found = this.#bySum.get(sumOf(id))
@@ -229,7 +229,7 @@ class Events {
 
 const NOTHING = Buffer.alloc(0)
 
-/** Sorts by time, and within a millisecond in the order of FATES. */
+/** Sorts by time. Steps in the same millisecond are in the order of FATES. */
 const inOrder = (a: KeptEvent, b: KeptEvent) => a.at - b.at || FATES.indexOf(a.what) - FATES.indexOf(b.what)
 
 function placeOf(id: Buffer): string | undefined {

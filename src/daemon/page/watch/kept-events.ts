@@ -1,10 +1,10 @@
 import { PLACE, READING, SUM } from '../../../core/event/event-id.js'
 
-/** In the order in which they occur to an event on its path. */
+/** The possible fates of an event, in the order in which they occur. */
 export const FATES = ['read', 'passed', 'discarded', 'rejected', 'delivered'] as const
 export type Fate = (typeof FATES)[number]
 
-/** Where the parts of an event id (core/event/event-id.ts) end, in bytes. */
+/** The ends of the parts of an event id (core/event/event-id.ts), in bytes. */
 export const READING_BYTES = READING
 export const PLACE_BYTES = READING + PLACE
 export const ID_BYTES = READING + PLACE + SUM
@@ -21,7 +21,7 @@ export interface KeptEvent {
   readonly rule: string
   /** Undefined: the event has no bucket; null: the default bucket. */
   readonly bucket: string | null | undefined
-  /** The event's JSON, cut to LONGEST_TEXT; empty if another step has the same text. */
+  /** The event's JSON, cut to LONGEST_TEXT; empty if another step of the event contains the text. */
   readonly text: Buffer
   readonly isCut: boolean
 }
@@ -60,7 +60,7 @@ export const LONGEST_TEXT = 4096
 const LONGEST_WORDS = 1024
 
 export interface KeptOf {
-  /** When the oldest event was seen, wall clock in milliseconds; undefined without events. */
+  /** The time when the oldest kept event was seen, in wall-clock milliseconds; undefined if no events are kept. */
   readonly from: number | undefined
   readonly kept: number
   readonly oneIn: number
@@ -95,7 +95,7 @@ export class KeptEvents {
     return kept
   }
 
-  /** Counts candidates, of which only some are then added. */
+  /** Counts candidates. Only some candidates are added later. */
   seen(component: string, events: number): void {
     this.#of(component).seen += events
   }
@@ -119,7 +119,7 @@ export class KeptEvents {
     end = bytes.writeUInt16LE(text.length, end)
     end += text.copy(bytes, end)
     segment.end = bytes.writeUInt32LE(end + TAIL - start, end)
-    // An event without a text has the text of another step.
+    // If the text is empty, another step of the event contains it.
     if (text.length > 0) segment.count++
   }
 
@@ -168,7 +168,7 @@ export class KeptEvents {
     return { from, kept, oneIn: kept === 0 ? 1 : Math.max(1, Math.round(seen / kept)), bytes }
   }
 
-  /** Returns cursors after the newest event of each component, or of the given component. */
+  /** Returns a cursor for each component, or for the given component. Each cursor starts after the newest event. */
   cursors(component?: string): Cursor[] {
     const all = component === undefined ? [...this.#all.keys()] : [component]
     return all.map(id => new Cursor(id, [...(this.#all.get(id)?.segments ?? [])]))

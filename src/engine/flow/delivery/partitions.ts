@@ -26,14 +26,14 @@ export interface Partition {
 
 /**
  * Queues events for a destination that divides them into partitions. Each partition has its own batcher. Every event is
- * in the batcher of its partition, or in a batch that is not divided yet. The events of a partition leave in order,
- * since only one request of a partition is in flight.
+ * in the batcher of its partition, or in a batch that is not divided yet. The events of a partition are sent in order,
+ * because only one request of a partition is in flight at a time.
  */
 export class Partitions {
   readonly #partitionOf: NonNullable<Destination['partitionOf']>
   readonly #batcher: () => Batcher
   readonly #most: number
-  /** Open partitions by key, least recently used first. Each has events or a request. */
+  /** Open partitions by key, least recently used first. Each of them has waiting events or a request in flight. */
   readonly #open = new Map<string, Partition>()
   /**
    * The partition of the last event. The next event is probably in the same partition. If this partition is open, it is
@@ -59,7 +59,7 @@ export class Partitions {
     return this.#undivided.length > 0 || this.#all().some(({ full }) => full)
   }
 
-  /** When the first partition without a request is due (see Batcher). */
+  /** The earliest time at which a partition without a request is due (see Batcher). */
   get dueAt(): number {
     const idle = [...this.#open.values()].filter(({ isBusy }) => !isBusy)
     return Math.min(...idle.map(({ batcher }) => batcher.dueAt))
@@ -79,7 +79,7 @@ export class Partitions {
     return this.#next(now, isEnding) !== undefined
   }
 
-  /** Takes the next request. `ready` must hold. */
+  /** Takes the next request. Call only if `ready` is true. */
   take(now: number, isEnding: boolean): EventBatch[] {
     const partition = this.#next(now, isEnding)!
     const request = partition.batcher.take()
@@ -175,12 +175,12 @@ export class Partitions {
     }
     for (const [partition, own] of indices) partition.batcher.add(batch.select(own), at)
     const rest = count < batch.length ? batch.fork(count) : undefined
-    // From now on, only the parts hold the batch's acknowledgement.
+    // From here on, the acknowledgement of the batch depends only on its parts.
     batch.ack.settle('delivered')
     return rest
   }
 
-  /** The partition of an event. Opens the partition if there is room; otherwise undefined. */
+  /** The partition of an event. If the partition is not open, opens it if there is room; otherwise undefined. */
   #find(batch: EventBatch, i: number): Partition | undefined {
     const named = this.#nameOf(batch, i)
     if (named === this.#last) return this.#last

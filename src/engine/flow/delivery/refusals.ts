@@ -38,7 +38,7 @@ export class Refusals {
     this.#spanBegan = clock.now()
   }
 
-  /** The last rejection, if most recent requests were rejected and there were at least FEW. */
+  /** The last rejection, if more recent requests were rejected than accepted, and at least FEW were rejected. */
   get most(): DeliveryError | undefined {
     this.#move()
     const [now, before] = this.#spans as [Span, Span]
@@ -90,7 +90,7 @@ export function rejectsAll({ rejected = [], failure }: DeliveryError, events: nu
   return failure === 'reject' && new Set(rejected.filter(index => index < events)).size === events
 }
 
-/** Whether the response has results for single events. The next attempt then has fewer events, or waits. */
+/** Whether the response has results for single events. If so, the next attempt has fewer events, or waits. */
 export function isDivided({ failure, rejected, again }: DeliveryError, events: number): boolean {
   if (rejected === undefined || failure === 'too_large') return false
   return failure === 'reject' ? rejected.some(index => index < events) : again.length > 0

@@ -3,7 +3,7 @@ import type { DeliveryContext } from './delivery.js'
 
 /** Limits the concurrent requests of several destinations in total. */
 export interface RequestPool {
-  /** Whether another request may start. `first`: its destination has no other request. */
+  /** Whether another request may start. `first`: the destination of this request has no other request. */
   hasRoom(first: boolean): boolean
   begin(first: boolean, bytes: number): void
   end(first: boolean, bytes: number): void

@@ -3,8 +3,8 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import type { Amount } from '../counters.js'
 
 /**
- * A request lowers the ratio at most to this share of its previous value. A few large requests thus have a lasting
- * effect.
+ * After a request, the ratio is at least this share of its previous value. The effect of a few large requests is thus
+ * lasting.
  */
 const FALL = 0.9
 /** After this many accepted requests, twice the accepted size is tried. */
@@ -20,7 +20,7 @@ export interface SizeOutcome {
   readonly accepted: number
 }
 
-/** The learned sizes, for the successor on a reload. */
+/** The learned sizes. A reload passes them to the successor. */
 export interface LearnedSize {
   readonly ratio: number
   /** Missing while the receiver accepts requests of the configured size. */
@@ -57,7 +57,7 @@ export class SentSize {
     return { ratio, maxBytes: maxBytes < this.#configured ? maxBytes : undefined }
   }
 
-  /** The size of a request as sent. If the destination does not report that: the size as read. */
+  /** The size of a request as sent. If the destination does not report this size, the size as read. */
   of({ parts, events, bytes }: Readonly<Amount> & { readonly parts: readonly EventBatch[] }): number {
     const sent = this.#destination.sizeOf?.(parts, events > 1 ? this.maxBytes : Number.POSITIVE_INFINITY)
     if (sent === undefined || bytes === 0) return bytes

@@ -5,8 +5,8 @@ import type { Attempts } from './attempts.js'
 const AT_ONCE = 2
 
 /**
- * Delivers the objects of a spool, each in one or more requests. Never gives up an object: if a retry cannot fix an
- * error, all objects wait on disk for an operator.
+ * Delivers the objects of a spool, each in one or more requests. Never gives up an object. If a retry cannot fix an
+ * error, all objects wait on disk until an operator corrects the cause.
  */
 export class Uploads {
   readonly spool: Spool
@@ -25,7 +25,7 @@ export class Uploads {
     return this.#running.size === 0
   }
 
-  /** Starts uploads that are due. `all`: all are due, since no more events arrive. */
+  /** Starts uploads that are due. `all`: every object is due, because no more events arrive. */
   advance(all: boolean): void {
     while (!this.#hasEnded && this.#running.size < AT_ONCE) {
       const object = this.spool.next(all)

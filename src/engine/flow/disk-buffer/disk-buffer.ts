@@ -40,7 +40,7 @@ export interface BufferMemory {
    * Written records that stay in memory and need not be read. Records that were passed on count toward this limit, too.
    */
   readonly ahead: number
-  /** Records passed on but not settled. Beyond this, no record is passed on. */
+  /** Records that were passed on but not settled. Beyond this limit, no more records are passed on. */
   readonly held: number
 }
 
@@ -54,7 +54,7 @@ export function memoryFor({ batch, max_in_flight }: Pick<DeliveryOptions, 'batch
   return { ...MEMORY, held: Math.min(MOST_HELD, Math.max(MEMORY.held, held)) }
 }
 const LARGEST_SEGMENT = 64 * MIB
-/** A full buffer has at least this many segments, since space is freed by whole segments. */
+/** A full buffer has at least this many segments, because space is freed only by removing whole segments. */
 const SEGMENTS = 8
 const RETRY_FIRST_MS = 200
 const RETRY_MAX_MS = 5000
@@ -132,7 +132,7 @@ export class DiskBuffer extends BatchQueue {
       () => this.#bytes,
       () => this.#release(),
     )
-    // All events of some files may already be settled. This removes such files.
+    // If all events of some files are already settled, this call removes these files.
     if (this.#records.segments.first) this.#settlement.changed()
   }
 
@@ -141,7 +141,7 @@ export class DiskBuffer extends BatchQueue {
     this.#running = this.#reading.run(downstream).catch(error => this.#report.broken(error))
   }
 
-  /** Reports that the consumer took events from its queue. The consumer counts them from now on. */
+  /** Reports that the consumer took events from its queue. From now on, the consumer counts these events. */
   takenUp(events: number, bytes: number): void {
     this.#reading.takenUp(events, bytes)
   }
@@ -162,7 +162,7 @@ export class DiskBuffer extends BatchQueue {
     return !this.isOver && this.#records.amount.events > 0 && this.#reading.rests
   }
 
-  /** Stops passing on events after `ms` milliseconds. The rest stays for the next run. */
+  /** Stops passing on events after `ms` milliseconds. The remaining events stay on disk for the next run. */
   restAfter(ms: number): void {
     this.#cancelRest ??= this.#context.clock.after(ms, () => this.#reading.stop())
   }
@@ -201,7 +201,7 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Admits the waiting batch if there is room, then later batches. */
+  /** Admits the waiting batch and then later batches, as far as there is room. */
   protected override advance(): void {
     while (this.#blocked && this.#admits(this.#blocked)) {
       this.#blocked = undefined
@@ -215,8 +215,8 @@ export class DiskBuffer extends BatchQueue {
   }
 
   /**
-   * Writes a batch if there is room for it. If not, discards it when the buffer drops the newest events. Returns false
-   * if the batch has to wait.
+   * Writes a batch if there is room for it. If not, and if the buffer drops the newest events, discards the batch.
+   * Returns false if the batch has to wait.
    */
   #admits(blocked: Arrival): boolean {
     const { maxBytes, whenFull, disk } = this.#context
@@ -242,7 +242,7 @@ export class DiskBuffer extends BatchQueue {
     this.#flushing ??= this.#flush()
   }
 
-  /** Frees shared space for others: also removes the newest segment, if all events of the buffer are delivered. */
+  /** Frees shared space for others. If all events of the buffer are delivered, the newest segment is removed, too. */
   #release(): void {
     if (this.isOver || this.#flushing || this.#kept().events > 0 || !this.#records.current) return
     void this.#records.finish().then(() => this.#settlement.changed())
@@ -360,7 +360,7 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Resolves after `ms` milliseconds, or at once when the buffer ends. */
+  /** Resolves after `ms` milliseconds, or immediately when the buffer ends. */
   #sleep(ms: number): Promise<void> {
     return sleep(ms, this.#ended.signal, this.#context.clock.after)
   }

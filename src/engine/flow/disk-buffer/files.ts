@@ -6,7 +6,7 @@ import { NewerFormat } from '../../../core/unreadable.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 
-/** Disk operations of a buffer. On failure, each rejects with a system error. Tests replace the operations. */
+/** Disk operations of a buffer. If an operation fails, it rejects with a system error. Tests replace the operations. */
 export interface BufferFolder {
   readonly path: string
   /** Creates the folder if it is missing, and syncs its name. */
@@ -37,7 +37,7 @@ export interface BufferFile {
 /** After this many attempts, a file counts as unreadable. */
 const ATTEMPTS = 3
 
-/** Whether reading a file again after this number of failures is useless. */
+/** Whether it is useless to read a file again after `failures` failed attempts. */
 export function isFinal(error: unknown, failures: number): boolean {
   return failures >= ATTEMPTS || error instanceof NewerFormat || errorCode(error) === 'ENOENT'
 }
@@ -113,7 +113,7 @@ class DiskFile implements BufferFile {
   async sync(): Promise<void> {
     await this.#file.datasync()
     const { nlink } = await this.#file.stat()
-    // Without a name, nobody could open the file again.
+    // The file has no name anymore, so nobody could open it again.
     if (nlink === 0) throw Object.assign(new Error('ENOENT: the file was removed while it was being written'), REMOVED)
   }
 

@@ -6,14 +6,14 @@ import type { Cursor, Incoming } from './log.js'
 import type { LogPosition } from './segments.js'
 
 /**
- * Records how far a buffer's events are settled. The file has two slots. They are written in turn, so one of them is
- * always intact. Both are allocated at the start, so progress can be recorded even on a full disk. If the ledger is
- * lost or outdated, events are repeated but not lost.
+ * Records how far a buffer's events are settled. The file has two slots, which are written in turn, so that one of them
+ * is always intact. Both slots are allocated at the start, so that progress can be recorded even on a full disk. If the
+ * ledger is lost or outdated, events are repeated but not lost.
  */
 
 /**
- * Consecutive records. The first and the last record may be partial. If the last record is partial, the cursor is at
- * the start of that record.
+ * Consecutive records. The range may contain only a part of its first and last record. If it contains only a part of
+ * the last record, the cursor is at the start of that record.
  */
 export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
 
@@ -25,7 +25,7 @@ export interface LedgerState {
   readonly settled: Cursor & LogPosition
   /** Settled ranges after `settled`, in order, at most MOST_RANGES. Earlier releases did not record them. */
   readonly ahead?: readonly Range[]
-  /** The place after all records that were safe on disk. */
+  /** The place after the last record that was safe on disk then. */
   readonly end: LogPosition
   /** The highest segment number ever used. */
   readonly highest: number
@@ -69,7 +69,7 @@ async function read(folder: BufferFolder): Promise<LedgerFound> {
   }
 }
 
-/** Removes the ledger, since its old state could otherwise reappear beside a new state. */
+/** Removes the ledger. Otherwise, its old state could reappear later beside a new state. */
 export async function removeLedger(folder: BufferFolder): Promise<void> {
   try {
     await folder.remove(NAME)
@@ -108,7 +108,7 @@ export class Ledger {
     this.#turn = turn
   }
 
-  /** Resolves when the state is on disk. If it rejects, the previous state is still there. */
+  /** Resolves when the state is on disk. If writing fails, rejects, and the previous state is still on disk. */
   async write(state: LedgerState): Promise<void> {
     const turn = this.#turn + 1
     const slot = writeSlot(turn, state)
@@ -136,7 +136,7 @@ export class Ledger {
     }
   }
 
-  /** Removes the file. Returns whether the removal is synced; if so, the file cannot reappear. */
+  /** Removes the file. Returns true if the removal is synced, so that the file cannot reappear. */
   async remove(): Promise<boolean> {
     await this.close()
     try {

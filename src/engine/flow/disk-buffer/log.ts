@@ -48,7 +48,7 @@ export interface Incoming extends Linked<Incoming> {
 export interface ReadProblems {
   /** Reports bytes that are not a record. */
   damaged(segment: Segment, offset: number, bytes: number): void
-  /** Reports a segment that cannot be read. It was already removed from the list of segments. */
+  /** Reports a segment that cannot be read. The segment was already removed from the list of segments. */
   unreadable(segment: Segment, error: unknown): Promise<unknown>
   /** Reports a failed read. Waits if necessary, then resolves with the next action. */
   failed(segment: Segment, error: unknown, failures: number): Promise<'again' | 'leave_out' | 'stop'>
@@ -72,7 +72,7 @@ export class SegmentReader {
   /** Bytes of the open segment from #windowAt on. */
   #window = NOTHING
   #windowAt = 0
-  /** While damaged data is being skipped: where it begins. Otherwise -1. */
+  /** The start of the damaged data that is being skipped; -1 if no data is skipped. */
   #damagedFrom = -1
   #stopped = false
 
@@ -99,8 +99,8 @@ export class SegmentReader {
   }
 
   /**
-   * The next record at or after the place `expected`. If `expected` is within a record, the rest of that record.
-   * Undefined if there is none.
+   * The next record at or after the place `expected`. If `expected` is within a record, the part of that record from
+   * `expected` on. Undefined if no such record exists.
    */
   async next(expected: LogPosition): Promise<Incoming | undefined> {
     for (;;) {
@@ -191,7 +191,7 @@ export class SegmentReader {
         this.#cursor = { segment: segment.number, offset: at + found }
         return
       }
-      // A mark may begin in the last bytes of this read.
+      // The last bytes of this read may be the beginning of a mark.
       at = at + bytes.length >= segment.end ? segment.end : at + bytes.length - MARK.length + 1
     }
     this.#cursor = { segment: segment.number, offset: segment.end }
@@ -215,7 +215,7 @@ export class SegmentReader {
     const chunk = takeChunk(want)
     const window = chunk.subarray(0, want)
     try {
-      // Zeros replace bytes that the file lacks, and count as damage.
+      // If the file is too short, zeros replace the missing bytes, and count as damage.
       window.fill(0, await file.read(window, offset))
     } catch (error) {
       freeChunk(chunk)
@@ -246,7 +246,7 @@ export class SegmentReader {
     this.#window = NOTHING
   }
 
-  /** Closes a segment. An open file occupies disk space even after its removal. */
+  /** Closes the file of a segment. An open file occupies disk space even after the file was removed. */
   async closeSegment({ number }: Segment): Promise<void> {
     if (this.#open?.number === number) await this.close()
   }
@@ -341,9 +341,9 @@ export class RecordLog {
   }
 
   /**
-   * Writes records from the beginning of `waiting`, until `most` records are written or the segment is full. When they
-   * are safe, removes them from `waiting` and resolves with them. Keeps the records in memory while `room` returns
-   * enough bytes.
+   * Writes records from the beginning of `waiting`, until `most` records are written or the segment is full. When the
+   * written records are safe on disk, removes them from `waiting` and resolves with them. Also keeps these records in
+   * memory, while `room` returns enough bytes.
    */
   async append<T extends Outgoing>(waiting: T[], most: number, room: () => number): Promise<T[]> {
     const open = (this.#open ??= await this.#begin())
@@ -401,7 +401,7 @@ export class RecordLog {
     if (segment.end === 0) await this.#folder.remove(segment.name).catch(() => {})
   }
 
-  /** Keeps a written record in memory, if there is room and it directly follows the last record there. */
+  /** Keeps a written record in memory, if there is room and the record directly follows the last record in memory. */
   #keep(incoming: Incoming, room: () => number): void {
     if (this.#recent.size === 0) this.#recentEnd = this.#taken
     if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) {
@@ -413,7 +413,7 @@ export class RecordLog {
     this.#recentEnd = placeAfter(incoming)
   }
 
-  /** Finishes the segment. Later records go into a new one. */
+  /** Finishes the segment. Later records go into a new segment. */
   async finish(): Promise<void> {
     const file = this.#open?.file
     this.#open = undefined
@@ -421,7 +421,7 @@ export class RecordLog {
     await file?.close().catch(() => {})
   }
 
-  /** The next record, without taking it; undefined if none is left or readable. */
+  /** Returns the next record without taking it; undefined if no readable record is left. */
   async peek(): Promise<Incoming | undefined> {
     const recent = this.#recent.first
     if (recent || !this.behind) return recent
@@ -446,7 +446,7 @@ export class RecordLog {
     return missing
   }
 
-  /** If records are missing but no more can be read, takes the missing amount as an empty record. */
+  /** If events are missing but no more records can be read, takes the missing events as one empty record. */
   takeMissing(): Incoming | undefined {
     if (this.#recent.size > 0 || !this.behind || !this.#reader.atEnd) return undefined
     const place = this.#taken
@@ -469,7 +469,7 @@ export class RecordLog {
   }
 }
 
-/** The record without the events from `settled` on. */
+/** The part of the record before the range `settled`. */
 function before(incoming: Incoming, settled: Range | undefined): Incoming {
   if (!settled || settled.place.event >= placeAfter(incoming).event) return incoming
   return { ...incoming, ...unsettled(incoming.place, settled.place), cursor: incoming.start }

@@ -10,7 +10,7 @@ import { BatchDecoder } from './record.js'
 import type { BufferReport } from './report.js'
 import type { Settlement } from './settlement.js'
 
-/** Memory of a decoded record in addition to its bytes: for the batch, and for each event. */
+/** Memory of a decoded record in addition to its bytes. The first value is for the batch, the second for each event. */
 const RECORD_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
@@ -133,14 +133,14 @@ export class Reading {
   }
 }
 
-/** The settled ranges of a record. `again`: the ranges of its batch that were given back. */
+/** The settled ranges of a record. `again`: those ranges of the record's batch that were given back. */
 function settledRanges(batch: EventBatch, { place, start }: Incoming, again: readonly ByteRange[]): Range[] {
   const ranges: { -readonly [K in keyof Range]: Range[K] }[] = []
   let range: (typeof ranges)[number] | undefined
   for (let i = 0; i < batch.length; i++) {
     const at = batch.sentOffsets!.before(batch.starts, i)
     const size = batch.size(i)
-    // An event without bytes at the border of a range belongs to the range.
+    // An event without bytes at the border of a range that was given back belongs to that range.
     const least = size === 0 ? 1 : 0
     if (again.some(([from, to]) => !(at - least >= to || at + size + least <= from))) range = undefined
     else {

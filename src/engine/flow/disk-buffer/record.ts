@@ -43,8 +43,8 @@ export class BatchRecordError extends Error {
 }
 
 /**
- * Encodes a batch into memory from `allocate`, after `headroom` free bytes. Does not change the batch. `keepsIds`: the
- * events have the same ids after decoding.
+ * Encodes a batch into memory from `allocate`, after `headroom` free bytes. Does not change the batch. `keepsIds`:
+ * after decoding, the events have the same ids as before.
  */
 export function encodeBatch(
   batch: EventBatch,
@@ -250,9 +250,9 @@ type Part = Pick<Arrival, 'batch' | 'isFirst'>
 const RECORD_BYTES = 128 * 1024
 
 /**
- * Divides arriving batches into parts for records, in order. A record of several events is never larger than a segment:
- * a small buffer can then fill up without exceeding its size by much. Damage costs whole records, so records have far
- * fewer events than a batch from a source.
+ * Divides arriving batches into parts, one for each record, in order. A record of several events is never larger than a
+ * segment, so that a small buffer can fill up without exceeding its size by much. If data is damaged, whole records are
+ * lost. Therefore a record has far fewer events than a batch from a source.
  */
 export class Encoding {
   readonly #mostBytes: number
@@ -268,7 +268,7 @@ export class Encoding {
     this.#keepsIds = keepsIds
   }
 
-  /** Adds a non-empty batch. The encoding now holds its ack. */
+  /** Adds a non-empty batch. From now on, the encoding holds the batch's ack. */
   add(batch: EventBatch): void {
     this.#parts.push({ batch, isFirst: true })
   }

@@ -27,7 +27,7 @@ export interface Recovered {
   /** Settled ranges after `settled`, in order. */
   readonly ahead: readonly Range[]
   readonly end: LogPosition
-  /** Number of bytes after the last intact record. They were cut off, unless the folder is only read. */
+  /** Number of bytes after the last intact record. Unless the folder is only read, these bytes were cut off. */
   readonly tornBytes: number
 }
 
@@ -37,9 +37,9 @@ const START: Cursor = { segment: 0, offset: 0 }
 type LeaveOut = (segment: Segment, error: unknown) => Promise<unknown>
 
 /**
- * Recovers a buffer's folder. Rejects with StateUnreadable if the ledger or a segment cannot be opened. Reads only the
- * end of the last segment, and cuts off a write that a crash left unfinished, which was never acknowledged. Other
- * damage is found when the records are read. With `readOnly`, changes nothing.
+ * Recovers a buffer's folder. Rejects with StateUnreadable if the ledger or a segment cannot be opened. Checks only the
+ * end of the buffer. If a crash left an unfinished write there, cuts off this write, which was never acknowledged.
+ * Other damage is found when the records are read. With `readOnly`, changes nothing.
  */
 export async function recover(folder: BufferFolder, log: Logger, readOnly = false): Promise<Recovered> {
   const ledger = await readLedger(folder)
@@ -71,8 +71,8 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
   }
   const segments = new Segments(kept, Math.max(found.at(-1)?.number ?? 0, state?.highest ?? 0))
   const { end, tornBytes, cuts } = await findEnd(folder, segments, readOnly, leaveOut)
-  // Only `isShort` proves a loss. Otherwise a loss may go unnoticed, since the ledger may be older than the last
-  // acknowledged record.
+  // Only `isShort` proves that events were lost. If `isShort` is false, a loss may go unnoticed, because the ledger may
+  // be older than the last acknowledged record.
   const isShort = state !== undefined && state.end.event > Math.max(end.event, state.settled.event)
   for (const cut of cuts)
     if (isShort)
@@ -105,7 +105,7 @@ async function measure(folder: BufferFolder, segment: Segment): Promise<void> {
 }
 
 /**
- * Renames a segment. The next start then ignores it, but operators can find it. Returns whether the renaming succeeded.
+ * Renames a segment, so that the next start ignores it but operators can find it. Returns false if the renaming failed.
  */
 export async function setAside(folder: BufferFolder, segment: Segment, error: unknown, log: Logger): Promise<boolean> {
   const { name } = segment
@@ -154,8 +154,8 @@ async function findEnd(
 
 interface Found {
   /**
-   * The place after all records. This includes records that cannot be read now, since their places must not be used
-   * again. Each byte of such records counts as one event.
+   * The place after all records, including records that cannot be read now, because their places must not be used
+   * again. Each byte of such unreadable records counts as one event.
    */
   readonly end: LogPosition
   readonly tornBytes: number
@@ -178,7 +178,7 @@ async function cut(folder: BufferFolder, { name }: Segment, to: number): Promise
       await file.close()
     }
   } catch {
-    // This run ignores these bytes. The next run will not take them for a record.
+    // If cutting fails, this run ignores the bytes, and the next run will not take them for a record.
   }
 }
 
@@ -218,7 +218,7 @@ async function firstPlace(
   }
 }
 
-/** A reader from the beginning. Removes unreadable segments from the list. */
+/** A reader that starts at the first segment. Removes unreadable segments from the list. */
 function readerOf(folder: BufferFolder, segments: Segments, unreadable: LeaveOut): SegmentReader {
   return new SegmentReader(folder, segments, START, {
     damaged: () => {},

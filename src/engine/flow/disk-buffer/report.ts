@@ -48,7 +48,7 @@ export class BufferReport {
     if (events > 0) this.#log.info({ events, bytes }, 'the buffer holds events from the previous run; delivering them')
   }
 
-  /** Reports that a group was written. `all`: no records wait. */
+  /** Reports that a group of records was written. `all`: no more records wait. */
   written(seconds: number, all: boolean): void {
     this.#groupTime.observe(seconds)
     this.#fails = false
@@ -67,8 +67,8 @@ export class BufferReport {
   }
 
   /**
-   * Reports that a batch has no room. `shared`: the shared space is full, not the buffer. `discarded`: the discarded
-   * events.
+   * Reports that a batch has no room. `shared`: the shared space is full, rather than the buffer. `discarded`: the
+   * events that were discarded for this reason.
    */
   full(maxBytes: number, shared: boolean, discarded: Amount | undefined): void {
     if (discarded) this.#metrics.discarded('buffer_full', discarded.events, discarded.bytes)

@@ -12,7 +12,7 @@ import { type Amount, add } from '../counters.js'
  */
 
 export const HEAD_SIZE = 40
-/** Bytes that do not occur in text: UTF-8 never contains 0xf5 and 0xff. */
+/** Bytes that do not occur in text, because UTF-8 never contains 0xf5 or 0xff. */
 export const MARK = Buffer.from([0xf5, 0x52, 0x45, 0xff])
 
 /** A place in the history of a buffer: how many events and bytes were ever put in before it. */
@@ -146,9 +146,9 @@ export class Segments {
   }
 
   /**
-   * The first event of the next segments; Infinity if unknown. Records of this segment with that event or later ones do
-   * not count. They are from a failed write that was cut off. A power failure undid the cut, and their places were used
-   * again.
+   * The first event of the next segments; Infinity if unknown. If this segment has records of that event or later
+   * events, these records do not count. They come from a failed write that was cut off. Their places were then used
+   * again, but a power failure undid the cut.
    */
   limitOf({ number }: Segment): number {
     const next = this.#list.find(segment => segment.number > number && segment.first)

@@ -17,17 +17,17 @@ interface Ahead {
   /** The segments that lie completely within the range. */
   readonly covers: readonly Segment[]
   /**
-   * Whether segments in the range were removed, or may have been. If the ledger forgot the range, their events would
-   * seem to be missing.
+   * Whether segments in the range were removed, or may have been removed. If the ledger forgot such a range, the events
+   * of these segments would seem to be missing.
    */
   readonly hasHole: boolean
 }
 
 /**
- * Tracks settled records, in memory and in the ledger. The mark never passes an unsettled record. A segment is removed
- * after the mark has passed all of it, as soon as the ledger has recorded this or the ledger itself was removed. A
- * segment after the mark is removed if a range in the ledger covers all of it. The ledger then keeps that range until
- * the mark has passed it.
+ * Tracks settled records, in memory and in the ledger. The mark never passes an unsettled record. If the mark has
+ * passed a whole segment, the segment is removed as soon as the ledger has recorded this or the ledger itself was
+ * removed. A segment after the mark is removed if a range in the ledger covers the whole segment. The ledger then keeps
+ * that range until the mark has passed it.
  */
 export class Settlement {
   readonly #context: DiskBufferContext
@@ -38,7 +38,7 @@ export class Settlement {
   /** Settled ranges of records whose other events were given back. */
   readonly #partly: Range[] = []
   #dirty = false
-  /** Bytes of events settled since the last write. */
+  /** Bytes of events settled since the ledger was last written. */
   #unsavedBytes = 0
   #writing: Promise<void> | undefined
   #cancel: (() => void) | undefined
@@ -124,8 +124,8 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
-      // Even on a full disk, settled segments must be removed. The outdated ledger is removed first, since with that
-      // ledger, the events of these segments would seem missing.
+      // Settled segments must be removed even on a full disk. Therefore the outdated ledger is removed first. According
+      // to that ledger, the events of the removed segments would be missing.
       if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }
@@ -141,8 +141,8 @@ export class Settlement {
   }
 
   /**
-   * Settled ranges after the mark, for the ledger. With these ranges, segments can be removed and a restart repeats
-   * fewer events, even while one request is retried.
+   * Settled ranges after the mark, for the ledger. The mark does not move while one request is retried. Even then,
+   * these ranges allow segments to be removed, and a restart repeats fewer events.
    */
   #ahead(): readonly Ahead[] {
     const { segments, current, settled } = this.#records

@@ -51,10 +51,10 @@ interface Known {
 }
 
 export class KnownIds {
-  /** Ids by reading, in the order of places. */
+  /** The ids of each reading, in the order of places. */
   readonly #known = new Map<string, Known>()
 
-  /** Reads the ids of records. If there are too many, keeps the latest. */
+  /** Reads the ids of records. If there are too many ids, keeps those that were written last. */
   constructor(records: readonly Buffer[]) {
     const found = new Map<string, [place: number, sum: number][]>()
     let count = 0
@@ -90,7 +90,7 @@ export class KnownIds {
   }
 }
 
-/** Adds the ids of a record. Returns their number. */
+/** Adds the ids of a record to `to`. Returns how many were added. */
 function read(ids: Buffer, to: Map<string, [place: number, sum: number][]>): number {
   let count = 0
   for (let at = TIME; at < ids.length; ) {

@@ -5,11 +5,11 @@ import type { BufferFile, BufferFolder } from '../disk-buffer/files.js'
 import { HEAD_SIZE, isWhole, type LogPosition, MARK, placeAfter, readHead, seal } from '../disk-buffer/segments.js'
 
 /**
- * The file of an object in a spool: a title, a record with the object's facts, and one record per write. A record of a
- * write contains the length of its ids (4 bytes), the ids of its events, and content. The content of these records, in
- * order, is the object. Records have the same headers as in a disk buffer. Their checksums and places show where the
- * file is damaged and how many events are lost. If the last record of an open object is damaged, it counts as an
- * unfinished write.
+ * The file of an object in a spool: a title, a record with the facts about the object, and one record for each write.
+ * The record of a write contains the length of its ids (4 bytes), the ids of its events, and content. The contents of
+ * all these records, in order, are the object. Records have the same headers as in a disk buffer. The checksums and
+ * places in the headers show where the file is damaged and how many events are lost. If the last record of an open
+ * object is damaged, this record counts as an unfinished write.
  */
 
 /** Facts about an object, determined by its first event. */
@@ -40,7 +40,7 @@ export interface Survey {
   readonly place: LogPosition
   /** Start and end of the last record that has a whole header. Earlier records were acknowledged. */
   readonly last: { readonly from: LogPosition; readonly to: LogPosition }
-  /** The events of whole records. Other events before `place` are damaged. */
+  /** The events in whole records. The other events before `place` are damaged. */
   readonly held: Amount
 }
 
@@ -55,7 +55,7 @@ const NAME = /^[\da-f]{16}\.(object|closed)$/
 
 export const nameOf = (id: string) => `${id}.object`
 export const isObject = (name: string) => NAME.test(name)
-/** Whether the object with this file name may have been sent. If so, nothing may be appended to it. */
+/** Whether the object with this file name may have been sent. If so, nothing may be appended to the object. */
 export const isClosed = (name: string) => name.endsWith('.closed')
 
 /** A record to be written, with free bytes for its header. */
@@ -66,8 +66,8 @@ export function framed(ids: Buffer, content: readonly Buffer[]): Buffer {
 }
 
 /**
- * Reads a file up to `size` and checks every byte. `onIds` receives the ids of each record. The next record overwrites
- * their memory.
+ * Reads a file up to `size` and checks every byte. `onIds` receives the ids of each record. The memory of these ids is
+ * overwritten when the next record is read.
  */
 export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer) => void = () => {}): Promise<Survey> {
   const read = async (at: number, length: number) => {
@@ -193,9 +193,9 @@ export class ObjectFile {
   size = 0
   /** The end of the last synced record in the file. */
   end = 0
-  /** The object's events. Damaged events count until `finish`. */
+  /** The object's events. Until `finish`, this amount includes damaged events. */
   held: Amount = { events: 0, bytes: 0 }
-  /** Whether a write failed. The bytes after `end` are then unknown, so nothing may be appended. */
+  /** Whether a write failed. If so, the content of the file after `end` is unknown, so nothing may be appended. */
   isBroken = false
   isBusy = false
   /** State that only the sender uses. */
@@ -227,7 +227,7 @@ export class ObjectFile {
     file.end = end
     file.held = { events: place.event, bytes: place.byte }
     file.#place = place
-    // A kill may have left data after the last record. The next write cuts it off first.
+    // A kill may have left data after the last record. This data is cut off before the next write.
     file.isBroken = !isClosed(name)
     return file
   }
@@ -259,7 +259,7 @@ export class ObjectFile {
     this.held = { events: this.held.events + events, bytes: this.held.bytes + bytes }
   }
 
-  /** Cuts off the bytes after the last whole record. They must not become part of the object. */
+  /** Cuts off the bytes after the last whole record, because they must not become part of the object. */
   async cut(): Promise<void> {
     const file = await this.#folder.open(this.name)
     try {
@@ -273,8 +273,8 @@ export class ObjectFile {
   }
 
   /**
-   * Determines the content to send: the whole records. Resolves with the number of events that were damaged after they
-   * were written. Call it before `read`.
+   * Determines the content to send, which is the content of the whole records. Resolves with the number of events that
+   * were damaged after they were written. Call `finish` before `read`.
    */
   async finish(): Promise<Amount> {
     if (this.#pieces) return { events: 0, bytes: 0 }
@@ -345,7 +345,7 @@ export class ObjectFile {
       const file = await this.#folder.create(this.#note)
       await file.write([Buffer.from(text)], 0).finally(() => file.close())
     } catch {
-      // Without the note, only the receiver has more work.
+      // Without the note, the only effect is more work for the receiver.
     }
   }
 

@@ -44,7 +44,7 @@ export class SpoolReport {
     this.#problem('crowded', 'warn', { most }, text)
   }
 
-  /** Reports a full spool. `isShared`: the space that destinations share is full. */
+  /** Reports a full spool. `isShared`: the space that is full is the one that destinations share. */
   full(maxBytes: number, isShared: boolean): void {
     if (!this.#isFull)
       this.#problem('full', 'warn', { max_bytes: formatSize(maxBytes), shared: isShared }, 'the spool is full')

@@ -12,11 +12,11 @@ import { isClosed, isObject, nameOf, type ObjectFacts, ObjectFile, readIds, surv
 import type { SpoolReport } from './spool-report.js'
 
 /**
- * Ids are kept for this long after their events were written. Normally sources save their positions much sooner. A disk
- * or another destination may delay that.
+ * How long ids are kept after their events were written. Sources normally save their positions much sooner, but a disk
+ * or another destination may delay this.
  */
 const KEEP_IDS_MS = 60_000
-/** Sources may read events again for this long after the start. */
+/** For this long after the start, sources may read stored events again. */
 const READ_AGAIN_MS = 600_000
 /** Files with ids of recently sent objects. */
 const SENT = /\.sent$/
@@ -68,7 +68,7 @@ export class ObjectSpool implements Spool {
   #cancelTimer: (() => void) | undefined
   #cancelKnown: (() => void) | undefined
   #isRecovered = false
-  /** Damaged files of earlier runs, until their events are counted as found and discarded. */
+  /** Damaged files of earlier runs. A file stays in this list until its events are counted as found and discarded. */
   readonly #unusable: (Amount & { readonly name: string })[] = []
   #known = new KnownIds([])
   /** Files with ids. `until`: when to remove the file, by the monotonic clock. */
@@ -105,7 +105,7 @@ export class ObjectSpool implements Spool {
       ids.push(...(await readIds(folder, name).catch(() => [])))
       this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
     }
-    // Ignores times after now. They were written before the clock was set back.
+    // Ids can have times after now, if they were written before the clock was set back. `last` ignores these times.
     const now = clock.wall()
     const last = ids.reduce((latest, one) => (writtenAt(one) <= now ? Math.max(latest, writtenAt(one)) : latest), 0)
     this.#known = new KnownIds(ids.filter(one => writtenAt(one) >= last - KEEP_IDS_MS))
@@ -127,7 +127,7 @@ export class ObjectSpool implements Spool {
       const found = await retried(async () => {
         recent.length = 0
         size = await file.size()
-        // Keeps only recent ids, since a long outage leaves too many.
+        // Keeps only recent ids. After a long outage, the file contains too many ids for memory.
         return await survey(file, size, one => {
           recent.push(Buffer.from(one))
           while (writtenAt(recent[0]!) < writtenAt(one) - KEEP_IDS_MS) recent.shift()
@@ -136,8 +136,8 @@ export class ObjectSpool implements Spool {
       ids.push(...recent)
       const { facts, end } = found
       const { from, to } = found.last
-      // The last record of an open object may be an unfinished write, so it does not count. In a closed object, the
-      // last record counts.
+      // The last record of an open object may come from an unfinished write, so its events do not count as stored. The
+      // events of a closed object's last record count.
       const known = isClosed(name) ? to : from
       const place = known.event > found.place.event ? known : found.place
       const age = Math.max(0, clock.wall() - (facts?.openedAt ?? 0))
@@ -191,9 +191,7 @@ export class ObjectSpool implements Spool {
     return oldest
   }
 
-  /**
-   * Appends a record to the object of a partition. For each partition, wait until a call resolves before the next call.
-   */
+  /** Appends a record to the object of a partition. Calls for the same partition must not overlap. */
   append(partition: string, factsOf: (id: string) => ObjectFacts, framed: Buffer, amount: Amount): Promise<void> {
     const done = this.#append(partition, factsOf, framed, amount).finally(() => {
       this.#appends.delete(done)
@@ -251,8 +249,8 @@ export class ObjectSpool implements Spool {
   }
 
   /**
-   * Closes the largest open objects until the remaining open objects fill at most half of the spool. If there is still
-   * no room, closes all objects and throws a DeliveryError.
+   * If the spool has no room, closes all open objects and throws a DeliveryError. Otherwise, closes the largest open
+   * objects until the remaining open objects fill at most half of the spool.
    */
   #makeRoom(bytes: number): void {
     const { maxBytes, state, report } = this.#options
@@ -262,7 +260,7 @@ export class ObjectSpool implements Spool {
     const files = objects.open + objects.closed
     const isFull = files >= MOST_FILES || (used > 0 && used + bytes > maxBytes)
     const hasRoom = !isFull && state.hasRoom(bytes)
-    // If open objects could fill the spool, nothing would ever be sent.
+    // Only closed objects are sent. If open objects could fill the spool, nothing would ever be sent.
     for (const file of idle) {
       if (hasRoom && openBytes <= maxBytes / 2) break
       openBytes -= sizeOf(file)
@@ -302,7 +300,7 @@ export class ObjectSpool implements Spool {
     this.#closed.push(file)
   }
 
-  /** Sets a timer for when the next open object is old enough to be closed. */
+  /** Sets a timer for the time when the oldest open object must be closed. */
   #setTimer(): void {
     const { clock, maxObjectAgeMs } = this.#options
     this.#cancelTimer?.()
@@ -367,7 +365,7 @@ export class ObjectSpool implements Spool {
     if (recent.length > 0) {
       const name = `${file.name}.sent`
       this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
-      // On a full disk, this may fail. Removing the object then makes room.
+      // On a full disk, this write may fail. The object is then removed anyway, which makes room.
       await writeIds(folder, name, recent).catch(error => report.notWritten(error))
     }
     try {

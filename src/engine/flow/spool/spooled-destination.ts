@@ -133,7 +133,7 @@ export class SpooledDestination implements Destination {
     const content = compression === 'none' ? parts : [await compress(Buffer.concat(parts), compression)]
     const record = framed(ids, content)
     encoded.release?.()
-    // Everything written from here on counts as delivered, however long it takes.
+    // If the signal aborts after this check, the write continues, and the written events count as delivered.
     signal.throwIfAborted()
     const amount = { events: 0, bytes: 0 }
     for (const { length, bytes } of request) add(amount, length, bytes)

@@ -101,7 +101,7 @@ export class LettersProgress {
     return this.#ends.mark
   }
 
-  /** Registers the event that ends at `end`. Call the returned function when it is settled. */
+  /** Registers the event whose record ends at `end`. Call the returned function when the event is settled. */
   send(end: number): () => void {
     const settle = this.#ends.add(end)
     return () => {
@@ -121,7 +121,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
     create: (_options, context) => ({
       async run(out, signal) {
         const { wanted } = context.origin(PLAIN_TEXT)
-        // Reading reports damaged positions and sets them aside.
+        // Called only because it reports damaged positions and sets their file aside.
         context.checkpoints.read()
         context.checkpoints.provide(() => ({ done: progress.done }))
         progress.changed = () => context.checkpoints.changed()
@@ -133,7 +133,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
             if (!letter) continue
             if (!last || !hasSameOrigin(last, letter)) origin = originOf(letter, context.id, wanted)
             last = letter
-            // Sends batches of one event: the progress then stays exact if the run ends early.
+            // Sends each event in its own batch, so that the progress is exact even if the run ends early.
             const settle = progress.send(end)
             const ack = out.ack(status => {
               if (status !== 'errored') settle()
@@ -159,8 +159,8 @@ export function originOf({ path, peer, host, codec, rejectedAt }: Letter, source
 }
 
 /**
- * Whether a rejected event may come from the same file or connection as the event before it. To match pieces of a line,
- * the event must also continue a line, or must have been rejected at the same time as the event before it.
+ * Whether a rejected event can share the origin of the event before it. Both must have the same codec, file, peer and
+ * host. The event must also continue a line (all pieces need one origin) or have the same time of rejection.
  */
 function hasSameOrigin(before: Letter, { codec, path, peer, host, flags, rejectedAt }: Letter): boolean {
   const isAlike = before.codec.isSame(codec) && before.path === path && before.peer === peer && before.host === host

@@ -20,11 +20,11 @@ import { encodeLetters } from './record.js'
 import { DeadLetterStock } from './stock.js'
 
 /**
- * The dead-letter queue of a component: a file of JSON lines, one per rejected event (record.ts). It is used unless a
- * component reads the side output for rejected events. When `write` resolves, its events are on disk, in the file that
- * has this path at that time. A record is either complete or absent. If a crash or a full disk left an incomplete
- * record, the next write first cuts it off. The file may be moved away at any time, but no other process may write to
- * it.
+ * The dead-letter queue of a component is a file of JSON lines, one for each rejected event (record.ts). The queue is
+ * not used if a component reads the side output for rejected events. When `write` resolves, the events are on disk, in
+ * the file that has this path at that time. If a crash or a full disk left an incomplete record, the next write first
+ * cuts it off, so that only complete records remain. The file may be moved away at any time, but no other process may
+ * write to it.
  */
 
 const LF = 0x0a
@@ -71,7 +71,7 @@ export class DeadLetterFile implements DeadLetters {
 
   async write(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
     try {
-      // After a reload, a stopped destination may still be writing to a slow disk.
+      // Waits its turn, since a destination that a reload stopped may still be writing the file to a slow disk.
       await inTurn(this.path, () => this.#append(request, error))
       this.isUnwritable = false
     } catch (cause) {
@@ -147,7 +147,7 @@ export class RejectedOutput implements DeadLetters {
         if (status === 'errored') reject(new Error('the components that read the rejected events did not accept them'))
         else resolve()
       })
-      // Does not wait for room: each rejected request waits until its own events are accepted.
+      // Need not wait for room, since each rejected request waits until its own events are accepted.
       void this.#fanOut.write(lineBatch(bytes, this.#origin, wall, ack))
     })
   }

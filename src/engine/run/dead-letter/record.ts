@@ -53,7 +53,7 @@ function lineMember(batch: EventBatch, i: number): Line {
   const { codec, host } = batch.origin
   const { form, name, options } = codec
   if (form === 'fields') {
-    // The host in the line hides the origin's host, but the pieces of a line are matched by the origin's host.
+    // Pieces of a line are matched by the origin's host, so it is saved here. The event may have a host from its line.
     const more = {
       ...(Object.keys(options).length > 0 && { options }),
       ...(flags & (PIECE | CONTINUES) && { partial: partialMark(flags) }),
@@ -156,10 +156,10 @@ function lineOf(line: unknown, event: Record<string, unknown>): Found | undefine
   return codec && bytes && { bytes, codec, partial, ...(typeof host === 'string' && { host }) }
 }
 
-/** The only codec besides json and text for which earlier releases wrote just "raw". */
+/** Earlier releases wrote just "raw" for only three codecs: json, text and this one. */
 const FORMERLY_RAW = 'syslog'
 
-/** The codec of bytes that are not UTF-8. They are the whole message, or an object. */
+/** The codec of a line that is not UTF-8: text if it is the whole message, json if it is an object, else syslog. */
 function codecOfBytes(bytes: Buffer, { message }: Record<string, unknown>): Codec {
   if (message === bytes.toString()) return PLAIN_TEXT
   return scanObject(bytes, 0, bytes.length, wanted, slots, 0) ? JSON_OBJECTS : codecOf(FORMERLY_RAW)!

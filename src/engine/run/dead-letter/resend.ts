@@ -16,18 +16,18 @@ import { cutTornRecord } from './queue.js'
 import { doneIn, folderOf, forgetDone, mergingIn, recordsIn, SOURCE } from './stock.js'
 
 /**
- * Resends the events of a dead-letter file. First moves the file to a folder beside it; a daemon can then start a new
- * file. Until the destination has accepted an event, the event is in the folder after the recorded progress, or in the
- * file. If an event is rejected again, it is stored in the folder before the progress passes it, and returns to the
- * file at the end. A crash may repeat events but does not lose any. After a crash, the next call resumes with the
- * contents of the folder.
+ * Resends the events of a dead-letter file. First moves the file to a folder beside it, so that a daemon can start a
+ * new file. Until the destination accepts an event, the event is in the folder, after the recorded progress, or in the
+ * file. An event that is rejected again is stored in the folder before the progress passes the event, and returns to
+ * the file when the call ends. A crash may repeat events but does not lose any. After a crash, the next call continues
+ * with the contents of the folder.
  */
 
 export interface Resent {
   sent: number
-  /** Events rejected again, by reason. They are in the file again. */
+  /** Events that were rejected again, by reason. These events are back in the file. */
   readonly refused: Map<string, number>
-  /** Events not sent, since the run ended. The next call sends them. */
+  /** Events that were not sent because the run ended first. The next call sends these events. */
   left: number
 }
 
@@ -154,7 +154,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   const { discards } = runtime.metrics.components.get(target.id)!
   resent.sent += progress.events
   for (const [reason, { events }] of discards) {
-    // Only events on which a processor failed return to the file. Events that it discarded on purpose do not.
+    // Of the events that a processor discards, only events on which it failed return to the file.
     if (target.kind === 'processor' && reason !== PROCESSING_FAILED) continue
     resent.refused.set(reason, (resent.refused.get(reason) ?? 0) + events)
     resent.sent -= events
@@ -164,8 +164,8 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
 }
 
 /**
- * The target and everything downstream of it. The options are changed: events that fail or are rejected are always
- * kept.
+ * The target and all components downstream of it, with changed options, so that events that fail or are rejected are
+ * always kept.
  */
 function partFrom({ config, target }: ResendContext): Pick<Config, 'processors' | 'destinations'> {
   const all = [...config.processors, ...config.destinations]
@@ -199,7 +199,7 @@ async function readProgress(folder: string): Promise<number> {
   }
 }
 
-/** After a stop: moves the remaining objects into the destination's spool, which has no objects with these names. */
+/** Moves objects that a stopped run left into the destination's spool, which has no objects with these names. */
 async function giveBackSpool(folder: string, dataDir: string, id: string): Promise<void> {
   const [from, to] = [folder, dataDir].map(dir => pathOf(dir, 'spool', id)) as [string, string]
   const names = (await readdir(from).catch(ignoreMissing)) ?? []
@@ -209,7 +209,7 @@ async function giveBackSpool(folder: string, dataDir: string, id: string): Promi
   await syncFolder(to)
 }
 
-/** Puts events that were rejected again back into the file. */
+/** Moves the events that were rejected again back into the dead-letter file. */
 async function giveBack(path: string, folder: string, id: string, scratch = folder): Promise<void> {
   const refused = pathOf(folder, 'dead_letters', id)
   // An interrupted call may have left a file that is not merged yet.
@@ -242,7 +242,7 @@ async function putBack(from: string, path: string, folder: string): Promise<void
   await unlink(from)
 }
 
-/** Appends the file that `mergingIn` names to the file `into`. Cuts off incomplete records of both. */
+/** Appends the file `mergingIn(folder)` to the file `into`. Cuts off the incomplete last records of both files. */
 async function merge(into: string, folder: string): Promise<void> {
   await makeFolder(dirname(into), 0o700)
   const [to, from] = await Promise.all([open(into, 'a+', 0o600), open(mergingIn(folder), 'r+').catch(ignoreMissing)])

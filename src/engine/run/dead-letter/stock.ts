@@ -57,8 +57,8 @@ interface Counted {
 }
 
 /**
- * Counts a destination's rejected events in data_dir, including changes by an earlier daemon or `sluice resend`. Counts
- * on demand, and reads only new records.
+ * Counts a destination's rejected events that are in data_dir now, even if an earlier daemon wrote them or `sluice
+ * resend` moved them. Counts only on demand, and reads only new records.
  */
 export class DeadLetterStock {
   readonly #path: string

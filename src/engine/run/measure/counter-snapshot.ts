@@ -5,7 +5,7 @@ export interface SeriesRow {
   readonly labels: Record<string, string>
   readonly value: number
   readonly exemplar?: Exemplar
-  /** For a counter that may be removed: labels of the rest counter, to which its count is then added. */
+  /** Only for a counter that can be removed: labels of the rest counter, to which its value is then added. */
   readonly rest?: Record<string, string>
 }
 
@@ -43,7 +43,7 @@ export interface CounterSnapshot {
 
 type Named<T> = readonly (readonly [name: string, value: T])[]
 
-/** Copies all counts at the same moment. Only then do they add up. */
+/** Copies all counts at the same moment, because counts from different moments do not add up. */
 export function snapshotOf(c: ComponentCounters): CounterSnapshot {
   const series: [string, SeriesSnapshot][] = []
   for (const [name, all] of c.series) {

@@ -1,10 +1,7 @@
 import { type Amount, type ComponentCounters, sum } from '../../flow/counters.js'
 import type { CounterSnapshot, SeriesRow } from './counter-snapshot.js'
 
-/**
- * Replaces the ids of components that have no series of their own. As the value of another label, it replaces several
- * values.
- */
+/** Stands for the ids of components that have no series of their own. In other labels, it stands for several values. */
 export const OTHER = '__other__'
 
 /** A line of a scrape with more characters than this counts as several lines. */
@@ -54,7 +51,7 @@ function amountOf(amounts: CounterSnapshot['aside'], first?: Amount): Amount {
   return amounts.reduce((all, [, amount]) => sum(all, amount), sum(first ?? { events: 0, bytes: 0 }))
 }
 
-/** Sums rows with equal labels. For a row that may be removed, uses its `rest` labels instead. */
+/** Adds up rows with equal labels. If a row has `rest` labels, uses these instead of its own labels. */
 function summed(rows: readonly SeriesRow[], hasRoom: (labels: string) => boolean): SeriesRow[] {
   const sums = new Map<string, { labels: Record<string, string>; value: number }>()
   for (const { labels, value, rest = labels } of rows) {

@@ -52,7 +52,7 @@ const MOST_KNOWN = 1000
 /** How many components are read per turn of the event loop. */
 const SLICE = 100
 
-/** Maximum characters of all label names and values of an exemplar together. */
+/** Maximum total number of characters in the label names and values of an exemplar. */
 const MOST_EXEMPLAR = 128
 
 const RECEIVED = 'received by the component'
@@ -149,8 +149,8 @@ class Family {
 }
 
 /**
- * A caller during a run gets the result of the next run, since the current run began before the call. All such callers
- * share it.
+ * If a call comes during a run, it gets the result of the next run, because the current run began before the call. All
+ * calls during a run share this next result.
  */
 class Together<T> {
   readonly #make: () => Promise<T>
@@ -189,7 +189,7 @@ class Together<T> {
  */
 export class Metrics extends ComponentSet {
   #process: ReturnType<typeof measureProcess> | undefined
-  /** Metric families that were shown once. Up to MOST_KNOWN keep their HELP and TYPE lines. */
+  /** Metric families that were shown before. Up to MOST_KNOWN of them keep HELP and TYPE lines without samples. */
   readonly #known = new Map<string, About>()
   readonly #counters = new Map<string, { labels: Labels; value: number }[]>()
   readonly #log: Logger
@@ -211,9 +211,9 @@ export class Metrics extends ComponentSet {
   }
 
   /**
-   * Starts measuring this process's delays and garbage collections, unless this was already started. Loading
-   * prom-client takes too long for the start of a process. The first scrape calls this function, if nobody did so
-   * before.
+   * Starts to measure the delays and garbage collections of this process, unless this has already started. It loads
+   * prom-client, which would take too long at the start of the process. If nothing else calls this function, the first
+   * scrape does.
    */
   measureProcess(): ReturnType<typeof measureProcess> {
     this.#process ??= measureProcess()
@@ -224,12 +224,12 @@ export class Metrics extends ComponentSet {
     this.series('gauge', name, help, () => [{ labels: {}, value: read() }])
   }
 
-  /** Registers a counter of the daemon that something else counts. */
+  /** Registers a counter of the daemon. Its value is kept elsewhere, and `read` returns it. */
   daemonTotal(name: string, help: string, read: () => number): void {
     this.series('counter', name, help, () => [{ labels: {}, value: read() }])
   }
 
-  /** Registers a counter of the daemon: one series of `name`. */
+  /** Adds a series with these labels to the daemon's counter `name`. */
   daemonCounter(name: string, help: string, labels: Labels): { value: number } {
     const all = this.#counters.get(name) ?? []
     if (all.length === 0) this.series('counter', name, help, () => all)
@@ -262,9 +262,7 @@ export class Metrics extends ComponentSet {
     return false
   }
 
-  /**
-   * The response to a scrape. Concurrent calls share one response. Its rendering begins after the last of these calls.
-   */
+  /** The response to a scrape. Calls during a rendering share the next response, whose rendering begins after them. */
   render(format: Format = 'text'): Promise<Buffer> {
     return this.#renders[format].result()
   }
@@ -408,7 +406,7 @@ async function familiesOf(process: Registry, format: Format): Promise<Family[]> 
   })
 }
 
-/** The upper bound of a bucket as a label. OpenMetrics requires a float. */
+/** The upper bound of a histogram bucket as a label. In OpenMetrics, it must be a float such as 1.0. */
 function bound(value: number, format: Format): string {
   if (!Number.isFinite(value)) return '+Inf'
   return format === 'openmetrics' && Number.isInteger(value) ? value.toFixed(1) : String(value)

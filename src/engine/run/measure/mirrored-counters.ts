@@ -5,16 +5,16 @@ import { folded, linesOf, OTHER } from './folded.js'
 const NOTHING: Amount = { events: 0, bytes: 0 }
 
 export interface SeriesBounds {
-  /** Maximum lines in a scrape for one group of components, and for all groups. */
+  /** Maximum number of lines in a scrape for one group of components. `all`: the maximum for all groups together. */
   readonly group: number
   readonly all: number
-  /** Called when components are folded, since a group or all groups together exceed the maximum. */
+  /** Called when components are folded because their group, or all groups together, exceed the maximum. */
   readonly full?: (group: string) => void
 }
 
 /** Maximum number of series for the counters of folded components. */
 const MOST_OTHERS = 1000
-/** Maximum number of components in a group, whatever the group's process reports. */
+/** Maximum number of components in a group, even if the group's process reports more. */
 const MOST_COMPONENTS = 20_000
 
 const UNBOUNDED: SeriesBounds = { group: Number.POSITIVE_INFINITY, all: Number.POSITIVE_INFINITY }
@@ -44,7 +44,7 @@ export class MirroredCounters {
     return [...this.#mirrors.values()].filter(({ isFolded }) => isFolded).length
   }
 
-  /** `refresh` runs before each scrape. Throws if a group has too many components. */
+  /** Calls `refresh` before each scrape. Throws if the group has too many components. */
   show(snapshots: readonly CounterSnapshot[], refresh: () => Promise<void>, group = ''): void {
     for (const snapshot of snapshots) {
       const { id, kind, type } = snapshot
@@ -129,7 +129,7 @@ export class MirroredCounters {
     }
   }
 
-  /** Removes the matching components. Their counters stay. */
+  /** Removes the mirrors of the matching components. The counters of these components stay. */
   forget(has: (id: string) => boolean): void {
     for (const [key, mirror] of this.#mirrors) {
       if (!has(mirror.id)) continue
@@ -174,7 +174,7 @@ class Mirror {
     const { counters } = this
     const last = this.#last
     this.#last = now
-    // The component used to run in this process. The events that it gave back will not arrive here again.
+    // If the component ran in this process before, the events that it gave back will not arrive here again.
     if (!last) counters.abandon()
     grow(counters.received, now.received, last?.received)
     grow(counters.passed, now.passed, last?.passed)

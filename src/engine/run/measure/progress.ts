@@ -21,7 +21,7 @@ export function watched(id: string, part: { readonly owes: boolean }, counters: 
   return { id, moved: () => movedBy(counters), owes: () => part.owes }
 }
 
-/** Finds stuck parts. Counts inspections and not time, since a suspended process does not inspect. */
+/** Finds stuck parts. Counts inspections instead of time, since time also passes while the process is suspended. */
 export class ProgressWatch {
   readonly #inspections: number
   #seen = new Map<Watched, { moved: number; stillFor: number }>()

@@ -9,22 +9,21 @@ export interface Totals {
   /** Events read by sources, each counted once. */
   readonly received: number
   /**
-   * Events that reloads gave back to their sources. The sources pass them on again. An event counts each time it is
-   * given back. Settled events after such events may also be read again, but do not count here. Missing if 0.
+   * Events that reloads gave back to their sources, which pass them on again. An event counts each time it is given
+   * back. Settled events that are read again only because they follow such an event do not count. Missing if 0.
    */
   readonly given_back?: number
   /**
-   * Events that processors created, by component. Excludes events for readers of `.discarded`. Missing if there are
-   * none.
+   * Events that processors created, by component. Excludes events for readers of `.discarded`. Missing if all are 0.
    */
   readonly emitted?: Readonly<Record<string, number>>
-  /** Events that processors merged into emitted events, by component. Missing if there are none. */
+  /** Events that processors merged into emitted events, by component. Missing if all are 0. */
   readonly consumed?: Readonly<Record<string, number>>
   /**
-   * Events that passed every component on their way. Each counts once, whatever the number of destinations: received +
-   * all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing if ambiguous: an event
-   * has several ways through processors, or was discarded in several places; or a reload gave back events, which may be
-   * discarded or consumed twice.
+   * Events that passed every component on their way. Each event counts once, even if several destinations receive it.
+   * received + all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing if the number
+   * is uncertain, because events have several ways through processors or were discarded in several places, or because a
+   * reload gave back events, which may be discarded or consumed twice.
    */
   readonly passed?: number
   readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
@@ -70,7 +69,7 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
     }
   }
   const ways = new Ways(config)
-  // Events that several destinations hold are counted once, below.
+  // Subtracts what destinations hold. Below, an event that several destinations hold is counted once.
   for (const counters of components.values()) {
     if (counters.kind === 'destination' || ways.aside.has(counters.id)) undelivered -= counters.held().events
   }
@@ -124,9 +123,8 @@ function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Pla
 
 /**
  * Whether it is certain which events the destinations of one output hold and which events they discarded. All of these
- * destinations receive the same events in the same order. If one destination holds fewer events than another, its
- * events are the last ones that the other holds. If two destinations discarded events, nobody knows whether these are
- * the same events.
+ * destinations receive the same events in the same order. So if destination A holds fewer events than B, these are the
+ * last events that B holds. But if A and B discarded events, it is unknown whether these are the same events.
  */
 function isOnce(end: readonly Place[]): boolean {
   const discarding = end.filter(({ discards }) => discards)
@@ -176,8 +174,7 @@ class Ways {
 }
 
 /**
- * Components whose events reach no destination, although all their inputs are also read by components that lead to a
- * destination.
+ * Components that lead to no destination, and whose inputs are all also read by components that lead to a destination.
  */
 function deadEnds(main: ReadonlyMap<string, readonly string[]>, destinations: TotalsOf['destinations']): Set<string> {
   const leading = new Set(destinations.map(({ id }) => id))

@@ -23,7 +23,7 @@ const FORMAT = 1
 const INTERVAL_MS = 1000
 /** Building documents takes at most 1/20 of the process's time. */
 const BUSY_SHARE = 20
-/** Writing takes at most 1/4 of the time, including waits for other work. */
+/** A save, including its waits for other work, takes at most 1/4 of the time. */
 const WRITING_SHARE = 4
 const RETRY_MAX_MS = 30_000
 /** Maximum number of damaged files kept per source. */
@@ -33,7 +33,7 @@ export interface UnsavedPositions {
   readonly source: string
   readonly file: string
   readonly error: string
-  /** When they were last saved, wall clock in milliseconds; undefined: not in this run. */
+  /** When the positions were last saved, wall clock in milliseconds; undefined if they were not saved in this run. */
   readonly savedAt: number | undefined
 }
 
@@ -125,7 +125,7 @@ function readFile(path: string): Loaded {
     if (format === FORMAT && sum === crc32(document)) return { state: 'whole', document: JSON.parse(document) }
   } catch (error) {
     if (error instanceof NewerFormat) throw new StateUnreadable(path, error)
-    // Incomplete, empty or not a checkpoint: treated like a wrong checksum.
+    // If the file is incomplete, empty or not a checkpoint, it counts as damaged, as with a wrong checksum.
   }
   return { state: 'damaged' }
 }
@@ -172,7 +172,7 @@ class SourceCheckpoints implements Checkpoints {
     this.#snapshot = snapshot
   }
 
-  /** The current state, as it would be read from disk. */
+  /** The current state, in the same form as if it had been saved and read again. */
   document(): unknown {
     return JSON.parse(JSON.stringify(this.#snapshot?.()))
   }
@@ -233,7 +233,7 @@ class SourceCheckpoints implements Checkpoints {
     return this.#writing
   }
 
-  /** `urgent`: writes on request, and does not delay the next scheduled save. */
+  /** If `urgent`, someone asked for this save, so the next save need not wait for `intervalMs`. */
   async #save(urgent: boolean): Promise<void> {
     const { clock, intervalMs, counts } = this.#shared
     if (!this.#snapshot) return
@@ -314,7 +314,7 @@ class SourceCheckpoints implements Checkpoints {
       renameSync(path, aside)
       return aside
     } catch {
-      // The file stays until the next save replaces it.
+      // On failure, the damaged file keeps its name until the next save replaces it.
       return undefined
     }
   }

@@ -33,7 +33,7 @@ import { shortPath } from '../../../lib/network/short-path.js'
 
 export interface DataDirLock {
   release(): void
-  /** Takes the folder again if it was removed or replaced. Resolves with true if it did. Rejects with DataDirError. */
+  /** Locks the folder again if it was removed or replaced, and then resolves with true. Rejects with DataDirError. */
   renew(): Promise<boolean>
 }
 
@@ -65,7 +65,7 @@ function adviceFor(error: unknown): string {
 
 interface Holder {
   readonly pid: number
-  /** Start time of the process in ticks since boot, since pids are reused. */
+  /** Start time of the process, in ticks after the boot. The pid alone is not enough, because pids are reused. */
   readonly started: string
   readonly boot: string
   readonly namespace: string
@@ -131,7 +131,7 @@ async function take(dir: string, namespace: string): Promise<Taken> {
   }
 }
 
-/** Writes a new file. On a full disk, overwrites the spare file. Only one process can get that file. */
+/** Writes a new file. On a full disk, renames and overwrites the spare file, which only one process can get. */
 function writeNew(spare: string, path: string, text: string): void {
   try {
     writeFileSync(path, text, { mode: 0o600 })
@@ -147,7 +147,7 @@ function replaceSpare(dir: string, old: string): void {
   try {
     renameSync(old, join(dir, SPARE))
   } catch {
-    // The name of the spare file is taken, for example by a folder.
+    // Renaming fails if something else has the name of the spare file, for example a folder.
     unlinkSync(old)
   }
 }
@@ -171,7 +171,7 @@ function listen(path: string): Server | undefined {
     .once('close', release)
     .once('error', release)
     .on('error', () => {})
-  // Without `exclusive`, a primary of a cluster would listen instead of this worker. `listen` sets `listening` at once.
+  // Without `exclusive`, a cluster's primary would listen, not this worker. `listening` is set when `listen` returns.
   server.listen({ path: short, exclusive: true }).unref()
   return server.listening ? server : undefined
 }
@@ -208,7 +208,7 @@ async function acquire(dir: string, beside: string, namespace: string): Promise<
       throw error
     }
     if (locksIn(dir).at(-1) !== highest + 1) {
-      // Meanwhile, this number was taken, released and removed, and another process has taken a later one.
+      // Meanwhile, this number was taken and removed again, and a process has taken a higher number.
       unlinkSync(path)
       continue
     }
@@ -235,7 +235,7 @@ function read(path: string): Holder | undefined {
   } catch (error) {
     // A new holder with a higher number removed this file.
     if (errorCode(error) === 'ENOENT') return undefined
-    // A living process may hold the lock.
+    // The lock must not count as released, since a living process may hold it.
     throw new StateUnreadable(path, error)
   }
   try {
@@ -246,7 +246,7 @@ function read(path: string): Holder | undefined {
       return { pid, started: started!, boot: boot!, namespace: namespace!, socket: named }
     }
   } catch {
-    // Damaged. A living process would have written its file completely.
+    // A damaged file does not belong to a living process, which would have written the file completely.
   }
   return undefined
 }
@@ -271,7 +271,7 @@ async function isAlive(holder: Holder, dir: string, namespace: string): Promise<
   if (holder.namespace !== namespace) return holder.socket !== undefined && (await answers(join(dir, holder.socket)))
   if (now.started !== '') return now.started === holder.started
   if (holder.started !== '') return false
-  // Without /proc, only the existence of the process is known.
+  // Without /proc, it is only known whether a process with this id exists.
   try {
     process.kill(holder.pid, 0)
     return true
@@ -318,7 +318,7 @@ function readText(path: string): string {
   try {
     return readFileSync(path, 'latin1')
   } catch (error) {
-    // If this did not throw, a living process would seem to have ended.
+    // If this error were ignored, a living process would seem to have ended.
     if (lacksDescriptor(error)) throw error
     return ''
   }

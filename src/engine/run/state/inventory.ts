@@ -67,7 +67,7 @@ export async function inventory(dataDir: string, kinds = ALL, log?: Logger): Pro
   const lists = kinds.map(async kind => {
     const { folder, suffix } = KINDS[kind]
     const names = await namesIn(join(dataDir, folder), log)
-    // Perhaps only the previous version of saved positions exists.
+    // Also finds saved positions of which only the previous version (`.1`) exists.
     const whole = kind === 'checkpoint' ? [...new Set(names.map(name => name.replace(/\.1$/, '')))] : names
     const own = whole.filter(name => name.length > suffix.length && name.endsWith(suffix))
     return own.map(name => ({
@@ -128,7 +128,7 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
     return left.events > 0 ? { ...stored, ...left, changedAt } : undefined
   } catch (error) {
     if (NOT_FOUND.includes(errorCode(error))) return undefined
-    // Keeps the data, since it may contain events.
+    // Unreadable data may contain events, so it counts as an orphan and is kept.
     log.warn({ path, error: errorText(error) }, `cannot read the ${nameOf(kind)} of a component that is not configured`)
     const changedAt = (await stat(path).catch(() => undefined))?.mtimeMs ?? 0
     return { ...stored, events: undefined, bytes: 0, changedAt }

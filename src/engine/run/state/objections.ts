@@ -20,7 +20,7 @@ export class EventsLeftBehind extends Error {
   }
 }
 
-/** Disk buffers and spools of destinations of `before` whose events have no destination in `next`. */
+/** Finds disk buffers and spools of destinations in `before` whose events no destination in `next` would deliver. */
 export async function buffersLeftBehind(before: Config, next: Config, log: Logger): Promise<Orphan[]> {
   const keeping = ({ destinations }: Config) =>
     destinations.flatMap(one =>
@@ -40,8 +40,8 @@ export async function leftBehind(next: OrphanConfig, log: Logger, kinds?: DataKi
 }
 
 /**
- * Finds sources that would read again what a removed source has read. Most likely, that source was renamed. The sources
- * that it finds would deliver everything twice or, with `read_from: end`, skip undelivered events.
+ * Finds sources that would read again what a removed source has read. Most likely, the removed source was renamed. The
+ * found sources would deliver everything twice or, with `read_from: end`, skip undelivered events.
  */
 export async function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig): Promise<Problem[]> {
   const saved = await inventory(dataDir, ['checkpoint'])

@@ -1,6 +1,6 @@
 import { DIGIT, endOf, HEX, is, startOf, WORD } from './bytes.js'
 
-/** Functions that find a match which begins with a digit at `p`. They return the end of the match, or -1. */
+/** These functions look for a match whose first digit is at `p`. They return the end of the match, or -1. */
 
 const SPACE = 0x20
 const PLUS = 0x2b
@@ -18,7 +18,7 @@ const digits = new Uint8Array(LONGEST_CARD)
 
 const isDigit = (byte: number | undefined) => is(byte, DIGIT)
 
-/** Further spaces and the minus sign of Unicode, as UTF-8. */
+/** Other Unicode dividers (spaces and the minus sign), as UTF-8 bytes. */
 const OTHER_DIVIDERS = [0xe280af, 0xe2819f, 0xe28892, 0xe38080]
 /** By byte: 1 if a divider can begin with it. */
 const DIVIDERS = new Uint8Array(256)
@@ -44,12 +44,12 @@ export function dividerEnd(b: Buffer, p: number, end: number): number {
 }
 
 /**
- * Returns the end of a card number: 12 to 19 digits of a known brand with the check digit of Luhn. The digits may be in
- * groups of at least two, with the same divider between all groups. If the divider is a slash or plus sign, as in paths
- * and sums, the first group must have four digits.
+ * Returns the end of a card number: 12 to 19 digits of a known brand with a valid Luhn check digit. The digits may be
+ * in groups of at least two digits, with the same divider between all groups. Slashes and plus signs also occur in
+ * paths and sums, so if the divider is one of these, the first group must have four digits.
  */
 export function cardEnd(b: Buffer, p: number, start: number, end: number): number {
-  // The digits of a fraction are not a number of their own.
+  // The digits after a decimal point are not a separate number.
   if (p - 2 >= start && b[p - 1] === DOT && isDigit(b[p - 2])) return -1
   if (b[p]! < 0x32 || b[p] === 0x37) return -1
   const from = p
@@ -82,7 +82,7 @@ export function cardEnd(b: Buffer, p: number, start: number, end: number): numbe
 const UUID = 36
 const LONGEST_HASH = 128
 
-/** Returns `to`; -1: the digits [from, to) belong to a hash or UUID. */
+/** Returns `to`, or -1 if the digits [from, to) belong to a hash or UUID. */
 function numberEnd(b: Buffer, from: number, to: number, start: number, end: number): number {
   if (to < 0) return -1
   for (let p = Math.max(start, from - UUID + 1); p <= from; p++) if (isUuid(b, p, end) && p + UUID >= to) return -1
@@ -163,8 +163,8 @@ export function ipv4End(b: Buffer, p: number, end: number): number {
 }
 
 /**
- * Returns the end of a phone number. `p` is after its plus sign. It has 7 to 15 digits, with at most two dividers or
- * parentheses between two digits. `isZone`: a first group of four digits is a time zone.
+ * Returns the end of a phone number whose plus sign is directly before `p`. The number has 7 to 15 digits, with at most
+ * two dividers or parentheses between two digits. `isZone`: if the first group has four digits, it is a time zone.
  */
 export function internationalEnd(b: Buffer, p: number, end: number, isZone: boolean): number {
   if (p >= end || !isDigit(b[p]) || b[p] === ZERO) return -1
@@ -186,7 +186,7 @@ export function internationalEnd(b: Buffer, p: number, end: number, isZone: bool
   return count >= 7 && !is(last < end ? b[last] : undefined, WORD) ? last : -1
 }
 
-/** Whether a time such as 10:24:29, followed by a space or the + of a form, is before `p`. */
+/** Whether the bytes before `p` are a time such as 10:24:29 and a space. In forms, the space is a +. */
 export function isBehindTime(b: Buffer, p: number, start: number): boolean {
   if (p - 4 < start || (b[p - 1] !== SPACE && b[p - 1] !== PLUS)) return false
   return isDigit(b[p - 2]) && isDigit(b[p - 3]) && b[p - 4] === COLON
@@ -210,7 +210,7 @@ function isGroup(b: Buffer, p: number, end: number, length: number): boolean {
   return p + length === end || !is(b[p + length], WORD)
 }
 
-/** Returns the end of the divider or parenthesis at `p`; `p`: there is none. */
+/** Returns the end of the divider or parenthesis at `p`, or `p` if neither is there. */
 function betweenEnd(b: Buffer, p: number, end: number): number {
   return p < end && (b[p] === OPEN || b[p] === CLOSE) ? p + 1 : dividerEnd(b, p, end)
 }
@@ -234,13 +234,13 @@ const NUMERIC = new Set(
     .map(text => text.charCodeAt(0) * 256 + text.charCodeAt(1)),
 )
 
-/** Returns the end of an account number (IBAN). Its two letters are before `p`; it may have dividers. */
+/** Returns the end of an account number (IBAN), which may have dividers. Its two letters are directly before `p`. */
 export function ibanEnd(b: Buffer, p: number, end: number): number {
   const country = (b[p - 2]! & 0xdf) * 256 + (b[p - 1]! & 0xdf)
   const length = LENGTHS.get(country)
   if (length === undefined) return -1
   const isNumeric = NUMERIC.has(country)
-  // For the check, the first four characters move to the end.
+  // The check is done as if the first four characters were the last.
   let rest = 0
   const first = p - 2
   let count = 2

@@ -7,7 +7,7 @@ import { americanEnd, cardEnd, ibanEnd, internationalEnd, ipv4End, isBehindTime,
 import { PRESETS, type Preset } from './presets.js'
 import { findBearer, findJwt, findKey, findPrivateKey, KEY_ANCHORS } from './tokens.js'
 
-/** Kinds of bytes: what the scanner searches for around them. */
+/** Kinds of bytes. The kind says what the scanner searches for around a byte. */
 const NUMBER = 1
 const AT = 2
 const ADDRESS = 3
@@ -35,7 +35,7 @@ export class PresetScanner {
   lastEscape = -1
   hasExponent = false
   readonly #kinds = new Uint8Array(256)
-  /** Number of the rule of each preset; -1: the preset is not used. */
+  /** Number of the rule of each preset, or -1 if the preset is not used. */
   readonly #rules: Readonly<Record<Preset, number>>
 
   /** The index of a preset in `presets` is the number of its rule. */

@@ -79,9 +79,9 @@ interface Key {
   readonly text: string
   readonly anchor: number
   readonly least: number
-  /** The classes of the characters that follow. */
+  /** The classes of the characters after `text`. */
   readonly bits: number
-  /** Whether there can be dots between these characters. */
+  /** Whether dots may stand between the characters after `text`. */
   readonly hasParts: boolean
   readonly needsDigit: boolean
 }
@@ -99,7 +99,7 @@ const KEYS: readonly Key[] = KEY_MARKS.flatMap(({ marks, least, of = 'base64url'
   })),
 )
 
-/** Maximum characters searched for a digit. A longer run without a digit consists of words. */
+/** A digit is searched for in at most this many characters. A longer run without a digit consists of words. */
 const MOST_WORDS = 64
 
 /** Names of secrets in lower case, each with the index of the _ or K that the scanner looks for. */
@@ -134,7 +134,7 @@ export function findKey(b: Buffer, p: number, start: number, end: number, out: M
   return b[p] === UNDERSCORE || b[p] === UPPER_K ? findNamed(b, p, start, end, out, rule) : p + 1
 }
 
-/** `p` is after the mark of a key. Returns the end of the key; `p` if other letters follow. */
+/** `p` is after the mark of a key. Returns the end of the key, or `p` if a letter follows that the key cannot have. */
 function keyEnd(b: Buffer, p: number, end: number, { bits, hasParts }: Key): number {
   let to = endOf(b, p, end, bits)
   while (hasParts && to + 1 < end && b[to] === DOT && is(b[to + 1], bits)) to = endOf(b, to + 1, end, bits)
@@ -167,7 +167,7 @@ export function isBehindSecretName(b: Buffer, end: number): boolean {
 const BEGIN = '-----begin '
 const END = '-----end '
 const KIND = 'private key'
-/** Maximum bytes searched for KIND, as in RSA PRIVATE KEY. */
+/** KIND is searched for in at most this many bytes. Example: RSA PRIVATE KEY. */
 const LONGEST_KIND = 48
 
 /**

@@ -22,11 +22,11 @@ export interface RedisBackendOptions {
   readonly group: string
   readonly timeoutMs: number
   /**
-   * For the log: what happens to events while the server does not reply. Undefined: the server keeps the limits of the
-   * service, not of a throttle.
+   * For the log: what happens to events while the server does not reply. Undefined if the server keeps the limits of
+   * the service and not those of a throttle.
    */
   readonly onFailure?: OnFailure
-  /** Returns the password that was last sent. Problems do not show this password. */
+  /** Returns the password that was last sent to the server. The texts of problems do not show this password. */
   readonly password?: () => string | undefined
 }
 
@@ -38,12 +38,12 @@ export interface RedisBackendContext {
 
 const FIRST_WAIT_MS = 200
 const LONGEST_WAIT_MS = 10_000
-/** How long to wait after a rejected password, because correcting the password takes time. */
+/** How long to wait after the server has rejected the password, because it takes time to correct the password. */
 const DENIED_WAIT_MS = 10_000
 const SHA = createHash('sha1').update(SCRIPT).digest('hex')
 /**
- * A demand that takes no units. If the user is not allowed to read the keys of the group, only this probe fails,
- * instead of every batch.
+ * A demand that takes no units. If the server does not allow its user to read the keys of the group, only this probe
+ * fails, and not every batch.
  */
 const PROBE: Demand = {
   ...NOTHING,
@@ -65,8 +65,8 @@ const FOREIGN =
 const LOG_EVERY_MS = 60_000
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 /**
- * The server that keeps the buckets, behind a circuit breaker: after a failure, it is not asked until a new connection
- * has replied to a probe in time.
+ * The server that keeps the buckets, behind a circuit breaker. After a failure, the server is not asked until it has
+ * replied in time to a probe on a new connection.
  */
 export class RedisBackend implements Backend {
   readonly #connect: Connect
@@ -77,9 +77,9 @@ export class RedisBackend implements Backend {
   readonly #requests: { value: number }
   readonly #latency: Observer
   #connection: RedisConnection | undefined
-  /** The server's clock minus the monotonic clock, as of its last reply. */
+  /** The server's clock minus the monotonic clock, when the server last replied. */
   #aheadMs: number
-  /** The outage of the server; undefined: the server replies, or was not asked yet. */
+  /** The outage of the server. Undefined while the server replies, and before it is first asked. */
   #down: { since: number; failures: number; error: string; nextAt: number | undefined } | undefined
   #loggedProblem = ''
   #foreignLoggedAt = Number.NEGATIVE_INFINITY
@@ -109,7 +109,7 @@ export class RedisBackend implements Backend {
     return this.#connection !== undefined
   }
 
-  /** Undefined if the server replies, or was not asked yet. Times are on the wall clock. */
+  /** Undefined while the server replies, and before it is first asked. The times are on the wall clock. */
   get outage(): ProcessorOutage | undefined {
     if (!this.#down) return undefined
     const { since, failures, error, nextAt } = this.#down
@@ -173,7 +173,7 @@ export class RedisBackend implements Backend {
     this.#wake()
   }
 
-  /** One round trip: all calls are sent before the first reply. */
+  /** Makes one round trip, because it sends all calls before the first reply. */
   async #execute(connection: RedisConnection, demands: readonly Demand[]): Promise<Grant[]> {
     const { group, timeoutMs } = this.#options
     const { clock } = this.#context
@@ -241,7 +241,7 @@ export class RedisBackend implements Backend {
     this.#context.metrics.counter('sluice_throttle_backend_failures_total', help, { reason }).value++
   }
 
-  /** Counts and logs buckets that held something else. The script has replaced them. */
+  /** Counts and logs buckets whose keys held data of another program. The script has already replaced this data. */
   #foreign(keys: number): void {
     if (keys === 0) return
     this.#count('foreign')

@@ -7,7 +7,7 @@ import { StateSaver } from './state-saver.js'
 export interface Persisted {
   readonly limiter: SavedLimiter
   readonly rules: readonly Rule[]
-  /** Whether the buckets come from a predecessor. Saved buckets are then not newer and are not read. */
+  /** Whether the buckets come from a predecessor. If so, saved buckets are not read, because they are not newer. */
   readonly isInherited: boolean
 }
 
@@ -25,8 +25,8 @@ export async function openSaver(
 }
 
 /**
- * The options that saved buckets depend on. Saved counts stay valid if only the value of a limit changes. The times
- * that gcra saves do not stay valid.
+ * The options that saved buckets depend on. If only the value of a limit changes, saved counts stay valid, but the
+ * times that gcra saves do not stay valid.
  */
 function meaningOf(options: ThrottleOptions): Record<string, unknown> {
   const { key_field, time_field, cost } = options

@@ -9,13 +9,13 @@ import { blocksOf, FORMAT, type Segment, type SegmentHead, segmentName, segments
 export interface Restoring {
   readonly folder: BufferFolder
   readonly means: SegmentHead['means']
-  /** The clock of the decisions; undefined: decisions are in event time. */
+  /** The clock of the decisions. Undefined if decisions are in event time. */
   readonly clock: Clock | undefined
   readonly wall: number
   readonly log: Logger
 }
 
-/** Reads the buckets that an earlier run has saved. Skips and logs data that cannot be used. */
+/** Reads the buckets that an earlier run has saved. If data cannot be used, skips the data and logs this. */
 export async function restoreBuckets(to: BucketsReader, restoring: Restoring): Promise<void> {
   const segments = await usable(restoring)
   const newest = segments.at(-1)
@@ -104,7 +104,7 @@ function shiftsOf(segments: readonly Segment[], present: { now: number; wall: nu
   for (const segment of segments.toReversed()) {
     const { first, last } = segment
     if (segment.run !== run) shift += next.now - Math.max(0, next.wall - last.wall) - last.now
-    // Adding a whole number keeps the precision of times.
+    // A whole number is added, because it keeps the precision of times.
     shift = Math.round(shift)
     shifts.unshift(shift)
     next = first

@@ -3,8 +3,8 @@ import { blockHead, HEAD_BYTES, isIntact, type Stamp } from '../../../throttle/p
 
 /**
  * A throttle keeps its buckets in data_dir, in segments with increasing numbers. Later segments take precedence. The
- * first segment of a run, and each segment that replaces earlier segments, begins with all buckets. Changes to the
- * buckets follow.
+ * first segment of a run begins with all buckets, and so does each segment that replaces earlier segments. Changes to
+ * the buckets follow.
  */
 
 export const FORMAT = 1

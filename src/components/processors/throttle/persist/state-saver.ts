@@ -11,7 +11,7 @@ import { restoreBuckets } from './restore.js'
 import { FORMAT, type SegmentHead, segmentName, segmentsIn } from './segments.js'
 
 const INTERVAL_MS = 1000
-/** Creating blocks takes at most 1/50 of the time. */
+/** The creation of blocks takes at most 1/50 of the time. */
 const BUSY_SHARE = 50
 const RETRY_MAX_MS = 30_000
 /** A segment is replaced when it exceeds this size and is also `GROWTH` times as large as its part with all buckets. */
@@ -31,8 +31,8 @@ interface SaverOptions {
 
 /**
  * Saves a throttle's buckets one second after they have changed, and when the throttle ends. Each save appends the
- * changed buckets to a segment. At the first save of a run, and from time to time, a new segment with all buckets
- * replaces the earlier segments. A failure does not end the daemon, because the next segment has all buckets again.
+ * changed buckets to a segment. At the first save of a run, and later from time to time, a new segment with all buckets
+ * replaces the earlier segments. If a save fails, the daemon continues, because the next segment has all buckets again.
  */
 export class StateSaver {
   readonly #options: SaverOptions
@@ -50,11 +50,11 @@ export class StateSaver {
   #savedAt: number
   #saving: Promise<void> | undefined
   #cancel: (() => void) | undefined
-  /** Monotonic time before which nothing is written. */
+  /** Nothing is written before this monotonic time. */
   #notBefore = 0
   #failures = 0
   #loggedCause = ''
-  /** Older segments that could not be removed. This was logged once for each. */
+  /** Older segments that could not be removed. For each segment, this failure was logged once. */
   readonly #kept = new Set<string>()
   #hasEnded = false
 
@@ -83,14 +83,14 @@ export class StateSaver {
     })
   }
 
-  /** Call when events were decided on: buckets may have changed. */
+  /** Call this after events were decided on, because buckets may have changed. */
   changed(): void {
     if (this.#dirty) return
     this.#dirty = true
     this.#schedule()
   }
 
-  /** Saves the changes and ends. Does not reject. */
+  /** Saves the changes, then stops saving. Does not reject. */
   async end(): Promise<void> {
     this.#hasEnded = true
     this.#cancel?.()
@@ -154,7 +154,7 @@ export class StateSaver {
   /** Whether the current segment has all buckets and may still grow. */
   async #isWhole(): Promise<boolean> {
     if (!this.#segment || this.#bytes > Math.max(SMALLEST_SEGMENT, GROWTH * this.#bytesOfAll)) return false
-    // If the file is missing, data_dir was removed.
+    // The file is missing if data_dir was removed.
     return (await this.#folder.list()).includes(this.#name)
   }
 
@@ -201,8 +201,8 @@ export class StateSaver {
   }
 
   /**
-   * Called after a failure: the next segment will begin with all buckets. Removes the current segment if it does not
-   * have all buckets yet.
+   * Called after a failure, so that the next segment begins with all buckets. Removes the current segment if it does
+   * not have all buckets yet.
    */
   async #giveUp(): Promise<void> {
     await this.#segment?.close().catch(() => {})
