@@ -53,7 +53,9 @@ export class Ledger {
     this.#logs.set(log, lines)
     const number = lines.length
     const mark = `${log}-${number} `
-    const text = mark + FILLER.substr((number * 31) % 1000, Math.max(0, bytes - mark.length))
+    // A kilobyte of one line must not be equal to a kilobyte of another one.
+    const filler = FILLER.substr((number * 31) % 1000, Math.max(0, bytes - mark.length))
+    const text = mark + filler.replace(/.{900}/g, part => part.slice(mark.length) + mark)
     const fate = {
       isOptional: false,
       isDelivered: false,
