@@ -53,17 +53,17 @@ export interface ThrottleStats {
 /** An object-mode stream that passes at most `limit` events of each bucket in each window. */
 export interface Throttle extends Transform {
   /**
-   * The events that do not pass, in order. They are only counted and dropped until this property is read for the first
-   * time. From then on they are kept for the reader, and a slow reader slows the throttle down.
+   * The events that do not pass, in order. Until this property is read for the first time, these events are only
+   * counted. Afterwards they are kept for the reader, and a slow reader slows down the throttle.
    */
   readonly discarded: Readable
   readonly stats: ThrottleStats
 }
 
 /**
- * Creates a throttle as a stream. An event is an object or a line, which is a string or a Buffer. If a line is a JSON
- * object, its fields can be used; otherwise its only field is `message`. The stream passes on the written chunks
- * themselves, not copies. Throws OptionsError.
+ * Creates a throttle as a stream. An event is an object, or a line as a string or a Buffer. The fields of a line are
+ * those of its JSON object. If the line is not one, its only field is `message`. The stream passes on the written
+ * chunks themselves, not copies. Throws OptionsError.
  */
 export function createThrottle(options: ThrottleOptions, surroundings: ThrottleSurroundings = {}): Throttle {
   const parsed = parseOptions(streamThrottleOptions, options)
@@ -79,7 +79,7 @@ class EventReader extends FieldReader {
   readonly #segments: FieldPath['segments']
   readonly #event: () => unknown
 
-  /** `event` returns the event that is being decided. */
+  /** `event` returns the event on which the throttle is deciding. */
   constructor(path: FieldPath, wanted: WantedNames, event: () => unknown) {
     super(path, wanted)
     this.#segments = path.segments
@@ -95,7 +95,7 @@ class EventReader extends FieldReader {
 class EventThrottle extends Transform implements Throttle {
   readonly #decider: Decider
   readonly #origin: Origin
-  /** The batch for every event that is an object. EventReader reads the object instead. */
+  /** This batch stands for every event that is an object. EventReader reads the fields from the object itself. */
   readonly #one: EventBatch
   #event: unknown
   #received = 0

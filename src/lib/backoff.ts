@@ -4,8 +4,8 @@ export type Random = () => number
 export const systemRandom: Random = () => Math.random()
 
 /**
- * The waiting times between attempts, with full jitter. Each is a random part of a ceiling, which doubles with each
- * attempt up to a limit.
+ * Computes the waiting times between attempts, with full jitter. Each time is random between 0 and a ceiling. The
+ * ceiling doubles with each attempt, up to a maximum.
  */
 export class Backoff {
   readonly #initialMs: number

@@ -1,6 +1,6 @@
 /**
- * A Map from which the oldest entry can be taken. Keeps one iterator, since a new iterator would step over all entries
- * that were deleted since the Map last grew.
+ * A Map that can remove its oldest entry. Keeps one iterator, because a new iterator would step over all entries that
+ * were deleted since the Map last grew.
  */
 export class QueueMap<K, V> extends Map<K, V> {
   #entries = this.entries()

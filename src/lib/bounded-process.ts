@@ -16,7 +16,7 @@ const LONGEST_TEXT = 1000
 /** How long to wait for standard error after the process ended. */
 const LAST_WORDS_MS = 200
 
-/** Writable bytes that V8 reserves for code, 512 MiB in newer releases of Node.js. They count as data. */
+/** Returns the writable bytes that V8 reserves for code (512 MiB in newer Node.js). RLIMIT_DATA includes them. */
 function codeBytes(): number {
   try {
     const ranges = readFileSync('/proc/self/maps', 'latin1').matchAll(/^(\w+)-(\w+) rwxp /gm)
@@ -27,10 +27,10 @@ function codeBytes(): number {
 }
 
 /**
- * Sets the limits of this process, then executes the program. At RLIMIT_DATA, the kernel refuses memory at once, even
- * to a busy process. If the machine runs out of memory, the kernel kills this process and not the parent. Thread stacks
- * count as data and have the usual size. With `setpriv`, the kernel kills the process when its parent ends, even if the
- * process is in a loop.
+ * Sets the limits of this process, then executes the program. Above RLIMIT_DATA, the kernel immediately refuses memory,
+ * even to a busy process. If the machine runs out of memory, the kernel kills this process and not the parent.
+ * RLIMIT_DATA includes thread stacks, so they get their usual size. With `setpriv`, the kernel also kills this process
+ * when its parent ends, even if the process is in a loop.
  */
 const LAUNCH = `{ echo 500 >/proc/self/oom_score_adj; ulimit -c 0; ulimit -s 8192; ulimit -d "$1"; } 2>/dev/null
 shift
@@ -61,8 +61,8 @@ export interface BoundedOptions extends Pick<SpawnOptions, 'env'> {
 }
 
 /**
- * Runs a module in its own Node.js process, whose memory the kernel limits. Its output is untrusted: it is killed after
- * the first unexpected frame.
+ * Runs a module in its own Node.js process, whose memory the kernel limits. Does not trust the output of the process,
+ * and kills the process after the first unexpected frame.
  */
 export class BoundedProcess {
   readonly #child: ChildProcess
@@ -85,7 +85,7 @@ export class BoundedProcess {
     })
     this.#child.on('error', error => {
       this.#wrong = error.message
-      // If the process did not start, for example with too many open files, `#follow` does not report its end.
+      // If the process did not start, for example because too many files are open, `#follow` cannot report the end.
       if (this.pid === undefined) this.#end(null, null)
     })
     if (this.pid !== undefined) this.#calls = this.#follow()
@@ -142,7 +142,7 @@ export class BoundedProcess {
     const [logged, answered] = [stderr, answers].map(stream => new Promise(resolve => stream.once('close', resolve)))
     this.#child.once('exit', async (code, signal) => {
       await answered
-      // A program that the process started may keep standard error open.
+      // Waits only briefly, because a program that the process started may keep standard error open.
       await settledWithin(LAST_WORDS_MS, [logged!])
       this.#end(code, signal)
     })
@@ -165,7 +165,7 @@ const CRASHES = new Set(['SIGABRT', 'SIGSEGV', 'SIGTRAP', 'SIGBUS', 'SIGILL'])
 /** Returns the bytes of resident memory of a process; undefined if it has ended or the system does not report them. */
 export function residentMemory(pid: number): number | undefined {
   try {
-    // `statm` counts in pages, of unknown size.
+    // Does not use `statm`, because it counts in pages, whose size is unknown.
     const kib = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]
     return kib === undefined ? undefined : Number(kib) * KIB
   } catch {

@@ -1,6 +1,6 @@
 /**
- * Frames for a pipe between two processes. A frame contains the sizes of its head and its bytes, then the head, then
- * the bytes. The reader limits both sizes, so if it throws, the writer is at fault.
+ * Frames for a pipe between two processes. A frame consists of two sizes (of its head and of its bytes), the head, and
+ * the bytes. The reader limits both sizes, so the reader throws only if the writer is at fault.
  */
 
 /** Descriptors in a BoundedProcess: the process reads frames from the first, and writes frames to the second. */
@@ -21,7 +21,7 @@ export function jsonHead(head: object, bytes: number): Buffer {
   return frameHead(Buffer.from(JSON.stringify(head)), bytes)
 }
 
-/** Parses a head in JSON. Throws if it has more than `most` values: a value of one byte takes 56 bytes of memory. */
+/** Parses a head in JSON. Throws if it has more than `most` values, because a value of one byte takes 56 in memory. */
 export function readHead(head: Buffer, most: number): unknown {
   let values = 1
   let isText = false
@@ -57,7 +57,7 @@ export class FrameReader {
   #size = SIZES
   #got = 0
 
-  /** `begin` throws if the head is unexpected. */
+  /** `begin` receives each head, and throws if the head is unexpected. */
   constructor(mostHead: number, begin: (head: Buffer) => Begun) {
     this.#mostHead = mostHead
     this.#begin = begin
@@ -70,7 +70,7 @@ export class FrameReader {
       portion.copy(this.#into, this.#got, at, end)
       this.#got += end - at
       at = end
-      // An empty part is complete at once.
+      // A part of 0 bytes is complete without further input.
       while (this.#got === this.#size) this.#next()
     }
   }
@@ -97,5 +97,5 @@ export class FrameReader {
   }
 }
 
-/** Does not use the buffer pool of Node.js, since the buffer may be kept. */
+/** Does not use the buffer pool of Node.js, because a kept buffer would keep the whole pool in memory. */
 const allocate = (size: number) => Buffer.allocUnsafeSlow(size)

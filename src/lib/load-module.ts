@@ -11,7 +11,7 @@ import { importedPackages, markedPlace, placeInPlugin } from './modules/plugin-p
 export type ModuleExports = Readonly<Record<string, unknown>>
 
 let prepared = false
-/** URLs that were imported, and how often the import failed. Node.js would only repeat the error for the same URL. */
+/** For each imported URL: how often its import failed. Node.js repeats the error of a URL, so another URL is used. */
 const failures = new Map<string, number>()
 
 /**
@@ -26,7 +26,7 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
   const first = versioned(pathToFileURL(file).href, fresh ? moduleDigest(file) : '0')
   const failed = failures.get(first)
   const url = failed ? versioned(first, `${new URL(first).searchParams.get(VERSION)}.${failed}`) : first
-  // `import` caches a CommonJS module by its path, so without this it would not load a changed file.
+  // `import` caches a CommonJS module by its path. Without this deletion, `import` would not load a changed file.
   if (failed === undefined) delete nodeModule.createRequire(import.meta.url).cache[file]
   try {
     const exports = (await import(url)) as ModuleExports
@@ -38,7 +38,7 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
   }
 }
 
-/** Imports a package once, as a file in `folder` would. Later changes have no effect. */
+/** Imports a package as a file in `folder` would. Changes of the package after the first import have no effect. */
 export async function loadPackage(name: string, folder: string): Promise<ModuleExports> {
   prepare()
   importedPackages.push(join('node_modules', name, '/'))

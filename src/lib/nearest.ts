@@ -1,4 +1,4 @@
-/** Longer names are ignored. Comparing them is expensive, and they are rarely typing errors. */
+/** Longer names are ignored, because comparing them is expensive and they are rarely typing errors. */
 const MAX_LENGTH = 64
 
 const row = () => new Int32Array(MAX_LENGTH + 1)
@@ -16,11 +16,11 @@ export class NearestName {
     this.#budget = budget
   }
 
-  /** Returns the first candidate with the fewest typing errors compared to `name`; undefined: none is near. */
+  /** Returns the candidate with the fewest typing errors, the first of several; undefined if no candidate is near. */
   find(name: string, candidates: Iterable<string>): string | undefined {
     if (name.length > MAX_LENGTH) return undefined
     const wanted = name.toLowerCase()
-    // A third of the letters may be wrong; in very short names, one.
+    // Up to a third of the letters may be wrong; in a very short name, one letter.
     let best = Math.max(1, Math.floor(wanted.length / 3)) + 1
     let nearest: string | undefined
     for (const candidate of candidates) {

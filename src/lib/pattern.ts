@@ -64,7 +64,7 @@ interface Compiled {
   readonly groupNames: readonly (string | undefined)[]
 }
 
-/** The patterns that `compilingWithin` has compiled so far, and the milliseconds of CPU time left for others. */
+/** During `compilingWithin`: the patterns that were compiled, and the CPU milliseconds that remain for others. */
 let within: { readonly known: Map<string, Compiled>; left: number } | undefined
 
 /**

@@ -3,9 +3,9 @@ import { after } from './time.js'
 import { formatDuration } from './units.js'
 
 /**
- * Runs a program without a shell. Resolves with its standard output. Errors contain neither its arguments nor its
- * standard error, because both may be secret. After the time limit, kills the program and all processes that it
- * started.
+ * Runs a program without a shell. Resolves with its standard output. Error messages contain neither the arguments nor
+ * the standard error of the program, because both may be secret. After the time limit, kills the program and all
+ * processes that it started.
  */
 export function printedBy(
   [program = '', ...args]: readonly string[],

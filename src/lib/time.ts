@@ -7,7 +7,7 @@ export interface Clock {
 }
 
 export interface TimerClock extends Clock {
-  /** Runs `fn` once after `ms`. The returned function cancels it. */
+  /** Runs `fn` once after `ms`. The returned function cancels the call. */
   after(ms: number, fn: () => void): () => void
 }
 
@@ -17,7 +17,7 @@ export const systemClock: TimerClock = {
   after,
 }
 
-/** The longest possible timer, 24 days. Node.js fires longer ones at once. */
+/** The longest possible timer, 24 days. Node.js would fire a longer timer immediately. */
 const LONGEST_MS = 2 ** 31 - 1
 const possible = (ms: number) => Math.min(ms, LONGEST_MS)
 
@@ -64,7 +64,7 @@ export function every(ms: number, fn: () => void): () => void {
   return () => clearInterval(timer)
 }
 
-/** Runs `fn` every `ms` milliseconds, by a clock's timers. The returned function stops it. */
+/** Runs `fn` every `ms` milliseconds with the timers of `clock`. The returned function stops this. */
 export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => void {
   const next = () =>
     clock.after(ms, () => {
@@ -77,7 +77,7 @@ export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => vo
 
 /**
  * Runs `fn` once after `ms` milliseconds. Call the returned function when the awaited answer arrives; `fn` then does
- * not run. After a stop or a busy time, timers fire before the process has read the answers that have arrived. `fn`
+ * not run. After the process was stopped or busy, timers fire before it has read the answers that have arrived. `fn`
  * therefore waits until these are read.
  */
 export function unlessAnswered(ms: number, fn: () => void, timer = after): () => void {
@@ -118,9 +118,9 @@ export function cpuTime(): number {
 }
 
 /**
- * Measures computing work, for pauses in proportion to it. The returned function returns milliseconds since the call,
- * without the time of other processes: a busy machine, a CPU quota or a stop of the process would otherwise lengthen
- * the pause many times.
+ * Measures computing work, so that a pause can be proportional to the work. The returned function returns the
+ * milliseconds since the call of `measureWork`, without the time of other processes. With that time, a busy machine, a
+ * CPU quota or a stop of the process would lengthen the pause many times.
  */
 export function measureWork(clock: Clock): () => number {
   const [began, usedBefore] = [clock.now(), cpuTime()]
@@ -153,7 +153,7 @@ export function aborted(signal: AbortSignal): Promise<void> {
   })
 }
 
-/** Settles as `work` does, or resolves as soon as the signal aborts. Then removes its listener from the signal. */
+/** Settles like `work`, but resolves as soon as `signal` aborts. Afterwards, leaves no listener on the signal. */
 export function orAborted(work: Promise<unknown>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const go = () => {

@@ -20,7 +20,7 @@ export class Turns {
 
 const turns = new Turns()
 
-/** Like `take`, for the whole process. Keys are paths of files, or names of other things that tasks share. */
+/** Like `take`, but for all callers in this process. Keys are paths of files, or names of other shared things. */
 export function inTurn<T>(key: string, task: () => Promise<T>): Promise<T> {
   return turns.take(key, task)
 }

@@ -89,7 +89,7 @@ export function counted(count: number, what: string): string {
   return `${short(count)} ${what}${count === 1 ? '' : 's'}`
 }
 
-/** Formats an ISO 8601 time as local time of day, with the date unless `wall` is on the same day. */
+/** Formats an ISO 8601 time as local time of day. Adds the date if `wall` is on another day. */
 export function clockTime(time: string, wall: number): string {
   const at = new Date(time)
   const clock = at.toTimeString().slice(0, 8)

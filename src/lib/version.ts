@@ -15,7 +15,7 @@ interface Manifest {
   readonly engines: { readonly node: string }
 }
 
-/** Read once: later, the process may have no free descriptor. */
+/** The file is read only once, because later the process may have no free file descriptor. */
 let known: Manifest | undefined
 
 function manifest(): Manifest {
@@ -27,7 +27,7 @@ export function packageVersion(): string {
   return manifest().version
 }
 
-/** Returns a message if this version of Node.js is too old for the package; undefined if it is not. */
+/** If the Node.js `version` is too old for the package, returns a message. Otherwise returns undefined. */
 export function nodeProblem(version: string = process.versions.node): string | undefined {
   const oldest = manifest().engines.node.replace(/^>=/, '')
   const [major = 0, minor = 0] = version.split('.').map(Number)

@@ -45,7 +45,7 @@ export class Connection {
    */
   async use<T>(signal: AbortSignal, work: (socket: Socket) => Promise<T>): Promise<T> {
     await this.#dialer.renew(true)
-    // Lets Node.js report that an idle connection has ended. A new connection is then made.
+    // Lets Node.js report if an idle connection has ended. If so, a new connection is made.
     await nextTurn()
     signal.throwIfAborted()
     let socket = this.#socket
@@ -108,7 +108,7 @@ export class Connection {
   }
 }
 
-/** Writes all parts at once. Resolves when the operating system has taken them. */
+/** Writes all parts together. Resolves when the operating system has taken them. */
 export function writeAll(socket: Socket, parts: readonly Uint8Array[]): Promise<void> {
   return new Promise((resolve, reject) => {
     socket.cork()

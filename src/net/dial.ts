@@ -23,7 +23,7 @@ export interface ConnectorOptions {
   readonly reach: Reach | undefined
 }
 
-/** Makes connections. Verifies certificates, even if environment variables say not to. */
+/** Makes connections. Verifies certificates even if environment variables turn verification off. */
 export class Connector {
   readonly #options: ConnectorOptions
   readonly #connecting: Set<Socket>
@@ -56,7 +56,7 @@ export class Connector {
     return this.#connected(socket, 'secureConnect', timeoutMs)
   }
 
-  /** Returns an error if the host is an IP address that must not be connected to. Names are checked when looked up. */
+  /** If the host is an IP address that is denied, returns an error. Names are checked when they are looked up. */
   denied(target: URL): DeniedAddress | undefined {
     return deniedPlace(placeOf(target), this.#options.reach)
   }
@@ -111,8 +111,8 @@ export function coded(code: string, message: string): Error {
 }
 
 /**
- * Returns a lookup that finds only addresses that `reach` allows. The connection itself uses this lookup. A name server
- * therefore cannot answer the check with one address and the connection with another.
+ * Returns a lookup function that finds only addresses allowed by `reach`. The connection itself uses this function, so
+ * that a name server cannot give one address to the check and another to the connection.
  */
 function permittedLookup(reach: Reach, port: number): LookupFunction {
   return (name, options, callback) => {

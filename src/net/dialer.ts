@@ -9,9 +9,9 @@ import { ProxySettings, type Via, variableFor } from './proxy.js'
 import { exposeExpiries, TlsFiles, TlsFilesError } from './tls.js'
 import type { TlsContent } from './tls-check.js'
 
-/** How often files are checked for replacement while requests are sent. */
+/** Time between checks for replaced files while requests are sent. */
 const POLL_MS = 1000
-/** How often files are checked for replacement while idle. */
+/** Time between checks for replaced files while the destination is idle. */
 const IDLE_POLL_MS = 60_000
 
 /** Connects a destination to its receiver with current certificates, through a proxy, within the limits of `reach`. */
@@ -55,7 +55,7 @@ export class Dialer {
     if (this.#hasTlsFiles) this.#stopPolling = every(IDLE_POLL_MS, () => void this.renew())
   }
 
-  /** Applies replaced certificates. `isRequest`: checks for them at most once a second; otherwise returns undefined. */
+  /** Applies replaced certificates. If `isRequest`, does this at most once a second; else returns undefined. */
   renew(isRequest = false): Promise<void> | undefined {
     const now = this.#context.clock.now()
     if (isRequest && (!this.#hasTlsFiles || now - this.#polledAt < POLL_MS)) return undefined
@@ -70,7 +70,7 @@ export class Dialer {
     const { receiver, proxy } = this.#connectors!
     const via = await this.#proxy?.viaFor(target)
     const isProxy = via && target.origin === via.url.origin
-    // A request for an http URL is sent to the proxy itself.
+    // A request for an http URL is sent to the proxy itself, and not through a tunnel.
     if (!via || isProxy || target.protocol === 'http:') return await (isProxy ? proxy : receiver).connect(target)
     const denied = receiver.denied(target)
     if (denied) throw denied

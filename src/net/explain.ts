@@ -38,7 +38,7 @@ export class UnexpectedUpgrade extends Error {
 export interface Way {
   readonly url: string
   readonly tls: DialOptions['tls']
-  /** Whether the receiver closed a connection without a response and has not responded since. */
+  /** Whether the receiver has closed a connection without a response, and has not responded after that. */
   readonly unanswered: boolean
   /** The proxy that requests go through. */
   readonly proxy: string | undefined
@@ -54,7 +54,7 @@ export function networkError(error: unknown, place: string, way: Way): DeliveryE
   const reason = tls === undefined ? reasonOf(error, code) : 'tls'
   const why = tls ?? WORDS[reason] ?? errorText(error)
   const advice = tls === undefined ? adviceOn(error, reason, way) : ''
-  // A request for an http URL is sent to the proxy itself.
+  // A request for an http URL is sent to the proxy itself, so the message names the proxy.
   const who = way.proxy !== undefined && way.url.startsWith('http:') ? `the proxy ${way.proxy}: ` : ''
   const message = `${place}: ${who}${why}${code ? ` (${code})` : ''}${advice}`
   return new DeliveryError(message, { failure: 'retry', reason, cause: error })

@@ -1,7 +1,7 @@
 import { DeliveryError, type Failure } from '../../core/errors.js'
 import { failureOf } from '../../net/http/client/answers/statuses.js'
 
-/** The meaning of an S3 error code, and advice. Without `failure`, the status decides. */
+/** What an S3 error code means, and advice. If `failure` is undefined, the HTTP status determines it. */
 interface Known {
   readonly failure?: Failure
   readonly advice: string
@@ -88,7 +88,7 @@ export function refusalOf(
   const message = [`${status} from ${place}`, said && `: ${said.slice(0, 300)}`, advice && `; ${advice}`, where].join(
     '',
   )
-  // The receiver must not choose the values of metric labels.
+  // A code that the receiver invents must not become the value of a metric label.
   const reason = isKnown ? code.replace(/[a-z](?=[A-Z])/g, '$&_').toLowerCase() : isOfKms ? 'kms' : `status_${status}`
   return new Refusal(message, code, { failure, reason, status, ...more })
 }
@@ -105,7 +105,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 export const unescaped = (xml: string): string =>
   xml.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all)
 
-/** For a response without a code, which may come from another server, such as a proxy. */
+/** For a response without an error code. Such a response may come from another server, such as a proxy. */
 function byStatus(status: number): Partial<Known> {
   if (status === 301) return KNOWN.PermanentRedirect!
   if (status === 403) return KNOWN.AccessDenied!

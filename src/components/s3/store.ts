@@ -13,18 +13,18 @@ import { Transport } from '../../net/http/client/transport.js'
 import type { S3Options } from './destination.js'
 import { NO_UPLOAD, Refusal, refusalOf, unescaped } from './refusal.js'
 
-/** A larger object is sent in parts of this size. Each part is in memory while it is sent. */
+/** An object larger than this is sent in parts of this size. A part is in memory while it is sent. */
 const PART_BYTES = 8 * 1024 * 1024
 const USER_AGENT = `sluice/${packageVersion()}`
 const NOTHING = Buffer.alloc(0)
 const SIGNATURE_LENGTH = 64
-/** The note of an object while its upload is requested: the id of the upload is not known yet. */
+/** The note of an object whose upload was requested, while the id of the upload is not known yet. */
 const ASKED = '?'
 const LOST_UPLOAD: ReadonlySet<string | undefined> = new Set([NO_UPLOAD, 'InvalidPart', 'InvalidPartOrder'])
 
 interface Multipart {
   readonly id: string
-  /** Tags of the parts that the receiver has, in order. */
+  /** The ETag of each part that the receiver has, in the order of the parts. */
   readonly tags: string[]
 }
 
@@ -55,7 +55,7 @@ export class S3Store implements ObjectStore {
 
   async open(signal: AbortSignal): Promise<void> {
     await this.#transport.open()
-    // Objects are sent later, but a problem should be logged at the start.
+    // Logs a problem with the credentials now, although the first object is sent later.
     void this.#credentials.current(signal).catch(error => {
       this.#context.log.warn({ error: error.message }, 'credentials are not available yet; events wait in the spool')
     })
@@ -82,7 +82,7 @@ export class S3Store implements ObjectStore {
 
   async #begin(object: ObjectFile, signal: AbortSignal): Promise<void> {
     const { key, contentType } = object.facts
-    // If a kill has left an upload behind, this upload costs money until it is aborted.
+    // An upload that a killed process left unfinished costs money until the upload is aborted.
     const left = await object.readNote()
     if (left === ASKED) await this.#abortAll(key, signal)
     else if (left !== undefined) await this.#abort(key, left, signal)
@@ -108,16 +108,16 @@ export class S3Store implements ObjectStore {
     const parts = tags.map((tag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${escaped(tag)}</ETag></Part>`)
     const body = Buffer.from(`<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`)
     const { text } = await this.#ask({ method: 'POST', key, query: { uploadId: id }, body }, signal)
-    // The receiver may answer 200 first, and then fail.
+    // The receiver may send status 200, and then report an error.
     if (!/<CompleteMultipartUploadResult[\s>]/.test(text)) throw refusalOf(500, text, `POST ${this.#url}`, {})
     return true
   }
 
-  /** Aborts all uploads of the object, because the response with the id of its upload was lost. */
+  /** Aborts all uploads of the object. Called if the response with the id of the upload was lost. */
   async #abortAll(key: string, signal: AbortSignal): Promise<void> {
     const query = { uploads: '', prefix: key }
     const { text } = await this.#ask({ method: 'GET', key: '', query }, signal).catch(error => {
-      // The credentials need not have the right to list uploads, because sending does not need it.
+      // Sending objects does not need the right to list uploads, so the credentials may lack this right.
       if (error instanceof Refusal && error.failure !== 'retry') return { text: '' }
       throw error
     })
@@ -135,7 +135,7 @@ export class S3Store implements ObjectStore {
     })
   }
 
-  /** Begins a multipart upload and aborts it. This does not store anything. */
+  /** Begins a multipart upload and aborts it, so that no object is stored. */
   async check(key: string, signal: AbortSignal): Promise<string> {
     await this.#transport.open()
     const headers = this.#headers('application/octet-stream')
@@ -201,7 +201,7 @@ export class S3Store implements ObjectStore {
       if (etag === undefined) throw refusalOf(502, 'the answer does not contain an ETag', place, {})
       return { text: '', etag }
     }
-    // A receiver may repeat the headers of the request.
+    // The response may repeat secrets from the headers of the request.
     const hidden = [...this.#credentials.secrets, signed.authorization!.slice(-SIGNATURE_LENGTH)]
     const text = hideSecrets(await bodyText(answer.body), hidden)
     if (isSuccess(status)) return { text, etag }
@@ -225,7 +225,7 @@ const escaped = (text: string) => text.replace(/[<>&]/g, character => `&#${chara
 
 const one = (header: string | string[] | undefined) => (Array.isArray(header) ? header[0] : header)
 
-/** Managed configurations, which have a `reach`, must not read the environment. */
+/** If `reach` is set, the configuration is managed, and must not read the environment. */
 export function regionOf({ region }: S3Options, { reach }: Pick<ComponentContext, 'reach'>): string {
   const { AWS_REGION, AWS_DEFAULT_REGION } = reach ? {} : (process.env as Record<string, string | undefined>)
   // A variable may be empty.

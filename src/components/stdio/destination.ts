@@ -46,7 +46,7 @@ export class Stdout implements Destination {
 
   async write(request: readonly EventBatch[], signal: AbortSignal): Promise<void> {
     const fd = this.#file
-    // The stream of a file does not notice that a full disk took only a part of the bytes.
+    // If the disk becomes full during a write, the stream of a file does not report that only a part was written.
     if (fd !== undefined) return await inTurn('stdout', () => this.#append(fd, request))
     try {
       await this.#send(request)
@@ -64,7 +64,7 @@ export class Stdout implements Destination {
   #send(request: readonly EventBatch[]): Promise<void> {
     const { parts } = this.#encoded(request, this.#raw)
     return new Promise((resolve, reject) => {
-      // The callback of the last part is called after all others. One error is enough.
+      // The callback of the last part runs after all parts are processed. It reports one error, which is enough.
       const written = (error?: Error | null) => (error ? reject(failure(error, 'write')) : resolve())
       parts.forEach((part, i) => {
         this.#stream.write(part, i === parts.length - 1 ? written : undefined)

@@ -23,7 +23,7 @@ export class StdinSource implements Source {
   readonly #pieces: { value: number }
   readonly #splitting: Splitting
   readonly #splitter: LineSplitter
-  /** Batches being sent. Reading pauses while one of them waits for room. */
+  /** Batches that are being sent. While one of these batches waits for room, reading pauses. */
   readonly #sends: Sends
   #fault: Error | undefined
   /** Pieces of `#splitter` that are already in the counter. The counter may also have pieces of an earlier source. */
@@ -112,7 +112,7 @@ export class StdinSource implements Source {
   }
 }
 
-/** libuv leaves this descriptor open when the socket that uses it is closed. */
+/** When a socket on this descriptor is closed, libuv leaves the descriptor open. */
 const STANDARD_INPUT = 0
 
 type Described = Readable & { readonly fd?: unknown; readonly isTTY?: boolean }

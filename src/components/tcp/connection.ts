@@ -16,7 +16,7 @@ export interface Reading {
   readonly socket: Socket
   readonly framer: Framer
   readonly clock: Clock
-  /** The connection is closed after this idle time; undefined: never. */
+  /** How long a connection may be idle before it is closed; undefined: without limit. */
   readonly idleMs: number | undefined
   /** Returns undefined if frames can be accepted now. Otherwise reading waits until the promise resolves. */
   room(): Promise<void> | undefined
@@ -24,12 +24,12 @@ export interface Reading {
   pendingChanged(): void
 }
 
-/** Why a connection is closed. corrupt: its bytes cannot be divided into messages any further. */
+/** Why a connection is closed. corrupt: its next bytes cannot be divided into messages. */
 type Ending = 'ended' | 'idle' | 'stopped' | 'corrupt'
 
 /**
- * Reads a connection until it ends, and waits while there is no room. When the signal aborts, half-closes the
- * connection to notify the sender, and still reads data in transit.
+ * Reads a connection until the connection ends. Pauses while no more frames can be accepted. When the signal aborts,
+ * half-closes the connection to notify the sender, but still reads data in transit.
  */
 export async function readConnection(reading: Reading, signal: AbortSignal): Promise<Ending> {
   const { socket, framer, clock, idleMs } = reading

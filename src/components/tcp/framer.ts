@@ -6,13 +6,13 @@ import { OctetSplitter } from './octet-splitter.js'
 
 /** Divides the bytes of a connection into messages. */
 export interface Framer {
-  /** Pieces of over-long messages so far, not counting the last piece of each message. */
+  /** Number of pieces so far into which over-long messages were divided, without the last piece of each message. */
   readonly pieces: number
   /** Number of places where a message was not recognized or was cut off. */
   readonly broken: number
   /** Bytes of the unfinished message. */
   readonly pending: number
-  /** Why reading cannot continue; undefined: it can. */
+  /** Why reading cannot continue; undefined if reading can continue. */
   readonly problem?: Error | undefined
   /** Set if the end of the connection cut off the last record. This record is not delivered. */
   readonly cutOff?: Error | undefined
@@ -38,7 +38,7 @@ export interface FramerOptions {
   readonly maxLineBytes: number
   /** Whether a null byte also ends a message. The null byte becomes a line end. */
   readonly endsWithNull: boolean
-  /** May change the bytes of a message with a length prefix, in place. A line end follows the message. */
+  /** May change, in place, the bytes of a message with a length prefix. A line end begins at `end`. */
   readonly tidy: ((chunk: Buffer, start: number, end: number) => void) | undefined
 }
 
@@ -152,7 +152,7 @@ class AutoFramer implements Framer {
   }
 
   flush(over?: boolean): Frame | undefined {
-    // The bytes could be an unfinished length. They are delivered as a line.
+    // If the bytes so far could be an unfinished length, they are delivered as a line.
     if (!this.#framer && this.#first.length > 0) this.#decide(false)
     return this.#framer?.flush(over)
   }

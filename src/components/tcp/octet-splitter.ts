@@ -28,7 +28,7 @@ export class OctetSplitter extends LineSplitter implements Framer {
   }
 
   override push(bytes: Buffer, room = bytes.length): Frame | undefined {
-    // A message may get a line end. This takes no more room than the length prefix, which is removed.
+    // The line end that is added to a message needs no more room than the length prefix, which is removed.
     this.reserve(room + this.#digits.length + 1)
     const from = this.start
     for (let p = 0; p < bytes.length; ) {

@@ -16,8 +16,8 @@ import { type Framer, framerOf, RecordFramer } from './framer.js'
 import type { TcpSourceOptions } from './options.js'
 
 /**
- * Maximum bytes of all unfinished messages together. Beyond it, messages above LARGE_PENDING_BYTES are delivered
- * unfinished, the largest first.
+ * Maximum bytes of all unfinished messages together. If there are more, messages larger than LARGE_PENDING_BYTES are
+ * delivered unfinished, the largest first.
  */
 const MOST_PENDING_BYTES = 32 * 1024 * 1024
 const LARGE_PENDING_BYTES = 64 * 1024
@@ -35,7 +35,7 @@ export class TcpSource implements Source {
    * connection.
    */
   readonly #reading = new Map<Promise<void>, AbortController>()
-  /** Batches being sent. Reading pauses while one of them waits for room. */
+  /** Batches that are being sent. While one of these batches waits for room, reading pauses. */
   readonly #sends: Sends
   #pending = 0
   /** Framers with an unfinished message above LARGE_PENDING_BYTES, each with the function that delivers it. */
@@ -144,7 +144,7 @@ export class TcpSource implements Source {
     log.warn(fields, problem ? 'closed a connection that cannot be read' : 'a connection ended within a record')
   }
 
-  /** Adds to the totals what has changed since the last call. */
+  /** Adds the changes of the framer's counts since the last call to the totals. */
   #count(framer: Framer, counted: { pending: number; pieces: number; broken: number }): void {
     const { pending, pieces, broken } = framer
     this.#pending += pending - counted.pending
@@ -154,8 +154,8 @@ export class TcpSource implements Source {
   }
 
   /**
-   * Delivers the largest unfinished message. If the current sender's message were chosen, other senders could fill the
-   * memory, and every later long message would be divided.
+   * Delivers the largest unfinished message. Does not choose the message of the current sender, because then other
+   * senders could keep the memory full, and every later long message would be divided.
    */
   #giveUpLargest(): void {
     const [largest] = [...this.#large].sort(([one], [other]) => other.pending - one.pending)
@@ -164,7 +164,7 @@ export class TcpSource implements Source {
     giveUp()
   }
 
-  /** Sends without waiting; reading pauses until there is room for more. */
+  /** Sends the batch without waiting. If the batch has to wait for room, reading pauses. */
   #send(frame: Frame, origin: Origin, out: Output): void {
     const ack = out.ack(status => {
       if (status === 'errored') this.#context.metrics.failed('undelivered')

@@ -39,7 +39,7 @@ export interface DeciderOptions extends LimiterOptions {
    */
   readonly costField?: FieldReader | undefined
   readonly eventTime?: EventTimeOptions | undefined
-  /** The first rule that holds for an event replaces `limits` and `costField`. */
+  /** The first rule that holds for an event replaces `limits` and `costField` for this event. */
   readonly rules?: readonly Rule[] | undefined
 }
 
@@ -52,7 +52,7 @@ export interface EventTimeOptions {
 export interface Refusal extends Pick<Limit, 'limit' | 'unit' | 'windowMs'> {
   /** The amount that the window had already counted, in `unit`. */
   readonly count: number
-  /** The rule that has the limit; undefined: it is a limit of the throttle itself. */
+  /** The rule that has the limit; undefined if the throttle itself has the limit. */
   readonly rule?: RuleName | undefined
 }
 
@@ -85,7 +85,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
   /** The time that `level` and `roomAt` use for event `i`: usually the time of the last decision about the event. */
   protected abstract decidedAt(batch: EventBatch, i: number): number
 
-  /** Replaces the rules. Call only if the options have rules. Rules that stay keep their windows. */
+  /** Replaces the rules. A rule that is also in the new list keeps its windows. Call only if the options have rules. */
   setRules(rules: readonly Rule[]): void {
     this.#ruleLimits = new RuleLimits(rules, this.limiter)
   }
@@ -126,7 +126,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     return this.takeFull(limiter, time, cost, size)
   }
 
-  /** Decides about an event whose key has no bucket, because `limiter` has no room for one. */
+  /** Decides on an event whose key has no bucket because `limiter` has no room for another bucket. */
   protected takeFull(limiter: BucketLimiter, time: number, cost: number, size: number): Decision {
     if (this.#onMaxKeys === 'discard') return FULL
     if (this.#onMaxKeys === 'pass') return FAIL_OPEN
@@ -161,8 +161,8 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
   }
 
   /**
-   * How full the bucket of event `i` is, by the limit that would refuse the event; if none would, by the fullest limit.
-   * Undefined: there is no room for the bucket, or no limit applies.
+   * How full the bucket of event `i` is, according to the limit that would refuse the event. If every limit would let
+   * the event pass, the fullest limit is used. Undefined if no room is left for the bucket, or if no limit applies.
    */
   level(batch: EventBatch, i: number): Level | undefined {
     return this.#ask(batch, i, (limiter, ...about) => limiter.level(...about))
@@ -178,15 +178,15 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     const level = this.level(batch, i)
     if (level === undefined) return undefined
     const { limit, unit, mode } = level.limit
-    // The start and end of a period are unknown until an event has passed in it.
+    // Until an event has passed in a period, the start and the end of this period are unknown.
     const windowMs = (mode === 'quota' && level.until - level.since) || level.limit.windowMs
     return { limit, unit, windowMs, count: level.used, rule: this.ruleOf(batch, i)?.name }
   }
 }
 
 /**
- * Decides in event time, or on the monotonic clock, which does not change when the wall clock is set. With the
- * monotonic clock, aligned windows and quotas still follow the wall clock to within a second.
+ * Decides in event time, or in the time of the monotonic clock, which does not jump when the wall clock is set. With
+ * the monotonic clock, aligned windows and quotas still follow the wall clock, with a difference of at most a second.
  */
 export class Decider extends KeyedDecider<Limiter> {
   /** The decisions about the events of the last batch. */
@@ -217,12 +217,12 @@ export class Decider extends KeyedDecider<Limiter> {
     if (this.wall && keyFields.length < 2) this.#whole = new WholeBatches(limiter, exclude, keyFields[0], take)
   }
 
-  /** Decides on all events of a batch at the current time; the result is valid until the next call. */
+  /** Decides on all events of a batch at the current time. The result is valid until the next call. */
   decide(batch: EventBatch): this {
     return this.decideAt(batch, this.#present())
   }
 
-  /** Like `decide`, at the time `now`. In event time, each event counts at its own time. */
+  /** Like `decide`, but at the time `now`. In event time, each event is decided at its own time. */
   decideAt(batch: EventBatch, now: number): this {
     const { length } = batch
     const { inEventTime, counts } = this
@@ -245,7 +245,7 @@ export class Decider extends KeyedDecider<Limiter> {
     return this
   }
 
-  /** Call before decisions about single events of a batch. */
+  /** Call before single events of a batch are decided. */
   begin(batch: EventBatch, now: number): void {
     this.#now = now
     this.inEventTime?.begin(batch, now, this.#clock.wall())
@@ -286,7 +286,7 @@ export class Decider extends KeyedDecider<Limiter> {
   }
 }
 
-/** Creates a decider in clock time. `before`: the limiter of a predecessor with the same options. */
+/** Creates a decider in clock time. `before`: the limiter of a previous decider with the same options. */
 export function createClockDecider(options: DeciderOptions, clock: Clock, before?: unknown): Decider {
   if (before instanceof Limiter && before.timing instanceof ClockTiming) return new Decider(options, clock, before)
   const timing = new ClockTiming()

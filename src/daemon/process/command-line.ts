@@ -10,11 +10,11 @@ export interface OptionSpec {
   readonly value?: string
   readonly short?: string
   readonly required?: true
-  /** Whether the option may be given several times; its value is then a list. */
+  /** Whether the option may occur several times. If so, its value is a list. */
   readonly many?: true
-  /** Whether the value may also be given without the option name, before all operands. */
+  /** Whether the user may also write the value without the option's name, before all operands. */
   readonly operand?: true
-  /** Whether the help shows the option after the options that most people need. */
+  /** Whether the help lists the option under "More options", after the options that most people need. */
   readonly more?: true
   /** Not needed if `value` is FILE or FOLDER. */
   readonly takes?: Takes
@@ -28,7 +28,7 @@ export interface Operands {
   readonly name: string
   readonly min: number
   readonly max: number
-  /** If fewer than `min` operands are given, the command itself reports the possible values. */
+  /** If the user gives fewer than `min` operands, the command itself reports the possible values. */
   readonly mayMiss?: true
   readonly takes?: Takes
   readonly text: string
@@ -66,7 +66,7 @@ export interface Command<S extends OptionSpecs = OptionSpecs> {
   readonly text?: readonly string[]
   readonly options: S
   readonly operands?: Operands
-  /** Advice for too many operands; `line` is the command line without the operands. */
+  /** Advice if there are too many operands `more`. `line`: the command line without `more`. */
   readonly instead?: (more: readonly string[], line: string) => string
   readonly examples: readonly { readonly title: string; readonly line: string }[]
   /**
@@ -84,7 +84,7 @@ export const command = <const S extends OptionSpecs>(spec: Command<S>): Command 
 /** An error in the command line; exit code 2. */
 export class UsageError extends Error {
   readonly code = 'SLUICE_USAGE'
-  /** The command whose help the message names; undefined: the general help. */
+  /** The message names the help of this command, or the general help if undefined. */
   readonly command: string | undefined
   constructor(message: string, command?: string) {
     super(message)

@@ -5,12 +5,12 @@ const FAILED = 1
 
 /** Signals that arrived while there was no handler. */
 const held = new Set<NodeJS.Signals>()
-/** Number of handlers set by `onHeldSignal`. Listeners of other code, such as a preloaded agent, do not count. */
+/** Number of handlers set by `onHeldSignal`. Listeners of other code, such as a preloaded agent, are not included. */
 const handlers = new Map<NodeJS.Signals, number>()
 
 /**
- * Prevents signals from ending a daemon while nothing handles them: during startup and shutdown. `onHeldSignal`
- * delivers them later. A second SIGINT or SIGTERM still ends the process.
+ * During startup and shutdown, when nothing handles signals, keeps them from ending a daemon. `onHeldSignal` delivers
+ * these signals later. A second SIGINT or SIGTERM still ends the process.
  */
 export async function holdSignals(args: readonly string[], exit: (code: number) => void): Promise<void> {
   if (!DAEMONS.includes(args[0] ?? '')) return
@@ -23,15 +23,15 @@ export async function holdSignals(args: readonly string[], exit: (code: number) 
   }
   // Without a handler, Node.js responds to SIGUSR1 by opening its debugger on a port.
   process.on('SIGUSR1', () => {})
-  // Node.js ignores this signal, and a write beyond RLIMIT_FSIZE fails with EFBIG. If preloaded code has changed that,
-  // this listener keeps the signal from ending the process.
+  // Node.js ignores SIGXFSZ, so that a write beyond RLIMIT_FSIZE fails with EFBIG. If preloaded code has changed how
+  // the signal is handled, this listener keeps the signal from ending the process.
   process.on('SIGXFSZ', () => {})
   await closeDebugger()
 }
 
 /**
- * Calls `handler` for each signal from now on, and at once if a signal is held. The returned function removes the
- * handler.
+ * From now on, calls `handler` for each signal `name`. If such a signal is held, calls `handler` for it immediately.
+ * The returned function removes the handler.
  */
 export function onHeldSignal(name: NodeJS.Signals, handler: (name: NodeJS.Signals) => void): () => void {
   process.on(name, handler)
@@ -47,8 +47,8 @@ export function onHeldSignal(name: NodeJS.Signals, handler: (name: NodeJS.Signal
 }
 
 /**
- * Closes the debugger that a SIGUSR1 opened before this process had a handler for it. Keeps a debugger that an option
- * asked for.
+ * If a SIGUSR1 opened the debugger before this process had a handler for the signal, closes the debugger. If an option
+ * asked for the debugger, keeps it open.
  */
 async function closeDebugger(): Promise<void> {
   const options = [...process.execArgv, process.env.NODE_OPTIONS ?? '']

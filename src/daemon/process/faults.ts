@@ -1,4 +1,4 @@
-/** The handler of uncaught errors; undefined: the process ends. */
+/** The handler of uncaught errors. If it is undefined, an uncaught error ends the process. */
 type Tolerates = (error: unknown) => boolean
 
 let tolerates: Tolerates | undefined

@@ -5,7 +5,7 @@ export interface Group {
   readonly name: string
   readonly title: string
   readonly words: readonly string[]
-  /** The help's text if all commands of the group share one row. */
+  /** If all commands of the group share one row of the help: the text of this row. */
   readonly row?: string
 }
 

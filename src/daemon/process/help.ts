@@ -67,8 +67,8 @@ export function usage(command: Command): string {
 }
 
 /**
- * The options of a command, with full descriptions. `more`: true returns only the options listed under "More options",
- * false only the others.
+ * The options of a command, with full descriptions. If `more` is true, returns only the options listed under "More
+ * options". If `more` is false, returns only the other options.
  */
 export function optionRows(command: Command, more?: boolean): Rows {
   return Object.entries(command.options)
@@ -108,7 +108,7 @@ export function groupHelp(group: Group, commands: readonly Command[]): string {
   return [...parts, helpOf(own[0]!)].join('\n')
 }
 
-/** For a command that gives a group its name: the other commands of the group. */
+/** For a command that has the same name as its group: the other commands of the group. */
 export function seeAlso(group: Group): string {
   return `See also: ${group.words
     .filter(word => word !== group.name)
@@ -116,7 +116,7 @@ export function seeAlso(group: Group): string {
     .join(', ')}\n`
 }
 
-/** Lists the groups. A command, or all commands that begin with a word, get one row. */
+/** Lists the groups. Each command has its own row, but commands that begin with the same word share a row. */
 function overview(commands: readonly Command[]): string {
   const rows = GROUPS.flatMap(({ name, words, row }) => {
     const texts = words.flatMap(word => {

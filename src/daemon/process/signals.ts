@@ -4,7 +4,7 @@ import { deadline, deferred } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 import { onHeldSignal } from './early-signals.js'
 
-/** The first SIGTERM or SIGINT stops the run gracefully; at the second, `second` resolves. */
+/** The first SIGTERM or SIGINT stops the run gracefully. When a second signal arrives, `second` resolves. */
 export function onSignals(
   engine: Pick<Engine, 'stop'>,
   timeout: number | (() => number),

@@ -18,7 +18,7 @@ export function onStdoutGone(
 ): { gone: () => boolean; remove: () => void } {
   let ending: { clear: () => void } | undefined
   const onError = (error: NodeJS.ErrnoException) => {
-    // Each further attempt fails the same way.
+    // Later writes fail the same way and need no report.
     if (error.code !== 'EPIPE' || ending) return
     const timeoutMs = pipeline.config.shutdownTimeoutMs
     log.error(

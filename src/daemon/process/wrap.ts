@@ -1,6 +1,6 @@
 import stringWidth from 'string-width'
 
-/** Fits text into columns of a terminal, where a character takes up to two of them. */
+/** Fits text into the columns of a terminal. A character takes up to two columns. */
 
 /** Columns that `text` takes on a terminal. Terminals differ, so this is an estimate. */
 export const displayWidth = (text: string): number => stringWidth(text)
@@ -27,7 +27,7 @@ export function beginning(text: string, columns: number): string {
   return text.slice(0, end)
 }
 
-/** The longest beginning of at most `length` UTF-16 units that ends between two characters. */
+/** The longest beginning of `text` that has at most `length` UTF-16 units and ends between two characters. */
 export function cutAt(text: string, length: number): string {
   return text.slice(0, graphemes.segment(text).containing(length)?.index)
 }

@@ -126,8 +126,8 @@ export function onReload(
 }
 
 /**
- * Runs reloads one at a time, since each starts from the addresses that the previous reload left. All requests made
- * during a reload cause a single reload, which begins when the current one has ended.
+ * Runs one reload at a time, because each reload starts from the addresses that the previous reload set. All requests
+ * made during a reload together cause one further reload, which begins when the current reload has ended.
  */
 class ReloadQueue {
   readonly #reload: () => Promise<void>
@@ -139,7 +139,7 @@ class ReloadQueue {
     this.#reload = reload
   }
 
-  /** Resolves when a reload that begins after this call has ended. */
+  /** Requests a reload that begins after this call. Resolves when that reload has ended. */
   request(): Promise<void> {
     this.#next ??= this.add(() => {
       this.#next = undefined

@@ -41,8 +41,8 @@ import { filesOfModules, watchDataDir } from './watch.js'
 
 const CHECK_MS = 10_000
 /**
- * The process begins to measure itself after this time at the latest. By then, the first events have usually been
- * shipped.
+ * The process begins to measure itself after at most this many milliseconds. By then, the daemon has usually shipped
+ * its first events.
  */
 const MEASURE_MS = 1000
 
@@ -50,7 +50,7 @@ export interface RunOptions {
   readonly configPath: string
   readonly metricsOnSocket?: boolean | undefined
   readonly follow?: Follow
-  /** Log options for settings that the configuration does not have. */
+  /** Log options that apply if the configuration does not set them. */
   readonly log?: LogOptions
 }
 
@@ -231,7 +231,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   }
 }
 
-/** Adds to `stop`: it also notifies systemd that the daemon is stopping. */
+/** Extends `stop`, so that it also notifies systemd that the daemon is stopping. */
 function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: () => number): Pick<Engine, 'stop'> {
   return {
     stop(deadline) {

@@ -90,7 +90,7 @@ async function hold<T>(build: () => Promise<T>, first: StateUnreadable, runtime:
       const stopping = new AbortController()
       const signals = onSignals({ stop: () => stopping.abort() }, config.shutdownTimeoutMs, log, 'ending')
       await sleep(RETRY_FIRST_MS + backoff.next(), stopping.signal)
-      // Signals that arrive during an attempt are kept for later.
+      // Signals that arrive while `build` runs are held until a handler is set again.
       signals.remove()
       if (stopping.signal.aborted) return undefined
       try {
@@ -174,6 +174,6 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
     signals.remove()
     servers.close()
   }
-  // A signal may arrive while a revision is requested or tried.
+  // A signal that arrived during a request or trial of a revision ends the start.
   return stopping.signal.aborted ? undefined : config
 }

@@ -5,7 +5,7 @@ import { DataDirError, type DataDirLock } from '../../engine/run/state/data-dir.
 import { moduleFiles } from '../../lib/modules/module-files.js'
 import { every } from '../../lib/time.js'
 
-/** Polling interval. A change is reported once the file has not changed again for this long. */
+/** Polling interval. A change is reported when the file has then stayed the same for one interval. */
 const POLL_MS = 500
 const DATA_DIR_POLL_MS = 1000
 
@@ -13,7 +13,7 @@ export interface WatchedFiles {
   readonly path: string
   /** The digest of the configuration's files when they were first read. */
   readonly digest: string
-  /** Files that the last reading used besides those of the configuration, such as plugins. */
+  /** Files that were also used when the configuration was last read, such as plugins. */
   readonly others?: () => readonly string[]
 }
 
@@ -24,7 +24,7 @@ export interface WatchedFiles {
 export class ConfigWatch {
   readonly #files: WatchedFiles
   readonly #changed: () => Promise<void>
-  /** The digest of the files that were last tried, valid or not. */
+  /** The digest of the files when they were last tried, whether they were valid or not. */
   #tried: string | undefined
   #state = ''
   #settling = false
@@ -43,7 +43,7 @@ export class ConfigWatch {
     this.#stop = watching ? every(POLL_MS, () => void this.poll()) : undefined
   }
 
-  /** Call this when the files were read for another reason: their current content needs no report. */
+  /** Call this when the files were read for another reason, so that their current content is not reported. */
   read(): void {
     this.#tried = this.#digest()
   }
@@ -75,7 +75,7 @@ export class ConfigWatch {
   }
 }
 
-/** The files of the modules that components name, and of the modules that those modules import by relative paths. */
+/** The module files that components name, and the files that these modules import by relative paths. */
 export function filesOfModules({ processors }: Pick<Config, 'processors'>): readonly string[] {
   return processors.flatMap(({ definition: { module }, options }) => {
     const path = module && (options as Readonly<Record<string, unknown>>)[module]

@@ -21,7 +21,7 @@ import { forkProcesses } from '../../service/ingest/process/account-process.js'
 /** Maximum memory of all pipelines together, as a multiple of the maximum of one pipeline. */
 const SHARES = 8
 const MOST_REQUESTS = 10_000
-/** Maximum series of metrics: of one account, and of all running accounts together. */
+/** Maximum number of metric series, for one account and for all running accounts together. */
 const MOST_SERIES = 10_000
 const MOST_SERIES_OF_ALL = 200_000
 
@@ -35,7 +35,7 @@ interface ServedIngestParts {
   readonly keys: IdempotencyKeys
   readonly components: readonly AnyDefinition[]
   readonly ownPorts: () => readonly number[]
-  /** The store; undefined: no other node shares it. */
+  /** The store, if other nodes share it; otherwise undefined. */
   readonly shared?: Pick<Store, 'watch'> | undefined
 }
 
@@ -45,7 +45,7 @@ export class ServedIngest implements Ingest {
   readonly #host: IngestHost
   readonly #log: Logger
   readonly #forget: () => void
-  /** Pipelines that were published or removed since this was created. */
+  /** Pipelines that were published or removed since this object was created. */
   readonly #changed = new Set<string>()
   /** By pipeline: the revision that was applied last. */
   readonly #applied = new Map<string, number>()
@@ -71,7 +71,7 @@ export class ServedIngest implements Ingest {
     const maxDisk = ingest.max_disk_per_account
     const ofAccount = Math.min(MOST_SERIES, Math.floor(MOST_SERIES_OF_ALL / ingest.max_processes))
     const maxSeries = { group: ofAccount, all: MOST_SERIES_OF_ALL }
-    // Half of the series may be series by key. The rest is for series that all components have.
+    // At most half of the series are series by key. The other half is reserved for the series that all components have.
     const setup = { folder, maxDisk, maxSeries: Math.floor(ofAccount / 2), logLevel: log.level, files, never, urls }
     const maxMemory = ingest.max_memory_per_account
     this.#host = new IngestHost({
@@ -181,8 +181,8 @@ export class ServedIngest implements Ingest {
   }
 
   /**
-   * Applies all published pipelines. Skips pipelines whose changes were applied meanwhile, since the service may
-   * already listen.
+   * Applies all published pipelines. Skips pipelines whose changes were applied in the meantime, which is possible
+   * because the service may already listen.
    */
   start(): Promise<void> {
     this.#starting = this.#start()
@@ -206,7 +206,7 @@ export class ServedIngest implements Ingest {
     this.#hasStarted = true
   }
 
-  /** Events in disk buffers; undefined while pipelines with events in disk buffers are still starting. */
+  /** Number of events in disk buffers. Undefined while pipelines that have such events may still be starting. */
   get buffered(): number | undefined {
     return this.#hasStarted ? this.#host.buffered : undefined
   }

@@ -17,7 +17,7 @@ import { componentsWith } from './service-plugins.js'
 
 /** The program of the process that runs the published pipelines of one account. The service starts it (ingest.ts). */
 
-/** When the service is gone, this process is killed if it has not ended within this many milliseconds. */
+/** When the service is gone, this process has this many milliseconds to end. After that, the process is killed. */
 const END_MS = 3000
 
 // Only the service ends this process. A signal to the whole process group is meant for the service.
@@ -26,7 +26,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 const PORTION_BYTES = 256 * 1024
 const NO_LIMIT = Number.POSITIVE_INFINITY
 
-/** Calls that arrive while plugins are loaded wait for this, in order. */
+/** Calls that arrive while plugins are being loaded wait for this promise, in their order. */
 let opened: Promise<PipelineWorker> | undefined
 const answers = new Socket({ fd: FROM_CHILD, readable: false, writable: true })
 // The service is gone.
@@ -57,7 +57,7 @@ const callback = (size: number) => {
   reader.push(buffer.subarray(0, size))
   return true
 }
-// When the service closes this pipe or is gone, nobody waits for results any more.
+// When the service closes this pipe or has ended, nobody waits for results any more, so this process ends, too.
 new Socket({ fd: TO_CHILD, readable: true, onread: { buffer, callback } } as object)
   .on('error', () => {})
   .on('close', () => {

@@ -198,7 +198,7 @@ async function serveOpened(
   }
 }
 
-/** Resolves with true when the store has read something; rejects if it cannot read. */
+/** Resolves with true if the store can read; otherwise rejects. */
 async function answers(store: Store): Promise<boolean> {
   await store.get('SELECT id FROM enterprise LIMIT 1')
   return true

@@ -133,7 +133,7 @@ const LOST_BYTES: Positive = {
   what: (id, value) => `${id} has lost ${short(value)}B of its files since the daemon started`,
   todo: 'The files were removed or truncated before they were read to their end, and no copy was found. The log names the files (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
 }
-/** Maximum number of files to name. Those with the most losses are named. */
+/** Maximum number of files that are named. These are the files that lost the most bytes. */
 const NAMED_LOSSES = 3
 
 function lostBytesProblems(seen: Observed): Problem[] {
@@ -186,7 +186,7 @@ function positive({ series, wall }: Observed, all: readonly Positive[]): Problem
 }
 
 const SAFE = 'No events are lost.'
-/** Types of sources whose senders do not resend the events that are lost at a stop. */
+/** Types of sources that lose events at a stop, because their senders do not send these events again. */
 const ONCE: readonly string[] = ['tcp', 'stdin']
 
 /** Destinations that do not deliver, with details of the outage. */
@@ -384,7 +384,7 @@ function orphansIn({ series }: Observed, isWanted: (kind: string) => boolean): P
   })
 }
 
-/** If there is a position to save and none was saved for this many seconds, saving is stuck. */
+/** If a position must be saved, but no position was saved for this many seconds, saving is stuck. */
 const OLD_S = 60
 
 /** Sources whose positions cannot be saved, or were not saved for a long time. */
@@ -435,7 +435,7 @@ function discardProblems({ series }: Observed): Problem[] {
     const { component_id = '', component_kind = '', reason = '' } = labels
     const todo = LOST_FOR[reason] ?? LOST_BY[component_kind]
     if (value === 0 || reason === GIVEN_BACK || todo === undefined) return []
-    // These events are in the dead-letter queue, or went to the readers of `.rejected`.
+    // Events in the dead-letter queue, and events that the readers of `.rejected` got, are not lost.
     if (series.sum('sluice_dead_letter_events_total', { component_id, reason }) > 0) return []
     return {
       component: component_id,
@@ -497,7 +497,7 @@ export function resendCommand(id: string, about: Observed['about']): string {
   return words.map(shellWord).join(' ')
 }
 
-/** Cached until the configuration's files change, since the page asks every few seconds. */
+/** The data_dir is cached until the configuration's files change, since the page asks for it every few seconds. */
 let known = { config: '', state: '', folder: undefined as string | undefined }
 
 function dataDirElsewhere(config: string | undefined): string | undefined {
@@ -516,7 +516,7 @@ function folderElsewhere(config: string): string | undefined {
   }
 }
 
-/** Shorter outages, in seconds, are not reported, since the service may just be restarting or being updated. */
+/** Outages of fewer seconds are not reported, because the service may just be restarting or being updated. */
 const AWAY_S = 60
 
 /** A revision that cannot run, and a service that cannot be reached. */

@@ -14,10 +14,10 @@ interface Noted {
   readonly counts: ReadonlyMap<ComponentCounters, Rate>
 }
 
-/** Two moments that are closer than this give no rate. */
+/** No rate is computed from two moments that are closer together than this. */
 const SHORTEST_MS = 1000
 
-/** The rates of components from a noted moment until now. */
+/** The average rates of components from a noted moment until now. */
 export class Rates {
   readonly #components: () => Iterable<ComponentCounters>
   readonly #clock: Clock
@@ -36,7 +36,7 @@ export class Rates {
     this.#noted = [...this.#noted.slice(-1), { at: this.#clock.now(), counts }]
   }
 
-  /** By component id. Empty if nothing was noted more than a second ago. */
+  /** The rates by component id. Empty if all counts were noted less than a second ago. */
   all(): ReadonlyMap<string, Rate> {
     const now = this.#clock.now()
     const before = this.#noted.findLast(({ at }) => now - at >= SHORTEST_MS)

@@ -3,8 +3,8 @@ import type { ProcessorOutage } from '../../core/component.js'
 type States = readonly { readonly state: string }[]
 
 /**
- * Whether nothing is blocked. `failures` are those of sources, `outages` those of processors. A retrying destination
- * counts as ready: it has delivered before, and fails for minutes at most.
+ * Whether nothing is blocked. `failures` are failures of sources, and `outages` are outages of processors. A retrying
+ * destination is ready, because it has delivered before and fails for a few minutes at most.
  */
 export function isReady(
   destinations: States,

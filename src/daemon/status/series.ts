@@ -9,7 +9,7 @@ export type Samples = Readonly<Record<string, readonly Sample[]>>
 
 export class Series {
   readonly #samples: Samples
-  /** By metric, then by component: most reads are of one component among many. */
+  /** By metric, then by component, because most reads need only one component among many. */
   readonly #ofComponents = new Map<string, Map<string | undefined, Sample[]>>()
 
   constructor(samples: Samples) {
@@ -49,7 +49,7 @@ export class Series {
     return this.all(name, labels).reduce((sum, { value }) => sum + value, 0)
   }
 
-  /** By value of the label: the sum of the metric's series. */
+  /** The sums of the metric's series, by the value of `label`. */
   by(label: string, name: string): Map<string, number> {
     const sums = new Map<string, number>()
     for (const { labels: own, value } of this.all(name))

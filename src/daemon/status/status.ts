@@ -37,7 +37,7 @@ export interface Status {
   readonly books?: Books
   /** The data that the daemon's page keeps, while there is a page. */
   readonly status_page?: PageState
-  /** Of the components that are not blocked, the busiest one, if it is busy most of the time. */
+  /** The busiest component that is not blocked, if this component is busy most of the time. */
   readonly bottleneck?: { readonly id: string; readonly share: number } | undefined
   readonly destinations: Observed['destinations']
   readonly sources: Observed['sources']
@@ -86,7 +86,7 @@ export interface ComponentStatus extends Named {
   /** Number of errors by kind, since the start. Missing if there are none. */
   readonly errors?: Readonly<Record<string, number>>
   readonly last_error?: string
-  /** The share of the last seconds in which the component was busy, from 0 to 1. */
+  /** The share of time, from 0 to 1, in which the component was busy during the last seconds. */
   readonly utilization?: number | undefined
   /** Events and bytes per second, averaged over the last one to twenty seconds. Missing in the first second. */
   readonly per_second?: Rate | undefined
@@ -134,7 +134,7 @@ export function readiness(reports: Reports) {
   }
 }
 
-/** Below this share, no component counts as a bottleneck. */
+/** A component that is busy for a smaller share of the time is not a bottleneck. */
 const LEAST_SHARE = 0.5
 
 /** `waits`: the reason why events wait in a component; undefined if no event waits. */
@@ -181,8 +181,8 @@ export function statusOf(
 }
 
 /**
- * Components that wait for somebody or something else. They are not a bottleneck: with more capacity, they would still
- * wait.
+ * Components that wait for somebody or something else. Such a component is not a bottleneck, because it would still
+ * wait if it had more capacity.
  */
 function blockedIn({ destinations, processors }: Pick<Observed, 'destinations' | 'processors'>): ReadonlySet<string> {
   const waiting = destinations.filter(({ state }) => state !== 'ready' && state !== 'refusing')
@@ -204,7 +204,7 @@ function componentStatus(
   rates: ReturnType<Rates['all']> | undefined,
   error: string | undefined,
 ): ComponentStatus {
-  // A reload may have removed another component of this id.
+  // A reload may have removed a component of the same id but another kind or type.
   const labels = { component_id: id, component_kind: kind, component_type: type }
   const sum = (name: string) => series.sum(`sluice_component_${name}`, labels)
   const sides = series.all('sluice_component_sent_events_total', labels).flatMap(({ labels, value }) => {

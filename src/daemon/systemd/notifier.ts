@@ -4,7 +4,7 @@ import { errorText } from '../../core/errors.js'
 import { helperProcess } from '../../lib/files/helper-process.js'
 import { after, monotonicMicros } from '../../lib/time.js'
 
-/** `READY=1`, `STATUS=...` and so on, by name. */
+/** The fields of a notification, by name, as in `READY=1`, `STATUS=...`. */
 export type Notice = Readonly<Record<string, string>>
 
 /** Notifies systemd; rejects on failure. */
@@ -13,11 +13,11 @@ export type Send = (notice: Notice) => Promise<void>
 const FIRST_RETRY_MS = 1000
 /** A small part of the watchdog interval, since a retry must not delay the watchdog's ping. */
 const LAST_RETRY_MS = 5000
-/** Time limit of one notification: systemd-notify waits until systemd has processed it. */
+/** Time limit of one notification, since systemd-notify waits until systemd has processed the notification. */
 const SEND_MS = 10_000
 /** Time limit for the last notifications, before the process ends. */
 const LEAVE_MS = 2000
-/** Fields that change the state of the unit. Two changes are sent as two messages. */
+/** Fields that change the state of the unit. Each change is sent in a message of its own. */
 const STATES = ['READY', 'RELOADING', 'STOPPING']
 
 const hasState = (notice: Notice) => STATES.some(name => name in notice)
@@ -111,8 +111,8 @@ export class Notifier {
 }
 
 /**
- * Sends with the program systemd-notify, since Node.js cannot send to a datagram socket. It exits when systemd has
- * processed the message, which lets systemd identify the sender; the unit needs NotifyAccess=all.
+ * Sends with the program systemd-notify, since Node.js cannot send to a datagram socket. The program exits only when
+ * systemd has processed the message, so that systemd can still identify the sender. The unit needs NotifyAccess=all.
  */
 export function notifyProgram(socket: string, path = process.env.PATH, helper = helperProcess): Send {
   const env = { NOTIFY_SOCKET: socket, ...(path === undefined ? {} : { PATH: path }) }

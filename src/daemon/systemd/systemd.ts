@@ -4,9 +4,9 @@ import { Notifier, notifyProgram, type Send } from './notifier.js'
 import { CHECKS, oneLine, type Subject } from './service-state.js'
 
 const CHECK_MS = 1000
-/** Interval of checks during startup: short, since other units wait until it ends. */
+/** Interval of checks during startup. It is short, because other units wait until the startup has ended. */
 const FIRST_CHECKS_MS = 50
-/** While startup takes, its time limit is extended by this many milliseconds every EXTEND_EVERY checks. */
+/** During startup, the time limit for the startup is extended by this many milliseconds every EXTEND_EVERY checks. */
 const EXTEND_MS = 30_000
 const EXTEND_EVERY = 200
 
@@ -93,7 +93,7 @@ export class Systemd {
     await this.#notifier?.close()
   }
 
-  /** `soon`: skips states that may last only a moment. */
+  /** `soon`: does not report a state that is not ready and may last only a moment. */
   #check(soon = false): void {
     if (!this.#notifier || !this.#subject || this.#isEnding || this.#reloads > 0) return
     const { ready, status } = this.#subject.state()
@@ -115,12 +115,12 @@ export class Systemd {
 
   async #watch(notifier: Notifier): Promise<void> {
     const feeds = this.#checks++ % (CHECKS / 2) === 0
-    // One check at a time: if one never ends, the watchdog gets no more pings.
+    // Only one check runs at a time. If a check never ends, the watchdog gets no more pings.
     if (!this.#answers) return
     this.#answers = false
     const goesOn = this.#isEnding || (await asked(this.#subject))
     this.#answers = true
-    // A ping that failed is repeated at the next check: the one after that would be too late.
+    // If a ping failed, the next check sends a ping again, because the check after that would be too late.
     if (goesOn && (feeds || notifier.isBehind)) notifier.say({ WATCHDOG: '1' })
   }
 }

@@ -18,7 +18,7 @@ import { carryOver, type Rename, renamesBack, renamesOf } from './state/renames.
 /** How long a reload waits for attempts at failing destinations, for removed destinations, and for stuck processors. */
 const STUCK_MS = 2000
 const CHECK_MS = 100
-/** The largest disk buffer, in bytes, that is delivered during a reload. */
+/** Maximum size of a disk buffer, in bytes, that a reload delivers before it removes the destination. */
 const MOST_DRAINED_BYTES = 16 * 1024 * 1024
 /** A shutdown stops waiting when this many consecutive checks find all remaining destinations paused. */
 const HOLD_CHECKS = 2
@@ -32,13 +32,13 @@ export type WentBack = (error: Error, failed: Config, back: Config) => void
 /** Called with the links of an engine, which give access to its events. */
 export type Follower = (links: Links, config: Config) => void
 
-/** The running configuration cannot be replaced now. The new one may be valid. */
+/** Sluice is starting or stopping, so it cannot apply the new configuration now, even if it is valid. */
 export class NotNow extends Error {}
 
 export interface ReplaceOptions {
   /**
-   * Whether to refuse a configuration that has no destination for buffered events. It is accepted if the events can be
-   * delivered before the replacement.
+   * Whether to refuse a configuration that has no destination for events in a buffer. The configuration is still
+   * accepted if these events can be delivered before the replacement.
    */
   readonly keepsEvents?: boolean
 }
@@ -63,9 +63,9 @@ export class Supervisor {
   readonly #wentBack: WentBack | undefined
   /** The running configuration, and the state of its files when it was loaded. */
   #loaded: Loaded
-  /** The previous configuration, until the current one has started. */
+  /** The configuration that runs again if the current one cannot start. */
   #fallback: Loaded | undefined
-  /** A configuration that could not start, until it is replaced. */
+  /** The current configuration if it could not start, until it is replaced. */
   #broken: Config | undefined
   #engine: Engine
   #running: Promise<void> | undefined
@@ -92,7 +92,7 @@ export class Supervisor {
       failed: (error: Error) => supervised.by!.#cannotStart(error),
       started: () => supervised.by!.#discardOrphans(),
     }
-    // A reload is refused for this, but a start is not: duplicate events are better than lost ones.
+    // Because of repeats, Sluice refuses a reload but not a start: duplicate events are better than lost events.
     for (const { path, message } of await findRepeats(config))
       runtime.log.warn(
         { code: 'SLUICE_SOURCE_REPEATS', component: path, error: message },
@@ -113,8 +113,8 @@ export class Supervisor {
   }
 
   /**
-   * Deletes orphaned data after the configuration that requests the deletion has started. Waits for the end of a
-   * replacement.
+   * Deletes orphaned data if the current configuration, which has started, requests this (`discard_orphans`). Waits
+   * until a running replacement has ended.
    */
   #discardOrphans(): void {
     this.#queue = this.#queue.then(async () => {
@@ -133,7 +133,7 @@ export class Supervisor {
 
   #cannotStart(error: Error): void {
     if (this.#isDraining) {
-      // The engine is being replaced and delivers nothing.
+      // An engine that could not start delivers nothing, and it is being replaced anyway.
       this.#engine.abort()
       return
     }
@@ -143,7 +143,7 @@ export class Supervisor {
       return
     }
     const failed = this.config
-    // Another component of this configuration failed to start before, and that was reported.
+    // Another component failed to start before, so the return to `fallback` has already begun.
     if (failed === this.#broken) return
     this.#broken = failed
     const back = this.#queue.then(nextTurn).then(async () => {
@@ -196,8 +196,8 @@ export class Supervisor {
       return
     }
     await refuseRepeats(config)
-    // Destinations in state `ready` deliver their buffers before they are replaced. The sources wait meanwhile, so
-    // large buffers are not delivered.
+    // Before a reload, a removed destination that is `ready` delivers its buffer. The sources wait meanwhile, so the
+    // reload is refused if the buffer is large.
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
     if (keepsEvents)
       await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)
@@ -244,7 +244,7 @@ export class Supervisor {
     if (failure) throw failure
   }
 
-  /** Counts events as discarded if removed components gave them back: they cannot return to these components. */
+  /** If a removed component gave events back, counts them as discarded, because they cannot return to it. */
   #abandonRemoved(): void {
     const ids = new Set(componentsOf(this.config).map(({ id }) => id))
     for (const [id, counters] of this.#runtime.metrics.components) if (!ids.has(id)) counters.abandon()
@@ -333,13 +333,13 @@ export class Supervisor {
   stop(deadline: AbortSignal): void {
     this.#deadline = deadline
     this.#engine.stop(deadline, this.config.shutdownTimeoutMs)
-    // A check that outlives the run would keep the process from ending.
+    // If the run is over, starts no check, because the check would keep the process alive.
     if (this.#running && !this.#isOver) this.#stopChecking ??= this.#endOnHold()
   }
 
   /**
-   * Ends the shutdown early if the remaining events are safe, and wait for an operator or for a pause that ends after
-   * the deadline.
+   * Ends the shutdown early if the remaining events are safe but cannot be delivered before the deadline, because they
+   * wait for an operator or for the end of a pause.
    */
   #endOnHold(): () => void {
     const { clock } = this.#runtime

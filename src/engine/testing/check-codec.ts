@@ -100,7 +100,7 @@ function writesWhatItReads({ codec, example: { event }, found }: Subject): void 
     const batch = batchOf([line], { decode: codec })
     found.same(batch.scan(), 0, `${about}: lines that it cannot read`)
     const [chunk, start, end] = [batch.chunk, batch.starts[0]!, batch.ends[0]!]
-    // The event has additional fields with its origin. They are not in its line.
+    // Compares only the fields of the line. The event also has fields that describe its origin.
     const all = codec.form === 'fields' ? codec.fields(chunk, start, end, FROM.receivedAt) : batch.fields(0)
     const names = Object.keys(event).filter(name => name in all)
     found.same(

@@ -51,9 +51,9 @@ export async function checkSource(definition: SourceDefinition, open: Open): Pro
   return all
 }
 
-/** Lets each `send` take some event loop turns. `most`: the largest number of batches that were sent at once. */
+/** A slow output. Each `send` takes some turns of the event loop. `most`: the maximum number of concurrent calls. */
 class Slow extends Taker {
-  /** Read on arrival, since the bytes of a batch are valid only until it is settled. */
+  /** The lines. They are read when a batch arrives, because its bytes are only valid until it is settled. */
   readonly received: unknown[] = []
   most = 0
   #sending = 0
@@ -260,7 +260,7 @@ async function readsAgain(opened: OpenedSource, checkpoints: MemoryCheckpoints, 
   await readsOn(opened, ['line 4'], found, checkpoints)
 }
 
-/** Checks that after a restart, only lines written since then arrive. */
+/** Checks that after a restart, the source sends only the lines that were written after the restart. */
 async function readsOn(
   opened: OpenedSource,
   lines: readonly string[],

@@ -16,7 +16,7 @@ export function readFields(codec: Codec, line: Buffer, start = 0, end = line.len
   // The scan needs a control character after the text.
   out.addByte(0)
   const entries: [string, unknown][] = []
-  // Parses each name alone. JSON.parse of some engines confuses member names with escapes.
+  // Parses each name separately, because JSON.parse of some engines confuses names that have escapes.
   for (let p = 0; p < length; p++) {
     const nameEnd = stringEnd(out.bytes, p + 1) + 1
     const name = JSON.parse(out.bytes.toString('utf8', p, nameEnd)) as string
@@ -27,8 +27,8 @@ export function readFields(codec: Codec, line: Buffer, start = 0, end = line.len
 }
 
 /**
- * Checks that field readers find the same values as `fields` and `read`: before and after the batch was moved, in a
- * copy, and with invalid bytes.
+ * Checks that field readers find the same values as `fields` and `read`. Checks this before and after the batch was
+ * moved, in a copy of the batch, and with invalid bytes.
  */
 export function agreesWithFields(
   t: { same(found: unknown, wanted: unknown, what: string): unknown },

@@ -29,7 +29,7 @@ export class Findings {
   }
 }
 
-/** Returns the violations, each after `title`. It counts as a violation if `work` throws or does not end. */
+/** Runs `work` and returns the violations, each after `title`. An error or timeout of `work` is a violation too. */
 export async function findingsOf(title: string, work: (found: Findings) => unknown): Promise<string[]> {
   const found = new Findings()
   const over = new AbortController()

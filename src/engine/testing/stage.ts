@@ -12,7 +12,7 @@ import { ManualTime } from './manual-time.js'
 
 export interface StageOptions {
   readonly counters?: ComponentCounters
-  /** Names for which a predecessor's events were scanned. */
+  /** The field names for which the received events were scanned. */
   readonly wanted?: WantedNames
   readonly clock?: TimerClock
   readonly onError?: OnError
@@ -23,7 +23,7 @@ export interface StageOptions {
   readonly readsAgain?: (source: string) => boolean
 }
 
-/** A processor in its stage, without an engine. Events that it receives must share `wanted`. */
+/** Creates a processor in its stage, without an engine. The events for the stage must share its `wanted`. */
 export function stageOf(definition: AnyDefinition<'processor'>, options: object, more: StageOptions = {}) {
   const { created, inStage } = prepared(definition, options, more)
   return inStage(created as Processor)

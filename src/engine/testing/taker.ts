@@ -7,7 +7,7 @@ import { type Deferred, deferred } from '../../lib/time.js'
 export class Taker implements Output {
   readonly batches: EventBatch[] = []
   readonly unsettled: Ack[] = []
-  /** The status with which batches are settled at once; undefined: `settle` does it later. */
+  /** The status with which `send` settles each batch. If undefined, the batches wait for a call of `settle`. */
   settlesAs: AckStatus | undefined
   #room: Deferred | undefined
 
@@ -20,7 +20,7 @@ export class Taker implements Output {
   }
 
   async send(batch: EventBatch): Promise<void> {
-    // The memory of a batch and its readers is reused when the batch is settled.
+    // Copies the bytes, because their memory is reused after the batch is settled.
     batch.move(Buffer.from(batch.chunk), batch.starts.slice(), batch.ends.slice())
     batch.scan()
     this.batches.push(batch)
@@ -47,7 +47,7 @@ export class Taker implements Output {
   }
 }
 
-/** A document in memory. Saved data stays for the next run, and the rest is lost, as in a kill. */
+/** Keeps a document in memory. As after a kill, the next run finds only the data that `flush` has saved. */
 export class MemoryCheckpoints implements Checkpoints {
   document: unknown
   changes = 0

@@ -8,8 +8,8 @@ import { dirname } from 'node:path'
  */
 
 /**
- * Writes `content` to `path`. With `keep`, the old content stays under that name. After a failure, the old content is
- * still at `path` or, with `keep`, at `keep`. A path must have only one writer at a time.
+ * Writes `content` to `path`. If `keep` is set, renames the old content to `keep`. After a failure, the old content is
+ * still at `path` or `keep`. A path must have only one writer at a time.
  */
 export async function writeAtomic(path: string, content: string | Buffer, keep?: string, mode = 0o600): Promise<void> {
   const beside = `${path}.new`

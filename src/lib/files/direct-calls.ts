@@ -5,9 +5,9 @@ const LEAST_APART = 64
 const MOST_APART = 1024
 
 /**
- * Decides whether this thread or another thread reads or writes a local file. For cached data, a direct call takes a
- * fraction of the time of a call in another thread, and the data stays in the processor's cache. But a direct call that
- * waits for a disk blocks the process. After a slow call, another thread therefore makes the next calls.
+ * Decides whether this thread or another thread reads or writes a local file. For cached data, a direct call takes only
+ * a fraction of the time of a call in another thread, and the data stays in the CPU cache. But a direct call that waits
+ * for a disk blocks the process. Therefore, another thread makes the next calls after a slow call.
  */
 export class DirectCalls {
   readonly #clock: Clock

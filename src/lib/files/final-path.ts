@@ -18,7 +18,7 @@ export function finalPath(path: string, links = MOST_LINKS): string {
   return target === undefined ? real : finalPath(resolve(dirname(real), target), links - 1)
 }
 
-/** Identifies a file: the same for all paths to it, also for hard links. */
+/** Returns a text that identifies a file. The text is the same for all paths to the file, also for hard links. */
 export function fileIdentity(path: string): string {
   try {
     const { dev, ino } = statSync(path)

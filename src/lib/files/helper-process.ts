@@ -2,8 +2,8 @@ import { type ChildProcess, spawn } from 'node:child_process'
 
 /**
  * For each program, the script reads a line with an id, a line with the number of words, and then the words, one per
- * line. When the program has ended, it writes the id and the exit code. The script ignores signals that end the
- * service, and ends when its input ends. The programs do not ignore these signals.
+ * line. When the program has ended, the script writes the id and the exit code. The script ends when its input ends. It
+ * ignores the signals that end the service, but its programs do not.
  */
 const SCRIPT = `trap '' TERM INT HUP
 while IFS= read -r id && IFS= read -r count; do
@@ -13,9 +13,9 @@ while IFS= read -r id && IFS= read -r count; do
 done 3>&1`
 
 /**
- * Runs programs in a helper process that was started before any remote file was opened. A helper that is started later
- * would first close the descriptors that it inherits. Closing a remote file may block the helper, and this process with
- * it.
+ * Runs programs in a helper process, which must be started before any remote file is opened. A helper that is started
+ * later would first close the descriptors that it inherits. If closing a remote file blocks the helper, this process
+ * may block as well.
  */
 export class HelperProcess {
   #child: ChildProcess | undefined

@@ -3,8 +3,8 @@ import { dirname, resolve } from 'node:path'
 import { syncFolder } from './atomic-file.js'
 
 /**
- * Creates a folder and its missing parents, one by one. With its option `recursive`, `mkdir` of Node.js would never
- * return if a file system answers ENOENT to a new folder in an existing one, as /proc does.
+ * Creates a folder and its missing parents, one by one. Does not use the option `recursive` of `mkdir`, which never
+ * returns if a file system answers ENOENT to a new folder in an existing folder, as /proc does.
  */
 
 const durable = new Set<string>()
@@ -13,15 +13,15 @@ const MOST_DURABLE = 1000
 const NOT_SYNCED = new Set(['EACCES', 'EPERM', 'EROFS'])
 
 /**
- * Creates the folder. Once this resolves, the folder survives a power failure. Creates a folder only when its parent is
- * durable. After a failure or a kill in between, a later call only has to sync the folder's own name.
+ * Creates the folder. After this resolves, the folder survives a power failure. Creates each folder only when its
+ * parent is durable. After a failure or a kill, a later call therefore only has to sync the name of the folder itself.
  */
 export async function makeFolder(path: string, mode = 0o777): Promise<void> {
   const whole = resolve(path)
   const found = await kindAt(whole)
   if (found !== 'folder') {
     if (found === 'missing') await makeFolder(dirname(whole), mode)
-    // Another process may have created it meanwhile.
+    // Ignores the error if another process has created the folder meanwhile.
     await mkdir(whole, { mode }).catch(async error => {
       if ((await kindAt(whole)) !== 'folder') throw error
     })

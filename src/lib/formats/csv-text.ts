@@ -21,7 +21,7 @@ export interface CsvTable {
 }
 
 const LINE = /\r?\n/
-/** A quoted field, with doubled quotes in it, or an unquoted one; then the delimiter. */
+/** Matches a field and the delimiter after it. Inside a quoted field, each quote is doubled. */
 const FIELD = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?\n|$)/y
 
 /** Maximum counts. More would take too much memory. */
@@ -67,7 +67,7 @@ function recordsOf(text: string): CsvRecord[] | undefined {
       if (++values > MOST_VALUES || records.length > MOST_RECORDS) return undefined
       FIELD.lastIndex = at
       const match = FIELD.exec(text)
-      // Without a match, a quote is in the middle of a field or never closed. The field is then the rest of the line.
+      // FIELD does not match a field with a quote inside or an unclosed quote. Takes the rest of the line.
       const end = match ? FIELD.lastIndex : endOfLine(text, at)
       const [whole, quoted, plain] = match ?? [text.slice(at, end)]
       record.fields.push((quoted?.replaceAll('""', '"') ?? plain ?? whole).trim())

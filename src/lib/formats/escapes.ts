@@ -19,7 +19,7 @@ export const ESCAPE_BYTES: readonly number[] = [BACKSLASH, PERCENT, HASH, AMPERS
 const BEGINS_ESCAPE = new Uint8Array(256)
 for (const byte of ESCAPE_BYTES) BEGINS_ESCAPE[byte] = 1
 
-/** Maximum nesting of escapes. For example, a URL may escape a \n of JSON again. */
+/** How often a text may be escaped. For example, the \n of a JSON string may be escaped again in a URL. */
 export const MOST_LEVELS = 3
 const LONGEST_COLOR = 24
 const LONGEST_REFERENCE = 8
@@ -114,8 +114,8 @@ function isHex(b: Buffer, p: number, length: number, end: number): boolean {
 }
 
 /**
- * Returns where the three octal digits of a control character end; -1: `p` has other text. Rejects other numbers, since
- * a path may contain them.
+ * If `p` has the three octal digits of a control character, returns where they end; otherwise -1. Rejects other
+ * numbers, because they may be part of a path.
  */
 function octalEnd(b: Buffer, p: number, end: number): number {
   if (p + 3 > end || b[p] !== ZERO) return -1
@@ -182,7 +182,7 @@ function isSurrogate(code: number): boolean {
 export class Unescaped {
   text = Buffer.alloc(0)
   length = 0
-  /** Whether terminal colors mean nothing instead of a space, as within a highlighted word. */
+  /** Whether terminal colors are removed instead of replaced by a space, for example within a highlighted word. */
   joins = false
   hasColors = false
   /** Where each escape ends in the original text, and where its replacement ends in `text`. */
@@ -192,8 +192,8 @@ export class Unescaped {
   #start = 0
 
   /**
-   * Reads [start, end) and removes one level of escapes. `isText`: removes only escapes of ASCII characters if the
-   * result would otherwise not be valid UTF-8. Returns whether it removed any.
+   * Removes one level of escapes from [start, end). With `isText`, if the result is not valid UTF-8, removes only
+   * escapes of ASCII characters. Returns whether any escape was removed.
    */
   read(b: Buffer, start: number, end: number, isText: boolean): boolean {
     this.#read(b, start, end, 0x10ffff)
@@ -274,7 +274,7 @@ export function hideSecrets(text: string, secrets: readonly string[]): string {
   return hidden + b.toString('utf8', at)
 }
 
-/** Returns where secrets are in the text, also after removing up to `levels` levels of escapes. */
+/** Returns the places of secrets in the text, including secrets that are escaped up to `levels` times. */
 function placesOf(b: Buffer, secrets: readonly Buffer[], levels: number): [start: number, end: number][] {
   const found: [number, number][] = []
   for (const secret of secrets) {

@@ -3,7 +3,7 @@ export class FieldName {
   bytes: Buffer
   start = 0
   end: number
-  /** The name and a colon in JSON; undefined for a name that is found in lines. */
+  /** The name in JSON with a colon, for a constant name; undefined for a name that `at` sets. */
   readonly json: Buffer | undefined
 
   constructor(text?: string) {
@@ -24,7 +24,7 @@ export class FieldName {
   }
 }
 
-/** Converts the bytes of a field to its value, for values other than the bytes as plain text. Codecs implement it. */
+/** Codecs implement this to convert the bytes of a field, if its value is not simply the bytes as text. */
 export interface ValueMaker {
   value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown
 }

@@ -2,7 +2,7 @@ import { BACKSLASH, QUOTE } from './ascii.js'
 import { type ByteSink, escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
 
 const FIRST_BYTES = 1024
-/** A sink may keep slices of at least this many bytes. */
+/** If a sink receives at least this many bytes in a call, it may keep a slice instead of a copy. */
 const KEPT_FROM = 16 * 1024
 
 /** Texts are escaped in parts of this many bytes, after making room. */
@@ -32,7 +32,7 @@ export class GrowingBytes implements ByteSink {
     this.length = 0
   }
 
-  /** Passes all bytes to `to` and clears them. Does not write again to memory of which `to` may keep a slice. */
+  /** Passes all bytes to `to` and clears the memory. If `to` may keep a slice of it, continues with new memory. */
   giveTo(to: ByteSink): void {
     to.add(this.bytes, 0, this.length)
     if (this.length >= KEPT_FROM) this.bytes = Buffer.allocUnsafeSlow(this.bytes.length)

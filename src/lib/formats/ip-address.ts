@@ -22,9 +22,9 @@ export const groups = new Uint16Array(GROUPS)
 
 export interface AddressRange {
   readonly groups: Uint16Array
-  /** The bits in each group that all addresses of the range share. */
+  /** For each group: a mask of the bits that are equal in all addresses of the range. */
   readonly masks: Uint16Array
-  /** Whether it is an IPv4 range, which may also be written with mapped addresses. */
+  /** Whether the range contains only IPv4 addresses, even if it is written with mapped IPv6 addresses. */
   readonly isIPv4: boolean
 }
 

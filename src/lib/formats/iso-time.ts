@@ -9,17 +9,17 @@ export const LARGEST_MS = 8.64e15
 /** Length of `2026-01-31T23:59:59`. */
 const USUAL_LENGTH = 19
 
-/** Position of the parser. Module state suffices, since `parseAny` never yields. */
+/** The state of the parser. Variables of the module are enough, because `parseAny` is never interrupted. */
 let bytes: Uint8Array = new Uint8Array(0)
 let at = 0
 let end = 0
-/** The fraction in microseconds. Added last: every notation of a time then gives the same number. */
+/** The fraction in microseconds. It is added last, so that all notations of a time give the same number. */
 let micros = 0
 
 /**
- * Returns the milliseconds since the epoch of `2026-01-31T23:59:59.999Z`, with a fraction for microseconds; NaN if it
- * is not a time. A space may replace the T, seconds and punctuation may be missing, and an offset may follow. Without
- * an offset, or with only a date, the time is in UTC.
+ * Parses a time such as `2026-01-31T23:59:59.999Z`. Returns the milliseconds since the epoch, with a fraction for
+ * microseconds; NaN if the text is not a time. A space may replace the T, seconds and punctuation may be missing, and
+ * an offset may follow. Without an offset, or with only a date, the time is in UTC.
  */
 export function parseIsoTime(text: Uint8Array, from: number, to: number): number {
   const ms = to - from > USUAL_LENGTH ? parseUsual(text, from, to) : Number.NaN
@@ -71,7 +71,7 @@ export function dayOf(year: number, month: number, day: number): number {
   return lastDayMs
 }
 
-/** Returns the value of two digits; far below zero if they are not both digits. */
+/** Returns the value of two digits. If one of them is not a digit, returns a number far below zero. */
 export function two(b: Uint8Array, p: number): number {
   const tens = b[p]! - 0x30
   const ones = b[p + 1]! - 0x30
@@ -99,7 +99,7 @@ function digits(count: number): number {
   return value
 }
 
-/** Takes the byte if it is next. Returns whether it was. */
+/** If the next byte is `byte`, moves past it and returns true. */
 function take(byte: number): boolean {
   if (at >= end || bytes[at] !== byte) return false
   at++
@@ -128,7 +128,7 @@ function daysIn(year: number, month: number): number {
   return month === 4 || month === 6 || month === 9 || month === 11 ? 30 : 31
 }
 
-/** Returns the days since the epoch. Counts years from March: the leap day is then the last day of a year. */
+/** Returns the days since the epoch. Years begin in March here, so that the leap day is the last day of a year. */
 function daysFromEpoch(year: number, month: number, day: number): number {
   const y = month > 2 ? year : year - 1
   const dayOfYear = Math.floor((153 * ((month + 9) % 12) + 2) / 5) + day - 1

@@ -2,11 +2,11 @@ import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT, Q
 import type { GrowingBytes } from './growing-bytes.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 
-/** Finds members of objects and items of arrays in valid JSON, and the bytes to cut to remove one. */
+/** Finds members of objects and items of arrays in valid JSON, and the bytes to cut to remove a member or item. */
 
 /** The last result, reused to avoid allocations. */
 export const found = {
-  /** Number of members with the name. The properties below describe the last one, whose value counts. */
+  /** Number of members with the name. The other properties describe the last of them, whose value is valid. */
   count: 0,
   /** The range of the name with its quotes. */
   nameStart: 0,
@@ -29,7 +29,7 @@ export class MemberName {
   constructor(text: string) {
     this.text = text
     this.json = Buffer.from(JSON.stringify(text))
-    // Half a surrogate pair can only be written as an escape. No name contains the byte 0, so nothing matches.
+    // Half a surrogate pair can only be written as an escape. The byte 0 matches nothing, as no name contains it.
     this.bytes = text.isWellFormed() ? Buffer.from(text) : Buffer.from([0])
   }
 }
@@ -65,8 +65,8 @@ export function findMember(b: Buffer, start: number, end: number, name: MemberNa
 }
 
 /**
- * Like `findMember`, but much faster, for a member whose value is known to be [from, to). Returns false if the name has
- * escapes or may occur twice; call `findMember` then. `isOnlyOne`: the name is known to occur once.
+ * Like `findMember`, but much faster. The value of the member must be [from, to). Returns false if the name has escapes
+ * or may occur twice. Then call `findMember`. `isOnlyOne`: the name is known to occur only once.
  */
 export function memberOf(
   b: Buffer,
@@ -91,7 +91,7 @@ export function memberOf(
   return true
 }
 
-/** Whether [start, end) contains the bytes of a name, or an escape that may be part of the name. */
+/** Whether the name may be in [start, end): either its bytes, or a backslash, which may begin an escape in it. */
 function mayHold(b: Buffer, start: number, end: number, json: Buffer): boolean {
   const letter = json[1]!
   let p = start + 1
@@ -169,7 +169,7 @@ function isSame(b: Buffer, quote: number, end: number, { bytes }: MemberName): b
   return true
 }
 
-/** Sets the range to cut. It includes the comma after the member or item or, if there is none, the comma before it. */
+/** Sets the range to cut: the member or item with the comma after it or, if it is the last, the comma before it. */
 function cut(b: Buffer, from: number, to: number, comma: number, next: number, end: number): void {
   const isLast = b[next] !== COMMA
   found.cutStart = isLast && comma >= 0 ? comma : from
@@ -181,8 +181,8 @@ function cut(b: Buffer, from: number, to: number, comma: number, next: number, e
 type Member = readonly [from: number, to: number]
 
 /**
- * Adds the valid JSON object [start, end) with each name once, as JSON.parse reads it. A repeated name stays at its
- * first place and gets its last value. Members are copied as written. `without`: a name to leave out.
+ * Adds the valid JSON object [start, end) with each name once, like JSON.parse. A repeated name keeps its first place,
+ * but gets its last value. Members are copied as written. `without`: a name to omit.
  */
 export function addUnique(to: GrowingBytes, b: Buffer, start: number, end: number, without?: string): void {
   const members = new Map<string, Member>()

@@ -35,10 +35,7 @@ export function addFloat(to: GrowingBytes, value: number): void {
   else to.addText(Object.is(value, -0) ? '-0.0' : `${value}.0`)
 }
 
-/**
- * Returns the integer in [start, end) if it is short and String() writes it in the same way; otherwise NaN. Builds no
- * string.
- */
+/** If [start, end) is a short integer as String() writes it, returns this integer; otherwise NaN. Builds no string. */
 export function plainInteger(bytes: Uint8Array, start: number, end: number): number {
   const negative = bytes[start] === 0x2d
   let p = negative ? start + 1 : start

@@ -11,13 +11,13 @@ import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OB
  */
 
 /**
- * The top-level names to look for. The index of a name is its slot. Names are only added, until `clear` removes all. A
- * batch that was scanned earlier has no slots for names added since (EventBatch.renew).
+ * The top-level names to look for. The index of a name is its slot. Names can only be added, or all be removed by
+ * `clear`. If a batch was scanned before a name was added, it has no slot for that name (EventBatch.renew).
  */
 export class WantedNames {
   readonly names: string[] = []
   readonly bytes: Buffer[] = []
-  /** A bit for each length of a name in bytes, modulo 32. */
+  /** Bit n is set if the length of a name in bytes, modulo 32, is n. */
   lengths = 0
   /** Changes when the names do. */
   version = 0
@@ -30,8 +30,8 @@ export class WantedNames {
   slot(name: string): number {
     const known = this.names.indexOf(name)
     if (known >= 0) return known
-    // Half a surrogate pair has no UTF-8 encoding and can only be written as an escape. No name contains the byte 0, so
-    // nothing matches.
+    // Half a surrogate pair has no UTF-8 encoding and can only be written as an escape. The byte 0 matches nothing,
+    // because no name contains it.
     const bytes = name.isWellFormed() ? Buffer.from(name) : Buffer.from([0])
     this.bytes.push(bytes)
     this.lengths |= 1 << bytes.length
@@ -167,12 +167,12 @@ export function skipSpace(b: Uint8Array, p: number, end: number): number {
   return p
 }
 
-/** For each open container inside the outermost: 1 if it is an object. Kept between calls, and grown on demand. */
+/** For each container around the current one: 1 if it is an object. Reused in later calls, and grown on demand. */
 let nesting = new Uint8Array(64)
 
 /**
- * Returns where the object or array that opens at `p` ends; -1: it is invalid. Not recursive: a level takes one byte
- * and no stack.
+ * Returns where the object or array that opens at `p` ends; -1 if it is invalid. Uses no recursion, so that each level
+ * takes one byte and no stack.
  */
 function containerEnd(b: Uint8Array, p: number, end: number): number {
   let inObject = b[p] === OPEN_OBJECT
@@ -202,7 +202,7 @@ function containerEnd(b: Uint8Array, p: number, end: number): number {
       if (p < 0) return -1
       p = skipSpace(b, p, end)
     }
-    // After a value, or at the end of an empty container: closes all containers that end here, or goes past a comma.
+    // Here a value or an empty container ends. Closes all containers that end here, or moves past the comma.
     while (b[p] === (inObject ? CLOSE_OBJECT : CLOSE_ARRAY)) {
       p++
       if (depth === 0) return p
@@ -238,8 +238,8 @@ function wantedSlot(b: Uint8Array, start: number, end: number, escaped: boolean,
 }
 
 /**
- * Scans the line [start, end) of `b`. Returns whether the line is one complete JSON object. If so, `out` contains SLOT
- * numbers for each wanted name, from index `at` on. The caller must set that part of `out` to 0 before.
+ * Scans the line [start, end) of `b`. Returns whether it is one complete JSON object. If so, writes SLOT numbers for
+ * each wanted name to `out`, from index `at` on. Before the call, that part of `out` must contain only 0.
  */
 export function scanObject(
   b: Uint8Array,
@@ -270,7 +270,7 @@ export function objectEnd(b: Uint8Array, start: number, end: number): number {
   return b[start] === OPEN_OBJECT ? containerEnd(b, start, end) : -1
 }
 
-/** Like `scanObject`, but never copies: the bytes begin with valid JSON, or a control character follows them. */
+/** Like `scanObject`, but never copies. The bytes must begin with valid JSON, or a control character must follow. */
 export function scanValue(
   b: Uint8Array,
   start: number,

@@ -8,7 +8,7 @@ export interface ByteSink {
   addEscaped?(source: Buffer, start: number, end: number): void
 }
 
-/** Adds bytes whose memory is reused after the call. */
+/** Adds bytes in parts that every sink copies, because their memory is reused after the call. */
 export function addCopied(to: ByteSink, b: Buffer, start: number, end: number): void {
   for (; start < end; start += MOST_COPIED) to.add(b, start, Math.min(end, start + MOST_COPIED))
 }
@@ -16,7 +16,7 @@ export function addCopied(to: ByteSink, b: Buffer, start: number, end: number): 
 /** Up to this size, every sink copies bytes instead of keeping a slice of them. */
 const MOST_COPIED = 16 * 1024 - 1
 const U = 0x75
-/** For each byte: the character after the backslash of its escape, `u` if four digits follow; 0: not escaped. */
+/** For each byte: the character after the backslash in its escape (`u` before four digits); 0: needs no escape. */
 const LETTERS = Uint8Array.from({ length: 256 }, (_, byte) => {
   const [backslash, letter] = Buffer.from(JSON.stringify(String.fromCharCode(byte)).slice(1, -1))
   return byte < 0x80 && backslash === BACKSLASH ? letter! : 0
@@ -71,7 +71,7 @@ export function escapeInto(to: Buffer, at: number, b: Buffer, start: number, end
     const second = b[p + 1]!
     const third = b[p + 2]!
     const fourth = b[p + 3]!
-    // Bytes from the first escape on are overwritten later: there is room, and a branch takes longer than a store.
+    // Writes all four bytes, because a branch takes longer. Bytes from the first escape on are overwritten later.
     to[at] = first
     to[at + 1] = second
     to[at + 2] = third

@@ -1,6 +1,6 @@
 import { CR, LF, SPACE } from './ascii.js'
 
-/** Puts valid JSON on one line, in place. JSON has line ends only between values. Returns the number of LFs. */
+/** Replaces line ends in valid JSON, which are only between values, by spaces. Returns the number of LFs. */
 export function onOneLine(json: Buffer, start: number, end: number): number {
   let lines = 0
   for (let p = start; p < end; p++) {

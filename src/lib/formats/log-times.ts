@@ -25,7 +25,7 @@ export class LastTime {
   readonly #last = Buffer.alloc(64)
   #length = -1
   #iso = Buffer.alloc(ISO_LENGTH)
-  /** The day of `#iso`, counted from the epoch. NaN: other times of that day cannot reuse the text of `#iso`. */
+  /** The day of `#iso`, in days since the epoch; NaN if the text of `#iso` cannot be reused for that day. */
   #day = Number.NaN
   #isTime = false
 
@@ -33,7 +33,7 @@ export class LastTime {
     this.#convert = convert
   }
 
-  /** Returns the time [start, end) as ISO 8601, valid until the next call; undefined: it is not a time. */
+  /** Returns the time [start, end) in ISO 8601, or undefined if it is not a time. The next call changes the result. */
   iso(b: Buffer, start: number, end: number): Buffer | undefined {
     const length = end - start
     if (length > this.#last.length) return undefined
@@ -45,7 +45,7 @@ export class LastTime {
     return this.#isTime ? this.#iso : undefined
   }
 
-  /** Writes the text of a time. Usually, only the digits after the date differ from the last time. */
+  /** Writes the text of a time to `#iso`. If the day is the same as before, writes only the time of day. */
   #write(ms: number): boolean {
     const day = Math.floor(ms / MS_PER_DAY)
     if (day !== this.#day) {
@@ -80,7 +80,7 @@ function putTwo(to: Buffer, at: number, value: number): void {
   to[at + 1] = ZERO + (value % 10)
 }
 
-/** Three letters as a number, in lower case. Other characters do not become letters. */
+/** Returns three letters as a number, in lower case. Setting the bit 0x20 turns no other character into a letter. */
 const lettersAt = (b: Uint8Array, p: number) => ((b[p]! | 0x20) << 16) | ((b[p + 1]! | 0x20) << 8) | (b[p + 2]! | 0x20)
 
 const MONTH_LETTERS = MONTHS.map(name => lettersAt(Buffer.from(name), 0))
@@ -110,7 +110,7 @@ export function commonLogTime(b: Buffer, p: number, end: number): number {
 
 let local: TimeZone | undefined
 
-/** Converts with the first reader that accepts a text. Times without a zone are local; `wall` gives a missing year. */
+/** Converts a text with the first reader that accepts it. A missing zone is local. `wall` provides a missing year. */
 export function firstOf(readers: readonly TimeReader[], wall = 0): TimeOf {
   return ofText(text => {
     local ??= new TimeZone(Intl.DateTimeFormat().resolvedOptions().timeZone)

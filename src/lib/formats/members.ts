@@ -4,7 +4,7 @@ import { GrowingBytes } from './growing-bytes.js'
 import { escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
 import { jsonText, onOneLine } from './json-text.js'
 
-/** Maximum members with a known place. More would be slow, since each name is compared with all others. */
+/** Maximum members whose place is recorded. More would be slow, because each name is compared with all names. */
 const MOST_KNOWN = 64
 
 /** Shorter texts are escaped at once, with room for the maximum size. */
@@ -17,7 +17,7 @@ export class FieldMembers implements FieldSink {
   count = 0
   /** Whether there may be members without a known place, members with the same name, or names with escapes. */
   isUnclear = false
-  /** A bit for each length of a known name, modulo 32. */
+  /** Bit n is set if the length of a known name, modulo 32, is n. */
   lengths = 0
   /** The range of each name in `out`, without its quotes. */
   readonly nameStarts = new Int32Array(MOST_KNOWN)

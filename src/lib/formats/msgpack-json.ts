@@ -49,7 +49,7 @@ export class MsgpackJson {
     return false
   }
 
-  /** Writes `[time, map]` or `[[time, metadata], map]`. The time becomes `timestamp` if the map does not have one. */
+  /** Writes the map of `[time, map]` or `[[time, metadata], map]`, with the time as its `timestamp` if missing. */
   #entry(start: number): number {
     const [b, to] = [this.#b, this.#to]
     const before = to.length
@@ -109,7 +109,7 @@ export class MsgpackJson {
 
   #map(p: number, length: number, level: number): number {
     const to = this.#to
-    // Each member takes at least two bytes.
+    // Rejects impossible lengths, because each member takes at least two bytes.
     if (level === MOST_LEVELS || length * 2 > this.#end - p) return NONE
     to.addByte(OPEN_OBJECT)
     for (let n = 0; n < length; n++) {
@@ -185,7 +185,7 @@ export class MsgpackJson {
     return stop
   }
 
-  /** Writes an extension. `p`: where its type number is; its bytes follow. */
+  /** Writes an extension. Its type number is at `p`, and its `size` bytes follow. */
   #extension(p: number, size: number): number {
     const b = this.#b
     const stop = p + 1 + size
@@ -202,7 +202,7 @@ function safe(high: number, low: number): number | undefined {
   return high < 2 ** 21 ? high * 2 ** 32 + low : undefined
 }
 
-/** Reads a time of MessagePack, or of Fluentd: seconds and nanoseconds of 32 bits each. */
+/** Reads a time of MessagePack. `isEventTime`: of Fluentd, which has 32 bits of seconds and 32 of nanoseconds. */
 function readTime(b: Buffer, p: number, size: number, isEventTime: boolean): string | undefined {
   if (isEventTime) return size === 8 ? rfc3339(b.readUInt32BE(p), b.readUInt32BE(p + 4)) : undefined
   if (size === 4) return rfc3339(b.readUInt32BE(p), 0)

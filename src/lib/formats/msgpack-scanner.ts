@@ -3,12 +3,12 @@ import { FramingError, type RecordScanner } from '../lines/framed-splitter.js'
 /** The range of types whose type byte contains no part of the value. The byte 0xc1 in it is not a type. */
 export const FIRST_TYPE = 0xc0
 export const LAST_TYPE = 0xdf
-/** For each of these types: the number of length bytes that follow. */
+/** For each of these types: how many bytes after the type byte contain the length. */
 export const LENGTH_BYTES = Uint8Array.of(
   ...[0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0],
   ...[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 2, 4, 2, 4],
 )
-/** For each of these types: the number of bytes besides the length and the content of that length. */
+/** For each of these types: how many bytes follow in addition to the length and the content of that length. */
 export const FIXED_BYTES = Uint8Array.of(
   ...[0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 4, 8, 1, 2, 4, 8],
   ...[1, 2, 4, 8, 2, 3, 5, 9, 17, 0, 0, 0, 0, 0, 0, 0],

@@ -12,7 +12,7 @@ const T = 0x74
 const MOST_DIGITS = 15
 const MOST_UINT = 2n ** 64n - 1n
 const LEAST_INT = -(2n ** 63n)
-/** Objects and arrays nested deeper get a length of 32 bits, which limits how often each byte is moved. */
+/** Deeper objects and arrays always get a length of 32 bits, so that each byte is moved at most 16 times. */
 const MOST_SHORT_LEVELS = 16
 /** Maximum members of an object or array whose length is in its type byte. */
 const MOST_FIXED = 15

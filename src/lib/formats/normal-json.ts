@@ -3,21 +3,21 @@ import { MINUS, QUOTE, ZERO } from './ascii.js'
 import { stringEnd, valueEnd } from './json-scan.js'
 import { jsonText } from './json-text.js'
 
-/** Every integer of 15 digits is exact as a double. */
+/** Integers with 16 or more digits. Shorter integers are always exact as doubles. */
 const LONG_INTEGER = /^-?\d{16,}$/
 const MANY_DIGITS = /\d{16}/
 
 /**
- * Writes the valid JSON value [start, end) with JSON.parse and `jsonText`. Keeps numbers as written if a double could
- * not hold them, or would lose digits of an integer.
+ * Writes the valid JSON value [start, end) with JSON.parse and `jsonText`. Numbers stay as written if they are out of
+ * the range of a double, or if they are integers of which a double would lose digits.
  */
 export function normalJson(b: Buffer, start: number, end: number): string {
   const text = b.toString('utf8', start, end)
   const normal = jsonText(JSON.parse(text))
-  // Numbers beyond the range of a double become null.
+  // In `normal`, numbers beyond the range of a double have become null.
   if (!normal.includes('null') && !MANY_DIGITS.test(text)) return normal
   const numbers: string[] = []
-  // A mark stands for each kept number in JSON.parse and `jsonText`. It is random: the input cannot contain it.
+  // Replaces each kept number by a mark during JSON.parse and `jsonText`. The input cannot contain a random mark.
   const mark = randomUUID()
   let marked = ''
   let copied = start
@@ -38,7 +38,7 @@ export function normalJson(b: Buffer, start: number, end: number): string {
   return jsonText(JSON.parse(marked)).replace(restored, (_, n) => numbers[n]!)
 }
 
-/** Whether a double is enough for a JSON number: it is in range, and a long integer keeps its digits. */
+/** Whether a JSON number can become a double: it is in range and, if it is a long integer, keeps its digits. */
 function isKept(number: string): boolean {
   const value = Number(number)
   return Number.isFinite(value) && (!LONG_INTEGER.test(number) || String(value) === number)

@@ -38,7 +38,7 @@ export interface Field {
   readonly type: number
   readonly isRepeated: boolean
   readonly isPacked: boolean
-  /** A number that the fields of a oneof share. A message has at most one field per place. */
+  /** The same number for all fields of a oneof. A message contains at most one field with each place. */
   readonly place: number
   message: MessageType | undefined
   enum: EnumType | undefined
@@ -50,7 +50,7 @@ export interface MessageType {
   /** Number of fields. Each oneof counts as one. */
   places: number
   readonly fields: Map<number, Field>
-  /** Both names of each field. `named` has the field of each slot. */
+  /** Both names of each field. `named` contains the field for the slot of each name. */
   readonly wanted: WantedNames
   readonly named: Field[]
 }
@@ -72,7 +72,7 @@ export function readTypes(bytes: Buffer): Types {
   return reading
 }
 
-/** A field of a message in the descriptor: a number, or the range of its bytes. */
+/** A field in a message of the descriptor. It has either a number in `value`, or `bytes`. */
 interface Part {
   readonly number: number
   readonly value: number
@@ -101,7 +101,7 @@ const numberOf = (parts: readonly Part[], number: number) => all(parts, number).
 class DescriptorReader implements Types {
   readonly messages = new Map<string, MessageType>()
   readonly #enums = new Map<string, EnumType>()
-  /** The type names of fields, until all types are known. */
+  /** The fields whose types are known only by name, until all types are read. */
   readonly #links: { readonly field: Field; readonly type: string; readonly of: string }[] = []
 
   read(bytes: Buffer): void {

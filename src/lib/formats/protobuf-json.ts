@@ -7,7 +7,7 @@ import { KNOWN } from './protobuf-known.js'
 import { addScalar, addZero } from './protobuf-scalars.js'
 import { BYTES, broken, MOST_LEVELS, NotProtobuf, WireReader } from './protobuf-wire.js'
 
-/** Maximum size of a record's JSON, as a multiple of the record: names and enums are long, values may be one byte. */
+/** Maximum size of the JSON, as a multiple of the record. JSON has long names where the record may have one byte. */
 const MOST_GROWTH = 64
 const LITTLE_GROWTH = 1024
 
@@ -98,14 +98,12 @@ export class ProtobufJson {
     return found !== undefined
   }
 
-  /**
-   * Combines all values of a field: puts elements in an array, merges messages, and otherwise writes the last value.
-   */
+  /** Writes all values of a field: puts elements in an array, merges messages, and otherwise writes only the last. */
   #field({ field, places }: Found, reader: WireReader, level: number): void {
     if (field.isRepeated) this.#elements(field, places, reader, level)
     else if (places.length === 1) this.#value(field, behindTag(reader, places[0]!), level)
     else {
-      // Concatenated messages equal one message with all their fields.
+      // Merges the messages by concatenating them, because the result equals one message with all their fields.
       const contents = places.map(place => behindTag(reader, place).inner().rest())
       this.message(field.message!, WireReader.of(Buffer.concat(contents)), level + 1)
     }
@@ -129,7 +127,7 @@ export class ProtobufJson {
     to.addByte(entry ? CLOSE_OBJECT : CLOSE_ARRAY)
   }
 
-  /** Writes an entry of a map: its key as a name, and its value. A missing key or value is the default of its type. */
+  /** Writes a map entry as a member: the key is its name. The type's default replaces a missing key or value. */
   #entry(type: MessageType, reader: WireReader, level: number): void {
     const { to } = this
     const [key, value] = [type.fields.get(1) ?? broken(), type.fields.get(2) ?? broken()]
@@ -196,7 +194,7 @@ function behindTag(reader: WireReader, place: number): WireReader {
   return reader
 }
 
-/** Returns the fields of a message in order. Of a oneof, the last one counts. */
+/** Returns the fields of a message in order. Of the fields of a oneof, returns only the last. */
 function fieldsOf(type: MessageType, reader: WireReader): Found[] {
   const found = new Map<number, Found>()
   while (reader.p < reader.end) {
@@ -215,7 +213,7 @@ function fieldsOf(type: MessageType, reader: WireReader): Found[] {
   return [...found.values()]
 }
 
-/** Returns the field of a tag; undefined if `type` has no such field or its wire type does not match. */
+/** Returns the field for a tag; undefined if `type` has no such field, or if the wire type does not match. */
 function fieldOf(type: MessageType, tag: number): Field | undefined {
   const field = type.fields.get(tag >>> 3)
   if (!field) return undefined

@@ -44,9 +44,7 @@ export class WireWriter {
     this.to.length += 8
   }
 
-  /**
-   * Begins a value that is preceded by its length. Leaves `room` bytes for the length. Returns the start of the value.
-   */
+  /** Reserves `room` bytes for the length of the following value. Returns the start of the value. */
   begin(room = 1): number {
     const { to } = this
     to.reserve(room)
@@ -54,7 +52,7 @@ export class WireWriter {
     return to.length
   }
 
-  /** Writes the length of the bytes after `from`. Moves them if the length does not take `room` bytes. */
+  /** Writes the length of the value at `from`. Moves the value if its length does not fit exactly in `room` bytes. */
   end(from: number, room = 1): void {
     const { to } = this
     const size = to.length - from

@@ -81,7 +81,7 @@ function addNumber(to: GrowingBytes, value: number): void {
   to.addText(!Number.isFinite(value) ? `"${value}"` : Object.is(value, -0) ? '-0' : String(value))
 }
 
-/** Returns the number with the fewest digits that is equal to `value` as a 32-bit float. */
+/** Of all numbers that are equal to `value` as a 32-bit float, returns the one with the fewest digits. */
 function shortest(value: number): number {
   if (!Number.isFinite(value) || (Number.isInteger(value) && Math.abs(value) < 2 ** 24)) return value
   for (let digits = 6; digits < 9; digits++) {

@@ -3,7 +3,7 @@ import { FramingError, type RecordScanner } from '../lines/framed-splitter.js'
 const MOST_VARINT_BYTES = 5
 const MOST_BYTES = 2 ** 31 - 1
 
-/** Finds the ends of records that begin with their length: a varint, or four bytes, the highest first. */
+/** Finds the ends of records that begin with their length, as a varint or as four bytes in big-endian order. */
 export class LengthScanner implements RecordScanner {
   readonly #isVarint: boolean
   /** Remaining bytes of the record; undefined while its length is unknown. */
@@ -32,8 +32,8 @@ export class LengthScanner implements RecordScanner {
 }
 
 /**
- * Returns the size of the length at the start of a record, in bytes. If the length is incomplete, returns one more than
- * the number of available bytes.
+ * Returns how many bytes the length at the start of a record takes. If that length is incomplete, returns the number of
+ * available bytes plus one.
  */
 export function varintSize(b: Buffer, p: number, to: number): number {
   for (let n = 0; n < MOST_VARINT_BYTES; n++) {

@@ -63,7 +63,7 @@ export class WireReader {
     return this.b.subarray(this.p, this.end)
   }
 
-  /** Reads a varint. Returns its lower 32 bits, signed. `high` has the upper ones. */
+  /** Reads a varint. Returns its lower 32 bits as a signed integer. `high` then has the upper 32 bits. */
   varint(): number {
     const { b, end } = this
     this.high = 0

@@ -135,7 +135,7 @@ export class ProtobufWriter {
     return true
   }
 
-  /** Writes a value without a tag. Returns false if the JSON at `p` does not fit; then discard the output. */
+  /** Writes a value without a tag. If the JSON at `p` does not fit, returns false. Then discard the output. */
   value(field: Field, p: number, level: number): boolean {
     const { wire, b } = this
     switch (field.type) {

@@ -2,13 +2,13 @@ import type { TimeZone } from './time-zone.js'
 
 /** Reads times in a given format, with the directives of strptime. */
 
-/** A time: its full second in milliseconds since the epoch, and the digits of its fraction. */
+/** A time: the beginning of its second in milliseconds since the epoch, and the digits of its fraction. */
 export interface ReadTime {
   readonly ms: number
   readonly fraction: string
 }
 
-/** Returns the time in a text, or undefined. `zone`: for texts without a zone. `wall`: gives a missing year. */
+/** Returns the time in a text, or undefined. A missing zone is `zone`; a missing year is chosen nearest to `wall`. */
 export type TimeReader = (text: string, zone: TimeZone, wall: number) => ReadTime | undefined
 
 export const MONTHS = 'jan feb mar apr may jun jul aug sep oct nov dec'.split(' ')
@@ -133,7 +133,7 @@ export function timeOf(given: Readonly<Record<string, string>>, zone: TimeZone, 
   return Number.isNaN(ms) ? undefined : { ms, fraction }
 }
 
-/** Returns the local time as if it were UTC; NaN if the day does not exist. */
+/** Returns a local time as the milliseconds of the same clock time in UTC; NaN if the day does not exist. */
 function localTime(
   given: Readonly<Record<string, string>>,
   year: number,
@@ -164,7 +164,7 @@ function yearOf({ Y, y }: Readonly<Record<string, string>>): number | undefined 
   return y === undefined ? undefined : Number(y) + (Number(y) < 69 ? 2000 : 1900)
 }
 
-/** Returns the minutes from UTC of `+01:00` or `EST`; undefined for an unknown zone. */
+/** Returns the offset from UTC, in minutes, of a zone such as `+01:00` or `EST`; undefined for an unknown zone. */
 function minutesOf(zone: string): number | undefined {
   const [, sign, hours, minutes = '0'] = /^([+-])(\d\d):?(\d\d)?$/.exec(zone) ?? []
   if (sign === undefined) return ZONES[zone.toUpperCase()]

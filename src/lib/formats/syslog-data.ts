@@ -35,7 +35,7 @@ function nameEnd(b: Uint8Array, p: number, end: number): number {
   return p === start ? -1 : p
 }
 
-/** The beginning of an element, or one of its parameters. */
+/** Matches the beginning of an element, or a parameter of an element. */
 const PART = /\[([^\x00-\x20=\]"]+)| ([^\x00-\x20=\]"]+)="((?:[^"\\]|\\[\s\S])*)"/g
 
 /** Parses valid structured data to parameters, by element and name. A repeated name gets a list of its values. */

@@ -6,7 +6,7 @@ import { TIME_FORMATS } from './time-formats.js'
 
 const MOST_FRACTION_DIGITS = 9
 
-/** Returns the value of `digits` digits at `p`, if it is from `from` to `to`; otherwise -1. */
+/** Reads `digits` digits at `p`. Returns their value if it is in the range `from` to `to`; otherwise -1. */
 function number(b: Uint8Array, p: number, end: number, digits: number, from: number, to: number): number {
   if (p + digits > end) return -1
   let value = 0
@@ -17,7 +17,7 @@ function number(b: Uint8Array, p: number, end: number, digits: number, from: num
   return value >= from && value <= to ? value : -1
 }
 
-/** Returns the index after `hh:mm:ss` with an optional fraction at `p`; -1: `p` has no such time. */
+/** Returns the index after the time `hh:mm:ss`, with or without a fraction, at `p`; -1 if `p` has no such time. */
 function clockEnd(b: Uint8Array, p: number, end: number): number {
   if (number(b, p, end, 2, 0, 23) < 0 || b[p + 2] !== COLON) return -1
   if (number(b, p + 3, end, 2, 0, 59) < 0 || b[p + 5] !== COLON) return -1

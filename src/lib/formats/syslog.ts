@@ -27,8 +27,8 @@ const PARTS = 8
 export const partStarts = new Int32Array(PARTS)
 export const partEnds = new Int32Array(PARTS)
 /**
- * The priority of the last scanned line: facility * 8 + severity; -1: it has none. The two variables below: the range
- * of its digits.
+ * The priority of the last scanned line (facility * 8 + severity), or -1 if the line has no priority. `digitsStart` and
+ * `digitsEnd` are the range of its digits.
  */
 export let priority = -1
 let digitsStart = 0
@@ -64,7 +64,7 @@ function put(part: number, start: number, end: number): void {
   partEnds[part] = end
 }
 
-/** Returns the index after `NNN>` at `p`; -1: there is no valid priority. Sets `priority`. */
+/** Reads the priority `NNN>` at `p` into `priority`. Returns the index after it; -1 if the priority is invalid. */
 function priorityEnd(b: Uint8Array, p: number, end: number): number {
   let value = 0
   const digits = p
@@ -88,7 +88,7 @@ function wordEnd(b: Uint8Array, p: number, end: number): number {
   return p
 }
 
-/** Scans a line of RFC 5424 after the version. */
+/** Scans a line of RFC 5424 from `p`, which is after the version. Returns false if the line has another form. */
 function scanVersion1(b: Uint8Array, p: number, end: number): boolean {
   clearParts()
   classic = false
@@ -103,7 +103,7 @@ function scanVersion1(b: Uint8Array, p: number, end: number): boolean {
   const data = p
   p = b[p] === NIL ? p + 1 : structuredDataEnd(b, p, end)
   if (p < 0 || (p < end && b[p] !== SPACE)) {
-    // Missing or malformed data stays readable in the message.
+    // If the structured data is missing or malformed, the message begins here, so that this text stays readable.
     putMessage(b, data, end)
     return true
   }
@@ -118,7 +118,7 @@ function putMessage(b: Uint8Array, p: number, end: number): void {
   put(MESSAGE, marked ? p + 3 : p, end)
 }
 
-/** Scans a line of RFC 3164 after the priority, or a whole line of a file. */
+/** Scans a line of RFC 3164 from `p`: the part after its priority, or a whole line of a file without a priority. */
 function scanClassic(b: Uint8Array, p: number, end: number): boolean {
   clearParts()
   if (priority >= 0 && p < end && b[p] === SPACE) p++
@@ -141,7 +141,7 @@ function scanClassic(b: Uint8Array, p: number, end: number): boolean {
   return true
 }
 
-/** Scans a host and the rest of the line. Without a host, everything is the message. */
+/** Scans the host at `p`, and what follows the host. If `p` has no host, everything from `p` on stays the message. */
 function scanHost(b: Uint8Array, p: number, end: number): void {
   let stop = p
   while (stop < end && isHostByte(b[stop]!)) stop++
@@ -161,7 +161,7 @@ function isHostByte(byte: number): boolean {
   )
 }
 
-/** Scans `app:` or `app[pid]:` and the message. Without such a tag, returns false: everything is the message. */
+/** Scans `app:` or `app[pid]:` and the message. Returns false without such a tag; everything is then the message. */
 function scanTag(b: Uint8Array, p: number, end: number): boolean {
   const stop = wordEnd(b, p, end)
   let open = p + 1
@@ -170,7 +170,7 @@ function scanTag(b: Uint8Array, p: number, end: number): boolean {
   while (close < stop && b[close] !== CLOSE) close++
   let message = -1
   if (close < stop) {
-    // Without a colon, only a number counts as a process id.
+    // If no colon follows the brackets, only a number in them is a process id.
     if (b[close + 1] === COLON && close + 1 < stop) message = close + 2
     else if (close + 1 === stop && allDigits(b, open + 1, close)) message = stop
     if (message >= 0) {

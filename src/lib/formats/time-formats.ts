@@ -12,7 +12,7 @@ const iso: TimeReader = (text, zone, wall) => {
   return timeOf({ Y: Y!, m: m!, d: d!, H, M, S, f, z }, zone, wall)
 }
 
-/** Reads numbers that are seconds since the epoch times 10^`digits`. */
+/** Reads the time since the epoch, as a number of seconds times 10^`digits`. */
 function epoch(digits: number): TimeReader {
   return text => {
     const [, sign = '', whole = '', rest = ''] = /^\s*(-?)(\d{1,24})(?:\.(\d{1,24}))?\s*$/.exec(text) ?? []
@@ -25,7 +25,7 @@ function epoch(digits: number): TimeReader {
 function epochTime(sign: string, seconds: string, digits: string): ReadTime | undefined {
   const fraction = digits.slice(0, 9)
   const ms = Number(seconds) * 1000
-  // The fraction of a negative time counts from the second before it.
+  // A fraction always counts forward, so a negative time becomes an earlier second and a positive fraction.
   if (sign === '-' && Number(fraction) > 0) {
     const rest = String(10 ** fraction.length - Number(fraction)).padStart(fraction.length, '0')
     return { ms: -ms - 1000, fraction: rest }

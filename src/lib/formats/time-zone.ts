@@ -15,14 +15,14 @@ export class TimeZone {
 
   /** Throws a RangeError if the runtime does not know the name. */
   constructor(name: string) {
-    // Creating the format takes milliseconds, so UTC has none.
+    // Creating the format takes milliseconds, so it is not created for UTC.
     if (name === 'UTC') return
     this.#format = localTimes(name)
   }
 
   /**
    * Converts a local time, given as if it were UTC, to milliseconds since the epoch. If the clocks show a time twice,
-   * the first of the two counts. A time that the clocks skip moves forward by the change. NaN for NaN.
+   * the first of the two is meant. If the clocks skip a time, it moves forward by the skipped interval. NaN for NaN.
    */
   utc(local: number): number {
     if (!this.#format || Number.isNaN(local)) return local

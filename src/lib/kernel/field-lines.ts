@@ -6,23 +6,23 @@ export interface LineFormat {
   /** The format's number in assembly/field-lines.ts. */
   readonly number: number
   /**
-   * The names of the format's fields, in the order of their numbers there. If an origin field is among them, every line
-   * has it.
+   * The names of the format's fields, in the order of the field numbers in that file. If one of these fields is an
+   * origin field, every line has this field.
    */
   readonly names: readonly string[]
 }
 
 /** The parts of events around the fields of their lines. */
 export interface EventFrame {
-  /** The beginning. With `hasLine`, it ends with the opening quote for the line. */
+  /** The beginning of the event. If `hasLine`, it ends with the quote that opens the string of the line. */
   readonly head: Buffer
   /** Whether the line follows the head, as the content of a string. */
   readonly hasLine: boolean
-  /** The part before the fields. The kernel adds a comma, unless only a brace precedes the fields. */
+  /** The part before the fields. The kernel adds a comma after it, unless an opening brace precedes the fields. */
   readonly middle: Buffer
   /** The part after the fields. */
   readonly end: Buffer
-  /** Where wanted values are in `middle`. Three numbers for each: the slot, and the two numbers in it (see SLOT). */
+  /** The places of wanted values in `middle`, as three numbers each: the slot, and its two numbers (see SLOT). */
   readonly middleSlots: Int32Array
 }
 
@@ -169,9 +169,9 @@ export class FieldLines {
   }
 
   /**
-   * Writes the events of lines of valid UTF-8 from the line `from` on, as many as fit. Skips lines whose flags under
-   * the mask `asked` differ from `taken`. Returns the end of the group. `output`: other memory of the kernel to write
-   * to.
+   * Writes as many events as fit, for lines of valid UTF-8 from the line `from` on. Skips lines whose flags under the
+   * mask `asked` differ from `taken`. Returns the index after the last processed line. `output`: the memory of the
+   * kernel to write to.
    */
   write(
     format: LineFormat,

@@ -1,7 +1,7 @@
 import { SLOT, type WantedNames } from '../formats/json-scan.js'
 import { AHEAD, type LineMemory, type Lines } from './line-memory.js'
 
-/** Flags of lines: which lines to skip, which have a line end, and what a scan sets. */
+/** Masks for flags: of lines to skip, of lines that have a line end, and of the flags that a scan sets. */
 export interface ScanFlags {
   readonly skipped: number
   readonly ended: number
@@ -26,7 +26,7 @@ export interface JsonExports {
   ): number
 }
 
-/** Maximum length for scanning a line without a line end here. */
+/** Maximum length of a line without a line end that the kernel scans. */
 const COPY_BYTES = 256 * 1024
 const NAMES_BYTES = 16 * 1024
 const NAME_SIZE = 24
@@ -92,7 +92,7 @@ export class JsonLines {
     const table = this.#names
     let text = table + wanted.bytes.length * NAME_SIZE
     const needed = wanted.bytes.reduce((sum, { length }) => sum + length, text)
-    // The first 8 bytes of a name are read, whatever its length.
+    // The kernel reads 8 bytes of every name, even if the name is shorter.
     this.#fits = needed + 8 <= table + NAMES_BYTES
     if (!this.#fits) return false
     for (const [slot, name] of wanted.bytes.entries()) {

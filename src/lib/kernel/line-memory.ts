@@ -15,7 +15,7 @@ export interface ScannedLines extends Lines {
   readonly stride: number
 }
 
-/** Maximum bytes of lines, and number of lines, that are read at a time. The kernel does not read longer lines. */
+/** Maximum number of bytes, and of lines, that the kernel reads at a time. It does not read a longer line. */
 const TEXT_BYTES = 512 * 1024
 export const MOST_LINES = 4096
 /** Bytes for the slots of a group of lines. */
@@ -86,7 +86,7 @@ export class LineMemory {
     return Math.min(length, from + most)
   }
 
-  /** Returns the number to subtract from positions of lines from `from` on, to get addresses. */
+  /** Returns the number to subtract from a position to get its address, for a group that begins with line `from`. */
   shift({ chunk, starts }: Lines, from: number): number {
     return isInChunkMemory(chunk) ? -chunk.byteOffset : starts[from]! - this.#text
   }

@@ -27,13 +27,13 @@ export interface RecordExports {
   ): number
 }
 
-/** An entry of a table: its length, its number, and the text. */
+/** An entry of a table: the length of a text, the number of the text and, at TEXT_AT, the text. */
 const ENTRY_BYTES = 32
 const TEXT_AT = 16
 const MOST_TEXT = 16
 const MOST_ENTRIES = 64
 const MOST_GROUPED = 15
-/** Number of bits of a use. The higher bits contain the number of a field that decides the group. */
+/** Number of bits for the use of a field. If the field decides the group, the bits above contain its number. */
 const USE_BITS = 8
 
 /** Writes JSON objects as log records of OTLP. Leaves rare objects to the caller. */

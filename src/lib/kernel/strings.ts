@@ -1,7 +1,7 @@
 import { isInChunkMemory } from '../lines/chunk-memory.js'
 import { type LineMemory, MOST_LINES, type ScannedLines } from './line-memory.js'
 
-/** Selects the lines whose slots are read: their flags under `mask` equal `plain`. */
+/** Selects lines. The slots of a line are read only if its flags under `mask` equal `plain`. */
 export interface PlainFlags {
   readonly mask: number
   readonly plain: number
@@ -45,7 +45,7 @@ export interface StringExports {
 
 export interface WantedText {
   readonly text: Buffer
-  /** Whether values must equal this text, or must differ from it. */
+  /** True if values must equal this text; false if they must differ from this text. */
   readonly same: boolean
   /** Whether only a string can have this text. */
   readonly isString: boolean
@@ -83,7 +83,7 @@ export class Strings {
   readonly #text: number
   readonly #hashes: Int32Array
   readonly #ids: Int32Array
-  /** One number per line: `among` of `narrow`, or `skipped` of `hash`. */
+  /** A copy of the argument `among` of `narrow`, or of `skipped` of `hash`: one number per line. */
   readonly #column: Uint8Array
   #owners = 0
 
@@ -116,9 +116,9 @@ export class Strings {
   }
 
   /**
-   * For lines with a 1 in `among`: compares a value with a text. `first`: the index of its two numbers in the slots of
-   * a line. Changes the 1 to 0 if the value is not wanted, and to 2 if it is unknown. Returns how many are unknown;
-   * undefined if it cannot compare.
+   * For lines with a 1 in `among`: compares a value with a text. `first`: the index of the value's two numbers in the
+   * slots of a line. Changes the 1 to 0 if the value is not wanted, and to 2 if the caller must check. Returns the
+   * number of lines with a 2; undefined if the kernel cannot compare.
    */
   narrow(
     lines: ScannedLines,

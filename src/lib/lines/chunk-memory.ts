@@ -33,7 +33,7 @@ export function chunkMemory(): FixedMemory | undefined {
   return memory
 }
 
-/** Returns `count` adjacent chunks as one; undefined without WebAssembly. */
+/** Returns `count` chunks in a row, from number `n` on, as one Buffer; undefined without WebAssembly. */
 export function chunkAt(n: number, count = 1): Buffer | undefined {
   const buffer = chunkMemory()?.buffer
   return buffer && Buffer.from(buffer, OWN_BYTES + n * CHUNK_BYTES, count * CHUNK_BYTES)

@@ -7,18 +7,18 @@ const MOST_KEPT = 24
 const free: Buffer[] = []
 const kept: Buffer[] = []
 const holders = new WeakMap<Buffer, number>()
-/** Memory that `numbersFor` gave out for chunks in use. */
+/** For each chunk in use: the memory that `numbersFor` returned for this chunk. */
 const numbersOf = new WeakMap<Buffer, ArrayBuffer[]>()
-/** Number of chunks in the shared memory that were ever taken. */
+/** Number of chunks of the shared memory that were taken at least once. */
 let used = 0
 
-/** An area takes the place of this many chunks: events with their fields as JSON are longer than their lines. */
+/** An area has the size of this many chunks, because events with fields as JSON are longer than their lines. */
 const AREA_CHUNKS = 4
 /** Areas take at most half of the shared memory. */
 const MOST_AREAS = MOST_CHUNKS / 2 / AREA_CHUNKS
 const freeAreas: Buffer[] = []
 const areasOf = new WeakMap<Buffer, Buffer[]>()
-/** Number of areas that were ever taken, from the end of the shared memory. */
+/** Number of areas that were taken at least once. Areas are taken from the end of the shared memory. */
 let usedAreas = 0
 
 /** Returns a chunk of at least `size` bytes, with the caller as holder. Only large chunks are reused. */
@@ -34,9 +34,9 @@ function unused(): Buffer | undefined {
 }
 
 /**
- * Returns at least `size` bytes of the shared memory for texts about lines of the chunk. They are reused once the chunk
- * is free. Returns undefined if `size` is too small or too large, if the chunk is not reused, or if all areas are in
- * use.
+ * Returns an area of at least `size` bytes in the shared memory, for texts about lines of the chunk. The area is reused
+ * when the chunk is free. Returns undefined if `size` is too small or too large, if the chunk is not reused, or if all
+ * areas are in use.
  */
 export function areaFor(chunk: Buffer, size: number): Buffer | undefined {
   if (size < REUSED_BYTES || size > AREA_CHUNKS * CHUNK_BYTES || !holders.has(chunk)) return undefined
@@ -61,9 +61,7 @@ export function roomForPortion(bytes: number): number {
 /** Size of a page of memory, and of the file cache. */
 export const PAGE_BYTES = 4096
 
-/**
- * Returns how many of `bytes` to add to `pending` bytes at a time: if possible, only as many as reused memory holds.
- */
+/** Returns how many of `bytes` new bytes to add to `pending` bytes. If possible, the sum fits into a reused chunk. */
 export function portionAfter(pending: number, bytes: number): number {
   const most = CHUNK_BYTES - PAGE_BYTES
   return pending < most / 2 ? Math.min(bytes, most - pending) : bytes
@@ -71,13 +69,13 @@ export function portionAfter(pending: number, bytes: number): number {
 
 /**
  * Whether `pending` bytes take so little of their chunk that they should move to memory of their own size. False if the
- * next small portion would move them to a reused chunk again. Otherwise, each small portion would cost a copy.
+ * next small portion would move them back to a reused chunk, because each small portion would then cost a copy.
  */
 export function isMostlyFree(chunk: Buffer, pending: number): boolean {
   return pending * 4 < chunk.length && (pending * 2 < REUSED_BYTES || !holders.has(chunk))
 }
 
-/** Adds a holder of the chunk. Returns a function that releases it, to be called once; undefined: it is not reused. */
+/** Adds a holder of the chunk. Returns a function to call once for the release; undefined if it is not reused. */
 export function holdChunk(chunk: Buffer): (() => void) | undefined {
   const count = holders.get(chunk)
   if (count === undefined) return undefined
@@ -119,16 +117,14 @@ function freeNumbers(chunk: Buffer): void {
   numbersOf.delete(chunk)
 }
 
-/** Returns how many bytes of memory have no other use as long as `chunk` is needed. */
+/** Returns how many bytes of memory cannot be used for anything else while `chunk` is needed. */
 export function memoryOf(chunk: Buffer): number {
   return isInChunkMemory(chunk) ? CHUNK_BYTES : chunk.buffer.byteLength
 }
 
 const MOST_SPARE = 4 * 1024 * 1024
 
-/**
- * Unused memory by size, kept for reuse: the garbage collector frees memory late unless it belongs to a young object.
- */
+/** Unused memory by size, kept for reuse, because the garbage collector frees the memory of older objects only late. */
 const spare = new Map<number, ArrayBuffer[]>()
 let spareBytes = 0
 

@@ -26,8 +26,8 @@ export class FramingError extends Error {
 
 export interface RecordScanner {
   /**
-   * Continues the current record from `p` up to `to`; the scanner has seen the bytes before `p`. Returns the end of the
-   * record, or ~q if it is incomplete; the next call then continues at `q`. Throws a FramingError with a place in `b`.
+   * Scans the current record from `p` to `to`, after the bytes already scanned. Returns the end of the record. If the
+   * record is incomplete, returns ~q; the next call continues at `q`. Throws a FramingError with a place in `b`.
    */
   find(b: Buffer, p: number, to: number): number
 }
@@ -176,7 +176,7 @@ export function checkRecords(framing: Framing, b: Buffer): void {
   }
 }
 
-/** Replaces invalid UTF-8 from `from` on. Texts of records may contain some. */
+/** Replaces invalid UTF-8 from `from` on, because texts of records may contain invalid bytes. */
 export function makeValid(json: GrowingBytes, from = 0): void {
   const bytes = json.bytes.subarray(from, json.length)
   if (isUtf8(bytes)) return

@@ -3,19 +3,19 @@ import { BEGINS, BELONGS, type Joiner, JUDGED_BYTES } from './record-splitter.js
 
 /** Joiners that use a regular expression. The expression sees at most JUDGED_BYTES of a line. */
 
-/** A matching line begins an event; others belong to the event before. */
+/** A matching line begins an event. Any other line belongs to the event before it. */
 export function startsWith(pattern: Matcher): Joiner {
   const matches = matcher(pattern)
   return { judge: (_state, bytes, start, end) => (matches(bytes, start, end) ? BEGINS : BELONGS) }
 }
 
-/** A matching line belongs to the event before; others begin an event. */
+/** A matching line belongs to the event before it. Any other line begins an event. */
 export function continuesWith(pattern: Matcher): Joiner {
   const matches = matcher(pattern)
   return { judge: (_state, bytes, start, end) => (matches(bytes, start, end) ? BELONGS : BEGINS) }
 }
 
-/** A matching line ends an event. Of a long line, the expression sees the end. */
+/** A matching line ends an event. If the line is long, the expression sees only the end of the line. */
 export function endsWith(pattern: Matcher): Joiner {
   const matches = matcher(pattern)
   return {
@@ -27,12 +27,12 @@ export function endsWith(pattern: Matcher): Joiner {
 function matcher(pattern: Matcher): (bytes: Buffer, start: number, end: number) => boolean {
   const first = firstBytes(pattern)
   if (!first) return (bytes, start, end) => pattern.test(bytes.toString('utf8', start, end))
-  // For most lines the first byte decides, without decoding.
+  // The first byte of most lines shows that they do not match, so that they need not be decoded.
   return (bytes, start, end) =>
     start < end && first[bytes[start]!] === 1 && pattern.test(bytes.toString('utf8', start, end))
 }
 
-/** `^`, then one mandatory character or class, and no alternatives. */
+/** Matches an expression that begins with `^` and one mandatory character or class, and has no alternatives. */
 const ANCHORED = /^\^(\\[dDwWsStnr\][.^$*+?(){}|/\\-]|\[(?:[^\\[\]]|\\.)+\]|[^\\[\].^$*+?(){}|])(?![?*]|\{0)([^|]*)$/u
 
 /** Returns a table of the bytes with which a matching line can begin; undefined: any byte can, or it is unclear. */

@@ -29,8 +29,8 @@ export interface LineColumns {
 }
 
 /**
- * Finds the lines of chunk[start, end) that end with an LF; the first LF is at `from` or later. The caller owns the
- * columns. Undefined if it cannot search the chunk, or a line is longer than `longest`.
+ * Finds the lines in chunk[start, end) that end with an LF. The bytes before `from` contain no LF. The caller owns the
+ * columns. Returns undefined if the function cannot search the chunk, or if a line is longer than `longest`.
  */
 export type FindLines = (
   chunk: Buffer,
@@ -46,7 +46,7 @@ export interface Frame extends LineColumns {
   readonly bytes: number
   /** Whether each line has a line end, and the next line begins directly after it. Missing: unknown. */
   readonly isRun?: boolean | undefined
-  /** The bytes as they were read, if the lines were made from them and are in another chunk. */
+  /** The bytes that were read. Set if the lines were made from these bytes and are in another chunk. */
   readonly read?: { readonly chunk: Buffer; readonly start: number; readonly end: number }
   /** How many of these lines come from unreadable bytes. */
   readonly unreadable?: number
@@ -54,7 +54,7 @@ export interface Frame extends LineColumns {
   readonly release?: (() => void) | undefined
 }
 
-/** Held in a variable. V8 would look up the method again for each line, which takes as long as the call itself. */
+/** In a variable, because V8 would otherwise look up the method for each line, which takes as long as the call. */
 const { indexOf } = Buffer.prototype
 const NO_BYTES = Buffer.alloc(0)
 const MARK = Buffer.from('\ufeff')
@@ -104,7 +104,7 @@ export class LineSplitter {
   mayBeMarked = false
   protected readonly maxLineBytes: number
   protected chunk: Buffer = NO_BYTES
-  /** The unfinished line is chunk[start, end). Before `scanned`, it has no LF. */
+  /** The unfinished line is chunk[start, end). Its bytes before `scanned` contain no LF. */
   protected start = 0
   protected end = 0
   protected scanned = 0
@@ -138,12 +138,12 @@ export class LineSplitter {
     return this.goesOn
   }
 
-  /** The error after which nothing more can be read; undefined: there is none. Lines may contain any bytes. */
+  /** The error after which nothing more can be read. Undefined here, because lines may contain any bytes. */
   get problem(): Error | undefined {
     return undefined
   }
 
-  /** State that another splitter needs to start where the next event begins; 0: none. */
+  /** State that another splitter needs to continue at the beginning of the next event; 0 if it needs no state. */
   get carry(): number {
     return 0
   }
@@ -169,7 +169,7 @@ export class LineSplitter {
     return this.chunk.subarray(this.end)
   }
 
-  /** Takes `read` bytes at the beginning of the space. Returns the lines that they complete, if any. */
+  /** Takes the first `read` bytes of the space from `reserve`. Returns the lines that these bytes complete, if any. */
   commit(read: number): Frame | undefined {
     this.end += read
     if (this.mayBeMarked) this.skipMark()
@@ -206,7 +206,7 @@ export class LineSplitter {
     this.start = start
     this.goesOn = goesOn
     this.scanned = this.end
-    // A CR at the end may turn out to be part of the line end.
+    // A CR at the end is not counted, because it is part of the line end if an LF follows.
     this.cutPieces(this.pending > 0 && chunk[this.end - 1] === CR ? this.end - 1 : this.end)
     return this.frame(from, this.pieces === pieces)
   }
@@ -231,7 +231,7 @@ export class LineSplitter {
     }
   }
 
-  /** Skips a byte order mark. Bytes that may become one stay pending. */
+  /** Skips a byte order mark. The beginning of a possible mark stays pending. */
   protected skipMark(): void {
     const known = Math.min(this.pending, MARK.length)
     const begins = !this.goesOn && this.chunk.compare(MARK, 0, known, this.start, this.start + known) === 0

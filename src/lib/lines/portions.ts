@@ -8,7 +8,7 @@ interface Divider {
   push(bytes: Buffer, room: number): Frame | undefined
 }
 
-/** Passes on bytes of a stream: if possible, only as many as reused memory can hold. Returns how many. */
+/** Passes on bytes of a stream, if possible only as many as fit into reused memory. Returns the number of bytes. */
 export function pushPortion(divider: Divider, bytes: Buffer, take: (frame: Frame) => void): number {
   const size = portionAfter(divider.pending, bytes.length)
   const frame = divider.push(bytes.subarray(0, size), roomForPortion(size))

@@ -25,8 +25,8 @@ export const JUDGED_BYTES = 4096
 /** Decides which lines form one event. Stateless: `judge` returns the state for the next line. */
 export interface Joiner {
   /**
-   * Maximum bytes of a line that the joiner sees, if more than JUDGED_BYTES. An unfinished line waits until it is
-   * longer.
+   * Maximum bytes of a line that the joiner sees, if more than JUDGED_BYTES. An unfinished line waits until it has more
+   * bytes than this.
    */
   readonly judgedBytes?: number
   /**
@@ -44,7 +44,7 @@ export interface RecordLimits {
   readonly maxBytes: number
 }
 
-/** Low bits of the carry, below the joiner's state: there is an event to which lines can belong. */
+/** Low bits of the carry, below the joiner's state. OPEN: an event exists to which the next line can belong. */
 const OPEN = 1
 /** The previous line was the last line of a piece, so a line that JOINS continues the event. */
 const CUT = 2
@@ -58,7 +58,7 @@ export class RecordSplitter extends LineSplitter {
   #lineEnd = 0
   #lines = 0
   #judged: boolean
-  /** The carry before the unfinished line, after its beginning, and at the beginning of the current event. */
+  /** The carry before the unfinished line, after this line was judged, and at the beginning of the current event. */
   #before: number
   #known: number
   #carry: number
@@ -183,7 +183,7 @@ export class RecordSplitter extends LineSplitter {
     else if (this.#lines >= this.#maxLines) this.#givePiece()
   }
 
-  /** Cuts pieces while the event, which ends at `to` or later in the unfinished line, is too long. */
+  /** Cuts pieces while the event is too long. The event ends at `to` or later, in the unfinished line. */
   #cut(to: number): void {
     if (to - this.start <= this.maxLineBytes) return
     if (this.#line > this.start) this.#givePiece()

@@ -16,8 +16,8 @@ const STATE_BITS = 3
 const STATES = (1 << STATE_BITS) - 1
 
 /**
- * Joins the lines of a stack trace in one of the languages. They become part of the event before the trace, or an event
- * of their own.
+ * Joins the lines of a stack trace in one of the languages. These lines become part of the event before the trace, or
+ * an event of their own.
  */
 export function stackTraces(languages: readonly Language[]): Joiner {
   const judges = languages.map(language => JUDGES[language])

@@ -17,7 +17,7 @@ import { fileURLToPath } from 'node:url'
 /** The parameter in the URL of a user's module. Its value distinguishes versions of the file. */
 export const VERSION = 'sluice'
 
-/** The URL scheme of a package that a folder resolves. The JSON of `[name, URL of a file in the folder]` follows. */
+/** The URL scheme of a package to find from a folder. The JSON of `[name, URL of a file in the folder]` follows. */
 export const PACKAGE = 'sluice-package:'
 
 type Maybe<T> = T | Promise<T>
@@ -74,7 +74,7 @@ const looksLikeModule = (source: string): boolean => /^\s*(import\b\s*[^\s(.]|ex
 
 /** Replaces types by spaces, which keeps lines and columns. */
 function withoutTypes(source: string, path: string): string {
-  // Loaded on demand: it is large, and only TypeScript on Node.js 20 needs it.
+  // Loaded on demand, because this package is large and only TypeScript on Node.js 20 needs it.
   const { transformSync } = createRequire(import.meta.url)(
     '@swc/wasm-typescript',
   ) as typeof import('@swc/wasm-typescript')

@@ -1,11 +1,11 @@
 import { fileURLToPath } from 'node:url'
 
-/** For each imported package: a part of the paths of its files, such as `node_modules/NAME/`. */
+/** For each imported package: a text that the paths of its files contain, such as `node_modules/NAME/`. */
 export const importedPackages: string[] = []
 
 /**
- * Returns the place of a syntax error from the output of Node.js: `NAME:LINE`, the source line and, below it, spaces up
- * to the column.
+ * Returns the place of a syntax error from the output of Node.js. This output has `NAME:LINE`, then the source line
+ * and, in the line below it, spaces up to the column.
  */
 export function markedPlace(printed: string, name: string): { line: number; column: number } | undefined {
   const [first = '', , mark = ''] = printed.slice(Math.max(0, printed.indexOf(`${name}:`))).split('\n')

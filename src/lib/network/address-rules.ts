@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { AddressList } from './address-list.js'
 
-/** Decides to which addresses this process may connect on behalf of users who must not reach this machine's network. */
+/** Decides which addresses this process may connect to for users who must not reach this machine's network. */
 
 /** Throws if `text` is neither an address nor a range. */
 const listOf = (text: string) => new AddressList([text])
@@ -30,7 +30,7 @@ const IPV4_RANGES: readonly (readonly [range: string, name: string])[] = [
   ['224.0.0.0/4', 'a multicast address'],
   ['240.0.0.0/4', 'a reserved address'],
 ]
-/** The first matching range gives the name. */
+/** If an address is in several of these ranges, the first of them gives the name. */
 const IPV6_RANGES: readonly (readonly [range: string, name: string])[] = [
   ['::/128', 'an unspecified address'],
   ['::1/128', 'a loopback address'],
@@ -52,7 +52,7 @@ const DENIED = [...IPV4_RANGES, ...IPV6_RANGES].map(([range, name]) => ({ list: 
 
 interface Allowed {
   readonly list: AddressList
-  /** Undefined: all ports except those of the service itself. */
+  /** Undefined: all ports are allowed, except those on which this service itself listens. */
   readonly port: number | undefined
 }
 
@@ -60,7 +60,7 @@ export class AddressRules {
   readonly #allowed: readonly Allowed[]
   readonly #ownPorts: () => readonly number[]
 
-  /** `ownPorts`: the ports on which this process listens. Such a port is only allowed by a rule that names the port. */
+  /** `ownPorts`: the ports on which this process listens. Only a rule that names such a port allows it. */
   constructor(allowed: readonly string[], ownPorts: () => readonly number[] = () => []) {
     this.#allowed = allowed.map(text => parseRule(text)!)
     this.#ownPorts = ownPorts
@@ -86,7 +86,7 @@ export class AddressRules {
   }
 }
 
-/** Parses an address or a range, either of which may be followed by a port; undefined if `text` is neither. */
+/** Parses an address or a range, each with or without a port. Returns undefined for any other text. */
 export function parseRule(text: string): Allowed | undefined {
   // Without brackets, the last group of an IPv6 address would look like a port.
   const match = isIPv6(text.replace(/\/\d+$/, '')) ? [text, text, undefined, undefined] : RULE.exec(text)

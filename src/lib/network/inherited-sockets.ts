@@ -16,7 +16,7 @@ export interface Claimant {
 const FIRST_FD = 3
 /** Node.js reads `pauseOnConnect` each time it accepts a connection. */
 type Pausing = Server & { pauseOnConnect: boolean }
-/** How long connections are accepted while a reload replaces their server: longer than a usual shutdown_timeout. */
+/** How long connections are accepted without a server, during a reload. Longer than a usual shutdown_timeout. */
 const GRACE_MS = 15 * 60_000
 
 /** All sockets with the same name. */
@@ -93,7 +93,7 @@ class Inherited {
     return server as Pausing
   }
 
-  /** Passes on a connection. Nothing was read so far from a connection that had to wait. */
+  /** Passes on a connection. If it had to wait, nothing was read from it so far, so reading begins now. */
   #hand(socket: Socket): void {
     this.#claimant!.take(socket)
     if (socket.listenerCount('data') > 0) socket.resume()
@@ -163,8 +163,8 @@ export function inheritedSockets(): InheritedSockets {
 }
 
 /**
- * Makes a server listen on an address or an inherited socket, until it closes. Resolves with HOST:PORT, where the
- * system may have chosen the port, or with the path of a socket.
+ * Makes a server listen on an address or an inherited socket until the server closes. Resolves with HOST:PORT or the
+ * path of a socket. The system may have chosen the port.
  */
 export async function listenOn(server: Server, address: ListenAddress): Promise<string> {
   if ('systemd' in address) {

@@ -10,14 +10,14 @@ import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'nod
 /** Size of a read while few sockets are open. */
 export const READ_BYTES = 256 * 1024
 const LEAST_READ_BYTES = 16 * 1024
-/** Limit of the total bytes if every socket reads once. Up to this many bytes are held while receivers have no room. */
+/** Limit of the total bytes of one read by every socket. While receivers have no room, these bytes are held. */
 const READS_BYTES = 16 * 1024 * 1024
 
 let memory: Buffer | undefined
 /** Number of open sockets. */
 let open = 0
 
-/** Returns the shared memory, of READ_BYTES bytes, for use between two reads. */
+/** Returns the shared memory of READ_BYTES bytes. The next read overwrites its content. */
 export function sharedMemory(): Buffer {
   memory ??= Buffer.allocUnsafeSlow(READ_BYTES)
   return memory
@@ -36,7 +36,7 @@ interface SharedReadOptions extends SocketConstructorOpts {
   readonly onread?: OnReadOpts
 }
 
-/** A socket whose bytes go to `receive` while it is not paused. Paused at first; emits no `data`. */
+/** A socket that is paused at first. While it is not paused, it calls `receive` and does not emit `data`. */
 export class SharedReadSocket extends Socket {
   /** Receives bytes, valid during the call. Returns false to stop reading until `resume` is called. */
   receive: (bytes: Buffer) => boolean = () => true

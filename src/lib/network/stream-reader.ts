@@ -7,8 +7,8 @@ export const REFUSED = -1
 
 export interface Receiver {
   /**
-   * Takes bytes, valid during the call. Returns how many it took, at least one, or REFUSED. It receives the rest when
-   * there is room again.
+   * Takes at least one of the bytes, which are valid only during the call, and returns how many it took, or REFUSED.
+   * The remaining bytes are passed again when there is room.
    */
   take(bytes: Buffer): number
   /** Resolves when there may be room for more, and never rejects. Undefined if there is room now. */
@@ -17,14 +17,14 @@ export interface Receiver {
 
 export interface ReadLimits {
   readonly signal?: AbortSignal | undefined
-  /** Maximum time without bytes, in milliseconds; called again after each read. Undefined: no limit. */
+  /** Returns the maximum time without bytes, in milliseconds; undefined: no limit. Called again after each read. */
   readonly idleMs?: (() => number | undefined) | undefined
 }
 
 /** Why reading stopped. ended: the stream has ended or failed. refused: the receiver refused bytes. */
 export type Stopped = 'ended' | 'idle' | 'aborted' | 'refused'
 
-/** After a read of at least this size from a stream with small buffers, waits for more data to pass on with it. */
+/** If a stream has small buffers, a read of at least this size waits for more data, to be passed on together. */
 const LARGE_READ_BYTES = 16 * 1024
 /** Limit of the bytes that wait for more data, for all streams. */
 const MOST_GATHERED_BYTES = 16 * 1024 * 1024
@@ -33,7 +33,7 @@ let gatheredBytes = 0
 /** Maximum bytes read from one socket before other sockets have their turn. */
 const MOST_IN_TURN_BYTES = 256 * 1024
 
-/** A stream is idle after this time without data. Data on its way to this process arrives within this time. */
+/** A stream is idle only after at least this time, within which data on its way to this process arrives. */
 const LEAST_IDLE_MS = 1
 
 /** Calls `fn` in the next turn of the event loop. The returned function cancels the call. */
@@ -61,7 +61,7 @@ export class StreamReader {
   /** Settles the pending `read`. */
   #stop: ((how: Stopped | Error) => void) | undefined
   #reads = 0
-  /** Bytes of consecutive reads after which more was left to read. */
+  /** Total bytes of consecutive reads that filled the memory, so that more may remain to be read. */
   #inTurn = 0
   #lastAt = 0
   #idleAt = Number.POSITIVE_INFINITY
@@ -78,7 +78,7 @@ export class StreamReader {
     for (const name of ENDS) stream.on(name, this.#ended)
   }
 
-  /** Reads until a limit is reached. Rejects if the receiver throws. */
+  /** Reads until one of the reasons in `Stopped` occurs. Rejects if the receiver throws. */
   read(limits: ReadLimits = {}): Promise<Stopped> {
     this.#limits = limits
     const { signal } = limits
@@ -142,7 +142,7 @@ export class StreamReader {
     return false
   }
 
-  /** Whether to continue at once. libuv may read 32 times in a row: other sockets would wait, and memory would grow. */
+  /** Whether to read on now. libuv may read 32 times in a row, while other sockets wait and memory grows. */
   #mayReadOn(bytes: number): boolean {
     this.#inTurn = bytes < this.#shared!.readBytes ? 0 : this.#inTurn + bytes
     if (this.#inTurn < MOST_IN_TURN_BYTES) return true
@@ -162,7 +162,7 @@ export class StreamReader {
       this.#stop?.(error as Error)
     }
     if (!this.#stop) return false
-    // Without room, further bytes would have to be kept.
+    // Reading stops without room, because further bytes would have to be kept.
     if (this.#heldBytes > 0 || this.#receiver.room()) {
       this.#block()
       return false
@@ -236,8 +236,8 @@ export class StreamReader {
   }
 
   /**
-   * After a stall, timers run before I/O. Data that has already arrived is read before the first immediate. Reading it
-   * makes room for data that the sender still has. That data is read before the second immediate.
+   * After a stall, timers run before I/O, so this waits for two immediates. Before the first, data that has arrived is
+   * read, which makes room for data that the sender still has. Before the second, that data is read.
    */
   #maybeIdle(): void {
     const reads = this.#reads

@@ -63,7 +63,7 @@ export class Atoms {
     return /^\\\W$/.test(source) ? source[1] : undefined
   }
 
-  /** Whether no character belongs to both atoms. False if that is uncertain. */
+  /** Whether it is certain that no character belongs to both atoms. */
   areDisjoint(a: number, b: number): boolean {
     return this.#isOutside(a, b) || this.#isOutside(b, a)
   }
@@ -77,7 +77,7 @@ export class Atoms {
     return this.#members.length + 1
   }
 
-  /** For each atom: 1 if the symbol belongs to it. Do not pass NOTHING, which belongs to no atom. */
+  /** Returns 1 for each atom to which the symbol belongs. Do not pass NOTHING, which belongs to no atom. */
   membersOf(symbol: number): Uint8Array {
     return this.#members[symbol - 1]!
   }
@@ -99,7 +99,7 @@ export class Atoms {
     return symbol
   }
 
-  /** Returns the symbol of the character before position `p`. `after` returns that of the character after it. */
+  /** `before` returns the symbol of the character before position `p`, `after` of the character after `p`. */
   before(text: string, p: number, unicode: boolean): number {
     if (p === 0) return NOTHING
     const code = unicode && p > 1 ? text.codePointAt(p - 2)! : 0

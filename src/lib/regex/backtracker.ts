@@ -13,7 +13,7 @@ import { UnboundedPattern } from './syntax.js'
  * iterations inside it have matched nothing either. The number of such iterations therefore identifies them.
  */
 
-/** Maximum number of notes, one bit each. MOST_OPEN: twice the maximum number of untried alternatives. */
+/** Maximum number of notes (bits), and of entries in `open`. An untried alternative takes two entries. */
 const MOST_NOTES = 1 << 28
 const MOST_OPEN = 1 << 24
 /** Larger memory is not kept for the next text. */
@@ -24,7 +24,7 @@ const MOST_KNOWN = 1 << 20
 
 /** The notes and alternatives of the last matcher that ran. Only one runs at a time. */
 let notes = new Uint32Array(0)
-/** The symbols of the text of that matcher, from the place of the first note on. */
+/** The symbols of the text of the last matcher, beginning at the place of its first note. */
 let symbols = new Uint16Array(0)
 let open = new Int32Array(1024)
 let owner: Backtracker | undefined
@@ -42,16 +42,16 @@ export class Backtracker {
   readonly #unicode: boolean
   readonly #backwards: boolean
   readonly #slots: Int32Array
-  /** For each symbol: whether each instruction can succeed if that symbol is next. If not, it is not tried. */
+  /** For each symbol: 1 for each instruction that can succeed if the symbol is next. Others are not tried. */
   readonly #possible: (Uint8Array | undefined)[] = []
   #known = 0
   #text = ''
   /** Whether the text has characters of two code units. */
   #isWide = false
   #lookAroundBits: Uint8Array | undefined
-  /** The place in the text of the first notes. */
+  /** The place in the text to which the first notes belong. */
   #first = 0
-  /** The notes are valid from this place on. Earlier notes are about matches that were already found. */
+  /** Notes for this place and later ones are valid. Earlier places belong to matches already found. */
   #from = 0
 
   constructor({ program, atoms, unicode, backwards }: BacktrackerOptions) {
@@ -62,12 +62,12 @@ export class Backtracker {
     this.#slots = new Int32Array(program.slots).fill(-1)
   }
 
-  /** Whether its notes are about `text` and cover all places from `from` on. */
+  /** Whether the notes belong to this matcher, are about `text`, and cover all places from `from` on. */
   knows(text: string, from: number): boolean {
     return owner === this && from >= this.#from && text === this.#text
   }
 
-  /** Begins a text. Throws UnboundedPattern if that takes too much memory. */
+  /** Prepares for searching `text` from `from` on. Throws UnboundedPattern if this takes too much memory. */
   begin(text: string, from: number, lookAroundBits: Uint8Array | undefined): void {
     const bits = (text.length + 1 - from) * this.#program.states
     if (bits > MOST_NOTES) throw new UnboundedPattern('takes too much memory for a text of this length')
@@ -112,7 +112,7 @@ export class Backtracker {
     return undefined
   }
 
-  /** Returns the match that begins at `p`. If the text is read backwards, the match ends there. */
+  /** Returns the match that begins at `p` or, if the text is read backwards, ends at `p`. */
   matchAt(p: number): Int32Array | undefined {
     const { operations, nexts, operands, checks, lists, joins, states, starts, start } = this.#program
     const slots = this.#slots
@@ -149,7 +149,7 @@ export class Backtracker {
             fails = possible[chosen] === 0
             if (fails) break
             at = chosen
-            // Most instructions lead to a character, which is read at once.
+            // Most alternatives begin with a character, which is read here to save a round of the loop.
             if (operations[at] !== ATOM || joins[at]! >= 0) continue
             p += this.#backwards ? -this.#widthAt(p) : this.#widthAt(p)
             possible = this.#possibleAt(p)
@@ -198,7 +198,7 @@ export class Backtracker {
     }
     this.#possible[symbol] = possible
     this.#known += possible.length
-    // Instructions lead to earlier ones, except in repeats.
+    // Without repeats, instructions lead only to earlier ones, so that one round finds all.
     for (let found = true; found; ) {
       found = false
       for (let at = 0; at < possible.length; at++) {
@@ -216,7 +216,7 @@ export class Backtracker {
     return possible
   }
 
-  /** Sets a slot. Returning to an earlier alternative undoes it. */
+  /** Sets a slot. If the matcher goes back to an earlier alternative, the slot gets its old value again. */
   #set(top: number, slot: number, p: number): number {
     const next = push(top, ~slot, this.#slots[slot]!)
     this.#slots[slot] = p
@@ -230,7 +230,7 @@ export class Backtracker {
     slots[1] = Math.max(begin, p)
     this.#slots.fill(-1)
     this.#from = p
-    // The instructions that led to the match have not failed at its end.
+    // Clears the notes at the end of the match. Some of these instructions led to the match, so they have not failed.
     const first = (p - this.#first) * states
     for (let bit = first; bit < first + states; bit++) notes[bit >>> 5]! &= ~(1 << (bit & 31))
     return slots

@@ -81,7 +81,7 @@ class Cost {
         return { factor, degree, work }
       }
       case 'look':
-        // A look-around ends at its first match and is not entered again.
+        // After its first match, a look-around is not entered again to try other ways.
         return { ...this.ways(node.node, { atoms: [], asserts: true, done: false }, 1), work: Math.max(1, then) + 1 }
       case 'repeat':
         return this.#repeat(node, rest, then)
@@ -106,7 +106,7 @@ class Cost {
     return { factor: factor ** max + (min === 0 ? 1 : 0), degree, work }
   }
 
-  /** Returns the `Rest` of the part before `node`, if `rest` is what follows `node`. */
+  /** `rest`: what follows `node`. Returns what follows the part before `node`. */
   #before(node: Node, rest: Rest): Rest {
     switch (node.kind) {
       case 'atom':
@@ -140,9 +140,7 @@ class Cost {
     return a.atoms.every(one => b.atoms.every(other => this.#atoms.areDisjoint(one, other)))
   }
 
-  /**
-   * Whether a match begins with a character that no repeat accepts. Repeats of different attempts then do not overlap.
-   */
+  /** Whether a match begins with a character that no repeat accepts. If so, repeats of two attempts do not overlap. */
   isSeparated(node: Node): boolean {
     const all = this.repeats.flatMap(atomsIn)
     return leadingAtoms(node).some(atom => all.every(other => this.#atoms.areDisjoint(atom, other)))

@@ -29,13 +29,13 @@ export interface Program {
   readonly lists: readonly (readonly number[])[]
   readonly start: number
   readonly slots: number
-  /** For instructions to which several others lead: the number of the first state. -1 for other instructions. */
+  /** For each instruction to which several others lead: the number of its first state. Otherwise -1. */
   readonly joins: Int32Array
-  /** Number of states of these instructions at one place of the text. */
+  /** Number of states that all these instructions have at one place of the text. */
   readonly states: number
   /**
-   * For each instruction: the slots of the iterations around it that must advance, innermost first. Each slot contains
-   * the start of its iteration.
+   * For each instruction: one slot for each iteration around it that must advance, beginning with the innermost. The
+   * slot contains the start of the iteration.
    */
   readonly starts: readonly (readonly number[])[]
   /** Look-arounds with groups. The slot has the position where the look-around last held. */
@@ -45,8 +45,8 @@ export interface Program {
 }
 
 /**
- * Size limit of a pattern. A character of text costs at most about this many steps. Literal text that is not repeated
- * weighs less, since only a few characters of the literal are active at a time.
+ * Maximum weight of a pattern, which is about the maximum number of steps per character of the text. Literal text in a
+ * pattern weighs less if it is not repeated, because only a few of its characters are active at a time.
  */
 const MOST_WEIGHT = 600
 const PLAIN_WEIGHT = 1 / 16
@@ -216,7 +216,7 @@ class GroupCompiler {
     for (let i = 0; i < min; i++) {
       const before = this.#instructions.length
       at = this.#once(node, list, at)
-      // The rest has only empty groups, which more repeats would not change.
+      // This iteration contains only empty groups, which further iterations would not change.
       if (this.#instructions.slice(before).every(({ operation }) => operation === SAVE || operation === CLEAR)) break
     }
     for (const { slot } of this.#inner.slice(looks)) slots.push(slot)

@@ -10,18 +10,18 @@ import { ATOM, FORK, MATCH, type Program, SAVE } from './program.js'
  * repeatedly, the sets are simulated without building anything.
  */
 
-/** Maximum table cells of one scanner, and of all together. */
+/** Maximum table cells of one scanner and, in MOST_CELLS_OF_ALL, of all scanners together. */
 const MOST_CELLS = 1 << 16
 const MOST_CELLS_OF_ALL = 1 << 22
-/** Transitions for letters beyond this are computed each time. */
+/** For letters from this number on, transitions are not stored but computed each time. */
 const MOST_LETTERS = 2048
-/** Building is worthwhile if at least this many characters are read per state built. */
+/** Building the automaton is worthwhile if it reads at least this many characters for each state built. */
 const WORTHWHILE = 8
 const LAST_ROUND = 0xffff_ffff
 
 const DEAD = 0
 const START = 1
-/** Stands for any symbol where only the presence of a symbol matters. */
+/** Replaces any symbol if it matters only whether a symbol is there, and not which one. */
 const SOMETHING = 1
 
 const filled = new Set<Scanner>()
@@ -56,7 +56,7 @@ export class Scanner {
   readonly #backwards: boolean
   readonly #looks: number
 
-  /** The last round in which each instruction was followed, and the last round in which it was found. */
+  /** For each instruction: the last round that followed it and, in `#found`, the last round that found it. */
   readonly #followed: Uint32Array
   readonly #found: Uint32Array
   readonly #open: Uint16Array
@@ -157,7 +157,7 @@ export class Scanner {
     }
   }
 
-  /** Continues at `p` without building states. Marks matches if `bit` is given; otherwise stops at the first one. */
+  /** Continues at `p` without building states. If `bit` is 0, stops at the first match; otherwise marks all. */
   #simulate(text: string, p: number, state: number, looks: Uint8Array | undefined, bit: number): boolean {
     const { instructions } = this.#states[state]!
     let { previous } = this.#states[state]!

@@ -32,7 +32,7 @@ export function nativeSearch(native: RegExp): Search {
   }
 }
 
-/** A pattern that matches a text in a time proportional to its length. */
+/** A pattern that matches a text in a time proportional to the text's length. */
 export interface Compiled {
   test(text: string): boolean
   /** Throws UnboundedPattern for a text that takes too much memory. */
@@ -50,7 +50,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
   }
   const main = compile(node, false)
   const { backtracker } = main
-  // The list grows during this loop. Nested look-arounds come before the outer one.
+  // All look-arounds are known now. Nested look-arounds come before the outer one, which needs their bits.
   const count = looks.all.length
   const scanner = new Scanner({ program: main.program, atoms, unicode, anchored, backwards: false, looks: count })
   const marking = looks.all.map(({ node, behind }) => {

@@ -1,8 +1,8 @@
 import type { Atoms } from './atoms.js'
 
-/** The structure of a regular expression. V8 matches single characters: an atom is an index into Atoms. */
+/** The structure of a regular expression. V8 matches single characters, so an atom is only an index into Atoms. */
 export type Node = Part & {
-  /** Numbers of the capturing groups whose content this is, from the outermost. */
+  /** Numbers of the capturing groups that contain exactly this node, beginning with the outermost. */
   readonly groups?: readonly number[]
 }
 
@@ -18,11 +18,11 @@ export interface Repeat {
   readonly node: Node
   readonly min: number
   readonly max: number
-  /** Whether it matches as few as possible, not as many. */
+  /** Whether the repeat matches as few iterations as possible, and not as many as possible. */
   readonly lazy: boolean
 }
 
-/** `^`, `$` and `\b`. `atom`: the line terminators or word characters; undefined if only the ends of the text count. */
+/** `^`, `$` and `\b`, next to an `atom` (line terminators or word characters). Undefined: only at the text's ends. */
 export interface Edge {
   readonly kind: 'start' | 'end' | 'boundary'
   readonly atom: number | undefined

@@ -27,15 +27,15 @@ interface Place {
   read(signal: AbortSignal): Promise<Found>
 }
 
-/** How long before credentials expire they are fetched again. */
+/** Credentials are fetched again this long before they expire. */
 const EARLY_MS = 5 * 60_000
-/** Minimum time between fetches after a failure or a rejection. */
+/** After a failure or a rejection, the minimum time until credentials are fetched again. */
 const AGAIN_MS = 10_000
 const FETCH_MS = 5000
 const LONGEST_FILE = 256 * 1024
 const METADATA = 'http://169.254.169.254'
 const CONTAINER = 'http://169.254.170.2'
-/** Hosts that may receive a token without encryption, besides this machine. */
+/** Besides this machine, only these hosts may receive a token without encryption. */
 const CONTAINER_HOST = /^(169\.254\.170\.(2|23)|\[fd00:ec2::23\])$/
 
 type Environment = Readonly<Record<string, string | undefined>>
@@ -241,7 +241,7 @@ export class AwsCredentials {
     return expiring(answered(await this.#ask('GET', roles + encodeURIComponent(role), token, signal)))
   }
 
-  /** Makes a request. Returns the start of a success response; otherwise throws. `isRemote`: it may need the proxy. */
+  /** Returns the start of a success response; throws for others. `isRemote`: the request may need the proxy. */
   async #ask(
     method: 'GET' | 'PUT' | 'POST',
     url: string,
@@ -287,7 +287,7 @@ const far = (name: string, read: Place['read']): Place => ({ name, isNear: false
 function lasting(given: Given): Found {
   const { AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Token: sessionToken } = given
   if (!accessKeyId || !secretAccessKey) throw new Error('it has no access key ID with a secret access key')
-  // Requests carry the ID and the token in headers.
+  // The ID and the token must be valid in headers, because requests carry them there.
   const problem = keyProblem(accessKeyId) ?? (sessionToken ? keyProblem(sessionToken, 'session token') : undefined)
   if (problem) throw new Error(problem.replace('the key', 'the access key ID'))
   return { accessKeyId, secretAccessKey, sessionToken: sessionToken || undefined, expiresAt: Number.POSITIVE_INFINITY }

@@ -8,7 +8,7 @@ import { LONGEST_KEY } from '../buckets/bucket-key.js'
 import { type Keys, viewOf } from '../buckets/key-table.js'
 
 export interface BucketIds {
-  /** Replaced by a new object when ids may refer to other buckets. */
+  /** A new object each time that an id may refer to another bucket than before. */
   readonly layout: object
   /**
    * Finds the bucket ids of the first `length` events, and marks these buckets as used. `left`: how many of these
@@ -30,7 +30,7 @@ export class BatchKeys implements Keys {
   aloneCount = 0
   readonly #field: FieldReader
   readonly #seed: number
-  /** The kernel's ids are valid while the buckets have this layout. */
+  /** While the buckets have this layout, the ids that the kernel has learned are valid. */
   #layout: object | undefined
   #owner = 0
 
@@ -44,8 +44,8 @@ export class BatchKeys implements Keys {
   }
 
   /**
-   * Finds the bucket ids of a batch's events; returns false if it cannot. `isSkipped` is 1 for each event that does not
-   * need a bucket. The ids are valid until `buckets.layout` changes.
+   * Finds the bucket ids of a batch's events. Returns false if this is not possible. `isSkipped` is 1 for each event
+   * that does not need a bucket. The ids are valid until `buckets.layout` changes.
    */
   find(batch: EventBatch, buckets: BucketIds, isSkipped: Uint8Array | undefined): boolean {
     const texts = batch.texts?.lines(batch)

@@ -10,16 +10,16 @@ import type { Windows } from '../windows.js'
 const GROUP_BITS = 3
 const MOST_GROUPS = 1 << GROUP_BITS
 
-/** Buckets with the same windows. `limiter` is undefined for rules that let everything pass. */
+/** Buckets whose windows are in one object. For rules that let everything pass, `limiter` is undefined. */
 interface Group {
   readonly limiter: BucketLimiter | undefined
   readonly part: BucketPart<Windows> | undefined
   readonly layout: object | undefined
-  /** Bucket ids of the last batch's events; NONE for events of other groups. */
+  /** For each event of the last batch: its bucket id; NONE if the event is not in this group. */
   ids: Int32Array
 }
 
-/** A view of one key in `Keys`. One object serves all keys in turn. */
+/** A view of one key in `Keys`. The same object shows one key after another. */
 class KeyAt implements Key {
   bytes: DataView
   start = 0
@@ -39,17 +39,17 @@ class KeyAt implements Key {
 }
 
 /**
- * Finds the buckets of a throttle with rules, if the key alone determines the rule and each event costs 1. An id
- * consists of the bucket's id in its group and the group's number.
+ * Finds the buckets of events for a throttle with rules. Each event must cost 1, and the key alone must determine the
+ * rule. An id combines the id of the bucket in its group with the number of the group.
  */
 export class RuledBuckets {
   readonly ruleLimits: RuleLimits
   readonly #limiter: Limiter
-  /** Takes from the windows of all groups, for the events of the last batch. */
+  /** Decides on events of the last batch in the windows of all groups. */
   readonly windows: Pick<Windows, 'takeAll'> = {
     takeAll: (_ids, from, to, now, decisions) => this.#takeAll(from, to, now, decisions),
   }
-  /** Whether there are too many groups for whole batches to be worthwhile. */
+  /** Whether there are more than MOST_GROUPS groups. Deciding whole batches is then not worthwhile. */
   isTooDivided = false
   #groups: Group[] = []
   #layout = {}
@@ -59,7 +59,7 @@ export class RuledBuckets {
     this.#limiter = limiter
   }
 
-  /** Replaced by a new object when the id of any bucket changes. */
+  /** A new object each time that the id of any bucket changes. */
   get layout(): object {
     for (const { limiter, layout } of this.#groups) {
       if (limiter?.undivided?.layout === layout) continue
@@ -117,11 +117,11 @@ export class RuledBuckets {
     return groups.push({ limiter, part, layout: part?.layout, ids: new Int32Array(0) }) - 1
   }
 
-  /** Writes the bucket ids of a group's events to `group.ids`, and NONE for all other events. */
+  /** Fills `group.ids` with the bucket id of each event in the group, and with NONE for all other events. */
   #select(group: Group, g: number, ids: Int32Array, length: number): void {
     if (group.ids.length < length) group.ids = new Int32Array(ids.length)
     const own = group.ids
-    // A local copy, because V8 would look up the constant for each event.
+    // Copies the constant, because V8 would otherwise look it up for each event.
     const none = NONE | 0
     for (let i = 0; i < length; i++) {
       const id = ids[i]!

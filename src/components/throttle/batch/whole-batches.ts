@@ -11,24 +11,24 @@ import { RuledBuckets } from './ruled-buckets.js'
 
 const PAUSE = 16
 /**
- * Maximum share of events that may be decided one by one. Above this share, all events are. It is smaller with rules,
- * because events that are decided one by one are then looked up twice.
+ * Maximum share of events that may be decided one by one. If the share would be larger, all events of the batch are
+ * decided one by one. The maximum is smaller with rules, because with rules such events are looked up twice.
  */
 const MOST_ALONE = 3 / 4
 const MOST_ALONE_WITH_RULES = 1 / 4
 
 interface WholeBuckets extends BucketIds {
-  /** The windows that the ids found last refer to. */
+  /** The windows to which the ids from the last `findAll` refer. */
   readonly windows: Pick<Windows, 'takeAll'>
 }
 
 type Take = (batch: EventBatch, i: number, now: number) => Decision
 
 /**
- * Decides on all events of a batch in a few loops over columns, if each event costs 1. The decisions are the same as if
- * the events were decided one by one, because buckets are independent while no bucket is added or dropped. Some events
- * are decided one by one, in order: events that may add or drop a bucket, events whose key is not a plain string or
- * integer, and events whose rule depends on more than the key.
+ * If each event costs 1, decides on all events of a batch in a few loops over columns. The decisions are the same as if
+ * the events were decided one by one, because buckets do not affect each other while no bucket is added or dropped.
+ * Some events are still decided one by one, in order: events that may add or drop a bucket, events whose key is not a
+ * plain string or integer, and events whose rule depends on more than the key.
  */
 export class WholeBatches {
   readonly #limiter: Limiter
@@ -39,9 +39,9 @@ export class WholeBatches {
   /** Undefined: there are no rules. */
   #ruled: RuledBuckets | undefined
   #excluded = new Uint8Array(1024)
-  /** Used without a key: for each event, 0 (the default bucket), or NONE if it is excluded. */
+  /** Only for throttles without a key. For each event: 0 (the default bucket), or NONE if the event is excluded. */
   #ids = new Int32Array(1024)
-  /** Number of batches left to skip, because too few events of a batch could be decided here. */
+  /** How many of the next batches to skip, because too few events of an earlier batch could be decided here. */
   #pause = 0
 
   constructor(limiter: Limiter, exclude: DeciderOptions['exclude'], field: FieldReader | undefined, take: Take) {
@@ -52,8 +52,8 @@ export class WholeBatches {
   }
 
   /**
-   * Decides on all events and counts the decisions. Returns false if it cannot; it then has no effect. `ruleLimits` is
-   * undefined if there are no rules.
+   * Decides on all events and counts the decisions. If this is not possible, returns false and has no effect.
+   * `ruleLimits` is undefined if the throttle has no rules.
    */
   decide(
     batch: EventBatch,

@@ -7,9 +7,9 @@ import { addEscaped } from '../../../lib/formats/json-string.js'
 import type { Places } from './bucket-part.js'
 import { hashBytes, type Key, randomSeed, viewOf } from './key-table.js'
 
-/** Keys longer than this, in bytes, are stored as their digest, to limit memory. */
+/** Maximum bytes of a stored key. To limit memory, the digest of a longer key is stored instead. */
 export const LONGEST_KEY = 256
-/** A buffer larger than this is released as soon as a key needs less. */
+/** A buffer with more bytes than this is released after the first key that does not need them. */
 const KEPT_BYTES = 64 * 1024
 
 const NULL_TEXT = Buffer.from('null')
@@ -18,8 +18,8 @@ const CLOSING = 0x5d
 
 /**
  * The bytes that identify an event's bucket: the text of the bucket in UTF-8. With one field, the text is the field's
- * value. With several fields, it is the JSON array of their values. Different texts have different bytes, because text
- * that UTF-8 cannot represent, and the digest of a long key, start with a byte that does not occur in UTF-8.
+ * value. With several fields, the text is the JSON array of their values. Text that UTF-8 cannot represent, and the
+ * digest of a long key, begin with a byte that does not occur in UTF-8. So different texts have different bytes.
  */
 export class BucketKey implements Key {
   /** The bytes that contain the key, as a view that can read several bytes at a time. */
@@ -59,8 +59,8 @@ export class BucketKey implements Key {
   }
 
   /**
-   * Loads the key of event `i`. Returns false if all fields are missing, null or empty: the event then belongs to the
-   * default bucket.
+   * Loads the key of event `i`. If all fields are missing, null or empty, returns false, because the event belongs to
+   * the default bucket.
    */
   load(batch: EventBatch, i: number): boolean {
     const field = this.#field
@@ -97,7 +97,7 @@ export class BucketKey implements Key {
     return this.#finish()
   }
 
-  /** Adds the text of a field as a JSON string, or null if the field has no value. Returns whether it has one. */
+  /** Adds the text of a field as a JSON string. If the field has no value, adds null and returns false. */
   #addText(list: GrowingBytes, field: FieldReader, kind: number): boolean {
     const plain = field.plain
     const text = plain ? '' : this.#textOf(field)
@@ -127,7 +127,7 @@ export class BucketKey implements Key {
   }
 
   #set(bytes: Uint8Array, start: number, end: number): void {
-    // Most keys are in the same chunk as the one before.
+    // Most keys are in the same chunk as the previous key.
     if (bytes !== this.#loaded) {
       this.#loaded = bytes
       this.bytes = viewOf(bytes)
@@ -137,7 +137,7 @@ export class BucketKey implements Key {
   }
 }
 
-/** The key bytes of a bucket's text, in the format of `BucketKey`. */
+/** The bytes of the key whose bucket has this text, in the format of `BucketKey`. */
 export function keyBytes(text: string): Uint8Array {
   const bytes = textBytes(text)
   return bytes.length > LONGEST_KEY ? digest(bytes) : bytes

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 
 /** Maximum bytes of a name in UTF-8. Longer names are cut. */
 const LONGEST = 256
-/** How many bytes of a long text its name keeps. */
+/** Number of bytes of a long text that are kept in its name. */
 const KEPT = 200
 const DIGEST_LETTERS = 16
 
@@ -26,7 +26,7 @@ export function bucketName(text: string): string {
   return `${beginningOf(bytes, KEPT)}…${digest}`
 }
 
-/** The text of the first `most` bytes of UTF-8. Leaves out a character that is cut. */
+/** The text of at most the first `most` bytes of UTF-8. Leaves out a last character that would be incomplete. */
 export function beginningOf(bytes: Buffer, most: number): string {
   let end = Math.min(bytes.length, most)
   // Bytes that continue a character are 10xxxxxx.

@@ -4,15 +4,15 @@ import type { BucketColumns } from '../windows.js'
 import { type Key, type Keys, KeyTable } from './key-table.js'
 
 export interface Lifetime {
-  /** How long a bucket is live after its `latest` (see BucketColumns). */
+  /** How long a bucket stays live after its time `latest` (see BucketColumns). */
   readonly idleMs: number
   /** Whether a bucket that was used since the last search is live. In event time, its events may be far behind. */
   readonly keepsUsed: boolean
-  /** Whether to record which buckets were used since they were written. */
+  /** Whether to record which buckets were used since `write` last wrote them. */
   readonly notesChanges?: boolean | undefined
 }
 
-/** Bits recorded for each bucket: used since the last search for idle buckets, used since it was written. */
+/** Bits of each bucket. USED: used since the last search for idle buckets. CHANGED: used since it was last written. */
 const USED = 1
 const CHANGED = 2
 const BOTH = USED | CHANGED
@@ -48,7 +48,7 @@ export class BucketPart<W extends BucketColumns> {
   /** The windows of the buckets that `find` and `add` return. */
   windows: W
   searchedAt: number
-  /** Replaced by a new object when buckets get other ids. */
+  /** A new object each time that buckets get other ids. */
   layout = {}
   readonly #lifetime: Lifetime
   readonly #create: () => W
@@ -106,7 +106,7 @@ export class BucketPart<W extends BucketColumns> {
     return id
   }
 
-  /** Drops all buckets. The part is not used after this. */
+  /** Drops all buckets. The part must not be used afterwards. */
   release(): void {
     this.windows.release()
     this.windows = this.#create()
@@ -114,7 +114,7 @@ export class BucketPart<W extends BucketColumns> {
   }
 
   /**
-   * Drops idle buckets if there are at least `least` of them. `isFull`: even a bucket that was used since the last
+   * Drops idle buckets if at least `least` buckets are idle. With `isFull`, even a bucket that was used since the last
    * search can be idle.
    */
   dropIdle(now: number, least: number, isFull: boolean): void {
@@ -136,7 +136,7 @@ export class BucketPart<W extends BucketColumns> {
     return new KeyTable(live, (this.#keys.keyBytes * live) / this.size, this.#expected)
   }
 
-  /** Drops idle buckets without allocating memory, because frequent allocation would fragment it. */
+  /** Drops idle buckets without allocating memory, because frequent allocation would fragment the memory. */
   #compact(now: number, used: Uint8Array | undefined): void {
     const { size, windows } = this
     const notes = this.#used
@@ -154,7 +154,7 @@ export class BucketPart<W extends BucketColumns> {
     this.layout = {}
   }
 
-  /** Moves the live buckets into less memory. `live`: their number. */
+  /** Moves the live buckets into less memory. `live`: number of live buckets. */
   #shrink(live: number, now: number, used: Uint8Array | undefined): void {
     const [keys, windows] = [this.#tableFor(live), this.#create()]
     windows.reserve(keys.capacity)
@@ -187,8 +187,8 @@ export class BucketPart<W extends BucketColumns> {
   }
 
   /**
-   * Writes the buckets that were used since they were last written, or all buckets if `all`. Skips idle buckets. Stops
-   * when `to` holds `most` bytes. Returns whether the last bucket was reached.
+   * Writes the buckets that were used since they were last written; if `all`, writes all buckets. Skips idle buckets.
+   * When `to` holds at least `most` bytes, stops and returns false. Returns true if all buckets are done.
    */
   write(to: StateWriter, all: boolean, now: number, most: number): boolean {
     while (this.#written < this.size) {

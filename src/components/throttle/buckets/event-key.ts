@@ -9,14 +9,14 @@ import { type Key, randomSeed, viewOf } from './key-table.js'
 const QUOTE = 0x22
 const UNDERSCORE = 0x5f
 /**
- * UTF-8 text never begins with this byte or a higher one. A key that begins with such a byte is not the text of its
- * bucket.
+ * UTF-8 text never begins with this byte or a higher byte. If a key begins with such a byte, the key is not the text of
+ * its bucket.
  */
 export const FIRST_MARK = 0xfe
 
-/** The key of an event, which names its bucket. One object serves all events without allocation. */
+/** The key of an event, which identifies the bucket of the event. To avoid allocation, one object serves all events. */
 export class EventKey implements Key {
-  /** Whether the event has a key; false: it belongs to the default bucket, and `start` equals `end`. */
+  /** Whether the event has a key. If not, the event belongs to the default bucket, and `start` equals `end`. */
   isThere = false
   /** The key is [start, end) of these bytes. */
   bytes: DataView = viewOf(Buffer.alloc(0))
@@ -44,7 +44,7 @@ export class EventKey implements Key {
     return this.isThere && this.bytes.getUint8(this.start) < FIRST_MARK
   }
 
-  /** The name of the bucket; null: the default one. */
+  /** The name of the bucket; null for the default bucket. */
   name(): string | null {
     return this.isThere ? bucketName(this.#key.text()) : null
   }

@@ -24,8 +24,8 @@ export interface Keys {
   /** The id of each key, or one of the constants above. */
   readonly ids: Int32Array
   /**
-   * The events whose id was found, and the events whose id is still missing: their indices in order, and how many there
-   * are.
+   * Indices, in order, of the events whose id was found (`found`) and of the events whose id is still missing
+   * (`alone`), and the numbers of both.
    */
   readonly found: Int32Array
   foundCount: number
@@ -33,7 +33,7 @@ export interface Keys {
   aloneCount: number
 }
 
-/** A table is large from this number of keys, or of their bytes. */
+/** A table is large if it has at least this many keys, or this many bytes of keys. */
 const LARGE = 65_536
 
 /**
@@ -42,12 +42,12 @@ const LARGE = 65_536
  */
 export class KeyTable {
   /**
-   * By hash: the id of a key plus one; 0: the place is free. At most half of the places are used; in a large table, at
-   * most 5/8.
+   * Indexed by hash: the id of a key plus one, or 0 if the place is free. At most half of the places are used; in a
+   * large table, at most 5/8 of the places.
    */
   #places: Int32Array
   #hashes: Int32Array
-  /** By id: where the key starts in `#keys`. It ends where the next key starts. */
+  /** Indexed by id: where the key begins in `#keys`. The key ends where the next key begins. */
   #offsets: Uint32Array
   #keys: Buffer
   #view: DataView
@@ -75,7 +75,7 @@ export class KeyTable {
     return this.#size
   }
 
-  /** Number of keys for which there is room before the table grows. */
+  /** Number of keys that fit before the table has to grow. */
   get capacity(): number {
     return this.#hashes.length
   }
@@ -94,7 +94,7 @@ export class KeyTable {
     }
   }
 
-  /** Among the first `length` events, finds the ids that are TO_FIND. */
+  /** Finds the id of each of the first `length` events whose id is TO_FIND. */
   findAll(keys: Keys, length: number): void {
     const { bytes, starts, ends, hashes, ids, found, alone } = keys
     const places = this.#places
@@ -183,8 +183,8 @@ export class KeyTable {
   }
 
   /**
-   * Removes the keys for which `keeps` returns false. `keeps` gets the id of each key, and the new id that the key has
-   * if it stays.
+   * Removes the keys for which `keeps` returns false. `keeps` gets the id of each key and, in `to`, the id that the key
+   * gets if it stays.
    */
   keep(keeps: (id: number, to: number) => boolean): void {
     let [kept, at] = [0, 0]
@@ -200,7 +200,7 @@ export class KeyTable {
     for (let id = 0; id < kept; id++) this.#place(id, this.#hashes[id]!)
   }
 
-  /** Copies a key from another table. Returns its id here. */
+  /** Copies a key from another table. Returns the id of the copy. */
   take(from: KeyTable, id: number): number {
     return this.#add(from.#view, from.#offsets[id]!, from.#offsets[id + 1]!, from.#hashes[id]!)
   }
@@ -229,13 +229,13 @@ export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
 }
 
-/** A sender can find keys whose hashes collide for one seed. They do not collide for another seed. */
+/** A sender could find keys whose hashes collide with one seed. With another seed, these keys do not collide. */
 export const randomSeed = (): number => randomInt(2 ** 31)
 
 /**
- * A 32-bit hash of [start, end). Multiplies once per two bytes, then mixes. A random `seed` prevents forged collisions.
- * If one multiplication took more bytes, a change of their highest bit would pass unchanged, and collisions could be
- * forged.
+ * A 32-bit hash of [start, end). Multiplies once for each two bytes, then mixes. A random `seed` prevents forged
+ * collisions. If each multiplication took more bytes, a change of the highest bit would pass unchanged, so that
+ * collisions could be forged.
  */
 export function hashBytes(bytes: DataView, start: number, end: number, seed: number): number {
   let hash = seed
@@ -246,7 +246,7 @@ export function hashBytes(bytes: DataView, start: number, end: number, seed: num
     hash = Math.imul(hash ^ (both >>> 16), 0x01000193) ^ (hash >>> 15)
   }
   for (; p + 2 <= end; p += 2) hash = Math.imul(hash ^ bytes.getUint16(p, true), 0x01000193) ^ (hash >>> 15)
-  // The mark distinguishes a last byte of 0 from the end.
+  // The bit 0x10000 makes a last byte of 0 differ from no byte.
   if (p < end) hash = Math.imul(hash ^ bytes.getUint8(p) ^ 0x10000, 0x01000193) ^ (hash >>> 15)
   hash = Math.imul(hash ^ (hash >>> 16), 0x7feb352d)
   return (hash ^ (hash >>> 15)) | 0

@@ -12,7 +12,7 @@ const UNDIVIDED = 100_000
 /** Buckets per part. Growing or searching a part of this size takes a few milliseconds. */
 const PART = 65_536
 const MOST_PARTS = 64
-/** Factor by which a part may exceed its share, because parts are searched at different times. */
+/** A part may hold its share of `maxKeys` times this factor, because parts are searched at different times. */
 const SPREAD = 1.25
 /** Maximum work of one call of `advance`, in buckets checked. Moving a bucket costs as much as KEEPING checks. */
 const MOST_WORK = 100_000
@@ -21,13 +21,13 @@ const KEEPING = 16
 const WORTH_DROPPING = 4
 const SMALL = 1024
 /**
- * Used when `maxKeys` is reached. For each refused key, this many buckets may be checked. The idle buckets of a part
- * are dropped if they are at least 1 / WORTH_DROPPING_IF_FULL of the part.
+ * Used when `maxKeys` is reached. Each refused key allows CHECKED_PER_REFUSED buckets to be checked. A part drops its
+ * idle buckets if they are at least 1 / WORTH_DROPPING_IF_FULL of the part.
  */
 const CHECKED_PER_REFUSED = 8
 const WORTH_DROPPING_IF_FULL = 16
 
-/** Called for each new bucket, with its windows, its id in them and its key. */
+/** Called for each new bucket with the windows that hold it, its id in these windows, and its key. */
 export type PrepareBucket<W> = (windows: W, id: number, key: Key) => void
 
 /**
@@ -36,7 +36,7 @@ export type PrepareBucket<W> = (windows: W, id: number, key: Key) => void
  * This keeps each step short even with millions of buckets.
  */
 export class KeyedBuckets<W extends BucketColumns> {
-  /** The windows of the bucket that `bucket` returned last. */
+  /** The windows that hold the bucket whose id `bucket` returned last. */
   windows: W
   /**
    * The windows of the default bucket, whose id is 0, for events without a key. It does not count towards `maxKeys`.
@@ -58,10 +58,10 @@ export class KeyedBuckets<W extends BucketColumns> {
   #searchedAt = Number.NEGATIVE_INFINITY
   /** `read` reads each bucket into these windows before the bucket moves to its part. */
   #read: W | undefined
-  /** New keys refused since the last early search. */
+  /** Number of new keys refused since `dropIdleEarly` last searched. */
   #refused = 0
 
-  /** `room`: shared by all KeyedBuckets whose buckets have a common bound. */
+  /** `room`: limits the number of buckets in all KeyedBuckets that share it. */
   constructor(
     options: BucketsOptions,
     create: () => W,
@@ -94,7 +94,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     return this.#options.idleMs
   }
 
-  /** Drops idle buckets. Call once before all lookups that are made at the same time. */
+  /** Drops idle buckets. Call once for all lookups at the same time, before the first of these lookups. */
   advance(now: number): void {
     const { idleMs } = this.#options
     if (now < this.#searchedAt) this.#searchedAt = now
@@ -102,7 +102,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     for (let n = 0; n <= this.#mask; n++) {
       const part = this.#parts[(this.#first + n) & this.#mask]
       if (part === undefined) continue
-      // In event time, `now` goes back when a new origin has earlier events.
+      // In event time, `now` decreases when a new origin with earlier events appears.
       if (now < part.searchedAt) part.searchedAt = now
       if (now - part.searchedAt < idleMs) continue
       if (work >= MOST_WORK) {
@@ -148,9 +148,9 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /**
-   * Reads a bucket whose key has `length` bytes. Skips the bucket if it is idle by now; with `keepsUsed`, it never is.
-   * If there is no room, drops idle buckets first: the saved state includes buckets that were dropped later. Returns
-   * false if there is still no room.
+   * Reads a bucket whose key has `length` bytes. Without `keepsUsed`, skips the bucket if it is already idle. The saved
+   * state includes buckets that were dropped after they were saved. So if the bucket does not fit, drops idle buckets
+   * first. Returns false if the bucket still does not fit.
    */
   read(length: number, from: StateReader, seed: number): boolean {
     const start = from.bytes(length)
@@ -181,7 +181,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     for (const part of this.#parts) if (part) this.#drop(part, now, 1, true)
   }
 
-  /** Drops all buckets. The object is not used after this. */
+  /** Drops all buckets. The object must not be used afterwards. */
   release(): void {
     this.clear()
     this.defaults.release()
@@ -209,12 +209,12 @@ export class KeyedBuckets<W extends BucketColumns> {
       this.#room.size++
     }
     if (places !== undefined && places.layouts[key.place!] !== part.layout) places.set(key.place!, part.layout, id)
-    // Writing the field costs more than comparing it.
+    // Compares the field first, because writing it costs more.
     if (this.windows !== part.windows) this.windows = part.windows
     return id
   }
 
-  /** Like `bucket`, but does not add a missing bucket: `windows` then holds an empty one. */
+  /** Like `bucket`, but does not add a missing bucket. Instead, `windows` then holds an empty bucket. */
   peek(key: Key | undefined, now: number): number {
     if (key === undefined) return this.bucket(key, now)
     const part = this.#parts[this.#indexOf(key.hash)]
@@ -239,7 +239,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   #begin(index: number, now: number): BucketPart<W> {
-    // Spreads the searches of parts over time.
+    // Spreads the searches of the parts evenly over `idleMs`.
     const searchedAt = now - (this.#options.idleMs * index) / this.#parts.length
     const parts = this.#parts.length
     const expected = Math.ceil((this.#options.maxKeys / parts) * (parts > 1 ? SPREAD : 1))
@@ -313,7 +313,7 @@ export class BucketBound {
     }
   }
 
-  /** Whether there is room for one more bucket, possibly after dropping idle ones. */
+  /** Returns whether there is room for one more bucket. If not, first tries to drop idle buckets. */
   hasPlace(now: number): boolean {
     if (this.size < this.#maxKeys) return true
     this.#searched = (this.#searched + 1) % this.#members.length
@@ -322,7 +322,7 @@ export class BucketBound {
   }
 
   /**
-   * Drops all idle buckets, which is slow. Does nothing if they were already dropped at this time or later. Returns
+   * Drops all idle buckets, which is slow. Does nothing if an earlier call had the same or a later `now`. Returns
    * whether there is room.
    */
   dropIdle(now: number): boolean {

@@ -10,9 +10,9 @@ export type OnFailure = 'local_share' | 'pass' | 'discard' | 'wait'
 
 /** The server that keeps the buckets of all members. */
 export interface Backend {
-  /** Asks once. Undefined: the server did not reply in time, or is known to be down. */
+  /** Asks once. Resolves with undefined if the server does not reply in time, or is known to be down. */
   ask(demands: readonly Demand[]): Promise<readonly Grant[] | undefined>
-  /** Resolves when it is worthwhile to ask again, or the signal aborts. */
+  /** Resolves when another request is worthwhile, or when the signal aborts. */
   untilReachable(signal: AbortSignal): Promise<void>
 }
 
@@ -23,13 +23,13 @@ export interface ClusterOptions extends DeciderOptions, LeaseOptions {
 export interface Decided {
   readonly decisions: Uint8Array
   readonly counts: Uint32Array
-  /** Number of events decided without the server because it could not be asked. */
+  /** Number of events on which this daemon decided alone, because it could not ask the server. */
   readonly alone: number
 }
 
 /**
- * Decides in agreement with the other members of a group: from leases, or by asking the server about all buckets of a
- * batch at once.
+ * Makes decisions that agree with those of the other members of a group. Decides from leases, or asks the server about
+ * all buckets of a batch together.
  */
 export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   readonly #onFailure: OnFailure
@@ -74,7 +74,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   /** Gives back leases that were not used for `idleMs`. */
   async giveBack(idleMs: number): Promise<void> {
     const demands = this.limiter.giveBack(this.#clock.now(), idleMs)
-    // If the server does not reply, leases expire with their window.
+    // If the server does not reply, the leases expire when their window ends.
     if (demands.length > 0) await this.#backend.ask(demands)
   }
 
@@ -87,14 +87,14 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     const wait = this.#onFailure === 'wait'
     let sentAt = this.#clock.now()
     let grants = await this.#backend.ask(demands)
-    // Gives units back only once: the server may have received them although its reply was lost.
+    // Does not give the units back again, because the server may have received them although its reply was lost.
     if (!grants) for (const demand of demands) demand.backCost = demand.backBytes = 0
     while (!grants && wait && !signal.aborted) {
       await this.#backend.untilReachable(signal)
       sentAt = this.#clock.now()
       grants = await this.#backend.ask(demands)
     }
-    // The waiting events stay undecided; the caller gives them back.
+    // The waiting events stay undecided, and the caller gives these events back.
     if (!grants && wait) signal.throwIfAborted()
     const passed = grants ? this.#granted(demands, grants, sentAt) : this.#alone(demands)
     const refusal = grants || this.#onFailure !== 'discard' ? DISCARD : NO_BACKEND
@@ -120,7 +120,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     })
   }
 
-  /** For each demand: which of its events pass without the server. */
+  /** Returns, for each demand, which of its events pass while the server cannot be asked. */
   #alone(demands: LimiterDemand[]): Grant['passed'][] {
     if (this.#onFailure === 'pass') return demands.map(({ events }) => events)
     if (this.#onFailure !== 'local_share') return demands.map(() => 0)

@@ -26,20 +26,20 @@ const GUESS_MS = 100
 
 export interface LeaseOptions {
   readonly limits: readonly Limit[]
-  /** Maximum part of the remaining units to take ahead; 0: the server is asked about each event. */
+  /** Maximum part of the remaining units that a member takes ahead. With 0, the server is asked about each event. */
   readonly part: number
-  /** Number of members of the group. Each applies its share of the limits while the server cannot be asked. */
+  /** Number of members of the group. While the server cannot be asked, each member applies its share of the limits. */
   readonly members: number
   readonly maxKeys: number
   readonly seed: number
 }
 
-/** Collects the demands of a batch for the server: one for each bucket. */
+/** Collects the demands of a batch, one for each bucket, to be sent to the server. */
 export class Asking {
   /** The number of the current batch, from 1. */
   batch = 0
   demands: LimiterDemand[] = []
-  /** The index in `demands` of the demand that includes the last event with ASK. */
+  /** The index in `demands` of the demand for the last event that got the decision ASK. */
   last = 0
 
   begin(): void {
@@ -63,7 +63,7 @@ export class LeaseLimiter implements RuledLimiter {
   readonly #limits: SharedLimits
   readonly #room: BucketBound
   readonly #buckets: KeyedBuckets<Leases>
-  /** The keys of buckets that may hold a lease, by their text. */
+  /** The keys of the buckets that may hold a lease, indexed by the key as text. */
   readonly #leased = new Map<string, Buffer>()
   readonly #ofRules = new Map<string, LeaseLimiter>()
   readonly #key: BucketKey
@@ -159,7 +159,7 @@ export class LeaseLimiter implements RuledLimiter {
     return ASK
   }
 
-  /** Creates a demand without events. It gives back what is left of a lease that was not enough. */
+  /** Creates a demand without events. The demand gives back the units that are left of the bucket's lease. */
   #demand(leases: Leases, id: number, key: Buffer, now: number, lists: boolean): LimiterDemand {
     const spent = leases.spent(id, now)
     const back = leases.takeBack(id, now)
@@ -183,12 +183,11 @@ export class LeaseLimiter implements RuledLimiter {
     leases.setLevel(id, nearest, used, now + endsMs)
     const { part, shortestMs } = this.#limits
     const refused = smallestRefused(demand, grant)
-    // There is certainly room at `now + waitMs`, because the server computed `waitMs` before it replied.
+    // The server computed `waitMs` before its reply arrived, so there is certainly room at `now + waitMs`.
     if (refused) leases.setRoomAt(id, now + waitMs)
     if (part === 0) return
     if (refused) {
-      // Adds `waitMs` to the time of the request: the server received the request later, so the window ends after the
-      // sum.
+      // The server received the request after `sentAt`, so the window ends after `sentAt + waitMs`.
       const fullMs = Math.min(shortestMs * FULL_PART, LONGEST_FULL_MS)
       leases.setFull(id, refused.cost, refused.bytes, Math.min(sentAt + waitMs, now + fullMs))
     } else if (cost + bytes > 0) {
@@ -197,7 +196,7 @@ export class LeaseLimiter implements RuledLimiter {
     }
   }
 
-  /** Removes leases that were not used for `idleMs`. Returns the demands that give the units of these leases back. */
+  /** Removes leases that were not used for `idleMs`. Returns the demands that give back the units of these leases. */
   giveBack(now: number, idleMs: number): LimiterDemand[] {
     const returned = this.#returned
     this.#returned = []
@@ -226,7 +225,7 @@ export class LeaseLimiter implements RuledLimiter {
     const said = this.#buckets.windows.roomAt(id)
     const known = said > now ? said : (this.local.roomAt(key, now, cost, size) ?? now)
     if (known <= now) return now + Math.min(GUESS_MS, this.idleMs)
-    // Other members may give back unused units before that.
+    // Other members may give back unused units before the time `known`.
     return this.#limits.part === 0 ? known : Math.min(known, now + this.idleMs)
   }
 
@@ -246,7 +245,7 @@ export class LeaseLimiter implements RuledLimiter {
     return fuller(this.#level(this.#buckets.windows, id, now), this.local.level(key, now, cost, size))
   }
 
-  /** How full a bucket is, by the server's last reply. */
+  /** How full a bucket is, according to the server's last reply. */
   #level(leases: Leases, id: number, now: number): Level {
     const { nearest, used, ends } = leases.level(id)
     const { of: limit } = this.#limits.limits[nearest]!
@@ -269,7 +268,7 @@ function fuller(described: Level, alone: Level | undefined): Level {
   return described.used === 0 && alone !== undefined && alone.used > 0 ? alone : described
 }
 
-/** A member's share of a limit. The member applies it while it decides alone. */
+/** The share of a limit that each member applies while it decides alone. */
 function shareOf(limit: Limit, members: number): Limit {
   const share = Math.max(1, Math.floor(limit.limit / members))
   if (limit.mode === 'quota') return { ...limit, limit: share }

@@ -1,22 +1,22 @@
 import { resized } from '../../../lib/columns.js'
 import { BucketColumns } from '../windows.js'
 
-/** Columns of a bucket: when it was last used; the ticket of its lease. */
+/** Columns of a bucket: the time when the bucket was last used, and the ticket of its lease. */
 const USED_AT = 0
 const TICKET = 1
-/** Until this time, events with at least the cost and size in `REFUSED` do not fit. */
+/** An event with at least the cost and size in `REFUSED` does not fit before this time. */
 const FULL_UNTIL = 2
 /** The time at which the limit that refused an event has room again. */
 const ROOM_AT = 3
 /** The number of the last batch with a demand for the bucket, and the index of that demand. */
 const BATCH = 4
 const DEMAND = 5
-/** The index of the limit that the server last described (`Grant.nearest`), and the end of its window. */
+/** The index of the limit that the server last described (`Grant.nearest`), and when the window of this limit ends. */
 const NEAREST = 6
 const ENDS = 7
 /**
- * Three columns for costs, then the same for bytes: units left, units last taken ahead, units of the last refused
- * event.
+ * Three columns for costs, then the same three for bytes. LEFT: units that are left. SIZE: units that were last taken
+ * ahead. REFUSED: units of the last refused event.
  */
 const LEFT = 8
 const SIZE = 9
@@ -43,7 +43,7 @@ export class Leases extends BucketColumns {
     return this.#get(bucket, USED_AT)
   }
 
-  /** Spends units. Returns false if there are not enough, or they have expired. */
+  /** Spends units of a lease. Returns false if the lease has too few units or has expired. */
   spend(bucket: number, cost: number, bytes: number, now: number): boolean {
     const rows = this.#rows
     const at = bucket * WIDTH
@@ -54,7 +54,7 @@ export class Leases extends BucketColumns {
     return true
   }
 
-  /** Whether an event of this cost and size is known not to fit. */
+  /** Whether it is already known that an event of this cost and size does not fit. */
   isFull(bucket: number, cost: number, bytes: number, now: number): boolean {
     if (now >= this.#get(bucket, FULL_UNTIL)) return false
     return cost >= this.#get(bucket, REFUSED) && bytes >= this.#get(bucket, REFUSED + BYTES)
@@ -66,7 +66,7 @@ export class Leases extends BucketColumns {
     this.#set(bucket, REFUSED + BYTES, bytes)
   }
 
-  /** When there may be room for an event that was refused; in the past if unknown. */
+  /** When there may be room for a refused event. If this is unknown, a time in the past. */
   roomAt(bucket: number): number {
     return this.#get(bucket, ROOM_AT)
   }
@@ -81,7 +81,7 @@ export class Leases extends BucketColumns {
     this.counts[bucket] = used
   }
 
-  /** The NEAREST limit as the server last described it: its index, its used units, and the end of its window. */
+  /** What the server last reported about the NEAREST limit: its index, its used units, and the end of its window. */
   level(bucket: number): { nearest: number; used: number; ends: number } {
     return { nearest: this.#get(bucket, NEAREST), used: this.counts[bucket]!, ends: this.#get(bucket, ENDS) }
   }
@@ -96,7 +96,7 @@ export class Leases extends BucketColumns {
     this.#set(bucket, DEMAND, demand)
   }
 
-  /** Units of the last lease that were spent, or can still be spent. */
+  /** Units of the last lease that were spent or are still valid. */
   spent(bucket: number, now: number): { cost: number; bytes: number } {
     const isValid = now < this.times[bucket]!
     const spent = (unit: number) =>
@@ -117,7 +117,7 @@ export class Leases extends BucketColumns {
     if (!keeps) this.#set(bucket, TICKET, ticket)
   }
 
-  /** Removes all units from a bucket. Returns these units if they are still valid; otherwise undefined. */
+  /** Removes all units from a bucket. Returns the removed units if they are still valid, and undefined otherwise. */
   takeBack(bucket: number, now: number): { cost: number; bytes: number; ticket: number } | undefined {
     if (this.isSpent(bucket)) return undefined
     const [cost, bytes] = [this.#get(bucket, LEFT), this.#get(bucket, LEFT + BYTES)]
@@ -132,7 +132,7 @@ export class Leases extends BucketColumns {
     this.#set(bucket, SIZE + BYTES, 0)
   }
 
-  /** Costs that are left of a lease. */
+  /** Valid units for costs that are left of a lease. */
   left(bucket: number, now: number): number {
     return now < this.times[bucket]! ? this.#get(bucket, LEFT) : 0
   }

@@ -5,13 +5,13 @@ import { periodsOf } from '../windows/several.js'
 
 /** The limits that daemons share, and the script calls for them. */
 
-/** Maximum part of a limit, and of its remaining units, that a member takes ahead. */
+/** A member takes ahead at most this part of a limit, and at most this part of the remaining units. */
 export const LEASED_PART = 0.1
 
-/** The speeds of two clocks may differ by this fraction: ten times the error of computer clocks. */
+/** The speeds of two clocks may differ by this fraction, which is ten times the error of computer clocks. */
 export const CLOCK_MARGIN = 0.001
 
-/** By mode: its letter in bucket names, and its number in the script. */
+/** For each mode: its letter in bucket names, and its number in the script. */
 const MODES = { fixed: ['f', 0], aligned: ['a', 1], gcra: ['g', 2], quota: ['q', 3] } as const
 const UNITS = { events: '', cost: 'c', bytes: 'b' } as const
 
@@ -38,7 +38,7 @@ export class SharedLimits {
   readonly name: string
   readonly hasCosts: boolean
   readonly hasBytes: boolean
-  /** Whether demands list the cost of each event, because an event may cost more or less than 1. */
+  /** Whether a demand lists the cost of each event. This is needed if an event may cost more or less than 1. */
   readonly listsCosts: boolean
   /** Maximum units that a member may take ahead. */
   readonly mostCost: number
@@ -99,12 +99,12 @@ export interface Demand {
   events: number
   cost: number
   bytes: number
-  /** The cost and the size of each event in turn; undefined: each costs 1. */
+  /** For each event, in order: its cost, then its size. Undefined: each event costs 1. */
   readonly list: number[] | undefined
   /** Spent units of the last lease. */
   readonly spentCost: number
   readonly spentBytes: number
-  /** Units that this request returns to the server, and their ticket. */
+  /** Units that this demand gives back to the server, and the ticket of these units. */
   backCost: number
   backBytes: number
   readonly ticket: number
@@ -117,7 +117,7 @@ export const NOTHING = {
 
 /** The server's reply about one bucket. */
 export interface Grant {
-  /** How many events pass (the first ones do), or a list with 1 for each event that passes. */
+  /** A number: this many events pass, beginning with the first. A list: 1 for each event that passes. */
   readonly passed: number | Uint8Array
   /** Units taken ahead. */
   readonly cost: number
@@ -126,17 +126,17 @@ export interface Grant {
   readonly waitMs: number
   readonly ticket: number
   /**
-   * The limit that refused an event or, if all events passed, the fullest limit: its index, its used units, and the
-   * time until its window ends.
+   * The index of the limit that refused an event or, if all events passed, of the fullest limit. Then the used units of
+   * this limit, and the time until its window ends.
    */
   readonly nearest: number
   readonly used: number
   readonly endsMs: number
 }
 
-/** Number of hash tags of a group's buckets. In a Redis Cluster, each tag needs its own call. */
+/** Number of different hash tags in the bucket names of a group. In a Redis Cluster, each tag needs a separate call. */
 const TAGS = 16
-/** Maximum buckets in one call. A script blocks its server; this limits that to a few milliseconds. */
+/** Maximum number of buckets in one call, so that the script blocks its server for only a few milliseconds. */
 const MOST_KEYS = 500
 
 export interface ScriptCall {
@@ -147,8 +147,8 @@ export interface ScriptCall {
 }
 
 /**
- * Creates the calls for a batch's demands, which are sent together. `byTag`: whether all keys of a call must be in one
- * slot. `wall`: the server's clock, in milliseconds, for the periods of quotas.
+ * Creates the calls for the demands of a batch. All calls are sent together. `byTag`: whether all keys of a call must
+ * be in the same slot. `wall`: the time of the server's clock, in milliseconds, for the periods of quotas.
  */
 export function scriptCalls(group: string, demands: readonly Demand[], byTag: boolean, wall: number): ScriptCall[] {
   const tags = demands.map(({ key }) => tagOf(key))
@@ -190,8 +190,8 @@ function argsOf(demands: readonly Demand[], wall: number): Buffer[] {
 }
 
 /**
- * Units to take ahead: twice the spent units of the last lease, at least `need`, at most `most`. The server is thus
- * asked about a busy bucket less and less often.
+ * Units to take ahead: twice the spent units of the last lease, but at least `need` and at most `most`. The leases of a
+ * busy bucket grow, so the server is asked about it less often.
  */
 function ahead(need: number, spent: number, most: number): number {
   return need === 0 ? 0 : Math.min(most, Math.max(need, spent * 2))
@@ -230,8 +230,8 @@ class Doubles {
 }
 
 /**
- * Stores a call's reply in `grants`, at the index of each demand. Throws if the script cannot have sent the reply.
- * Returns the server's time in milliseconds, and the number of keys that did not hold a bucket.
+ * Stores the reply to a call in `grants`, with one grant at the index of each demand. Throws if the reply cannot come
+ * from the script. Returns the server's time in milliseconds, and the number of keys that did not hold a bucket.
  */
 export function readReply(
   call: ScriptCall,
@@ -264,7 +264,7 @@ function passedOf(passed: unknown, events: number): number | Uint8Array {
   return Uint8Array.from(passed, (_, i) => (passed.charCodeAt(i) === ONE ? 1 : 0))
 }
 
-/** The script's numbers are not negative, except the one for "all events pass". */
+/** All numbers from the script are at least 0, except -1, which means that all events pass. */
 function numberOf(value: unknown): number {
   if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) throw unknownReply()
   return value
@@ -278,7 +278,7 @@ function indexOf(value: unknown, length: number): number {
 
 const unknownReply = () => new Error('the server sent an unexpected reply to the script')
 
-/** The hash tag of a key, the same in every daemon. */
+/** The hash tag of a key. All daemons compute the same tag. */
 function tagOf(key: Buffer): number {
   let hash = 0
   for (const byte of key) hash = (Math.imul(hash, 31) + byte) | 0

@@ -1,6 +1,6 @@
 /** The script that the server executes; script-calls.ts calls it. */
 
-/** In gcra, the part of a window for which a lease may be spent. */
+/** In gcra, a lease may be spent for this part of a window. */
 export const GCRA_LEASE_PART = 1 / 10
 /** Maximum duration in a reply, in microseconds: about 30 years. Redis can keep keys that long. */
 const LONGEST = 1e15

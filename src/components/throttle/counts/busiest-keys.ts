@@ -9,7 +9,7 @@ import { EventSampler } from './event-sampler.js'
 
 /** Maximum number of events inspected per second. If there are more, only a sample is inspected. */
 const LOOKS_PER_SECOND = 20_000
-/** Maximum number of keys in memory. Beyond it, only the busiest are kept. */
+/** Maximum number of keys in memory. If there would be more, only the KEPT_KEYS busiest keys are kept. */
 const MOST_KEYS = 4096
 const KEPT_KEYS = 1024
 /** Keys with more characters are shown by their `bucketName`. */
@@ -25,7 +25,7 @@ export class BusiestKeys {
   readonly #key: BucketKey
   readonly #sampler: EventSampler
   #counts = new Map<string | undefined, Count>()
-  /** The keys in `#counts` that are names, not texts. */
+  /** The keys in `#counts` that are names of buckets instead of texts. */
   readonly #named = new Set<string>()
 
   /** `fields`: the fields of the key; empty: all events share one bucket. `stands`: from the previous object. */
@@ -39,7 +39,7 @@ export class BusiestKeys {
     return this.#sampler.stands
   }
 
-  /** Counts the decisions about a batch, before its events leave. */
+  /** Counts the decisions about a batch. Call before the events of the batch leave. */
   see(batch: EventBatch, decisions: Uint8Array): void {
     this.#sampler.choose(batch.length, (i, stands) => {
       const decision = decisions[i]!
@@ -78,7 +78,7 @@ export class BusiestKeys {
     return [...this.#counts].sort(([, a], [, b]) => b.passed + b.discarded - a.passed - a.discarded)
   }
 
-  /** Whether `key` is a name that stands for the text of a long key. */
+  /** Whether `key` is a name that replaces the text of a long key. */
   isName(key: string | null): boolean {
     return key !== null && this.#named.has(key)
   }

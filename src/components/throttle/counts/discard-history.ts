@@ -3,11 +3,11 @@ import type { Refusal } from '../decider.js'
 
 const MINUTE_MS = 60_000
 const MINUTES = 60
-/** When there are twice as many buckets, only this many are kept. */
+/** If there would be more than twice this number of buckets, only this number is kept. */
 const KEPT = 256
 
 interface Row {
-  /** Discarded events by minute, as a ring. */
+  /** Number of discarded events in each minute, as a ring. */
   readonly minutes: Float64Array
   newest: number
   refusal: Refusal | undefined
@@ -54,7 +54,7 @@ export class DiscardHistory {
     this.#inexactAt = now
   }
 
-  /** Events in this minute and the 59 before it. */
+  /** Discarded events in this minute and the previous 59 minutes. */
   lastHour(bucket: string | null, now: number): number {
     const row = this.#rows.get(bucket ?? DEFAULT)
     return row ? sumOf(row, now) : 0

@@ -5,7 +5,7 @@ import type { EventKey } from '../buckets/event-key.js'
 import { KeyTable } from '../buckets/key-table.js'
 
 export interface DiscardCount {
-  /** The name of the bucket; null: the default one. */
+  /** The name of the bucket; null for the default bucket. */
   readonly bucket: string | null
   readonly events: number
   readonly bytes: number
@@ -21,7 +21,7 @@ const MOST_ROWS = 4096
 const LONGEST_SAMPLE = 256
 /** Columns of a row: events, bytes, first, last. */
 const STRIDE = 4
-/** Bits of a slot number. Slots hold the rows of known buckets; there are twice as many slots as rows. */
+/** Number of bits of a slot number. Slots hold the rows of known buckets. There are twice as many slots as rows. */
 const SLOT_BITS = 13
 
 /**
@@ -35,8 +35,8 @@ export class DiscardTally {
   #buckets: (string | null)[] = []
   #samples: string[] = []
   /**
-   * By slot: the id of the last bucket that used the slot (-1: unused), and the row of that bucket. Both are valid
-   * while `owner` is the same.
+   * For each slot: the id of the bucket that last used the slot (-1: unused), and the row of this bucket. Both are
+   * valid while `owner` stays the same.
    */
   readonly #ids = new Int32Array(1 << SLOT_BITS).fill(-1)
   readonly #rows = new Int32Array(1 << SLOT_BITS)
@@ -52,8 +52,8 @@ export class DiscardTally {
   }
 
   /**
-   * Counts event `i` if the row of its bucket is known from `know`. `owner` and `id`: as in BatchKeys; a negative id is
-   * not known. Returns whether the event was counted.
+   * Counts event `i` if `know` has recorded the row of its bucket. Returns whether the event was counted. `owner` and
+   * `id`: as in BatchKeys. The row of a negative id is never known.
    */
   addKnown(owner: number, id: number, batch: EventBatch, i: number, wall: number): boolean {
     const slot = slotOf(id)
@@ -62,7 +62,7 @@ export class DiscardTally {
     return true
   }
 
-  /** Remembers, for `addKnown`, the row of the event that was counted last. */
+  /** Records the row of the event that `add` counted last, so that `addKnown` can find this row. */
   know(owner: number, id: number): void {
     if (id < 0) return
     if (owner !== this.#owner) {
@@ -75,8 +75,8 @@ export class DiscardTally {
   }
 
   /**
-   * Counts event `i`, which has this key. There must be room. `wall`: the current time. Returns whether this is the
-   * bucket's first event.
+   * Counts event `i`, which has this key. Call only if the tally is not full. `wall`: the current time. Returns whether
+   * this is the bucket's first event.
    */
   add(key: EventKey, batch: EventBatch, i: number, wall: number): boolean {
     const known = this.#keys.find(key)
@@ -126,7 +126,7 @@ export class DiscardTally {
   }
 }
 
-/** The slot of a bucket: a hash of its id, because the ids of a throttle with rules have gaps. */
+/** The slot of a bucket is a hash of the bucket's id, because the ids have gaps if the throttle has rules. */
 const slotOf = (id: number) => Math.imul(id, 0x9e3779b1) >>> (32 - SLOT_BITS)
 
 /** The beginning of event `i` in its present form, because a field may have been removed since the event was read. */

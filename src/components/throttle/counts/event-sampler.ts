@@ -13,7 +13,7 @@ export class EventSampler {
   #skip = 0
   #chance = 1
 
-  /** `most`: maximum number of events inspected per second. `stands`: from the previous sampler. */
+  /** `most`: maximum number of events inspected per second. `stands`: the value of `stands` of the previous sampler. */
   constructor(clock: Clock, most: number, stands = 1) {
     this.#clock = clock
     this.#most = most
@@ -46,7 +46,7 @@ export class EventSampler {
     let i = this.#skip
     for (; i < length; i += this.#step()) {
       if (++this.#looks > this.#most) {
-        // For the rest of this second, half as many events are inspected.
+        // Until this second ends, inspects only half as many events as before.
         this.#looks = (this.#most * 3) / 4
         this.#stands *= 2
         this.sampled = true
@@ -56,7 +56,7 @@ export class EventSampler {
     this.#skip = i - length
   }
 
-  /** The distance to the next event to inspect. It is random, because keys may alternate. */
+  /** A random distance to the next event to inspect. A constant distance could miss keys that alternate. */
   #step(): number {
     if (this.#stands === 1) return 1
     this.#chance = (Math.imul(this.#chance, 1_103_515_245) + 12_345) & 0x7fffffff

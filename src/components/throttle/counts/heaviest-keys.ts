@@ -4,9 +4,9 @@ export interface HeavyKey {
   counted: number
   /** Maximum number of events before that. */
   missed: number
-  /** `counted`, with less weight for older events. */
+  /** Like `counted`, but older events have less weight. */
   weight: number
-  /** For readers: the part of `counted` that was shown as events of other keys. */
+  /** Set by users of this class: the part of `counted` that they have shown as events of other keys. */
   shown: number
   /** While true, the key is followed even if its weight is small. */
   isKept: boolean
@@ -39,7 +39,7 @@ export class HeaviestKeys {
     } else this.#keys.set(name, { name, counted: events, missed: this.floor, weight: events, shown: 0, isKept: false })
   }
 
-  /** Stops following all but the heaviest keys. Call after a number of additions. */
+  /** Continues to follow only the heaviest keys. Call after a number of additions. */
   trim(): void {
     if (this.#keys.size <= this.#capacity) return
     const rank = (key: HeavyKey) => (key.isKept ? Number.POSITIVE_INFINITY : key.counted + key.missed)

@@ -3,9 +3,9 @@ import type { FieldReader } from '../../../core/event/field-reader.js'
 import { BucketKey } from '../buckets/bucket-key.js'
 import { EXCLUDED } from '../decisions.js'
 
-/** Detects that events do not have the key of a throttle, and therefore share one bucket. */
+/** Detects that events do not have the key of a throttle, so that all these events share one bucket. */
 export class MissingKey {
-  /** Events counted without the key; 0 once an event has it. */
+  /** Number of counted events without the key; 0 after any event had the key. */
   events = 0
   readonly #key: BucketKey
   #isFound: boolean
@@ -15,7 +15,7 @@ export class MissingKey {
     this.#isFound = fields.length === 0
   }
 
-  /** Returns true at most once: if all counted events of the first batch lack the key. */
+  /** Returns true only for the first batch with events that are not excluded, if all these events lack the key. */
   see(batch: EventBatch, decisions: Uint8Array): boolean {
     if (this.#isFound) return false
     const isFirst = this.events === 0

@@ -6,8 +6,8 @@ import { parseIsoTime } from '../../../lib/formats/iso-time.js'
 import type { TimeReader } from './time.js'
 
 /**
- * Usual time fields of: winston, Google Cloud, Rust's tracing, the journal and syslog; Elastic and logstash; pino,
- * bunyan, logrus, slog and docker; zap and klog; Serilog; and others.
+ * The usual time fields, in this order: of winston, Google Cloud, Rust's tracing, the journal and syslog; of Elastic
+ * and logstash; of pino, bunyan, logrus, slog and docker; of zap and klog; of Serilog; and of others.
  */
 export const TIME_FIELDS: readonly FieldPath[] = [
   '.timestamp',
@@ -33,8 +33,8 @@ const YEAR_LENGTH = 4
 const DASH = 0x2d
 
 /**
- * Reads an event's time from the first of the usual fields that has a time. Begins with the field in which it last
- * found a time for the same origin.
+ * Reads the time of an event from one of the usual fields. First tries the field in which a time was last found for the
+ * same origin, then the other fields in order.
  */
 export class AutoTime implements TimeReader {
   readonly #fields: readonly FieldReader[]
@@ -77,14 +77,14 @@ export class AutoTime implements TimeReader {
     return n === 0 && time === batch.receivedAt && !isOfLine(field, batch) ? Number.NaN : time
   }
 
-  /** The field that has the time of event `i`; the first usual field if none has. */
+  /** The field that has the time of event `i`. If no field has a time, the first usual field. */
   fieldOf(batch: EventBatch, i: number): { readonly path: FieldPath; readonly field: FieldReader } {
     const n = Number.isNaN(this.of(batch, i)) ? 0 : this.#last
     return { path: TIME_FIELDS[n]!, field: this.#fields[n]! }
   }
 }
 
-/** Whether the value of the field was in the line. Otherwise it may be the time at which the line was read. */
+/** Whether the line contained the value of the field. If not, the value may be the time at which the line was read. */
 function isOfLine({ bytes }: FieldReader, { origin }: EventBatch): boolean {
   return bytes.length > 0 && origin.codec.form !== 'message'
 }
@@ -99,14 +99,14 @@ function textTime(field: FieldReader): number {
   const first = bytes[start]!
   // Rejects most texts that are not a time.
   if (end - start <= DATE_LENGTH - 1 || first < 0x30 || first > 0x39) return Number.NaN
-  // Checked before numbers: reading a number from a text creates a string.
+  // Dates are checked before numbers, because reading a number from a text creates a string.
   if (end - start > DATE_LENGTH && bytes[start + YEAR_LENGTH] === DASH) return parseIsoTime(bytes, start, end)
   const number = plausible(field.number())
   if (!Number.isNaN(number) || end - start <= DATE_LENGTH) return number
   return parseIsoTime(bytes, start, end)
 }
 
-/** Converts a number to milliseconds since the epoch; NaN: it is not plausible as a time. */
+/** Converts a number to milliseconds since the epoch. Returns NaN if the number is not plausible as a time. */
 function plausible(value: number): number {
   if (!(value >= SECONDS && value < LARGEST)) return Number.NaN
   if (value < MILLISECONDS) return value * 1000

@@ -7,14 +7,14 @@ import { EarlierRows } from './earlier-rows.js'
 import { LimitEventWindows } from './earlier-windows.js'
 import type { Shared } from './timing.js'
 
-/** Columns of a kept window: its start, the latest event counted in it, and its count. */
+/** Columns of a kept window: its start, the time of the latest event that it counted, and its count. */
 const START = 0
 const LATEST = 1
 const COUNT = 2
 const WIDTH = 3
 
 /**
- * Where an event counts: in the newest window, in a new later one, in a kept one, in a new earlier one, or in a window
+ * Which window counts an event: the newest window, a new later window, a kept window, a new earlier window, or a window
  * whose start moves to the event.
  */
 type Place =
@@ -45,7 +45,7 @@ export class CountedEventWindows extends LimitEventWindows {
   readonly #periods: Periods | undefined
   /** The length of every window; 0: each window is as long as its period. */
   readonly #lengthMs: number
-  /** By bucket: the time of the latest event that its newest window counted. */
+  /** For each bucket: the time of the latest event that the newest window counted. */
   #latest = new Float64Array(8)
   /** The row of the kept window that `#placeOf` found. */
   #row = 0
@@ -62,7 +62,7 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#periods!.endOf(start) - this.spanMs
   }
 
-  /** Decides in one step if the event is in the newest window, as most events are. */
+  /** Most events are in the newest window, so the decision on these events takes only one step. */
   override take(bucket: number, time: number, cost: number): WindowDecision {
     const start = this.times[bucket]!
     if (time < start || !this.#contains(start, time))
@@ -131,7 +131,7 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#periods ? this.#periods.startOf(time) : time
   }
 
-  /** Whether the window that begins at `start` contains `time`. `time` is not before `start`. */
+  /** Whether the window that begins at `start` contains `time`. Call only if `time` is not before `start`. */
   #contains(start: number, time: number): boolean {
     return this.#lengthMs > 0 ? time - start < this.#lengthMs : this.#periods!.startOf(time) <= start
   }
@@ -165,8 +165,8 @@ export class CountedEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Adds the newest window to the kept windows, because a newer window replaces it. Drops windows that ended long
-   * before `time`.
+   * Adds the newest window to the kept windows, because a newer window is about to replace it. Drops kept windows that
+   * ended long before `time`.
    */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time) - this.spanMs

@@ -13,7 +13,7 @@ const HEAD = 2
 export class EarlierMemory {
   rows = 0
   bytes = 0
-  /** Rows dropped early because there was no room. */
+  /** Number of rows that were dropped early because no room was left. */
   forgotten = 0
 }
 
@@ -23,9 +23,9 @@ const bytesOf = (numbers: number) => LIST_BYTES + numbers * 8
 const NONE: number[] = [0, 0]
 
 /**
- * Keeps the windows or runs of each bucket except the newest, ordered by time. Each window or run is a row of numbers
- * that begins with its time. A bucket has a list of rows only while it has rows. One object serves all buckets. It
- * shows the rows of the bucket that was last passed to `of`.
+ * Keeps, for each bucket, all windows or runs except the newest, in order of time. Each window or run is a row of
+ * numbers, and the first number is its time. A bucket has a list of rows only while it has rows. One object serves all
+ * buckets, and shows the rows of the bucket that was last passed to `of`.
  */
 export class EarlierRows {
   length = 0
@@ -34,7 +34,7 @@ export class EarlierRows {
    */
   array: number[] = NONE
   rows = 0
-  /** Whether the bucket has a list, which also holds its state. */
+  /** Whether the bucket has a list. The list also holds the state of the bucket. */
   protected hasState = false
   readonly #room: EarlierMemory
   readonly #width: number
@@ -42,7 +42,7 @@ export class EarlierRows {
   readonly #lists: (number[] | undefined)[] = []
   #bucket = -1
 
-  /** `state`: how many numbers a subclass keeps in each list besides the rows. */
+  /** `state`: how many numbers a subclass keeps in each list, in addition to the rows. */
   constructor(room: EarlierMemory, width: number, state = 0) {
     this.#room = room
     this.#width = width
@@ -77,7 +77,7 @@ export class EarlierRows {
     this.rows = this.#head + this.array[FIRST]! * this.#width
   }
 
-  /** Called when the rows of another bucket are shown. */
+  /** Called each time that the rows of another bucket are shown. */
   protected loaded(): void {}
 
   protected state(index: number): number {
@@ -102,13 +102,13 @@ export class EarlierRows {
     this.array[this.rows + row * this.#width + column] = value
   }
 
-  /** Number of rows at or before `time`. */
+  /** Number of rows whose time is at or before `time`. */
   upTo(time: number): number {
     const { array, rows } = this
     const width = this.#width
     let high = this.length
     let low = high - 1
-    // Usually, the row is among the last rows.
+    // Begins at the end, where the row usually is.
     for (let step = 2; low >= 0 && array[rows + low * width]! > time; step *= 2) {
       high = low
       low = high - step
@@ -159,7 +159,7 @@ export class EarlierRows {
   /** Moves the rows to the front of a new list, which has room for `capacity` rows. */
   #move(capacity: number): void {
     const { array, rows, length } = this
-    // After filling with a fraction, V8 stores plain doubles without spare places.
+    // Because the array is filled with a fraction, V8 stores plain doubles without spare places.
     const list = new Array<number>(this.#head + capacity * this.#width).fill(0.5)
     if (this.hasState) for (let at = 0; at < this.#head; at++) list[at] = array[at]!
     for (let at = 0; at < length * this.#width; at++) list[this.#head + at] = array[rows + at]!
@@ -188,7 +188,7 @@ export class EarlierRows {
     if (this.length > 0) this.#setLength(0)
   }
 
-  /** Moves the rows of a bucket here from `from`, which has the same room and width. */
+  /** Moves the rows of a bucket from `from` to this object. Both objects must have the same room and width. */
   adopt(bucket: number, from: EarlierRows, fromBucket: number): void {
     this.clear(bucket)
     this.#leave()

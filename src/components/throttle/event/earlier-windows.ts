@@ -9,9 +9,9 @@ import type { Shared } from './timing.js'
 const MOST_OF_ONE = 4096
 
 /**
- * Windows of one limit. A bucket keeps an earlier window as long as an event in this window would not be late. If there
- * is no room, a window in the middle is dropped. If another event of that time arrives, the event opens a new, empty
- * window. So dropping a window never causes an event to be discarded.
+ * The windows of one limit. A bucket keeps an earlier window while an event in this window would not be late. If no
+ * room is left, a window in the middle is dropped. If another event of the dropped window arrives, this event opens a
+ * new, empty window. So dropping a window never causes an event to be discarded.
  */
 export abstract class LimitEventWindows<K extends EarlierRows = EarlierRows> extends LimitWindows {
   protected readonly progress: EventProgress
@@ -27,8 +27,8 @@ export abstract class LimitEventWindows<K extends EarlierRows = EarlierRows> ext
   }
 
   /**
-   * Makes room for one more row if necessary: drops `row`, which is one of the first `spare` rows. Returns false if
-   * there is still no room.
+   * If no room is left for one more row, drops `row`, which is one of the first `spare` rows. Returns false if `spare`
+   * is 0, so that no row can be dropped.
    */
   protected makeRoom(kept: K, spare: number, row = spare >> 1): boolean {
     if (spare < MOST_OF_ONE && kept.hasRoom) return true

@@ -8,8 +8,8 @@ import { LimitEventWindows } from './earlier-windows.js'
 import type { Shared } from './timing.js'
 
 /**
- * Columns of a run: its time, the TAT after it (see GcraWindows), the sum of the costs that passed at this time, and
- * the last of these costs.
+ * Columns of a run: its time, the TAT after the run in two columns (see GcraWindows), the sum of the costs that passed
+ * at this time, and the last of these costs.
  */
 const TIME = 0
 const TAT_MS = 1
@@ -17,7 +17,7 @@ const TAT_REST = 2
 const SUM = 3
 const LAST = 4
 const WIDTH = 5
-/** Number of columns of the newest run that `times` and `counts` do not hold. */
+/** Number of columns of the newest run that are not in `times` and `counts`. */
 const MORE = 3
 /** `#delayedBy` returns this for an event that does not fit. */
 const REFUSES = -1

@@ -180,7 +180,7 @@ export class KeptEvents {
   }
 }
 
-/** Moves the cursors through all of their events, the newest first. */
+/** Yields the cursors at each of their events, from the newest event to the oldest. */
 export function* newestOf(all: readonly Cursor[]): Generator<Cursor, undefined> {
   const cursors = all.filter(cursor => cursor.back())
   while (cursors.length > 0) {

@@ -13,7 +13,7 @@ import type { Clock } from '../../../lib/time.js'
 import { CountRing, MOST_AT_ONCE, ROW_BYTES } from './count-ring.js'
 
 export const KEPT_MS = 600_000
-/** Maximum number of keys with counts of their own. If there are more keys, these are the busiest. */
+/** Maximum number of keys with counts of their own. If there are more keys, the busiest keys get these counts. */
 const MOST_KEYS = 1000
 /** Assumed bytes of a key and its entries in all tables. Most keys are much shorter. */
 const KEY_BYTES = 420
@@ -35,12 +35,12 @@ interface Pace {
 }
 const EVERY_BATCH: Pace = { pauseMs: 0, reads: Number.POSITIVE_INFINITY }
 const BUSY: Pace = { pauseMs: 50, reads: 80 }
-/** Applies if events come MANY times as fast as in a busy second. */
+/** Applies to more than MANY times `busy` events per second, and to a large backlog. */
 const VERY_BUSY: Pace = { pauseMs: 100, reads: 10 }
 const MANY = 10
 /**
- * If more backlog events than this arrive in a second, the source is catching up and more of them follow, as fast as it
- * can read.
+ * If more than this number of backlog events arrive in a second, the source is catching up and will send more events,
+ * as fast as it can read.
  */
 const LARGE_BACKLOG = 2000
 /** How often to choose the keys with counts of their own, in milliseconds. */
@@ -56,9 +56,9 @@ const FIRST = 2
 
 export interface KeyCountsOptions {
   readonly bytes: number
-  /** If more events come per second, only some are counted, in longer steps. */
+  /** If more events than this come in a second, only some of them are counted, and the steps are longer. */
   readonly busy: number
-  /** Returns how many events the throttle had decided on before the batch that `see` gets. */
+  /** Returns the number of events that the throttle had decided on before it decided on the batch that `see` gets. */
   readonly decided: () => number
   readonly clock: Clock
   /** Counts by these fields instead of the throttle's fields. */
@@ -82,8 +82,8 @@ export interface Counted {
 }
 
 /**
- * Tracks a number that is usually 1. `until`: when the number was last higher. `most`: its maximum in the last ten
- * minutes.
+ * Tracks a number that is usually 1. `until`: the last time at which the number was above 1. `most`: the maximum of the
+ * number in the last ten minutes.
  */
 interface Recent {
   until: number
@@ -107,9 +107,9 @@ export class KeyCounts {
   #fields: readonly FieldReader[] | undefined
   #key: BucketKey
   #table = new KeyTable()
-  /** By key number: the names of keys whose bytes are not their text. */
+  /** The names of keys whose bytes differ from their text, by key number. */
   readonly #names = new Map<number, string>()
-  /** By key: the number of events (older events weigh less), and the time of the last events. */
+  /** For each key: its number of events, where older events weigh less, and the time of its last events. */
   #weights = new Float64Array(0)
   #lastAt = new Float64Array(0)
   /**
@@ -118,12 +118,12 @@ export class KeyCounts {
    */
   #buckets = new Int32Array(0)
   #ids = new Uint16Array(0)
-  /** How many bits of a hash are not part of the place. */
+  /** Number of lower bits that are cut off from a hash to get the place. */
   #shift = 0
   #owner = 0
   /**
-   * For each key without counts of its own: its hash and its approximate number of events. The index is the upper bits
-   * of the hash times `#spread`.
+   * For each key without counts of its own: its hash and its approximate number of events. The index consists of the
+   * upper bits of the product of hash and `#spread`.
    */
   #candidates = { hashes: new Int32Array(0), counts: new Float64Array(0) }
   #spread = GOLDEN
@@ -152,13 +152,13 @@ export class KeyCounts {
   #from: number
   #step = 0
   /**
-   * When and how much steps were longer and events were sampled, and when keys without counts of their own were last
-   * counted.
+   * When and how much the steps were lengthened, when and how much events were sampled, and when keys without counts of
+   * their own were last counted.
    */
   #coarse: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #sampled: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #restUntil = Number.NEGATIVE_INFINITY
-  /** By minute, newest first: the maximum number of rows that steps of 1 ms would have needed. */
+  /** The maximum number of rows that steps of 1 ms would have needed in each minute, the newest minute first. */
   readonly #fineRows: number[] = [0]
 
   constructor(options: KeyCountsOptions) {
@@ -278,8 +278,8 @@ export class KeyCounts {
   }
 
   /**
-   * Counts the events [from, to), but stops when `reads` keys have been read. `bucketOf` returns the bucket of an
-   * event; negative or undefined: unknown.
+   * Counts the events [from, to), but stops when `reads` keys have been read. `bucketOf`: the bucket of each event. The
+   * bucket is unknown if its number is negative or `bucketOf` is undefined.
    */
   #count(
     batch: EventBatch,
@@ -297,7 +297,7 @@ export class KeyCounts {
       if (decision === WAITS) waiting++
       if (decision === WAITS || (exclude ? exclude(batch, i) : !isCounted(decision))) continue
       const bucket = bucketOf ? bucketOf[i]! : -1
-      // With rules, bucket numbers are multiples of a power of two.
+      // Spreads bucket numbers, which are multiples of a power of two with rules.
       const place = Math.imul(bucket, GOLDEN) >>> this.#shift
       let id = this.#ids[place]!
       if (bucket < 0 || this.#buckets[place] !== bucket) {
@@ -348,8 +348,8 @@ export class KeyCounts {
     this.#wanted.clear()
     if (this.#table.size >= this.#mostKeys) this.#replaceLightest(wall)
     this.#candidates.counts.fill(0)
-    // If busy keys share a place, each keeps the other from becoming a candidate. Another spread gives keys other
-    // places.
+    // Busy keys at the same place keep each other from becoming candidates. Another spread therefore moves the keys to
+    // other places.
     this.#spread = Math.imul(this.#spread, GOLDEN)
     for (let id = 0; id < this.#weights.length; id++) this.#weights[id]! /= 2
     const rows = this.#fineRows.reduce((sum, n) => sum + n, 0)
@@ -400,7 +400,7 @@ export class KeyCounts {
     this.#restUntil = this.#at
   }
 
-  /** Moves the counts to the ring. The inspected events represent all events. */
+  /** Moves the counts to the ring. Scales the counts of the inspected events up to all events. */
   flush(): void {
     this.#ring.dropBefore(this.#at - KEPT_MS)
     if (this.#looked === 0) return
@@ -435,7 +435,7 @@ export class KeyCounts {
       this.#ring.merge(STEPS[++this.#step]!, this.#weights.length)
       this.#coarse = since(this.#coarse, this.#at, STEPS[this.#step]!)
     }
-    // Drops 1/64 of the rows at once, so this is rarely necessary.
+    // Drops 1/64 of the rows in one step, so that dropping is rarely necessary.
     if (this.#ring.isFull) this.#ring.dropFirst(Math.max(1, this.#rows >> 6))
   }
 

@@ -3,8 +3,8 @@ import type { EventBatch } from '../../../core/event/batch.js'
 /** If more than `most` events come, about `most` / SAMPLE_PART are chosen, since a sample takes less work. */
 const SAMPLE_PART = 4
 /**
- * If more than MANY times `most` events come, about `most` / SAMPLE_PART_OF_MANY are chosen: finding a given event is
- * then luck anyway.
+ * If more than MANY times `most` events come, only about `most` / SAMPLE_PART_OF_MANY are chosen, because even a larger
+ * sample would contain a given event only by luck.
  */
 const [MANY, SAMPLE_PART_OF_MANY] = [100, 32]
 /** With that many events, only batches read in one of every SLICES time slices are inspected. A slice is 8 ms long. */
@@ -19,7 +19,7 @@ export class PlaceSample {
   readonly #most: number
   #kept = 0
   #step = 1
-  /** Bits of the time at which a batch was read. If one of them is set, events of the batch are not chosen. */
+  /** A bit mask. If the time at which a batch was read has one of these bits set, no event of the batch is chosen. */
   #others = 0
 
   /** `most`: maximum number of events chosen per second. */
@@ -47,8 +47,8 @@ export class PlaceSample {
   }
 
   /**
-   * Calls `keep` with the index of each chosen event. With `to`, only events whose entry in `to` is `value` are
-   * candidates.
+   * Calls `keep` with the index of each chosen event. If `to` is set, only the events whose entry in `to` equals
+   * `value` are candidates.
    */
   choose(batch: EventBatch, keep: (i: number) => void, to?: Uint8Array, value = 0): void {
     if ((batch.receivedAt & this.#others) !== 0) return
@@ -75,7 +75,7 @@ export class PlaceSample {
     return Math.ceil(batch.place(i) / this.#step) * this.#step
   }
 
-  /** The first event after event `i` whose end is behind the next multiple. */
+  /** The first event after event `i` that ends after `#multiple(batch, i)`. */
   #after(batch: EventBatch, i: number): number {
     const multiple = this.#multiple(batch, i)
     let [low, high] = [i + 1, batch.length]

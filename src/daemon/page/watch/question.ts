@@ -8,7 +8,7 @@ import { editYaml } from '../../../engine/config/yaml/plain-yaml.js'
 import type { Counted } from './key-counts.js'
 import { QuestionError } from './question-error.js'
 
-/** Options to try instead of the throttle's, as the user typed them. */
+/** The options that the user wants to try in place of the throttle's options, as typed. */
 export interface Asked {
   readonly limit?: string | undefined
   readonly window?: string | undefined
@@ -78,7 +78,7 @@ function parse(given: object): ThrottleOptions {
   throw new QuestionError(`${path === 'window_mode' ? 'mode' : path}: ${message}`)
 }
 
-/** The options if the throttle has a quota instead of a limit and a window. */
+/** Returns options with a quota in place of `limit` and `window`. */
 function quotaOf({ quota }: ThrottleOptions, limit: number, window: string) {
   const { window: windowMs } = parse({ limit, window })
   const [, per] = PERIODS.find(([ms]) => ms === windowMs) ?? []
@@ -102,7 +102,7 @@ const listed = (text: string): string | string[] =>
 
 const pathsText = (paths: readonly FieldPath[]) => JSON.stringify(paths.map(({ text }) => text))
 
-/** Returns why the answer is an estimate; empty: the answer is exact. */
+/** Returns the reasons why the answer is only an estimate; empty if the answer is exact. */
 export function inexactness(
   options: ThrottleOptions,
   { limits }: Question,

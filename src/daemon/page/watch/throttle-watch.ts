@@ -12,15 +12,15 @@ import type { Asked, Question } from './question.js'
 import { QuestionError } from './question-error.js'
 import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 
-/** `busy` of KeyCountsOptions: for counts by the throttle's key, and for counts by another key. */
+/** Values of `busy` in KeyCountsOptions: first for counting by the throttle's key, then for counting by another key. */
 const BUSY = 20_000
 const BUSY_TRIAL = 2000
-/** Counting by another key ends after this many milliseconds without a question. */
+/** Counting by another key ends this many milliseconds after the last question about that key. */
 const TRIAL_MS = 60_000
 const MOST_TRIALS = 4
 /** All trials of a throttle together use 1/TRIALS_PART of the throttle's memory. */
 const TRIALS_PART = 8
-/** A bucket counts as within its limit after this many milliseconds without discarded events. */
+/** If no event of a bucket was discarded for this many milliseconds, the bucket is within its limit again. */
 const CALM_MS = 60_000
 /** The history of a bucket has HISTORY steps, each HISTORY_MS long. */
 const HISTORY_MS = 10_000
@@ -80,7 +80,7 @@ export interface ThrottleView {
   /** `searched`: number of buckets of the last ten minutes; `found`: how many of them match. */
   readonly searched: number
   readonly found: number
-  /** If the filter is the name of a bucket whose events are not counted by key: the state of that bucket. */
+  /** If the filter is the name of a bucket whose events have no counts of their own: the state of this bucket. */
   readonly uncounted?: BucketState & { readonly key: string }
   readonly counted: CountedBy
 }
@@ -198,7 +198,7 @@ export class ThrottleWatch {
     for (const [name, { askedAt }] of this.#trials) if (now - askedAt > TRIAL_MS) this.#trials.delete(name)
   }
 
-  /** The wanted buckets, by pressure, highest first. */
+  /** The wanted buckets, those with the highest pressure first. */
   async view(wanted: WantedKeys): Promise<ThrottleView> {
     const { limitsOf } = await import('../../../components/processors/throttle/options.js')
     const { key_field, max_keys, limits: rules = [], summary } = this.#options
@@ -254,7 +254,7 @@ export class ThrottleWatch {
       const state = named.isName ? undefined : this.#processor.bucket?.(named.key)
       const { limit, window_ms, used, rule } = state ?? {}
       const offered = (minute.passed[id]! + minute.discarded[id]!) / 60_000
-      // The rate of a minute is not extrapolated to a longer window.
+      // For a window longer than a minute, only the events of one minute are used.
       const parts = limit === undefined ? [] : [(used ?? 0) / limit, (offered * Math.min(window_ms!, 60_000)) / limit]
       const shown = {
         key: named.key,

@@ -8,7 +8,7 @@ import { DEFAULT, type KeyCounts, REST } from './key-counts.js'
 
 /** The length of the steps of the curve, in milliseconds. */
 const CURVE_MS = 5000
-/** How many keys with the largest changes are shown, and how many other keys with the most events. */
+/** Maximum number of shown keys: of the keys with the largest changes, and of the other keys with the most events. */
 const SHOWN_KEYS = 10
 
 /** Numbers of events. `key`: null for events without a key. */
@@ -42,7 +42,7 @@ export interface Outcome {
 export async function replay(counts: KeyCounts, limits: readonly Limit[], to: number, turn: Turn): Promise<Outcome> {
   for (;;) {
     const replay = new Replay(counts, limits, to)
-    // Starts again if steps have become longer, or keys have changed, during the replay.
+    // If steps became longer or keys changed during the replay, the replay starts again.
     if (await replay.run(turn)) return replay.outcome()
   }
 }
@@ -76,7 +76,7 @@ class Replay {
     this.#curve = { at: this.#from, step_ms: CURVE_MS, offered: line(), was: line(), would: line() }
   }
 
-  /** Resolves with false if the counts have changed meanwhile. */
+  /** Resolves with false if the counts have changed during the replay. */
   run(turn: Turn): Promise<boolean> {
     return this.#counts.ring.readInTurns((at, key, offered, passed) => this.#see(at, key, offered, passed), turn)
   }
@@ -93,7 +93,7 @@ class Replay {
     curve.would[step]! += would
   }
 
-  /** How many of `events` events of a key pass, if all of them arrive at the same time. */
+  /** If `events` events of a key arrive at the same time, returns how many of them pass. */
   #take(key: number, at: number, events: number): number {
     const windows = this.#windows
     if (this.#oneByOne) {

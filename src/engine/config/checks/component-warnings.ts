@@ -73,8 +73,8 @@ interface KnownFields extends EventFields {
 type Known = Map<Draft['config'], EventFields | undefined>
 
 /**
- * The fields that events of these components can have. Undefined if a component may add any field or is invalid, or if
- * none of them is a source.
+ * The fields that events of these components can have. Undefined if one of the components is invalid or may add any
+ * field, or if no component is a source.
  */
 function fieldsOf(upstream: readonly Draft[], known: Known): KnownFields[] | undefined {
   const all: KnownFields[] = []

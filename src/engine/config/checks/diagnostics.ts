@@ -6,7 +6,7 @@ import { type ConfigNode, locate, type Path, type Place, placeOf, type ScalarNod
 import type { Problems } from '../yaml/problems.js'
 import { knownElsewhere, noteOn } from './foreign-names.js'
 
-/** Converts the issues that a schema reports to sentences. Each sentence has its place in the file. */
+/** Turns the issues that a schema reports into sentences, each with its place in the file. */
 
 type Issue = z.core.$ZodIssue
 
@@ -81,7 +81,7 @@ export class Explainer {
       }
       if (issue.code === 'invalid_union') {
         const { node } = locate(subject.node, path, subject.key)
-        // If the schema itself provides a message, keeps it, since it also names the other variants.
+        // A message that the schema itself provides is kept, because this message also names the other variants.
         const words = node?.kind === 'scalar' && !issue.message ? wordsBranch(issue.errors) : undefined
         const branch = nearestBranch(issue.errors) ?? words
         if (branch) {

@@ -49,7 +49,7 @@ export function checkTlsFiles(
   for (const [path, paths] of places) check(locate(root, path).node, path, paths)
 }
 
-/** Replaces each path that came from the environment by its reference in the text, such as `${NAME}`. */
+/** In the text, replaces each path that came from the environment with its reference in the file, such as `${NAME}`. */
 function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): string {
   return TLS_OPTIONS.reduce((shown, option) => {
     const { node: value } = locate(node, [option])

@@ -14,8 +14,8 @@ const PROGRAMS: readonly (readonly [string, RegExp])[] = [
 ]
 
 /**
- * The other program to which this configuration belongs; undefined: none. `offset`: where the text that shows this
- * begins.
+ * The other program that this configuration belongs to; undefined if no other program was recognized. `offset`: the
+ * position of the text that identifies the program.
  */
 export function foreignProgram(text: string): { readonly program: string; readonly offset: number } | undefined {
   for (const [program, pattern] of PROGRAMS) {
@@ -46,8 +46,8 @@ export function foreignDocument(root: MapNode): { readonly program: string; read
 }
 
 /**
- * Whether the components look like Vector's, too. A section `sinks` alone may be a mistake in a configuration of
- * Sluice.
+ * Whether the components look like Vector's. A section `sinks` alone is not enough, since it may be a mistake in a
+ * configuration of Sluice.
  */
 function isOfVector(root: MapNode): boolean {
   return (

@@ -72,7 +72,7 @@ function documentIn(path: string): unknown {
   }
 }
 
-/** Why `next` would lose data that `before` left in data_dir, or repeat or skip events; undefined if it would not. */
+/** Returns an error if `next` would not deliver events buffered by `before`, or would repeat or skip events. */
 export async function objectionTo(next: Config, before: Config, log: Logger): Promise<Error | undefined> {
   const known = new Set((await findRepeats(before)).map(({ message }) => message))
   const repeats = (await findRepeats(next)).filter(({ message }) => !known.has(message))

@@ -11,8 +11,8 @@ import { holdsNothing } from '../../flow/spool/object-file.js'
 import { type DataKind, kindsOf, nameOf, pathOf } from './inventory.js'
 
 /**
- * Moves the data of a renamed component to its new id (`renamed_from`). Never replaces existing data of the new id.
- * Each step can be repeated, so a crash costs nothing. Data that cannot be moved stays, and is reported as orphaned.
+ * Moves the data of a renamed component (`renamed_from`) to its new id. Never replaces data of the new id. A crash
+ * loses nothing, because each step can be repeated. Data that cannot be moved stays under the old id, as orphaned.
  */
 
 export interface Rename {
@@ -58,7 +58,7 @@ export async function carryOver(dataDir: string, renames: readonly Rename[], log
 
 async function move(old: string, own: string): Promise<boolean> {
   if (existsSync(own)) return false
-  // The previous version of a file moves first. While `old` exists, the move is incomplete.
+  // Moves the previous version (`.1`) first, so that `old` exists until the move is complete.
   const before = await renamed(`${old}.1`, `${own}.1`)
   const moved = (await renamed(old, own)) || before
   if (moved) await syncFolder(dirname(own))

@@ -7,8 +7,8 @@ import { FsThread } from './thread.js'
 /**
  * Synchronous calls of node:fs that do not block the process when a file server is unreachable. Calls about local files
  * go directly to node:fs. A call about a file on a remote mount runs in another thread, with a time limit. After a
- * timeout, the mount counts as silent and the call throws SilentFileSystem. That error says nothing about the file. All
- * calls about a silent mount throw it at once.
+ * timeout, the call throws SilentFileSystem, which says nothing about the file. The mount then counts as silent, and
+ * later calls about it throw the same error without waiting.
  */
 
 /** Time limit of a remote call. It doubles up to the maximum whenever a call exceeds it. */
@@ -38,7 +38,7 @@ class Guard {
   readonly #stuck = new Set<Thread>()
   /** The remote mounts of open descriptors. */
   readonly #mounts = new Map<number, string>()
-  /** After a timeout: the time limit in milliseconds for the same function and path. */
+  /** The time limit in milliseconds for each function and path whose last call timed out. */
   readonly #patience = new Map<string, number>()
 
   constructor(systems: FileSystems, newThread: () => Thread = () => new FsThread()) {
@@ -110,15 +110,15 @@ class Guard {
 }
 
 /**
- * Rethrows `error` if it is a SilentFileSystem; other errors are facts about the file. With `folder`, rethrows it only
- * if the folder itself is on the silent file system. A mount point or link in the folder does not count.
+ * Rethrows a SilentFileSystem. Ignores other errors, as they are facts about the file. With `folder`, rethrows only if
+ * the folder itself is on the silent file system, not just a mount point or link in it.
  */
 export function unlessSilent(error: unknown, folder?: string): void {
   if (!(error instanceof SilentFileSystem)) return
   if (folder === undefined || guard.mountOf(folder) === error.mount) throw error
 }
 
-/** Returns the result of a call; undefined if it fails, as for a link to itself. `folder`: see `unlessSilent`. */
+/** Returns the result of `call`; undefined after an error that `unlessSilent` does not rethrow for `folder`. */
 export function orNone<T>(call: () => T, folder?: string): T | undefined {
   try {
     return call()
@@ -139,8 +139,8 @@ export function namesOrNone(folder: string): readonly string[] {
 }
 
 /**
- * Returns the result of `use` for the opened file; undefined if opening or `use` fails. `keeps`: the owner of the
- * result closes the file.
+ * Opens the file and returns the result of `use`; undefined if opening or `use` fails. With `keeps`, the owner of the
+ * result must close the file.
  */
 export function withFile<T>(
   path: string,
@@ -223,7 +223,7 @@ export function readFileSync(path: string): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength)
 }
 
-/** Closes a descriptor. Do not use it afterwards. A remote file is closed once its file system responds. */
+/** Closes a descriptor, which must not be used afterwards. A remote file is closed when its file system responds. */
 export function closeSync(fd: number): void {
   const mount = guard.mountOf(fd)
   if (mount === undefined) fs.closeSync(fd)
@@ -234,7 +234,7 @@ export function closeSync(fd: number): void {
 export async function readLater(fd: number, bytes: Buffer, at: number): Promise<number> {
   const mount = guard.mountOf(fd)
   if (mount === undefined) return await readApart(fd, bytes, at)
-  // After a timeout, the read may still write to its buffer much later.
+  // Reads into a separate buffer, because a read that timed out may still write to its buffer much later.
   const own = Buffer.allocUnsafeSlow(bytes.length)
   const length = await guard.systems.runInTime(mount, () => readApart(fd, own, at))
   return own.copy(bytes, 0, 0, length)
@@ -274,7 +274,7 @@ function resultOf(answer: Answer): unknown {
   return answer.result
 }
 
-/** Adds the methods of stats: they are lost in a message between threads. */
+/** Adds the methods of Stats, because a message between threads does not keep them. */
 function statsOf(numbers: object): Stats | BigIntStats {
   const bigint = 'dev' in numbers && typeof numbers.dev === 'bigint'
   const { prototype } = fs.statSync('/', { bigint }).constructor

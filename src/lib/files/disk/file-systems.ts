@@ -7,16 +7,16 @@ import { Mounts } from './mounts.js'
 
 /** Time limit for the response of a file system. */
 const PATIENCE_MS = 3000
-/** A response younger than this is still valid. */
+/** How long a file system counts as responding after its last response. */
 const FRESH_MS = 1000
-/** How long a call may wait for earlier ones. */
+/** How long a call may wait for its turn while earlier calls run. */
 const TURN_MS = 10_000
-/** After a timeout, a responding file system counts as silent until the call returns, but at most for this long. */
+/** How long a file system still counts as silent, although it responds again, if a call does not return. */
 const STUCK_MS = 60_000
 /** How long the list of mounts and resolved links are cached. */
 const MOUNTS_MS = 1000
 const PATHS_MS = 60_000
-/** Limit of concurrent calls to remote file systems. Node.js has four threads for files, names and compression. */
+/** Maximum concurrent remote calls. Node.js has only four threads, also for local files, names and compression. */
 const MOST_CALLS = 2
 
 interface State {
@@ -164,13 +164,13 @@ export class FileSystems {
     return await result
   }
 
-  /** Resolves with a file system that was used and does not respond now; undefined: there is none. */
+  /** Resolves with the mount of a used file system that does not respond now; undefined if all of them respond. */
   async anySilent(): Promise<string | undefined> {
     for (const mount of this.#states.keys()) if (!(await this.answers(mount))) return mount
     return undefined
   }
 
-  /** Resolves with a mount that has a call that does not return; undefined: none. Node.js would wait for it on exit. */
+  /** Resolves with a mount on which a call hangs, or undefined. On exit, Node.js would wait for that call. */
   async stuck(): Promise<string | undefined> {
     for (const [mount, { stuck }] of this.#states) if (stuck > 0) return mount
     for (const mount of this.#busy) if (!(await this.answers(mount))) return mount
@@ -236,10 +236,10 @@ function readMounts(): string {
   }
 }
 
-/** From this value on, an exit code of the shell means that a signal ended the program. */
+/** An exit code of the shell of at least this value means that a signal ended the program. */
 const ENDED_BY_SIGNAL = 128
 
-/** Probes file systems with programs: a stuck probe then blocks nothing else. */
+/** Starts a program for each probe of a file system, so that a stuck probe blocks nothing else. */
 export class MountProbe {
   readonly #helper: HelperProcess
 
@@ -251,7 +251,7 @@ export class MountProbe {
     if (mount.includes('\n')) return await byThread(mount)
     this.#helper.start()
     for (;;) {
-      // Asks for the size of the file system: no network file system answers that from a cache.
+      // Asks for the size of the file system, because no network file system answers this from a cache.
       const code = await this.#helper.run(['stat', '-f', '--', mount])
       if (code === undefined) return await byThread(mount)
       if (code < ENDED_BY_SIGNAL) return
@@ -259,7 +259,7 @@ export class MountProbe {
   }
 }
 
-/** Probes in a thread if there is no helper process. One probe at a time. */
+/** Probes in a thread of this process when no helper process can be used. Makes one probe at a time. */
 function byThread(mount: string): Promise<void> {
   return inTurn('probe of a file system', () => new Promise<void>(done => statfs(mount, () => done())))
 }

@@ -6,7 +6,7 @@ export interface Call {
   readonly args: readonly unknown[]
 }
 
-/** States of the shared flag: starting or calling; the result is ready; the caller no longer waits. */
+/** The states of the shared flag: busy (starting or calling), result ready, and caller no longer waiting. */
 export const WAITING = 0
 export const DONE = 1
 export const GIVEN_UP = 2

@@ -23,7 +23,7 @@ export class Mounts {
       const [before = '', after = ''] = line.split(' - ')
       const point = before.split(' ')[4]
       const type = after.split(' ')[0]!
-      // A later mount hides earlier ones. The root never counts as remote, since nothing works without it.
+      // A later mount at a point hides earlier ones. `/` never counts as remote, since nothing works without it.
       if (point !== undefined) this.#remoteAt.set(unescaped(point), isRemote(type) && point !== '/')
     }
     this.#hasRemote = [...this.#remoteAt.values()].includes(true)

@@ -4,9 +4,9 @@ import { type Answer, type Call, DONE, GIVEN_UP, WAITING } from './messages.js'
 const START_MS = 5000
 
 /**
- * A thread that makes synchronous calls of node:fs for a caller that waits a limited time. Its descriptors are valid in
- * the whole process. After a timeout, the thread accepts no more calls. When the late call returns, the thread closes
- * the file that the call opened, if any, and ends.
+ * A thread that makes synchronous calls of node:fs for a caller that waits a limited time. The descriptors that it
+ * opens are valid in the whole process. After a timeout, the thread accepts no more calls. When the late call returns,
+ * the thread closes the file, if the call opened one, and ends.
  */
 export class FsThread {
   /** Resolves when the thread is ready or has failed. */

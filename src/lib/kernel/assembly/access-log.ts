@@ -3,8 +3,8 @@ import { ISO_BYTES, iso, readTime, TIME_BYTES } from './log-time'
 import { putNumber, putOther, putText } from './members'
 
 /**
- * Reads lines of access logs, with the results of `readAccessLog` in core/codecs/web-log.ts. That function reads the
- * rare lines: those with escapes, with control characters in requests, or in another form.
+ * Reads lines of access logs, with the same results as `readAccessLog` in core/codecs/web-log.ts. Leaves rare lines to
+ * that function: those with escapes, with control characters in requests, or in another form.
  */
 
 /** The fields, in the order of ACCESS_FIELDS. */
@@ -50,7 +50,7 @@ function putNumberUnlessDash(field: u32, p: usize, end: usize): bool {
   return isDash(p, end) || putNumber(field, p, end)
 }
 
-/** Returns where the colon of `host:80` is; 0: there is no port. */
+/** Returns the address of the colon in a text such as `host:80`; 0 if the text has no port. */
 function colonOfPort(start: usize, end: usize): usize {
   let p = end
   while (p > start && byteAt(p - 1) - 0x30 < 10) p--
@@ -81,7 +81,7 @@ function putRequest(p: usize, end: usize): void {
   } else putQuoted(REQUEST, p, end)
 }
 
-/** Puts the fields after the two numbers. */
+/** Puts the fields that follow the status and the size of the response. */
 function putQuotedFields(stop: usize, end: usize): bool {
   for (let field = REFERER; field <= FORWARDED_FOR; field++) {
     if (stop >= end) return true

@@ -20,7 +20,7 @@ export function isDigit(byte: u32): bool {
   return byte - 0x30 < 10
 }
 
-/** Returns where the next `byte` from `p` on is; `end` if there is none. */
+/** Returns the address of the first `byte` from `p` on, or `end` if that byte does not occur before `end`. */
 @inline
 export function find(p: usize, end: usize, byte: u8): usize {
   const wanted = i8x16.splat(<i8>byte)

@@ -11,7 +11,7 @@ const MESSAGE: u32 = 0
 const TIMESTAMP: u32 = 1
 const STREAM: u32 = 2
 
-/** `stdout` and `stderr`, and the space before the tag, in a u64 without its highest byte. */
+/** The bytes of `stdout` and `stderr`, each with the space after it, as the lower 7 bytes of a u64. */
 const STREAM_BYTES: usize = 6
 const STDOUT: u64 = 0x2074756f647473
 const STDERR: u64 = 0x20727265647473

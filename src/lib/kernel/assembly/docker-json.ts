@@ -19,7 +19,7 @@ const CLOSE: u32 = 0x7d
 const N: u32 = 0x6e
 const R: u32 = 0x72
 
-/** Whether the content of a string ends with the escape of `letter`. */
+/** Whether the string content [start, end) ends with an escape of `letter`, such as `\n`. */
 function endsWithEscape(start: usize, end: usize, letter: u32): bool {
   let p = end - 1
   if (p <= start || byteAt(p) != letter) return false
@@ -32,7 +32,7 @@ export function readDockerLine(p: usize, end: usize): bool {
   if (load<u64>(p) != HEAD) return false
   const log = p + 8
   const logEnd = stringEnd(log)
-  // Without a line end, this is a part of a divided line.
+  // If the text does not end with a line end, this line is a part of a divided line.
   if (!logEnd || !escaped || !endsWithEscape(log, logEnd, N)) return false
   if (load<u64>(logEnd + 1) != STREAM_NAME || (load<u32>(logEnd + 9) & 0xffffff) != COLON) return false
   const stream = logEnd + 12

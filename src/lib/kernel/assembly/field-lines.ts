@@ -75,8 +75,8 @@ function readLine(format: u32, p: usize, end: usize): bool {
 }
 
 /**
- * Finds the slots of `length` lines, with `stride` bytes per line at `out`, and sets `scanned` and `decoded` in the
- * flags. Leaves rare lines and those with a flag of `skipped`: clears their `scanned`, and returns their number.
+ * Puts the slots of `length` lines at `out` (`stride` bytes per line), and sets `scanned` and `decoded` in their flags.
+ * Clears `scanned` for lines that are rare or have a flag of `skipped`, and returns the number of these lines.
  */
 export function scanFields(
   format: u32,
@@ -162,7 +162,7 @@ export function writeFields(
     store<i32>(ends, 0)
     if (!fits || (byteAt(flags + i) & asked) != taken) continue
     let members = putBefore(start, end, to, slots, by)
-    // Each member begins with a comma. The first comma overwrites the brace, which is written again below.
+    // Each member begins with a comma. After an opening brace, the comma replaces the brace, which is restored below.
     const isFirst = byteAt(members - 1) == OPEN_OBJECT
     if (isFirst) members--
     beginMembers(members, slots, by)

@@ -5,16 +5,16 @@ import { BEHIND, ELEMENTS } from './json-heads'
  * The open containers (objects and arrays) of a line of JSON. An empty container closes at once and is not one of them.
  */
 
-/** Maximum nesting that the kernel checks: containers inside the outermost. */
+/** Maximum number of nested containers inside the outermost object. The kernel does not check deeper lines. */
 export const MOST_NESTED: u32 = 1024
 
-/** For each open container, the outermost first: the byte that ends it, and the head of its member (2 u32). */
+/** Two u32 for each open container, the outermost first: its closing bracket, and the head of its member. */
 const open: usize = __heap_base
 export const OPEN_BYTES: usize = 8 * (<usize>MOST_NESTED + 1)
 const HEAD: usize = 4
 /** Number of open containers inside the outermost. */
 export let depth: u32 = 0
-/** If the value of a wanted member is open: the address of the member's slot; otherwise 0. */
+/** The address of the slot of the wanted member whose value is open; 0 if no such value is open. */
 let openSlot: usize = 0
 
 /** Whether the line has containers inside the outermost. */
@@ -39,7 +39,7 @@ export function closerAt(level: u32): u32 {
   return load<u32>(open + (<usize>level << 3))
 }
 
-/** Returns the head of the member whose value is the innermost container, or contains it. */
+/** Returns the head of the innermost member whose value is, or contains, the innermost open container. */
 @inline
 export function openHead(): usize {
   return <usize>load<u32>(open + (<usize>depth << 3), HEAD)
@@ -65,7 +65,7 @@ export function enter(closer: u32, head: usize, slot: usize, start: i32): usize 
   return closer == CLOSE_OBJECT ? head : ELEMENTS
 }
 
-/** Closes the containers deeper than `level`; the last ends before `end`. Returns the entry before the next head. */
+/** Closes containers deeper than `level`; `end` is the end of the outermost. Returns the entry before the next head. */
 @inline
 export function leave(level: u32, end: i32): usize {
   const head = <usize>load<u32>(open + (<usize>(level + 1) << 3), HEAD)
@@ -77,7 +77,7 @@ export function leave(level: u32, end: i32): usize {
   return closerAt(level) == CLOSE_OBJECT ? head + BEHIND : ELEMENTS
 }
 
-/** Skips the white space of JSON. Stops at `end`, because a line end counts as white space. */
+/** Skips the white space of JSON. Checks for `end`, because the line end after the text is also white space. */
 export function skipSpace(p: usize, end: usize): usize {
   while (p < end) {
     const byte = byteAt(p)

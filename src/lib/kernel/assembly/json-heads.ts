@@ -29,10 +29,10 @@ export const KIND: usize = 39
 export const SLOT: usize = 40
 export const NEWER: usize = 44
 export const OLDER: usize = 48
-/** Added to an entry's address to read the entries that followed its value. */
+/** Add this to the address of an entry to read the entries that followed its value, at NEWER and OLDER. */
 export const BEHIND: usize = 8
 
-/** Kinds are bits: the value is a string, an object or an array, or the head has more than 16 bytes. */
+/** Bits of a kind. STRING, OBJECT and ARRAY: the type of the value. LONG: the head has more than 16 bytes. */
 export const STRING: u32 = 1
 export const LONG: u32 = 2
 export const OBJECT: u32 = 4
@@ -43,7 +43,7 @@ const ENTRIES: u32 = 128
 /** Maximum probes per lookup. */
 const PROBES: u32 = 4
 
-/** The entry before the first member of a line, and after a member whose head is not remembered. */
+/** Stands for the previous head before the first member of a line, and after a head that is not remembered. */
 export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 16)
 
 /**
@@ -68,10 +68,10 @@ function setElement(entry: usize, byte: u32, kind: u32): void {
 
 /** How many heads of the line had never followed the head before them. */
 let surprises: u32 = 0
-/** How many consecutive lines had at least SURPRISES such heads. */
+/** Number of consecutive lines in which `surprises` reached SURPRISES. */
 let surprised: u32 = 0
 const SURPRISES: u32 = 3
-/** After this many such lines, the lookup is suspended for FORGONE lines. */
+/** When `surprised` reaches this number, the lookup is suspended for FORGONE lines. */
 const MOST_SURPRISED: u32 = 8
 const FORGONE: u32 = 2048
 let forgone: u32 = 0
@@ -114,7 +114,7 @@ export function isWorthLooking(): bool {
   return false
 }
 
-/** Whether the first 16 bytes of the head are at `p`. If the head is shorter, whether all its bytes are. */
+/** Whether the bytes at `p` equal the first 16 bytes of the head, or the whole head if it is shorter. */
 @inline
 export function beginsWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p), v128.load(entry))) | load<i32>(entry, NOT_FIRST)) == -1

@@ -41,7 +41,7 @@ store<u8>(ESCAPES + 0x6e, 1)
 store<u8>(ESCAPES + 0x72, 1)
 store<u8>(ESCAPES + 0x74, 1)
 
-/** The entry of the last member that was passed. If none was, the entry before the first member. */
+/** The entry of the last member that `pass` passed. If it passed no member, the entry before the first member. */
 export let passed: usize = 0
 
 /**
@@ -115,7 +115,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
       }
       to++
     } else {
-      // Finds the first mark after the head. Skips marks that belong to escapes.
+      // Finds the first mark from `to` on (see `marksOf16`) that does not belong to an escape.
       while (!nests || (kind & STRING) != 0) {
         const at = to - block
         if (at < 64) {
@@ -137,7 +137,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
         if (byteAt(to) != QUOTE) return p
         to++
       } else {
-        // The mark is the quote of the next name, or comes after the line.
+        // A number or literal has no marks, so this mark is the next opening quote or comes after the line.
         to--
         if (byteAt(to) == SPACE) to--
         // Braces and brackets may come between the value and the mark.
@@ -187,7 +187,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
   return 0
 }
 
-/** Passes members that are outside of containers, and whose values are not containers. */
+/** Passes members of the outermost object whose values are not containers. */
 export function passFlat(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
   return pass(p, end, before, out, shift, false)
 }
@@ -207,8 +207,8 @@ export function setSlot(out: usize, slot: i32, start: i32, end: i32, special: u3
 }
 
 /**
- * Returns the address of the first byte from `p` on that may follow a number or literal. Searches only 16 bytes;
- * returns `p` + 16 if it finds none.
+ * Searches 16 bytes from `p` on for a byte that may follow a number or literal. Returns the address of the first such
+ * byte, or `p` + 16 if it is not found.
  */
 @inline
 function stopFrom(p: usize): usize {

@@ -27,7 +27,7 @@ export const base: usize = __heap_base + OPEN_BYTES
 let wanted: u32 = 0
 let lengths: u32 = 0
 let names: usize = 0
-/** Lines without a line end are copied to this memory: the scan writes a byte after the line. */
+/** A line without a line end is copied to this memory, because the scan writes a byte after the line. */
 let copy: usize = 0
 let copyBytes: usize = 0
 
@@ -77,13 +77,13 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   const looks = isWorthLooking()
   let before = OUTSIDE
   let inObject = true
-  // One bit for each special character from `p` on in the current block. If there is a quote at `p`, the lowest bit is
-  // that quote, unless `p` is already in a later block.
+  // One bit for each special character of the current block from `p` on. If `p` is a quote in this block, the lowest
+  // set bit is the bit of that quote.
   let marks: u64 = 0
   while (true) {
     // `p` is after a comma, or after the opening bracket of a container that is not empty.
     if (looks) {
-      // Heads of other elements are never remembered.
+      // In an array, only heads of strings and objects are remembered.
       if (inObject || byteAt(p) == QUOTE || byteAt(p) == OPEN_OBJECT) {
         p = nests ? passNested(p, end, before, out, shift) : passFlat(p, end, before, out, shift)
         if (!p) return OBJECT

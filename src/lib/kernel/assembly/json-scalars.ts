@@ -57,7 +57,7 @@ export function stringEnd(p: usize): usize {
   return escapedStringEnd(end)
 }
 
-/** Returns where the number at `p` ends; 0: it is invalid. For numbers with too many digits to check at once. */
+/** Like `numberEnd`. Also reads numbers with an exponent or with 16 or more digits in a row. */
 function longNumberEnd(p: usize): usize {
   if (byteAt(p) == 0x2d) p++
   let digits = p
@@ -81,7 +81,7 @@ function longNumberEnd(p: usize): usize {
   return p
 }
 
-/** Returns the number of digits from `p` on; 16 may mean more. */
+/** Returns the number of consecutive digits from `p` on. The result 16 means 16 or more. */
 @inline
 export function digitsFrom(p: usize): u32 {
   const digits = i8x16.sub(v128.load(p), i8x16.splat(0x30))

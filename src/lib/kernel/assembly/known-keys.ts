@@ -2,7 +2,7 @@
 
 const PLACES: u32 = 8192
 /**
- * Bytes of an entry: the owner (0: the entry is free), the number, and from byte 8 on the key, padded with 0. Keys do
+ * An entry contains the owner (0: the entry is free), the number and, from byte 8 on, the key, padded with 0. Keys do
  * not contain 0.
  */
 const ENTRY: u32 = 32
@@ -17,7 +17,7 @@ export function setKnown(address: usize): void {
   table = address
 }
 
-/** Returns the first `count` bytes of a number, with 0 for the others. `count` is at least 1. */
+/** Keeps the first `count` bytes of a u64, and sets the others to 0. `count` is at least 1. */
 @inline
 function kept(bytes: u64, count: u32): u64 {
   return count >= 8 ? bytes : bytes & (u64.MAX_VALUE >> ((8 - count) << 3))
@@ -31,7 +31,7 @@ function entryOf(owner: u32, first: u64, second: u64, hash: u32): usize {
     const entry = table + (place & (PLACES - 1)) * ENTRY
     const its = load<u32>(entry)
     if (its == 0) return entry
-    // Not one condition: && would first convert each comparison to a number.
+    // Nested conditions, because && would first convert the result of each comparison to a number.
     if (its == owner) {
       if (load<u64>(entry, 8) == first) if (load<u64>(entry, 16) == second) return entry
     }
@@ -52,7 +52,7 @@ export function numberOf(owner: u32, p: usize, size: u32, hash: u32, other: i32)
   return load<u32>(entry) == 0 ? other : load<i32>(entry, 4)
 }
 
-/** Stores the number of a non-empty key. `owner` is not 0, and is replaced when any of its numbers changes. */
+/** Stores the number of a non-empty key. `owner` is not 0. If a number changes, the caller must use a new owner. */
 export function learnKey(owner: u32, p: usize, size: u32, hash: u32, number: i32): void {
   if (size > LONGEST) return
   if (used == MOST) {

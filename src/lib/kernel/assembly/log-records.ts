@@ -21,7 +21,7 @@ const SEVERITY: u32 = 4
 const TRACE_ID: u32 = 5
 const SPAN_ID: u32 = 6
 
-/** Tags: the numbers of fields with the types of their values. Of LogRecord: */
+/** Tags of protobuf: each contains the number of a field and the type of its value. Tags of LogRecord: */
 const RECORD_TAG: u8 = 0x12
 const TIME_TAG: u8 = 0x09
 const SEVERITY_NUMBER_TAG: u8 = 0x10
@@ -43,12 +43,12 @@ const MAP_TAG: u8 = 0x32
 
 const MINUS: u32 = 0x2d
 const POINT: u32 = 0x2e
-/** Maximum digits of an integer of 64 bits, and of a number computed as the quotient of two exact doubles. */
+/** Maximum digits of a number that is read as an integer of 64 bits, or as the quotient of two exact doubles. */
 const MOST_DIGITS: usize = 18
 const MOST_OF_FRACTION: usize = 15
 const DAYS_TO_1970: u32 = 719_468
 const MOST_MEMBERS: u32 = 128
-/** Maximum bytes of all tags and lengths of an attribute, plus 16. */
+/** Maximum bytes of all tags and lengths of an attribute, plus the 16 bytes that `copy` requires. */
 const HEADS: usize = 32
 /** Maximum bytes of a record per byte of its object; bytes that may be written beyond the record. */
 const MOST_PER_BYTE: usize = 4
@@ -87,9 +87,9 @@ function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
 }
 
 /**
- * The names of this object so far: address, length and use (3 u32). While all of them equal the names of the previous
- * object, the remaining names of the previous object are stored after them, up to `known`. `lengths` has a bit for each
- * length so far, modulo 32.
+ * The names read so far in this object: address, length and use of each (3 u32). While these names equal those of the
+ * previous object, the entries after them, up to `known`, still contain its other names. `lengths` has a bit for each
+ * length of a name read so far, modulo 32.
  */
 const NAME: usize = 16
 const names: usize = memory.data(<i32>(16 * MOST_MEMBERS), 16)
@@ -98,7 +98,7 @@ let known: u32 = 0
 let lengths: u32 = 0
 let nameEnd: usize = 0
 
-/** Reads the name at `p`. Returns the use of its field; LEFT if the name occurred before. */
+/** Reads the name at `p`. Returns its number (see `setLogFields`); LEFT if the name is rare or occurred before. */
 @inline
 function useOfName(p: usize): u32 {
   const name = names + <usize>nameCount * NAME
@@ -144,7 +144,7 @@ function copy(p: usize, length: usize, to: usize): void {
   for (let copied: usize = 0; copied < length; copied += 16) v128.store(to + copied, v128.load(p + copied))
 }
 
-/** Writes the text of the string content [p, end). Returns its end; 0 if it has an escape of a code point. */
+/** Decodes the string content [p, end) to `to`. Returns the end of the text; 0 for an escape of a code point. */
 function unescape(p: usize, end: usize, to: usize): usize {
   while (p < end) {
     const bytes = v128.load(p)
@@ -200,8 +200,8 @@ function put64(to: usize, tag: u8, value: u64): usize {
 }
 
 /**
- * Whether all fields together become the body, because there is no body field. Each object is first assumed to be like
- * the previous one.
+ * Whether all fields together become the body, because the object has no body field. For each object, the value of the
+ * previous object is tried first.
  */
 let isMap = false
 
@@ -230,7 +230,7 @@ function findText(p: usize, end: usize, hasEscapes: u32, to: usize): bool {
   return true
 }
 
-/** The end of the last value that was read. */
+/** The end of the last value that `putText` or `putScalar` read. */
 let behind: usize = 0
 
 /** Writes an attribute with the string at `p`. Returns its end; 0: the string has a rare escape. */
@@ -275,7 +275,7 @@ function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   }
   if (isNegative && number == 0) return 0
   const value = <u64>(isNegative ? -number : number)
-  // Writes the value to learn its size.
+  // Writes the value here only to learn its size. The following writes overwrite it.
   const size = putVarint(to, value) - to + 1
   to = putName(to, name, length, size)
   store<u8>(to, INTEGER_TAG)
@@ -329,7 +329,7 @@ const GROUPED: usize = 8 * 16
 const values: usize = memory.data(2 * 8 * 16, 8)
 let lastGrouped: usize = 0
 
-/** Whether this object has the same values as the previous one. Keeps the values for the next object. */
+/** Whether the values that decide the group equal those of the previous object. Keeps them for the next object. */
 function isSameGroup(): bool {
   let isSame = true
   for (let value = values + 8; value <= lastGrouped; value += 8) {
@@ -341,7 +341,7 @@ function isSameGroup(): bool {
   return isSame
 }
 
-/** The texts of fields that are not attributes, by use: the start and end of each (2 u32). */
+/** The start and end (2 u32) of the text of each field that is not an attribute. The index is the use of the field. */
 const found: usize = memory.data(8 * 8, 8)
 
 @inline
@@ -361,7 +361,7 @@ function putBody(to: usize, hasEscapes: u32): usize {
   return putBytes(to, TEXT_TAG, text, textSize)
 }
 
-/** Writes the heads of a body at `to`; its members, of `size` bytes, are at `to` + HEADS. Returns the body's end. */
+/** Writes the heads of a body at `to`, and moves its members after them from `to` + HEADS. Returns the body's end. */
 function endMap(to: usize, size: usize): usize {
   const members = to + HEADS
   to = putHead(to, BODY_TAG, 1 + sizeOfVarint(size) + size)

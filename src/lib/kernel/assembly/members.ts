@@ -11,7 +11,7 @@ let table: usize = 0
 let writes = false
 /** Where the next member is written. */
 let at: usize = 0
-/** The address of the line's slots, and the difference between positions and addresses. */
+/** The address of the line's slots, and the number to add to an address to get its position. */
 let slots: usize = 0
 let by: i32 = 0
 let line: usize = 0
@@ -21,7 +21,7 @@ export function setFields(entries: usize): void {
   table = entries
 }
 
-/** Begins the line [p, end), with its slots at `out`. Does not write its fields. */
+/** Begins the line [p, end). Its fields will be put into the slots at `out`, not written as JSON. */
 export function beginSlots(p: usize, end: usize, out: usize, shift: i32): void {
   writes = false
   line = p
@@ -101,7 +101,7 @@ export function copyEscaped(p: usize, end: usize, to: usize): usize {
     const left = end - p
     const quotes = i8x16.eq(bytes, i8x16.splat(0x22))
     const others = v128.or(i8x16.eq(bytes, i8x16.min_u(bytes, i8x16.splat(0x1f))), i8x16.eq(bytes, i8x16.splat(0x5c)))
-    // Bit 16 marks the end of these bytes.
+    // Bit 16 is found if all 16 bytes can be copied without escapes.
     const plain = <usize>ctz(i8x16.bitmask(v128.or(quotes, others)) | 0x10000)
     if (plain >= left) return to + left
     p += plain

@@ -59,7 +59,7 @@ export function marksFrom(p: usize): u64 {
   return specials
 }
 
-/** Returns the special characters of the next block that has some. That block becomes the current one. */
+/** Goes to the next block that has special characters, and returns the bits of these characters. */
 export function marksBeyond(): u64 {
   let next = block + 64
   let found = specialsOf64(next)

@@ -16,9 +16,9 @@ const ARRAY: u32 = 0x5b
 const NULL: u32 = 0x6e
 const MINUS: u32 = 0x2d
 const ZERO: u32 = 0x30
-/** A program might write longer integers in another way. */
+/** Integers with more digits are not read here, because a program might write them in another way. */
 const MOST_DIGITS: u32 = 15
-/** Results of a search for the value of a line, as in src/components/throttle/buckets/key-table.ts. */
+/** Constants instead of a number in `ids`, as in src/components/throttle/buckets/key-table.ts. */
 const NONE: i32 = -1
 const TO_FIND: i32 = -2
 const ALONE: i32 = -3
@@ -38,9 +38,9 @@ function isText(p: usize, text: usize, length: usize): bool {
 }
 
 /**
- * Compares the values with a text, for lines with a 1 in `among`. Changes the 1 to 0 if the value has no text or an
- * unwanted one. `same`: 1 if this text is wanted, 0 if all others are. `isString`: only a string can have the text.
- * Returns how many became UNKNOWN.
+ * For lines with a 1 in `among`: compares the value with a text. Changes the 1 to 0 if the value has no text or an
+ * unwanted one, and to UNKNOWN if the caller must check. `same`: 1 if this text is wanted, 0 if all other texts are.
+ * `isString`: only a string can have the text. Returns the number of lines with UNKNOWN.
  */
 export function narrowStrings(
   length: u32,
@@ -148,7 +148,7 @@ export function hashStrings(
       const to = (end >> 1) - quote
       const p = <usize>(from - shift)
       const size = <u32>(to - from)
-      // The size of a missing value is not above 0.
+      // A missing value has a size of 0 or less, so that the unsigned `size - 1` is a very large number.
       if (size - 1 < longest) {
         if (quote || isPlainInteger(p, p + <usize>size)) {
           const hash = hashOf(p, p + <usize>size, seed)

@@ -4,7 +4,7 @@ import { BLANK, INDENTED, isDigit, isWord, marginOf, skipSpace, startsWith, star
 
 /**
  * Panics and goroutine dumps of Go, with their empty lines. A stack that the program itself logged joins the line
- * before it, whether the stack begins with its goroutine or has only function names.
+ * before the stack. Such a stack begins with its goroutine, or has only function names.
  */
 
 const IDLE = 0

@@ -13,10 +13,10 @@ const PLACE = 1
 const SOURCE = 2
 /** The `^` below the source line. */
 const MARK = 3
-/** The empty line after the mark: the error follows. */
+/** After the empty line that follows the mark. The next line is the error. */
 const GAP = 4
 const REPORT = 5
-/** An empty line after the report: the version of Node.js may follow. */
+/** After an empty line that follows the report. The next line may be the version of Node.js. */
 const END = 6
 
 const bytes = (text: string) => Buffer.from(text)

@@ -2,8 +2,8 @@ import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { INDENTED, marginOf, skipSpace, startsWith, startsWithAny, TEXT } from './lines.js'
 
 /**
- * Tracebacks of Python. The head joins the line before it: `logging.exception` prints the traceback after its message.
- * The line at the margin after the frames names the exception. Chained tracebacks are one event.
+ * Tracebacks of Python. The head joins the line before it, because `logging.exception` prints its message before the
+ * traceback. The line at the margin after the frames names the exception. Chained tracebacks are one event.
  */
 
 const IDLE = 0

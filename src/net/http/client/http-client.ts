@@ -10,11 +10,11 @@ import type { TlsContent } from '../../tls-check.js'
 import { isSuccess } from './answers/statuses.js'
 import type { Body } from './request-bodies.js'
 
-/** How long a response body may stall. The delivery limits the time of the whole attempt. */
+/** Limit of the time without bytes of a response body. The delivery limits the time of the whole attempt. */
 const STALLED_BODY_MS = 10_000
 
 export interface Sent {
-  /** The URL to connect to. It has only an origin. */
+  /** The origin to connect to, as a URL. */
   readonly target: URL
   readonly path: string
   readonly method: string
@@ -38,14 +38,14 @@ export class HttpClient {
   readonly #connected = new Set<Socket>()
   /** Connections on which a response has arrived. */
   readonly #answered = new WeakSet<Socket>()
-  /** Whether a connection closed before any response, and no connection has received a response since. */
+  /** Whether a connection was closed before its first response, and no response has arrived after that. */
   unanswered = false
   /** Connects to a URL that is only an origin. */
   dial!: (target: URL) => Promise<Socket>
 
   /** Resolves with the response. Rejects with the signal's reason as soon as the signal aborts. */
   async request({ target, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
-    // Lets Node.js report that an idle connection has ended. A new connection is then made.
+    // Lets Node.js report if an idle connection has ended. If so, a new connection is made.
     await nextTurn()
     signal.throwIfAborted()
     const pool = this.#pool
@@ -59,7 +59,7 @@ export class HttpClient {
         sent.destroy()
       }
       signal.addEventListener('abort', abort, { once: true })
-      // Only `error` can occur twice. The other events occur once.
+      // `error` can occur twice, so its listener must stay. The other events occur only once.
       sent.on('error', reject)
       sent.on('close', () => signal.removeEventListener('abort', abort))
       const isSent = new Promise<void>(resolve => sent.on('finish', resolve).on('close', resolve))
@@ -77,7 +77,7 @@ export class HttpClient {
         if (!isSuccess(statusCode)) body.once('end', () => void closeUnlessSent(sent))
         resolve({ statusCode, headers, body, sent: isSent })
       })
-      // The parts wait for the connection and are written with the head in one call.
+      // The parts wait until there is a connection, and are then written together with the head in one call.
       if (body) for (const part of body.parts) sent.write(part)
       sent.end()
     })
@@ -104,14 +104,14 @@ export class HttpClient {
 
   #made(socket: Socket): Socket {
     this.#connected.add(socket)
-    // These listeners are added before those of the HTTP client, since they must run before the failed request is
-    // reported.
+    // These listeners are added before those of the HTTP client, because they must run before the client reports the
+    // failed request.
     const ended = () => {
       if (!this.#answered.has(socket)) this.unanswered = true
     }
     socket.once('end', ended).once('error', () => {
       ended()
-      // Without this, `end` would follow and replace the error. The error may be a TLS alert with the reason.
+      // Otherwise, `end` would follow and replace this error, which may be a TLS alert with the reason.
       socket.destroy()
     })
     // Either the connection was idle for long enough, or a response has stalled.
@@ -122,8 +122,8 @@ export class HttpClient {
 }
 
 /**
- * Closes the connection of a request that was answered before it was sent. Otherwise a receiver that stops reading
- * could hold the connection and the body indefinitely. Bytes that the receiver has read count as written a turn later.
+ * Closes the connection if a request was answered before it was sent. Otherwise, a receiver that stops reading could
+ * hold the connection and the body indefinitely. Bytes that were read count as written a turn later.
  */
 async function closeUnlessSent(sent: ClientRequest): Promise<void> {
   await nextTurn()

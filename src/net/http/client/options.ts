@@ -40,7 +40,7 @@ const templateUrl = once(() => {
   return templateText(reaches('urls', schema))
 })
 
-/** The base URL of a receiver. The receiver accepts events at `path` below it. */
+/** The base URL of a receiver, without `path`, at which the receiver accepts events. */
 export const baseUrl = (path: string) =>
   httpUrl().superRefine((url, context) => {
     if (url.includes('?')) refuse(context, 'must not have a part after "?"')
@@ -88,7 +88,7 @@ type Options = z.output<z.ZodObject<typeof clientOptions>>
 /** `snappy` is only for receivers that support it. */
 export type ClientOptions = Options | (Omit<Options, 'compression'> & { compression: 'snappy' })
 
-/** Rejects options that set the same header twice. `others`: options for further headers, by name in lower case. */
+/** Rejects options that set the same header twice. `others`: further options, by their header in lower case. */
 export function checkHeaders(
   { headers, auth }: Pick<ClientOptions, 'headers' | 'auth'>,
   context: z.RefinementCtx,

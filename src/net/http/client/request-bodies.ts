@@ -22,7 +22,7 @@ export interface Body {
 
 /** An encoded request. All attempts send the same bytes. */
 interface Prepared {
-  /** Slices of chunks, which the batches hold until they are settled. Replaced by the compressed body, if any. */
+  /** Slices of chunks, held by the batches until these are settled. After compression: the compressed body. */
   body: Body
   compressed?: Promise<Body>
   readonly idempotencyKey: string
@@ -46,7 +46,7 @@ export class RequestBodies {
     this.#compress = COMPRESSORS[compression]?.(level)
   }
 
-  /** Returns the uncompressed bytes of a request. Keeps a body of at most `maxBytes`, since it is sent next. */
+  /** Returns the uncompressed size of a request. If it is at most `maxBytes`, keeps the body, which is sent next. */
   sizeOf(request: Request, maxBytes: number): number {
     const body = this.#encode(request)
     const release = body.release?.bind(body)
@@ -70,9 +70,7 @@ export class RequestBodies {
     }
   }
 
-  /**
-   * Call it after the request was delivered. Reuses its memory, unless an earlier attempt may still be sending from it.
-   */
+  /** Call it when a request was delivered. Reuses the body's memory unless an earlier attempt may still send it. */
   delivered(request: Request): void {
     const { attempts, release } = this.#prepared.get(request)!
     if (attempts === 1) release?.()

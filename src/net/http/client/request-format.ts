@@ -25,42 +25,42 @@ export interface RequestFormat {
   readonly headers?: Readonly<Record<string, string | Template>>
   /** Texts that the body contains once, such as labels. All events of a request have the same values in them. */
   readonly texts?: Readonly<Record<string, Template>>
-  /** Returns a name for event `i`, without line ends. All events of a request have the same name. */
+  /** Returns a name for event `i`, without line ends. Only events with the same name share a request. */
   partOf?(batch: EventBatch, i: number): string
   /** Like `mostPartitions` of Destination. */
   readonly mostPartitions?: number
   /**
-   * The only status with which the receiver accepts events. Any other 2xx does not come from the receiver, but perhaps
-   * from a proxy, and delivers nothing. If missing, every 2xx means delivered.
+   * The only status with which the receiver accepts events. Any other 2xx comes from elsewhere, perhaps from a proxy,
+   * and delivers nothing. If this is missing, every 2xx means that the events are delivered.
    */
   readonly takenStatus?: number
   /**
-   * Encodes the body. Called once per request; all attempts send the same bytes. The parts may be slices of the
-   * batches' chunks, which the client holds until the last attempt is over. `texts`: the values of `texts` for these
-   * events.
+   * Encodes the body. Called once for each request, because all attempts send the same bytes. The parts may be slices
+   * of the batches' chunks, which the client holds until the last attempt has ended. `texts`: the values of `texts` for
+   * these events.
    */
   encode(request: readonly EventBatch[], texts: Readonly<Record<string, string>>): Encoded
   /** The body as JSON, for people, if `encode` writes another format. */
   json?(request: readonly EventBatch[]): Encoded
-  /** A body without events, for checking a key, and the expected response. */
+  /** For checking a key: a body without events, and the status and text of the expected response. */
   readonly emptyRequest?: { readonly body: string; readonly status: number; readonly says: RegExp }
   /**
    * Asks the receiver about itself, before events are sent and for `sluice validate --online`. `get` resolves with the
-   * JSON at a URL; undefined: the response is unusable.
+   * JSON at a URL, or with undefined if the response is unusable.
    */
   inspect?(get: (url: string) => Promise<unknown>): Promise<Inspection>
-  /** The list of results for single events in a response. Without it, the status counts for all events. */
+  /** The list in a response that has results for single events. Without it, the status applies to all events. */
   readonly answerList?: AnswerList
   /**
-   * Reads a success response that does not say which events it rejects. Undefined: the response has another form and
-   * delivers nothing.
+   * Reads a success response that does not say which events it rejects. Returns undefined if the response has another
+   * form and therefore delivers nothing.
    */
   success?(content: Buffer, contentType: string): PartlyRefused | undefined
   /** Extracts the text of an error response whose body is not plain text. */
   words?(content: Buffer, contentType: string): Buffer
   /** Interprets an error text of the receiver. Undefined: the status decides. */
   refusal?(status: number, text: string, request: readonly EventBatch[]): Refused | undefined
-  /** Number of a request's events that a response can list. If missing, all. */
+  /** Returns how many events of a request a response can list. If this is missing, it can list all events. */
   countable?(request: readonly EventBatch[]): number
 }
 
@@ -87,17 +87,17 @@ export interface Refused
 }
 
 /**
- * A list of events in a JSON response. If the status of the response is a 2xx, events that are not listed were
- * accepted. If it is a 4xx, they were not.
+ * A list of events in a JSON response. If the response has a 2xx status, the receiver has accepted the events that are
+ * not listed. If the status is a 4xx, it has not accepted them.
  */
 export interface AnswerList {
   readonly name: string
-  /** Whether a 2xx lists every event. Any other 2xx does not come from the receiver, and delivers nothing. */
+  /** Whether the receiver lists every event in a 2xx. Any other 2xx is from elsewhere, and delivers nothing. */
   readonly isWhole?: true
   /**
-   * Reads the entry at `position` of the list: the event's index in its request, from 0, and the event's status, if any
-   * (below 300: accepted). Undefined if the response has another form. The status of the response then counts for all
-   * events.
+   * Reads the entry at `position` of the list. It has the event's index in its request, from 0, and perhaps the event's
+   * status, which is below 300 if the event was accepted. If the response has another form, returns undefined, and the
+   * status of the response applies to all events.
    */
   entry(value: unknown, position: number): Entry | undefined
 }

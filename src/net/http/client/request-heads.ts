@@ -13,7 +13,7 @@ const MOST_KEPT = 128
 
 export interface Address {
   readonly url: string
-  /** The URL to connect to. It has only an origin. */
+  /** The origin to connect to, as a URL. */
   readonly target: URL
   readonly path: string
 }
@@ -33,11 +33,11 @@ export interface Head {
   readonly texts: Readonly<Record<string, string>>
 }
 
-/** The URL, headers and body texts of requests: the same for all events, or for the events of a partition. */
+/** The URL, headers and body texts of requests, which are the same for all events or for those of a partition. */
 export class RequestHeads {
   readonly #format: RequestFormat
   readonly #texts: RequestTexts
-  /** Where the text of each template belongs, in order. The text of the URL comes first and is not listed. */
+  /** For each template, in order: where its text belongs. The first text, for the URL, is not listed. */
   readonly #names: { readonly place: 'headers' | 'ownHeaders' | 'texts'; readonly name: string }[] = []
   readonly #kept = new BoundedMap<string | undefined, Head>(MOST_KEPT)
   #lastName = { part: '', rest: '', name: '\n' }

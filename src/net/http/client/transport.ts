@@ -13,7 +13,7 @@ export class Transport {
   readonly #options: TransportOptions
   readonly #dialer: Dialer
   #client: HttpClient | undefined
-  /** The connections that a predecessor with the same options left. */
+  /** Connections of a predecessor with the same options, which this transport can use. */
   #inherited: HttpClient | undefined
 
   constructor(options: TransportOptions, context: ComponentContext) {
@@ -36,7 +36,7 @@ export class Transport {
     this.#inherited = undefined
   }
 
-  /** Makes one attempt at a request. Throws the signal's reason, or a DeliveryError if there is no response. */
+  /** Makes one attempt at a request. If the signal aborts, throws its reason; without a response, a DeliveryError. */
   async request(request: Sent, url: string, signal: AbortSignal): Promise<Answer> {
     // A needless await would let sources read before the request is sent.
     const renewing = this.#dialer.renew(true)

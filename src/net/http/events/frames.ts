@@ -23,7 +23,7 @@ export function* framesOf(bytes: Buffer, size: number, content: Content, maxLine
   yield* portionsOf(body.subarray(0, end), new LineSplitter(maxLineBytes), content === 'lines')
 }
 
-/** Splits a body into a codec's records. If a record is incomplete, throws a Refusal before it returns a record. */
+/** Splits a body into a codec's records. If a record is incomplete, throws a Refusal and yields no record. */
 export function* recordsOf(body: Buffer, framing: Framing, splitter: FramedSplitter): Generator<Portion> {
   try {
     checkRecords(framing, body)

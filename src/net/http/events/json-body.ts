@@ -6,13 +6,13 @@ import { Refusal } from '../server/refusal.js'
 const isSpace = (byte: number) => byte === 0x20 || byte === 0x09 || byte === 0x0d || byte === LF
 
 /**
- * Converts a JSON body to JSON lines in place: an array of objects, one object, or objects separated by white space.
- * Returns the number of bytes of the lines. Nothing is encoded again: line ends inside objects become spaces, and
- * separators become line ends. Throws a Refusal that names the line if the body has another form. The buffer must have
+ * Converts a JSON body in place to JSON lines. The body may be an array of objects, one object, or objects separated by
+ * white space. Returns the number of bytes of the lines. Only replaces line ends inside objects by spaces, and
+ * separators by line ends. If the body has another form, throws a Refusal that names the line. The buffer must have
  * room for one byte after `size`.
  */
 export function linesOfJson(body: Buffer, size: number): number {
-  // Every scan stops at this line end. Elsewhere, a line end counts as white space.
+  // Every scan stops at this line end after the body. Inside the body, a line end counts as white space.
   body[size] = LF
   let p = 0
   let to = 0
@@ -41,7 +41,7 @@ export function linesOfJson(body: Buffer, size: number): number {
       move()
       if (p < size && !isSpace(body[p]!)) throw refuse(`expected white space or the end after element ${count}`)
       skipSpace()
-      // Overwrites no unread byte: `to` never passes `p`.
+      // This does not overwrite an unread byte, because `to` is never greater than `p`.
       body[to++] = LF
     }
     return to

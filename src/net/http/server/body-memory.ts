@@ -1,6 +1,6 @@
 /**
- * Reuses the memory of bodies. Allocating it for each would cost a garbage collection every few dozen bodies. Buffers
- * that are not returned are collected as usual.
+ * Reuses the memory of bodies. New memory for each body would cost a garbage collection every few dozen bodies. The
+ * garbage collector frees buffers that are not given back.
  */
 
 /** Smaller buffers are not kept. */
@@ -12,7 +12,7 @@ const MOST_KEPT_BYTES = 8 * 1024 * 1024
 const kept = new Map<number, Buffer[]>()
 let keptBytes = 0
 
-/** Returns a buffer size for `bytes` bytes, at most a quarter more. Sizes are few, so buffers can be reused. */
+/** Rounds `bytes` up by at most a quarter. There are only few resulting sizes, so that buffers can be reused. */
 export function bodyRoom(bytes: number): number {
   if (bytes < LEAST_BYTES) return bytes
   const step = 2 ** Math.floor(Math.log2(bytes)) / 4

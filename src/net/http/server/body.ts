@@ -7,7 +7,7 @@ import { Gone, Refusal, tinyParts, tooLarge } from './refusal.js'
 const FIRST_BYTES = 16 * 1024
 /** A body may arrive in this many parts of any size. Each part costs time and memory. */
 const FREE_PARTS = 4096
-/** In a body with more parts, parts must have at least this many bytes on average. */
+/** If a body arrives in more parts, these must have at least this many bytes on average. */
 const LEAST_PART_BYTES = 16
 
 /** Collects a body in memory that grows with the bytes received, not with the announced length. */
@@ -18,7 +18,7 @@ class Collected {
   readonly #firstBytes: number
   readonly #hold: (bytes: number) => void
 
-  /** Calls `hold` with the size of a buffer before allocating it. `announced`: undefined if the length is unknown. */
+  /** Before it allocates a buffer, calls `hold` with its size. `announced`: the announced length, if known. */
   constructor(maxBytes: number, hold: (bytes: number) => void, announced?: number) {
     this.#maxBytes = maxBytes
     this.#hold = hold
@@ -28,7 +28,7 @@ class Collected {
   add(part: Buffer): void {
     const size = this.size + part.length
     if (size > this.#maxBytes) throw tooLarge(this.#maxBytes)
-    // The buffer has one byte more, since a line end may have to follow the body.
+    // The buffer has one more byte than the body, because a line end may have to follow.
     if (size >= this.bytes.length) {
       const wanted = Math.max(size + 1, this.bytes.length * 2, this.#firstBytes)
       const room = Math.min(bodyRoom(wanted), this.#maxBytes + 1)
@@ -48,7 +48,7 @@ export interface BodyOptions {
   /** Limit of the body as received, and as decompressed. */
   readonly maxBytes: number
   readonly lease: Lease
-  /** Receives a function that stops reading with a refusal. */
+  /** Called when reading begins. The function `refuse` stops reading and rejects with the refusal. */
   readonly onBegin: (refuse: (refusal: Refusal) => void) => void
 }
 
@@ -105,8 +105,8 @@ function inflate(
   done: (inflated: Collected) => void,
   fail: (error: unknown) => void,
 ): () => void {
-  // Counts only the larger of the two buffers. The compressed one is freed soon, and until then a body of `maxBytes`
-  // must fit.
+  // Counts only the larger of the compressed and the decompressed buffer. The compressed buffer is freed soon, and a
+  // body of `maxBytes` must fit until then.
   const inflated = new Collected(maxBytes, bytes => lease.hold(Math.max(bytes, body.bytes.length)))
   const gunzip = createGunzip()
   const add = (part: Buffer) => {

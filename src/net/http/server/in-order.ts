@@ -20,9 +20,9 @@ interface Pipeline {
 }
 
 /**
- * Passes requests to `handle`, but only a few of each connection at a time. After a reply was sent, the next request
- * follows in a later turn of the event loop. Otherwise Node.js would emit all requests of one read at once, possibly
- * thousands, and keep the replies in memory until the client reads them.
+ * Passes requests to `handle`, but only a few of each connection at a time. When a reply was sent, the next request
+ * follows in a later turn of the event loop. Otherwise, Node.js would emit all requests of one read together, which may
+ * be thousands, and keep their replies in memory until the client reads them.
  */
 export function inOrder(handle: Handler, { atOnce, tooMany }: InOrderOptions): Handler {
   const pipelines = new WeakMap<Socket, Pipeline>()

@@ -8,7 +8,7 @@ export interface Asking {
 
 /** Bytes that a request takes in addition to its body. */
 const REQUEST_BYTES = 4096
-/** A sender with several requests may hold at most this many times the memory that remains for other senders. */
+/** If a sender has several requests, it may hold at most this many times the memory that remains for others. */
 const TIMES_WHAT_IS_LEFT = 3
 
 interface Held {
@@ -32,9 +32,9 @@ class Sender {
 }
 
 /**
- * Limits the memory of all unanswered requests together. If a request needs more than is left, the sender with the most
- * memory in incomplete bodies loses its largest body. If this is the request's own sender, the request is refused. Slow
- * senders thus cannot exclude others. Several requests of one sender leave room for others.
+ * Limits the memory of all unanswered requests together. If a request needs more than remains, the sender with the most
+ * memory in incomplete bodies loses the largest of these bodies. But if this is the request's own sender, the request
+ * is refused. Slow senders thus cannot exclude others. A sender with several requests leaves room for others.
  */
 export class Quota {
   requests = 0
@@ -51,7 +51,7 @@ export class Quota {
     this.#maxOfSender = maxOfSender
   }
 
-  /** Reserves the share of one request. Throws a Refusal if there are too many. Call `release` at the end. */
+  /** Reserves the share of one request. Throws a Refusal if there are too many requests. Call `release` at its end. */
   lease(asking?: Asking): Lease {
     // Requests without a known sender count as from different senders.
     const name = asking?.sender ?? {}
@@ -76,7 +76,7 @@ export class Quota {
 
   #hold(held: Held, bytes: number): void {
     const { sender } = held
-    // The request was refused to make room for another.
+    // This request was already refused, to make room for another request.
     if (!sender.held.has(held)) throw overloaded()
     const more = bytes - held.bytes
     if (more > 0) {
@@ -117,7 +117,7 @@ export class Quota {
 export interface Lease {
   /** Sets the bytes that the request holds; throws a Refusal if there is no room. */
   hold(bytes: number): void
-  /** The body is complete: the request can no longer be refused. */
+  /** Call it when the body is complete. The request can then no longer be refused. */
   received(): void
   /** Must be called once. */
   release(): void

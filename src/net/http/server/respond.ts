@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { STATUS_CODES } from '../../../lib/network/node-http.js'
 
-/** Maximum bytes of a refused body that are read to keep its connection. */
+/** To keep a connection, at most this many bytes of a refused body are read. */
 const DRAIN_BYTES = 1024 * 1024
 /** A part counts as at least this many bytes. */
 const PART_BYTES = 256
@@ -28,7 +28,7 @@ export function sendReply(response: ServerResponse, reply: Reply): void {
   response.end(response.req.method === 'HEAD' ? '' : body)
 }
 
-/** Discards the rest of a request that was already answered. The client can then read the response. */
+/** Reads and discards the remaining body of an answered request, so that the client can read the response. */
 export function readPast(request: IncomingMessage): void {
   let left = DRAIN_BYTES
   request.on('data', (part: Buffer) => {

@@ -44,7 +44,7 @@ export class Answers {
     this.#of = of
   }
 
-  /** The error for events that a success response rejects; undefined if it rejects none. */
+  /** Resolves with the error for events that a success response rejects; undefined if it accepts all. */
   async refusedOf(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
     const { statusCode: status, headers, body } = answer
     const { answerList, success } = this.#of.format
@@ -57,7 +57,7 @@ export class Answers {
     const read = await readAnswer(body, answerList, eventsIn(asked.request))
     const incomplete = read.broken !== undefined || read.unreadable
     if (incomplete && headers['content-type'] === undefined && !isWhole) return undefined
-    // The missing part may have listed rejected events.
+    // An incomplete response is an error, because the missing part may have listed rejected events.
     if (read.broken !== undefined) throw this.#of.transport.broken(read.broken, asked.place, this.#of.format.url)
     if (read.unreadable) return this.#unreadable(answer, asked)
     if (isWhole && read.entries?.length !== this.#countable(asked.request)) {
@@ -89,7 +89,7 @@ export class Answers {
     return this.#error(shown, 'reject', answer, { reason: 'partial_success', ...(which && { refused }) })
   }
 
-  /** The error, with advice, for a response with an error status or with a success status that accepts no events. */
+  /** The error and advice for a response with an error status, or with a success status that accepts no events. */
   async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const { statusCode: status, headers, body } = answer
     const { request } = asked
@@ -122,7 +122,7 @@ export class Answers {
     return this.#error(shown, 'hold', answer, { reason: 'no_answer' })
   }
 
-  /** The error for a response that distinguishes events. Each rejected event gets its message from the response. */
+  /** The error for a response with results for single events. Each rejected event gets its own message from it. */
   #divided(answer: Answer, asked: Asked, found: Divided, text: string): DeliveryError {
     const { failure, rejected, again, refusals, first } = found
     const shown = ({ message = text, advice }: Entry) =>
@@ -152,8 +152,8 @@ export class Answers {
   }
 
   /**
-   * The error for a response that is too long. The client then sends smaller requests, which have shorter responses. A
-   * single event whose response is too long is rejected.
+   * The error for a response that is too long. The client then sends smaller requests, which have shorter responses. If
+   * the response for a single event is too long, the event is rejected.
    */
   #unreadable({ statusCode: status, headers }: Answer, { place }: Asked): DeliveryError {
     const message = `${status} from ${place}: the answer is too long to be read. It is unknown which events were refused, so the events are sent again in smaller requests`
@@ -243,7 +243,7 @@ const eventsIn = (request: readonly EventBatch[]) => request.reduce((sum, { leng
 /** `status`: the status of a response or of one event. */
 const reasonFor = (status: number) => (isSuccess(status) ? 'rejected' : `status_${status}`)
 
-/** Whether a response may be JSON. Simple receivers send no content type. */
+/** Whether a response may be JSON. Simple receivers send JSON without a content type. */
 function mayBeJson(headers: Answer['headers']): boolean {
   const type = text(headers['content-type'])
   return type === undefined || /^(application\/([\w.-]+\+)?|text\/)json\b/i.test(type)

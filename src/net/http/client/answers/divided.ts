@@ -1,14 +1,14 @@
 import type { Failure } from '../../../../core/errors.js'
 import { failureOf } from './statuses.js'
 
-/** Interprets responses that list events. A listed event is rejected unless its status asks to retry or to wait. */
+/** Interprets responses that list events. A listed error rejects its event unless its status asks to retry or wait. */
 
 /** The results for the events of a request. Events that are neither in `rejected` nor in `again` were accepted. */
 export interface Divided {
   readonly failure: Failure
   readonly rejected: readonly number[]
   readonly again: readonly number[]
-  /** The first event that makes the request wait; if there is none, the first rejected one. */
+  /** The first event that makes the request wait or, without such an event, the first rejected event. */
   readonly first: Entry
   /** The entries of the rejected events, in the order of `rejected`. */
   readonly refusals: readonly Entry[]
@@ -18,7 +18,7 @@ export interface Divided {
 export interface Entry {
   readonly index: number
   readonly status?: number | undefined
-  /** Whether the event is rejected whatever its status means. */
+  /** Whether the event is rejected even if its status means something else. */
   readonly isRejected?: boolean
   /** Default: derived from the status. */
   readonly reason?: string | undefined
@@ -26,9 +26,7 @@ export interface Entry {
   readonly advice?: string | undefined
 }
 
-/**
- * Undefined if an index is invalid, or if no entry is an error. The status of the response then counts for all events.
- */
+/** Undefined if an index is invalid or no entry is an error. The response's status then applies to all events. */
 export function divided(
   listed: readonly Entry[] | undefined,
   status: number,

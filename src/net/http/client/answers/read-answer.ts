@@ -15,10 +15,10 @@ const LIST_BYTES = 16 * 1024 * 1024
 const SHORT_BYTES = 128 * 1024
 /** Maximum entries in a response's list, per event of the request. Reading millions of entries takes minutes. */
 const MOST_ENTRIES = 16
-/** Maximum bytes read only to reuse a connection. */
+/** Maximum bytes that are read and discarded so that the connection can be reused. */
 const DRAIN_BYTES = 128 * 1024
 
-/** Discards the rest of a response whose status is enough. The connection can then be reused. */
+/** Reads and discards a body that is not needed, so that the connection can be reused. */
 export async function drain(body: Readable): Promise<void> {
   let bytes = 0
   await readBody(body, part => {
@@ -44,8 +44,8 @@ function readBody(body: Readable, take: (part: Buffer) => boolean): Promise<unkn
 }
 
 /**
- * Reads up to `most` bytes of a body; the last part may exceed this. Copies the bytes, since a list of one-byte parts
- * would take hundreds of times the memory.
+ * Reads about `most` bytes of a body. The last part may exceed this limit. Copies the bytes, because a list of parts of
+ * one byte each would take hundreds of times the memory.
  */
 async function readUpTo(most: number, body: Readable): Promise<{ content: Buffer; broken: unknown }> {
   const content = new GrowingBytes()
@@ -62,7 +62,7 @@ export async function bodyText(body: Readable, words = (content: Buffer) => cont
   return oneLine(words(content).toString('utf8', 0, ERROR_BYTES))
 }
 
-/** Reads a body that should be short. `content`: undefined if it is too long. `broken`: why it was cut off. */
+/** Reads a short body. `content`: undefined if the body is too long. `broken`: the error that cut off the body. */
 export async function shortBody(
   body: Readable,
 ): Promise<{ content: Buffer | undefined; text: string; broken: unknown }> {
@@ -109,7 +109,7 @@ export interface ReadAnswer {
 export async function readAnswer(body: Readable, list: AnswerList, events: number): Promise<ReadAnswer> {
   const { content, broken } = await readUpTo(LIST_BYTES, body)
   const unreadable = content.length > LIST_BYTES
-  // Skips empty responses, which are the most frequent.
+  // Empty responses, which are the most frequent, are not parsed.
   const isComplete = content.length > 0 && !unreadable && broken === undefined
   const entries = isComplete ? entriesOf(content.toString(), list, events) : undefined
   return { text: beginning(content), entries, broken: unreadable ? undefined : broken, unreadable }
