@@ -108,8 +108,6 @@ export function isWorthLooking(): bool {
   surprised = surprises >= SURPRISES ? surprised + 1 : 0
   surprises = 0
   if (surprised < MOST_SURPRISED) return true
-  // After the pause, two such lines are enough to suspend the lookup again.
-  surprised = MOST_SURPRISED - 2
   forgone = FORGONE
   return false
 }

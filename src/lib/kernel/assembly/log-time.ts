@@ -83,11 +83,7 @@ export function readTime(p: usize): bool {
   const rest = v128.load(p, 10)
   const differs = v128.or(v128.xor(first, v128.load(last)), v128.xor(rest, v128.load(last, 10)))
   if (!v128.any_true(differs)) return true
-  if (!convert(p)) {
-    // `iso` no longer contains the last time.
-    store<u8>(last, 0)
-    return false
-  }
+  if (!convert(p)) return false
   v128.store(last, first)
   v128.store(last, rest, 10)
   return true
