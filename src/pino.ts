@@ -25,9 +25,9 @@ import { formatDuration } from './lib/units.js'
  * that, `on_full` decides what happens.
  */
 
-/** Bytes of lines that may wait between the app and the source. */
+/** Maximum bytes of lines that may wait between the app and the source. */
 const QUEUED_BYTES = 256 * 1024
-/** Pino waits ten seconds for its transports when the app ends. */
+/** Less than the ten seconds that pino waits for its transports when the app ends. */
 const LONGEST_SHUTDOWN_MS = 9000
 const LF = 0x0a
 
@@ -130,7 +130,7 @@ function configOf({ throttle, http, data_dir }: Options): Config {
       },
     },
   }
-  // Options must not refer to environment variables: a program can read these itself.
+  // References to environment variables are not replaced, because a program can read the variables itself.
   const literal = (_key: string, value: unknown) =>
     typeof value === 'string' ? value.replaceAll('${', () => '$${') : value
   try {
@@ -162,7 +162,7 @@ class Shipper extends Writable {
   /** Whether the bytes received so far end in the middle of a line, and whether that line is being discarded. */
   #inLine = false
   #discarding = false
-  /** Number of lines that were not discarded here. */
+  /** Number of lines that this stream did not discard. */
   #accepted = 0
   /** Number of discarded lines that are not reported yet. */
   #unreported = 0
@@ -196,13 +196,13 @@ class Shipper extends Writable {
     lines.on('close', go)
   }
 
-  /** Returns the part of the chunk that is not discarded; only whole lines are discarded. */
+  /** Returns the part of the chunk to keep. Only whole lines are discarded. */
   #keep(chunk: Buffer): Buffer {
     const isFull = this.#parts.lines.writableNeedDrain
     let from = 0
     if (this.#inLine) {
       const end = chunk.indexOf(LF) + 1
-      // The rest of a line is kept or discarded like its beginning.
+      // If the beginning of a line was kept or discarded, the rest of the line is treated in the same way.
       if (end === 0) return this.#discarding ? chunk.subarray(0, 0) : chunk
       this.#inLine = false
       if (this.#discarding) from = end
@@ -255,7 +255,7 @@ class Shipper extends Writable {
     }, done)
   }
 
-  /** Number of lines that were neither delivered nor discarded on purpose, as far as is known. */
+  /** Number of lines that were neither delivered nor discarded on purpose, as far as the metrics show. */
   #unsettled(): number {
     let left = this.#accepted
     for (const { kind, passed, discards } of this.#parts.metrics.components.values()) {

@@ -79,7 +79,7 @@ export const USES = {
   none: { places: [], others: [] },
 } as const
 
-/** Rejects options that cannot be combined. `withUser`: the types with a user, to suggest. */
+/** Rejects options that cannot be combined. If a user or password has no use, suggests the types in `withUser`. */
 export function checkAuth(
   auth: { readonly type: string } & { readonly [name in AuthName]?: unknown },
   context: z.RefinementCtx,
@@ -128,7 +128,7 @@ export function headerValue(auth: AuthOptions, key: string): string {
 export const basicCredentials = (user: string, password: string): string =>
   Buffer.from(`${user}:${password}`).toString('base64')
 
-/** Warnings of `sluice validate` if a key file does not exist or is not readable. `path`: where its option is. */
+/** Warnings of `sluice validate` if a key file is missing or not readable. `path`: the place of these options. */
 export function keyFileWarnings(
   { key_file, password_file }: Pick<AuthOptions, 'key_file' | 'password_file'>,
   path: readonly string[] = ['auth'],
@@ -161,7 +161,7 @@ export function trimKey(text: string): string {
   return text.slice(0, end)
 }
 
-/** Why a key or password is unusable, without revealing it; undefined if it can be sent. */
+/** Why a key or password cannot be sent; undefined if it can be sent. The text does not reveal the key or password. */
 export function keyProblem(key: string, what = 'key'): string | undefined {
   if (/^•+$/.test(key))
     return `the ${what} is hidden here: write \${secret:NAME}, and save it as a secret of the account`
@@ -175,7 +175,7 @@ export function keyProblem(key: string, what = 'key'): string | undefined {
 
 const LONGEST_KEY = 16 * 1024
 const EXPOSED = 'everyone can read it'
-/** Time limit of a program, and minimum time between its runs. */
+/** Time limit of a program that prints a key, and minimum time between the runs that `changed` starts. */
 const RUN_MS = 10_000
 const RUN_AGAIN_MS = 10_000
 
@@ -197,8 +197,8 @@ type What = 'access key' | 'password' | 'token'
 type KeySource = Pick<AuthOptions, (typeof KEYS)[number]>
 
 /**
- * The key that requests carry. A changed file is read again, and `changed` runs the program again. If this fails, the
- * last key stays in use. If there is no last key, delivery pauses. Messages and log lines do not contain keys.
+ * The key that requests carry. A changed file is read again, and `changed()` runs the program again. If either fails,
+ * the last key stays in use. Without a last key, delivery pauses. Messages and log lines do not contain keys.
  */
 export class AccessKey {
   readonly #source: KeySource
@@ -222,7 +222,7 @@ export class AccessKey {
     if (source.key) this.#key = trimKey(source.key.reveal())
   }
 
-  /** The key or password of these options; undefined if they have none. */
+  /** The key or password of these options; undefined for the type `none`. */
   static of(auth: AuthOptions, log: Logger, reach?: Reach): AccessKey | undefined {
     const { type, key, key_file, credential, exec, password, password_file } = auth
     if (type === 'none') return undefined
@@ -230,7 +230,7 @@ export class AccessKey {
     return new AccessKey({ key: password, key_file: password_file, credential, exec }, log, reach, 'password')
   }
 
-  /** The last key that was returned. It is redacted from texts. */
+  /** The key that was read last. Callers redact it from texts. */
   get last(): string | undefined {
     return this.#key
   }
@@ -271,8 +271,8 @@ export class AccessKey {
   }
 
   /**
-   * Reads the file again, even if it looks unchanged. Runs the program again, unless this method has just run it.
-   * Resolves with true if the key has changed.
+   * Reads the file again, even if it looks unchanged. Runs the program again, unless `changed` ran it within the last
+   * RUN_AGAIN_MS. Resolves with true if the key has changed.
    */
   async changed(): Promise<boolean> {
     const before = this.#key

@@ -6,9 +6,9 @@ import { networkOf, plainAddress } from '../lib/network/network-address.js'
 import { every, systemClock } from '../lib/time.js'
 
 /**
- * Limits how many connections a server has and how long they stay open. Node.js closes neither a connection that its
- * client leaves open after the last response, nor a connection whose client does not read. At `maxConnections`, Node.js
- * refuses new connections, even if open connections are idle.
+ * Limits how many connections a server has, and how long they stay open. Node.js does not close a connection if the
+ * client leaves it open after the last response, or if the client does not read. With `maxConnections` open
+ * connections, Node.js refuses new connections, even if some of the open connections are idle.
  */
 
 export interface ConnectionBounds {
@@ -20,18 +20,18 @@ export interface ConnectionBounds {
   /** Whether many clients share an address. `maxPerAddress` does not apply to that address. */
   readonly isShared?: ((address: string) => boolean) | undefined
   readonly handshakeMs?: number | undefined
-  /** How long a client may take to read a response, or PROGRESS_BYTES of it. */
+  /** How long a client may take to read PROGRESS_BYTES of a response, or the last part of a response. */
   readonly sendMs?: number | undefined
   /** How long a client may keep a connection open after the end of the last response. */
   readonly closeMs?: number | undefined
   /**
-   * Whether a connection that is idle after a request may be closed to make room for a new one. If not, only a
-   * connection that was never used may be closed for this.
+   * Whether a connection that is idle after a request may be closed to make room for a new connection. If false, only a
+   * connection that was never used may be closed to make room.
    */
   readonly closesUsed: boolean
 }
 
-/** Why the server closed a connection. `unused`, `idle` and `slow_sender`: it made room for a new connection. */
+/** Why the server closed a connection. `unused`, `idle` and `slow_sender`: to make room for a new connection. */
 export type CloseReason = 'unused' | 'idle' | 'slow_sender' | 'handshake' | 'slow_reader' | 'left_open' | 'pipelined'
 export type RefuseReason = 'total' | 'address' | 'descriptors'
 
@@ -43,12 +43,10 @@ export interface ConnectionEvents {
 /** A client makes progress if it reads this much of a response. */
 const PROGRESS_BYTES = 64 * 1024
 const LONGEST_SWEEP_MS = 1000
-/**
- * To make room, a connection that has not sent a complete request within this time is closed before used connections.
- */
+/** If room is needed, a connection without a complete request after this time is closed before used connections. */
 const FIRST_REQUEST_MS = 1000
 
-/** A request slower than this, in bytes per second, may be closed to make room. */
+/** If a request arrives more slowly than this (bytes per second), its connection may be closed to make room. */
 const SLOW_RATE = 4096
 
 /** The share of the process's file descriptors that connections may use. Files and buffers need the rest. */
@@ -64,7 +62,7 @@ class Pool {
   readonly unused = new Set<Connection>()
   /** Connections between two requests, longest idle first. */
   readonly idle = new Set<Connection>()
-  /** Connections that receive a request or wait for its response, by the age of the request, oldest first. */
+  /** Connections that receive a request or wait for its response. The connection with the oldest request is first. */
   readonly busy = new Set<Connection>()
 }
 
@@ -82,7 +80,7 @@ interface Connection {
   /** When the headers of the last request were complete, and how many bytes had been received by then. */
   lastAt: number
   lastFrom: number
-  /** When the client stopped reading, and how many bytes had been sent until then. */
+  /** When the client last read PROGRESS_BYTES, and how many bytes had been sent by then. Undefined if all was sent. */
   blocked: { at: number; sent: number } | undefined
   endedAt: number | undefined
 }
@@ -99,8 +97,8 @@ export class ConnectionLimits {
   readonly #networks = new Map<string, Pool>()
   readonly #bySocket = new Map<Socket, Connection>()
   /**
-   * Connections in the TLS handshake. The key is their endpoints, because the TCP socket and the TLS socket of a
-   * connection do not refer to each other.
+   * Connections in the TLS handshake, by their endpoints. The socket cannot be the key, because the TCP socket and the
+   * TLS socket of a connection do not refer to each other.
    */
   readonly #handshaking = new Map<string, Connection>()
   readonly #maxInProcess: number
@@ -166,8 +164,8 @@ export class ConnectionLimits {
   }
 
   /**
-   * Closes connections without a pending request now, and others after the response. When a server closes, Node.js
-   * stops its own timeouts for incomplete requests.
+   * Closes connections without a pending request now, and other connections after the response. Otherwise incomplete
+   * requests could stay open, because Node.js stops its own timeouts for them when a server closes.
    */
   drain(): void {
     this.#isDraining = true
@@ -252,7 +250,7 @@ export class ConnectionLimits {
   #makeRoom({ unused, idle, busy }: Pool): boolean {
     const [oldest] = unused
     const [longestIdle] = this.#limits.closesUsed ? idle : []
-    // A new connection may be about to send its first request.
+    // A new connection may still send its first request, so it is closed only if no connection is idle.
     const isNew = oldest && systemClock.now() - oldest.openedAt < FIRST_REQUEST_MS
     if (oldest && !(isNew && longestIdle)) return this.#end(oldest, 'unused')
     if (longestIdle) return this.#end(longestIdle, 'idle')
@@ -336,9 +334,9 @@ function leave({ busy, stream, socket }: Connection): void {
   else socket.destroy()
 }
 
-/** Whether the client causes the delay, and not the code that reads the request. */
+/** Whether a request is incomplete because the client sends slowly, and not because the server reads slowly. */
 function sendsSlowly({ busy, last, lastAt, lastFrom }: Connection, now: number): boolean {
-  // If several requests are pending, the earlier ones are complete.
+  // If several requests are pending, the earlier ones are complete, so the server also causes the delay.
   if (!last || busy > 1 || last.request.complete || last.request.readableFlowing !== true) return false
   const ms = now - lastAt
   return ms > FIRST_REQUEST_MS && (last.request.socket.bytesRead - lastFrom) * 1000 < SLOW_RATE * ms

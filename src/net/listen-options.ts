@@ -5,7 +5,7 @@ import { isAddressOrRange } from '../lib/network/address-list.js'
 import type { ListenAddress } from '../lib/network/inherited-sockets.js'
 import { isLoopback } from './urls.js'
 
-/** The options of servers, in a separate module: reading a configuration does not load the servers. */
+/** The options of servers. They have a separate module so that reading a configuration does not load the servers. */
 
 export function addressRange() {
   return reaches(

@@ -137,7 +137,7 @@ export function addressTest(ranges: readonly string[]): (address: string) => boo
 /** How long a client may keep its side of a connection open after the last response. */
 const CLOSE_MS = 2000
 
-/** Limits the connections of a server. Omit `http` for a protocol without requests: its clients may stay idle. */
+/** Limits the connections of a server. If the protocol has no requests, omit `http`, so that clients may stay idle. */
 export function boundConnections(
   options: ConnectionOptions,
   events: ConnectionEvents,
@@ -156,7 +156,7 @@ export function boundConnections(
 /** Returns the limit per address: `given`, or else the default. */
 export const perAddress = (max: number, given: number | undefined): number => given ?? Math.max(1, Math.ceil(max / 2))
 
-/** The longest timer of Node.js. `ConnectionLimits` applies `handshake_timeout` instead of Node.js. */
+/** The longest timer of Node.js. Node.js must not apply `handshake_timeout`, because `ConnectionLimits` applies it. */
 const NEVER_MS = 2 ** 31 - 1
 const RENEW_MS = 60_000
 
@@ -175,15 +175,15 @@ export class ServerTls {
     return serverOptions(await this.files.load())
   }
 
-  /** Observes the handshakes of `server` and applies replaced files. Returns a function that stops applying files. */
+  /** Reports failed handshakes of `server`, and checks for replaced files. Returns a function that ends the checks. */
   attach(server: Server, refused: (reason: string) => void = () => {}, renewEveryMs = RENEW_MS): () => void {
-    // The getter caches the address, so the log can still show it after the connection has closed.
+    // Reading the address makes the socket cache it, so the log can show it after the connection has closed.
     server.on('connection', (socket: Socket) => void socket.remoteAddress)
     server.prependListener('tlsClientError', (error: Error, socket: Socket) => {
       refused(this.refusals.add(error, socket))
       socket.destroy()
     })
-    // Runs one check at a time. Of two concurrent checks, the older one could overwrite the files of the newer one.
+    // Only one check runs at a time. Otherwise an older check could overwrite the files that a newer check has read.
     let renewing = false
     return every(renewEveryMs, () => {
       if (renewing) return
@@ -238,7 +238,7 @@ export class TlsRefusals {
     const { value } = this.#refused.get(reason) ?? { value: 0 }
     this.#refused.set(reason, { value: value + 1, at: this.#clock.now() })
     const fields = { peer: peerOf(socket) ?? peerBefore(socket), reason, error: opensslText(error) }
-    // Port scans and health checks cause this all the time.
+    // Port scans and health checks often close connections during the handshake.
     if (reason === 'closed') this.#log.debug(fields, 'a connection was closed during the TLS handshake')
     else {
       const connections = this.#limit.count(reason)
@@ -288,7 +288,7 @@ const CODES: Record<string, string> = {
 }
 
 function reasonOf(error: Error, socket: Socket): string {
-  // Node.js verifies the certificate after the handshake, and reports the reason only here.
+  // Node.js verifies the certificate after the handshake, and only this property has the reason of a failure.
   const { authorizationError } = socket as { readonly authorizationError?: unknown }
   if (authorizationError) return ofVerification(String(authorizationError))
   const code = errorCode(error) ?? ''

@@ -90,7 +90,7 @@ export class ProxySettings {
   #secrets: readonly string[] = []
 
   constructor(options: ProxyOptions, { log, reach }: ComponentContext, env: Environment = process.env) {
-    // The operator's proxy could open connections that this pipeline must not open.
+    // The proxy of the environment could open connections that this pipeline must not open.
     if (options === 'environment' && reach)
       throw new DeliveryError('"proxy: environment" is not available to a published pipeline', {
         failure: 'hold',
@@ -110,7 +110,7 @@ export class ProxySettings {
     return this.#secrets
   }
 
-  /** The URL of the proxy for `target`, without its password; undefined if `target` is reached directly. */
+  /** The URL of the proxy for `target`, without the password of `auth`; undefined if `target` is reached directly. */
   urlFor(target: URL): URL | undefined {
     if (this.#direct.has(target)) return undefined
     return this.#options === 'environment' ? proxyFrom(this.#env, target) : new URL(this.#options.url)

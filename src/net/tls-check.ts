@@ -34,7 +34,7 @@ export interface TlsExpiry {
   readonly option: TlsOption
   readonly file: string
   readonly subject: string
-  /** The earliest expiry in a chain, or the latest of several authorities; in milliseconds since 1970. */
+  /** The earliest expiry in a chain, or the latest expiry of several authorities; in milliseconds since 1970. */
   readonly expiresAt: number
   /** When the validity begins; wall clock in milliseconds. */
   readonly validFrom: number
@@ -110,7 +110,7 @@ function judge(paths: TlsPaths, found: Found, wall: number): TlsInspection {
   const chain = cert && inspection.chain(cert)
   const privateKey = key && inspection.privateKey(key)
   if (chain?.[0] && privateKey) inspection.match(chain, privateKey)
-  // Without files, this would only load Node.js's default authorities.
+  // Without files, the check would only load the default authorities of Node.js.
   if (inspection.usable && Object.keys(found).length > 0) inspection.asWhole({ ca: ca ?? clientCa, cert, key })
   const { problems, expiries } = inspection
   return { problems, content: inspection.usable ? { ca: ca ?? clientCa, cert, key, expiries } : undefined }
@@ -139,7 +139,7 @@ class Inspection {
     this.problems.push({ option, file: this.#paths[option]!, message, kind })
   }
 
-  /** The bytes; undefined if the option is not set or the file is unusable. */
+  /** The bytes of the file; undefined if the option is not set or the file is unusable. */
   read(option: TlsOption, found: Buffer | Error | undefined): Buffer | undefined {
     if (Buffer.isBuffer(found)) {
       const problem = notPem(found)
@@ -189,7 +189,7 @@ class Inspection {
   authorities(option: 'ca_file' | 'client_ca_file', bytes: Buffer): void {
     const certificates = this.#certificates(option, bytes)
     if (!certificates) return
-    // A self-signed certificate may be trusted itself; any other must be an authority.
+    // A self-signed certificate may be trusted itself. Any other certificate must belong to an authority.
     const trusted = certificates.filter(one => one.ca || one.subject === one.issuer)
     if (trusted.length === 0) {
       const [first] = certificates
@@ -261,7 +261,7 @@ class Inspection {
       )
   }
 
-  /** Lets OpenSSL check the rest, for example whether a key is too short for its security level. */
+  /** Lets OpenSSL check everything else, for example whether a key is too short for OpenSSL's security level. */
   asWhole({ ca, cert, key }: { readonly [name in 'ca' | 'cert' | 'key']: Buffer | undefined }): void {
     try {
       nodeTls().createSecureContext({ ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) })

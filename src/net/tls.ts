@@ -17,10 +17,10 @@ import {
 
 const DAY_MS = 86_400_000
 /**
- * How long before the expiry a warning is logged. Automatic renewals happen earlier; if one fails, a person can act.
+ * How long before the expiry a warning is logged. Automatic renewals happen earlier. If one fails, a person can act.
  */
 const WARN_BEFORE_MS = 14 * DAY_MS
-/** The same for short-lived certificates, as a share of their lifetime. */
+/** For short-lived certificates: the time of the warning before the expiry, as a share of the lifetime. */
 const WARN_BEFORE_SHARE = 0.2
 
 /** Thrown if files of TLS options are unusable. */
@@ -89,8 +89,8 @@ export class TlsFiles {
       )
       return content
     } catch (error) {
-      // A certificate and its key are often replaced one after the other. The next check may find that both were
-      // replaced.
+      // The next check must read the files again. A certificate and its key are often replaced one after the other, so
+      // the next check may find that both were replaced.
       this.#version = ''
       const text = errorText(error)
       if (text !== this.#loggedProblem) {

@@ -12,13 +12,13 @@ export interface Span {
   readonly to: number
 }
 
-/** A parameter of a URL. The span is its value. */
+/** A parameter of a URL. The span covers the value of the parameter. */
 export interface Parameter extends Span {
-  /** Empty if only a value is given. */
+  /** Empty if the parameter has only a value. */
   readonly name: string
 }
 
-/** The start of a URL up to its host. Like URL parsers, ignores line breaks, tabs and repeated slashes. */
+/** The start of a URL, including the host. Like URL parsers, ignores line breaks, tabs and repeated slashes. */
 const AUTHORITY = /^\s*[a-z][a-z\d+.\t\n\r-]*:[/\\\t\n\r]*([^/\\?#]*)/dis
 
 /** Returns the parameters that have a value: in the query, after a #, and in the path, as in `/logs;token=VALUE`. */
@@ -39,7 +39,7 @@ export function parametersOf(url: string): Parameter[] {
   return found
 }
 
-/** Equals signs at the end are base64 padding. */
+/** Whether a parameter has only a value. Equals signs at the end are base64 padding. */
 const isBare = (item: string): boolean => /^[^=]*=*$/.test(item)
 
 export function userOf(url: string): { readonly user: Span; readonly password: Span | undefined } | undefined {

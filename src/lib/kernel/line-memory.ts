@@ -60,7 +60,7 @@ export class LineMemory {
 
   /**
    * Puts as many lines as fit into the columns, beginning with line `from`. Copies their text unless it is already in
-   * the memory. `stride`: slots per line. Returns the end of the group, or `from` if the first line does not fit.
+   * the memory. `stride`: numbers in `slots` per line. Returns the index after these lines; `from` if no line fits.
    */
   put(lines: Lines, from: number, stride: number): number {
     const { chunk, length, starts, ends, flags } = lines

@@ -35,7 +35,7 @@ function matcher(pattern: Matcher): (bytes: Buffer, start: number, end: number) 
 /** Matches an expression that begins with `^` and one mandatory character or class, and has no alternatives. */
 const ANCHORED = /^\^(\\[dDwWsStnr\][.^$*+?(){}|/\\-]|\[(?:[^\\[\]]|\\.)+\]|[^\\[\].^$*+?(){}|])(?![?*]|\{0)([^|]*)$/u
 
-/** Returns a table of the bytes with which a matching line can begin; undefined: any byte can, or it is unclear. */
+/** Returns a table of the bytes with which a matching line can begin; undefined if all bytes can, or if unclear. */
 export function firstBytes(pattern: Matcher): Uint8Array | undefined {
   const atom = pattern.flags === 'u' ? ANCHORED.exec(pattern.source)?.[1] : undefined
   if (atom === undefined) return undefined

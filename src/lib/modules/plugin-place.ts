@@ -14,7 +14,7 @@ export function markedPlace(printed: string, name: string): { line: number; colu
   return { line, column: /^\s*/.exec(mark)![0].length + 1 }
 }
 
-/** Returns where in a user's module an error passed, such as `/etc/sluice/mine.js:3:11`; undefined if unknown. */
+/** Returns the place of a user's module in an error's stack, such as `/etc/sluice/mine.js:3:11`, or undefined. */
 export function placeInPlugin(error: unknown): string | undefined {
   const stack = error instanceof Error ? (error.stack ?? '') : ''
   const [, url, place] = /(file:[^\s?]+)\?sluice=[^\s:]*:(\d+(?::\d+)?)/.exec(stack) ?? []

@@ -5,7 +5,7 @@ import { OptionalPackage } from '../../core/optional-package.js'
  * retries and sequence numbers itself, for the reasons in docs/decisions/receivers.md.
  */
 
-/** The connection through which functions of the client send. */
+/** The connection through which the functions of the Kafka client send requests. */
 export interface Sender {
   send(
     apiKey: number,

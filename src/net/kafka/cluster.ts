@@ -26,7 +26,7 @@ const LONGEST_TEXT = 500
 const WRITE = 1 << 4
 const UNKNOWN_RIGHTS = -(2 ** 31)
 
-/** `leaders`: broker id of the leader by partition; -1: none now. `at`: time of the lookup, by the monotonic clock. */
+/** `leaders`: broker id of the leader by partition, or -1 without a leader. `at`: monotonic time of the lookup. */
 export interface Topic {
   readonly leaders: readonly number[]
   readonly at: number
@@ -81,7 +81,7 @@ export class KafkaCluster {
     this.#retireAll(connection => connection.destroy(new Error('closing')))
   }
 
-  /** Looks up partitions. `failure`: for errors of only this topic. `mayCreate`: brokers may create the topic. */
+  /** Looks up partitions. `failure`: for errors that concern only this topic. `mayCreate`: brokers may create it. */
   async topic(
     name: string,
     signal: AbortSignal,
@@ -113,7 +113,7 @@ export class KafkaCluster {
     this.#topics.delete(topic)
   }
 
-  /** Whether this user may write to an existing topic; undefined: the broker does not say. */
+  /** Whether this user may write to an existing topic. Undefined if the broker does not report permissions. */
   async mayWrite(topic: string, signal: AbortSignal): Promise<boolean | undefined> {
     const { topics } = await this.#metadata([topic], false, signal, true)
     const rights = topics[0]?.topicAuthorizedOperations ?? UNKNOWN_RIGHTS
@@ -182,7 +182,7 @@ export class KafkaCluster {
     return new DeliveryError(this.#shown(message + (reason === 'reset' ? onClose : '')), { failure, reason })
   }
 
-  /** Advice for a broker that closes new connections: what the broker may expect. */
+  /** Advice if a broker closes a new connection: what the broker may expect from the client. */
   #wanted(connection: KafkaConnection | undefined): string {
     const { tls } = this.#options
     if (!connection) return tls ? '; it may not speak TLS there: see "tls"' : ''
@@ -234,7 +234,7 @@ export class KafkaCluster {
       } catch (error) {
         signal.throwIfAborted()
         this.#last = undefined
-        // Keeps an error that only an operator can fix. It must be reported, even if another broker is down.
+        // An error that only an operator can fix is kept, because it must be reported even if another broker is down.
         if (!(failed instanceof DeliveryError && failed.failure === 'hold')) failed = error
       }
     throw failed
@@ -262,7 +262,7 @@ export class KafkaCluster {
 
   #drop(place: string, dialing: Promise<KafkaConnection>): void {
     if (this.#connections.get(place) === dialing) this.#connections.delete(place)
-    // Another leader or another cluster may have taken the broker's place.
+    // Another broker may lead the partitions now, or another cluster may have the address of the broker.
     this.#topics.clear()
   }
 

@@ -6,7 +6,7 @@ import { writeAll } from '../connection.js'
 import { coded } from '../dial.js'
 import type { Api, Callback, KafkaClient, Parse, Payload, Sender } from './client.js'
 
-/** Maximum bytes of a response, such as the metadata of a topic. A parsed response takes 20 times the memory. */
+/** Maximum bytes of a response, such as the metadata of a topic. When parsed, a response takes 20 times the memory. */
 const MOST_ANSWER_BYTES = 4 * 1024 * 1024
 /** Maximum bytes while a connection is opened. The client's parsing time for SCRAM is quadratic in the length. */
 const MOST_FIRST_BYTES = 8 * 1024
@@ -15,7 +15,7 @@ const MOST_SIZE = 256 * 1024 * 1024
 /** The client's error code for failures within SASL. */
 export const NOT_AUTHENTICATED = 'PLT_KFK_AUTHENTICATION'
 const CLIENT_ID = Buffer.from('sluice')
-/** The produce request as of Kafka 2.8, whose responses name the rejected records. */
+/** The version of the produce request since Kafka 2.8. The responses to this version name the rejected records. */
 export const PRODUCE = { key: 0, version: 9 } as const
 
 /** The server does not speak the Kafka protocol, or not the required version. */
@@ -64,7 +64,7 @@ export class KafkaConnection implements Sender {
     return this.run(callback => api(this, ...args, callback), signal)
   }
 
-  /** Like `ask`, for several requests. `work` receives the callback, which is also called if the connection ends. */
+  /** Like `ask`, for several requests. `work` gets a callback, which is also called if the connection ends. */
   run<T>(work: (callback: Callback<T>) => void, signal: AbortSignal): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason)
@@ -170,7 +170,7 @@ export class KafkaConnection implements Sender {
       const problem = isUnderstood
         ? (error as Error)
         : new ProtocolProblem('its answer cannot be read', { cause: error })
-      // A callback of the client may also throw.
+      // The error may also come from a callback of the client.
       if (!isRefusal) this.destroy(problem)
       asked.callback(problem)
     }

@@ -1,10 +1,10 @@
 import type { Place, ServerOptions } from './connector.js'
 
-/** A connection to one server, or to the nodes of a cluster. It never reconnects: the caller makes a new one. */
+/** A connection to one server, or to the nodes of a cluster. After a failure, the caller must make a new connection. */
 export interface RedisConnection {
   /** Whether the server requires that all keys of a command are in one hash slot. */
   readonly isCluster: boolean
-  /** Executes a command. `key`: one of its keys, which selects the node. `asBytes`: reply strings are buffers. */
+  /** Executes a command. `key`: a key of the command, which selects the node. `asBytes`: strings become buffers. */
   command(key: Buffer, args: readonly (string | Buffer)[], asBytes?: boolean): Promise<unknown>
   /** Closes the connection at once; pending commands reject. */
   destroy(): void
@@ -16,7 +16,7 @@ const BYTES = { typeMapping: { 36: Buffer } }
 /** Loaded on demand: the library is large, and few configurations need it. */
 const library = () => import('@redis/client')
 
-/** Connects to one server. `lost` is called if the connection ends by itself. `signal` aborts the attempt. */
+/** Connects to one server. Calls `lost` if the connection ends without `destroy`. `signal` aborts the attempt. */
 export async function connectServer(
   place: Place,
   { client, socketTo }: ServerOptions,

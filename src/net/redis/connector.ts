@@ -13,7 +13,7 @@ export interface RedisContext {
   readonly log: Logger
   readonly clock: Clock
   readonly reach?: Reach | undefined
-  /** Limits the bytes from a server on a new connection: the client buffers whole replies, even endless ones. */
+  /** Limits how many bytes a server may send on a new connection, because the client buffers even endless replies. */
   readonly bound: (socket: Socket) => void
 }
 
@@ -50,7 +50,7 @@ export class RedisConnector {
     return this.#password?.last
   }
 
-  /** Connects and authenticates. `lost` is called if the connection ends by itself. `signal` aborts the attempt. */
+  /** Connects and authenticates. Calls `lost` if the connection ends without `destroy`. `signal` aborts the attempt. */
   async connect(lost: (error: Error) => void, signal: AbortSignal): Promise<RedisConnection> {
     const { url, nodes, sentinel, cluster } = this.#options
     if (this.#context.reach && (sentinel || cluster))

@@ -9,7 +9,7 @@ export type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Pro
 const CONNECT_MS = 5000
 const MIB = 1024 * 1024
 
-/** Connects within five seconds. A connection that is made later is closed. */
+/** Connects within five seconds, or else rejects. A connection that is made after this time is closed. */
 export async function connectInTime(
   connect: Connect,
   lost: (error: Error) => void,
@@ -26,7 +26,7 @@ export async function connectInTime(
   }
 }
 
-/** Settles like `result`, but after `ms` milliseconds rejects with a RedisTimeout. */
+/** Settles like `result`, but rejects with a RedisTimeout if `result` takes longer than `ms` milliseconds. */
 export async function inTime<T>(result: Promise<T>, ms: number, clock: TimerClock): Promise<T> {
   let cancel = () => {}
   const late = new Promise<never>((_, reject) => {

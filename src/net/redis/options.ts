@@ -23,7 +23,7 @@ const credential = () =>
     z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
   )
 
-/** Options for connecting to a Redis or Valkey server. Each user adds `timeout` with its own default. */
+/** Options for connecting to a Redis or Valkey server. Each component adds `timeout` with its own default. */
 export const serverOptions = {
   url: redisUrl().describe('Address of the server: redis://HOST:PORT, or rediss://HOST:PORT with TLS.'),
   nodes: z

@@ -41,7 +41,7 @@ const REFUSED: readonly [RegExp, string][] = [
   [/^OOM/, 'the server has no memory left; raise its maxmemory'],
 ]
 
-/** The end of a message about an unknown command: its arguments, which may contain a password. */
+/** The end of a message about an unknown command. It contains the arguments, which may contain a password. */
 const ARGUMENTS = /,? with args beginning with:.*/s
 
 /**

@@ -50,7 +50,7 @@ function plainEndBeyond(p: usize): usize {
   return block + <usize>ctz(marks)
 }
 
-/** Returns the special characters from `p` on in the current block. If `p` is outside it, a new block begins at `p`. */
+/** Returns a bit for each special character in the current block from `p` on. If `p` is outside, begins a block. */
 export function marksFrom(p: usize): u64 {
   const at = p - block
   if (at < 64) return (specials >> <u64>at) << <u64>at

@@ -68,7 +68,7 @@ function isRegister(b: Uint8Array, start: number, end: number): boolean {
   return p > start && value > p && startsWith(b, value, end, REGISTER)
 }
 
-/** Whether the line is only `github.com/acme/shop.(*Cart).Add` or the like, as error packages and zap print it. */
+/** Whether the line is only a function like `github.com/acme/shop.(*Cart).Add`, as error packages and zap print it. */
 function isFunction(b: Uint8Array, start: number, end: number): boolean {
   let dot = -1
   for (let p = start; p < end; p++) {

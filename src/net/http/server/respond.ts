@@ -71,8 +71,8 @@ export function failReply(response: ServerResponse): void {
 const closing = new WeakMap<Socket, Set<() => void>>()
 
 /**
- * Calls `done` when the connection closes, or at once if it is closed. Returns a function that cancels this. Pipelined
- * requests of a connection share one listener.
+ * Calls `done` when the connection closes, or immediately if it is closed already. Returns a function that cancels this
+ * call. The pipelined requests of a connection share one listener.
  */
 export function onConnectionClosed(socket: Socket, done: () => void): () => void {
   if (socket.closed) {
@@ -91,9 +91,9 @@ export function onConnectionClosed(socket: Socket, done: () => void): () => void
 }
 
 /**
- * Calls `done` once, when a reply was sent or its connection was closed. The event `close` of the response does not
- * suffice. If the connection closes while a pipelined request waits for earlier requests, the response to that request
- * never emits the event.
+ * Calls `done` once, when a reply was sent or its connection was closed. Listening for the event `close` of the
+ * response is not enough. If the connection closes while a pipelined request waits for earlier requests, the response
+ * to the waiting request never emits `close`.
  */
 export function onReplyOver(response: ServerResponse, done: () => void): void {
   const over = () => {
@@ -118,7 +118,7 @@ export function endWith(
   const all = { ...headers, 'content-length': Buffer.byteLength(body), connection: 'close' }
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  // A client that timed out may never close its side, so this closes the connection. Other clients may still be
-  // sending. Closing their connections could discard the response.
+  // After a timeout (408), closes the connection, because the client may never close its side. Other clients may still
+  // be sending, and closing their connections could discard the response.
   if (status === 408) socket.destroySoon()
 }

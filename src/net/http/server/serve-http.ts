@@ -28,20 +28,20 @@ type Handler = (request: IncomingMessage, response: ServerResponse) => void
 
 export interface Serving {
   readonly connections: ConnectionLimits
-  /** Limit of one connection's requests that are handled concurrently. */
+  /** Maximum number of requests of one connection that are handled concurrently. */
   readonly atOnce: number
-  /** Called when the headers of a request are complete. `handle` is called when it is the request's turn. */
+  /** Called when the headers of a request are complete. Earlier requests can delay the call of `handle`. */
   arrived?(request: IncomingMessage, response: ServerResponse): void
   handle(request: IncomingMessage, response: ServerResponse): void
   /** Responds to bytes that are not a valid request (see `endWith`). */
   refuse(socket: Socket, status: number, error: string): void
-  /** Handles a body that arrives too slowly (408) or is not valid HTTP. Returns false if `refuse` should answer. */
+  /** Handles a body that arrives too slowly (408) or is not valid HTTP. If the result is false, `refuse` is called. */
   unfinished?(request: IncomingMessage, status: number): boolean
 }
 
 /**
- * Serves the requests of a server within `connections`. Refuses an invalid request, but first answers a complete
- * request that arrived before it.
+ * Serves the requests of a server within the limits of `connections`. Refuses an invalid request, but first responds to
+ * a complete request that arrived earlier on the same connection.
  */
 export function serveHttp(server: Server, events: readonly string[], serving: Serving): void {
   const { connections, atOnce } = serving

@@ -28,13 +28,13 @@ import type { ClientOptions } from '../../../net/http/client/options.js'
 type ForPlugins<D> = Omit<D, 'kind' | 'plugin'> & { readonly contract: typeof CONTRACT }
 type Of<K extends Kind, S extends z.ZodObject> = ForPlugins<Definition<K, S>>
 
-/** Declares a processor. It decides about events, and may change, replace or emit some. */
+/** Declares a processor. A processor decides about events, and may change, replace or emit events. */
 export const defineProcessor = <S extends z.ZodObject>(definition: Of<'processor', S>) => processor<S>(definition)
 
 /** Declares a source. Events come from it. */
 export const defineSource = <S extends z.ZodObject>(definition: Of<'source', S>) => source<S>(definition)
 
-/** Declares a destination. It makes single attempts to send; the engine adds retries, batches and buffers. */
+/** Declares a destination, which makes single attempts to send. The engine adds retries, batches and buffers. */
 export const defineDestination = <S extends z.ZodObject>(definition: Of<'destination', S>) => destination<S>(definition)
 
 /** Declares a destination over HTTP by its request format. `options` must include all of `clientOptions`. */
@@ -51,8 +51,8 @@ export const defineCodec = <S extends z.ZodObject>(
 ) => codec<S>(definition)
 
 /**
- * A batch of new events for a source, at least one. `origin` comes from `context.origin(JSON_OBJECTS)`. `receivedAt` is
- * wall clock in milliseconds. Throws if an event is not an object or cannot be written as JSON.
+ * Creates a batch of at least one new event for a source. `origin` comes from `context.origin(JSON_OBJECTS)`.
+ * `receivedAt` is wall clock in milliseconds. Throws if an event is not an object or cannot be written as JSON.
  */
 export function batchOfEvents(events: readonly Fields[], origin: Origin, receivedAt: number, ack: Ack): EventBatch {
   return lineBatch(Buffer.from(events.map(madeLine).join('')), origin, receivedAt, ack)

@@ -19,7 +19,7 @@ export class Audit {
     this.#context = context
   }
 
-  /** Lists the entries of the current account, newest first; at enterprise scope, those of the enterprise itself. */
+  /** Lists the entries of the current account or, at enterprise scope, of the enterprise itself, newest first. */
   async list(principal: Principal, page: PageQuery): Promise<Page<AuditDocument>> {
     requireAuditRead(principal)
     const rows = {

@@ -66,13 +66,13 @@ export interface ServiceOptions {
   readonly limits?: Partial<ServiceLimits>
   /** Default: this is the only node. */
   readonly nodes?: Nodes
-  /** Default: each node allows its share of a rate limit. */
+  /** Rate limits that all nodes share. By default, each node allows its share of a limit. */
   readonly rates?: SharedRates | undefined
   /** Default: true. If false, the caller must call `flush` and `sweep`. */
   readonly background?: boolean
 }
 
-/** Maximum total length of the texts on a page. Responses stay in memory until clients read them. */
+/** Maximum total length of the texts on a page. It is limited because responses wait in memory for slow clients. */
 const PAGE_BYTES = 1024 * 1024
 
 const ENDS = /\.(?:remove|revoke)$/
@@ -81,7 +81,7 @@ type Details = AuditDocument['details']
 
 /**
  * Adds the audit entry of a change. Details must not contain secrets. Throws ApiError 429 after too many changes,
- * because audit entries stay in the store for a long time, even if their change is undone.
+ * because audit entries stay in the store for a long time, even if another change reverses their change.
  */
 export type AddAudit = (action: string, target: { type: string; id: string }, details?: Details) => Promise<void>
 
@@ -123,17 +123,17 @@ export class Context {
     this.ids = new Ids(clock, random)
   }
 
-  /** Counts uses by key, on all nodes together if they share their limits. */
+  /** Creates a limiter that counts uses by key. If the nodes share their limits, it counts their uses together. */
   limiter(name: 'requestsPerKey' | 'failedTries' | 'newDaemons' | 'changes' | 'changesOfAccount'): RateLimits {
     const local = new RateLimiter(this.limits[name], this.clock, this.nodes)
-    // A change must not wait: it holds a connection to the database.
+    // Only requests may wait. A change must not wait, because it holds a connection to the database.
     return this.#rates?.limiter(name, local, name === 'requestsPerKey') ?? local
   }
 
   /** The current time plus `laterMs` milliseconds, in ISO 8601. */
   time(laterMs = 0): string {
     const ms = Math.floor(this.clock.wall()) + laterMs
-    // Cached: every request needs the time, often many in the same millisecond.
+    // The text is cached, because every request needs it, often many requests in the same millisecond.
     if (ms !== this.#timeMs) {
       this.#timeMs = ms
       this.#time = new Date(ms).toISOString()
@@ -169,7 +169,7 @@ export class Context {
     )
   }
 
-  /** Reads a page: at most `limit` rows that fit into PAGE_BYTES, and at least one. */
+  /** Reads a page of at most `limit` rows that fit into PAGE_BYTES. The first row is added even if it does not fit. */
   async page<R extends object, T>(
     { limit, after }: PageQuery,
     { text, values, first = '', cursorOf = row => (row as unknown as { id: string }).id }: Rows<R>,

@@ -32,7 +32,7 @@ export class ApiError extends Error {
   }
 }
 
-/** For entities that do not exist or belong to another account: callers cannot distinguish the two. */
+/** For entities that do not exist or belong to another account. Callers cannot find out which of the two is true. */
 export function notFound(what: string): ApiError {
   return new ApiError(404, 'not_found', `the ${what} does not exist`)
 }

@@ -7,7 +7,7 @@ const SHORT_LENGTH = 9
 /** Random bytes of this value or above are dropped, so all characters are equally likely. */
 const FAIR = 256 - (256 % SHORT_ALPHABET.length)
 
-/** Creates ids of 6 bytes of time and 6 random bytes, so lists are sorted by creation time. */
+/** Creates ids of 6 bytes of time and 6 random bytes. Lists that are sorted by id are thus sorted by creation time. */
 export class Ids {
   readonly #clock: Clock
   readonly #random: (bytes: number) => Buffer

@@ -9,9 +9,9 @@ import { HEALTHS, time } from './documents.js'
 const DAY_MS = 86_400_000
 const LONGEST_TITLE = 200
 /**
- * The inside of a character class: control characters, and characters that change the direction of text. It is not
- * written with `\p{Cc}`, because the API description contains it, and some programs that read the description do not
- * know that form.
+ * The inside of a character class: control characters, and characters that change the direction of text. `\p{Cc}` is
+ * not used, because the API description contains this text, and some programs that read the description do not support
+ * `\p{Cc}`.
  */
 const UNSHOWABLE = String.raw`\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069`
 const SHOWABLE = new RegExp(`^[^${UNSHOWABLE}]*$`, 'u')

@@ -25,7 +25,7 @@ import { Secrets } from './secrets/secrets.js'
 const TICK_MS = 10_000
 const USES_EVERY = 6
 const SWEEP_EVERY = 360
-/** Minimum time between two sweeps, on any nodes; less than the sweep interval of one node. */
+/** Minimum time between two sweeps of all nodes together. It is less than the sweep interval of one node. */
 const SWEEP_MS = 0.9 * SWEEP_EVERY * TICK_MS
 
 export interface ServiceCounts {
@@ -92,7 +92,7 @@ export class Service {
     return this.#authentication.authenticate(request)
   }
 
-  /** Checks the caller again after the body was read. Returns `principal` itself unless something has changed. */
+  /** Checks the caller again after the body was read. Returns `principal` itself if no grant has changed. */
   confirm(principal: Principal, again: () => AuthenticateRequest): Principal | Promise<Principal> {
     return this.#authentication.confirm(principal, again)
   }
@@ -129,7 +129,7 @@ export class Service {
     return { ...counted, keysExpiringSoon: expiringSoon, keysExpired: expired }
   }
 
-  /** Writes data that is only in memory (last uses, reports). */
+  /** Writes data that is only in memory so far: reports, and times when keys were last used. */
   async flush(): Promise<void> {
     await this.fleet.flush()
     await this.#keys.flush()
@@ -140,7 +140,7 @@ export class Service {
     const { nodes, store } = this.#context
     const isTurn = await nodes.takes('sweep', SWEEP_MS)
     await this.#keys.checkEnds(isTurn)
-    // This node does not notice when other nodes change the sizes.
+    // The sizes are read again, because this node does not notice when other nodes change them.
     if (nodes !== ALONE) await this.pipelines.sizes.load(store)
     if (isTurn) {
       await this.fleet.forgetOld()

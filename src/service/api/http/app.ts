@@ -50,7 +50,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     recognize(request, service.authenticate(callerOf(request)), access)
   const confirm: Authenticate = (request, access) => {
     const { principal } = request
-    // If the key has ended, the response must not name its principal.
+    // If the key has ended, `confirm` throws, and the response must not name the principal of the key.
     request.principal = undefined
     return recognize(
       request,
@@ -64,7 +64,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     done(expect === undefined || /^100-continue$/i.test(expect) ? undefined : unexpected())
   })
   app.setNotFoundHandler(async request => {
-    // Unknown paths do not require a key, but a key that is sent is checked.
+    // A request for an unknown path does not need a key. If the request has a key, the key is checked.
     if (request.headers.authorization !== undefined) await authenticate(request)
     throw new ApiError(404, 'not_found', 'the path does not exist')
   })
@@ -103,8 +103,7 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
       sender.refuse(error, request, reply)
     },
   } as const
-  // Requests without a Host header are answered by the app, not by Node.js. Their responses thus have a request id,
-  // too.
+  // The app, not Node.js, responds to requests without a Host header, so that these responses also have a request id.
   const server = { requireHostHeader: false, ...timeoutOptions(options) }
   const app = (
     tls ? fastify({ ...common, https: { ...server, ...tls } }) : fastify({ ...common, http: server })
@@ -124,7 +123,7 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
   return app
 }
 
-/** The address of the client. Ignores text that is not an address: a trusted proxy may forward any text of a client. */
+/** The address of the client. Other text is ignored, because a trusted proxy may forward any text of a client. */
 function addressOf({ ip, raw }: FastifyRequest): string {
   return isIP(ip) === 0 ? (raw.socket.remoteAddress ?? '') : ip
 }

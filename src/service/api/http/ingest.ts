@@ -2,14 +2,14 @@ import type { IncomingMessage } from 'node:http'
 import type { Principal } from '../domain/keys/principal.js'
 
 /**
- * Checks the key of a request again: the key may have ended while the body was read. Returns undefined if the check
- * did not have to read the store. Throws or rejects with ApiError.
+ * Checks the key of a request again, because the key may have ended while the body was read. Returns undefined if the
+ * check did not have to read the store. Throws or rejects with ApiError.
  */
 export type Confirm = () => Promise<void> | undefined
 
 /**
- * Accepts the events of requests and runs them through published pipelines. It is called after authentication, for POST
- * requests only, before the body is read. It checks the scope and the visibility of the pipeline itself.
+ * Accepts the events of requests and runs them through published pipelines. `ingest` is called after authentication,
+ * for POST requests only, before the body is read. It also checks the scope and the visibility of the pipeline.
  */
 export interface Ingest {
   /**

@@ -17,10 +17,10 @@ declare module 'fastify' {
   }
 }
 
-/** Legitimate documents are not nested deeper. The limit makes recursion over documents safe. */
+/** Maximum levels of a document. No legitimate document has more. The limit makes recursion over documents safe. */
 const DEEPEST = 64
 
-/** Maximum bytes of the bodies of all unanswered requests; at least LARGEST times `maxBytes`. */
+/** Maximum bytes of the bodies of all unanswered requests, or LARGEST times `maxBytes` if that is more. */
 const MOST_BYTES = 32 * 1024 * 1024
 const LARGEST = 8
 
@@ -77,7 +77,7 @@ function parseBody(body: Buffer): unknown {
   return value
 }
 
-/** Not recursive, since the value may be nested as deeply as its text is long. */
+/** This function is not recursive, because the value may be nested as deeply as its text is long. */
 function checkShape(value: unknown): void {
   let level: unknown[] = [value]
   for (let depth = 0; level.length > 0; depth++) {

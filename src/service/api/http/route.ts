@@ -62,17 +62,17 @@ export interface Route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObjec
   readonly query?: Q
   readonly body?: B
   readonly bodyOptional?: true
-  /** The handler reads the body itself; these are its allowed media types. */
+  /** If set, the handler reads the body itself, which must have one of these media types. */
   readonly stream?: readonly string[]
   /** Descriptions of request headers, by name. */
   readonly headers?: Readonly<Record<string, string>>
   readonly answers: Readonly<Record<number, Answer>>
-  /** Errors in addition to the common ones: the meaning of each code, by status. */
+  /** Errors that this route adds to the common errors. By status: the meaning of each code. */
   readonly refusals?: Readonly<Record<number, Readonly<Record<string, string>>>>
   handle(call: Call<z.output<Q>, z.output<B>>): Promise<Reply> | Promise<void>
 }
 
-/** Declares a route. `handle` gets the types of its schemas; the table of routes does not need them. */
+/** Declares a route. `handle` gets the types of the route's schemas, which the table of routes does not need. */
 export const route = <Q extends z.ZodObject, B extends z.ZodObject>(declared: Route<Q, B>): Route =>
   declared as unknown as Route
 

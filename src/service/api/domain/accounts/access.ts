@@ -45,7 +45,7 @@ export function requirePipelineWrite(principal: Principal) {
   return requireAccount(principal)
 }
 
-/** Returns the current account. The caller may send reports for its daemons. */
+/** Returns the current account. The caller may send reports for the daemons of this account. */
 export function requireReporter(principal: Principal) {
   if (principal.role === 'viewer') {
     const message = 'viewers cannot report as daemons: use the key of a service account with pipeline:read'

@@ -1,12 +1,12 @@
 import type { ApiError } from '../errors.js'
 import { forbidden } from '../errors.js'
 
-/** Beta features. An account may publish a pipeline with the processor after a manager has enabled its feature. */
+/** Beta features. After a manager has enabled a feature, the account may publish pipelines with its processor. */
 export const FEATURES: Readonly<Record<string, { readonly processor: string }>> = {
   throttle: { processor: 'throttle' },
 }
 
-/** Returns the features that these processor types require, but that are not enabled. */
+/** Returns the features that these processor types require and that are not enabled. */
 export function missingFeatures(enabled: Readonly<Record<string, boolean>>, types: Iterable<string>): string[] {
   const used = new Set(types)
   return Object.entries(FEATURES).flatMap(([name, { processor }]) =>

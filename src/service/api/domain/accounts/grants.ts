@@ -65,7 +65,7 @@ export class Grants {
     this.#known = new Cached(store, ['access_key', 'person', 'service_account', 'account'], MOST_REMEMBERED)
   }
 
-  /** While this number is unchanged, the grants are unchanged. */
+  /** While this number stays the same, no grant has changed. */
   get version(): number {
     return this.#known.version
   }
@@ -75,7 +75,7 @@ export class Grants {
     return found && timingSafeEqual(found.hash, hash) ? found : undefined
   }
 
-  /** Reads a grant, even of a key that has ended. Undefined if the key is unknown. */
+  /** Reads a grant, even if its key was revoked or has expired. Undefined if the key is unknown. */
   async read(hash: Buffer): Promise<Grant | undefined> {
     const { version } = this
     return await this.#known.read(hash.toString('latin1'), async () => {

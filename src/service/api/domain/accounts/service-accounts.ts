@@ -91,7 +91,7 @@ export class ServiceAccounts {
     return { ...this.#show(await this.#read(sql, owner, id)), key, old_key_valid_until: null }
   }
 
-  /** Issues a new key, even if the old key was revoked. The old key ends now, or after the requested grace period. */
+  /** Issues a new key, even if the old key was revoked. Ends the old key now, or after the requested grace period. */
   async rotate(principal: Principal, id: string, input: RotateInput): Promise<KeyedServiceAccountDocument> {
     const owner = ownerFor(principal)
     const context = this.#context
@@ -110,9 +110,7 @@ export class ServiceAccounts {
     })
   }
 
-  /**
-   * Makes a key end after `graceMs` at the latest. Resolves with the end of the key; null if it has no grace period.
-   */
+  /** Makes a key end after `graceMs` at the latest. Resolves with the end of the key; null without a grace period. */
   async #grace(sql: Sql, key: string | null, graceMs: number): Promise<string | null> {
     if (key === null || graceMs === 0) return null
     const [now, then] = [this.#context.time(), this.#context.time(graceMs)]
@@ -124,7 +122,7 @@ export class ServiceAccounts {
     return left?.expires_at ?? null
   }
 
-  /** Immediately revokes the key of the service account, and an old key in its grace period. */
+  /** Immediately revokes the key of the service account, and also an old key that still has a grace period. */
   async revoke(principal: Principal, id: string): Promise<void> {
     await this.#end(principal, id, 'service_account.revoke', 'UPDATE service_account SET key_id = NULL WHERE id = $1')
   }
@@ -175,7 +173,7 @@ function ownerFor(principal: Principal): Owner {
   return { enterpriseId: principal.enterpriseId, accountId: principal.account?.id ?? null }
 }
 
-/** Default: all scopes of the caller that this kind of service account can have. */
+/** Default: all scopes that the caller has and that this kind of service account can have. */
 function grantedScopes(principal: Principal, { accountId }: Owner, wanted: readonly Scope[] | undefined): Scope[] {
   const possible: readonly Scope[] = accountId === null ? ENTERPRISE_SCOPES : SERVICE_SCOPES
   const errors = (wanted ?? []).flatMap((scope, i) =>

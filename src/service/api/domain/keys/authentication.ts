@@ -15,7 +15,7 @@ export interface AuthenticateRequest {
   readonly authorization?: string | undefined
   /** The header x-delegate-account-id. */
   readonly delegateAccountId?: string | undefined
-  /** Address of the client, also behind trusted proxies. */
+  /** Address of the client itself, even if the request came through trusted proxies. */
   readonly address: string
   readonly requestId?: string | undefined
   /** Identifies the connection; most of its requests have the same key. */
@@ -38,7 +38,7 @@ const MOST_REMEMBERED = 10_000
 const USUAL_START = 'Token '
 /** A longer header does not contain a key. */
 const LONGEST_HEADER = 200
-/** Errors for keys that may be guesses. */
+/** Codes of errors after which the key may have been a guess. */
 const GUESSES: ReadonlySet<string> = new Set(['token_malformed', 'token_unknown'])
 
 export class Authentication {
@@ -79,8 +79,8 @@ export class Authentication {
   }
 
   /**
-   * Checks the caller of a request again. Returns `known` itself while the cached grants have not changed. Throws or
-   * rejects as `authenticate` does. Does not count the request again.
+   * Checks the caller of a request again. Returns `known` itself if the cached grants have not changed since `known`
+   * was made. Throws or rejects as `authenticate` does. Does not count the request again.
    */
   confirm(known: Principal, again: () => AuthenticateRequest): Principal | Promise<Principal> {
     if (known.version === this.#grants.version) {
@@ -129,7 +129,7 @@ export class Authentication {
     return request.delegateAccountId === undefined ? principal : this.#delegate(principal, request.delegateAccountId)
   }
 
-  /** Hashing costs more than everything else, so the hash of the previous request of the connection is reused. */
+  /** Hashing is the most expensive step, so the hash is reused if the connection sends the same header again. */
   #hashOf(request: AuthenticateRequest): Buffer {
     const { connection, authorization = '' } = request
     if (!connection) return this.#keys.hash(this.#keyOf(request))

@@ -15,7 +15,7 @@ const PREFIXES: Readonly<Record<TokenType, string>> = {
 }
 const KEY = /^(sts|ste|sta)_[0-9a-f]{40}$/
 const DAY_MS = 86_400_000
-/** How long ended keys are kept. Until then, an error can explain why a key does not work. */
+/** How long revoked and expired keys are kept, so that an error can explain why such a key does not work. */
 const REMEMBERED_MS = 30 * DAY_MS
 /** A key expires soon if its remaining time is below WARNED_MS and also below WARNED_SHARE of the key's validity. */
 const WARNED_MS = 7 * DAY_MS
@@ -41,8 +41,8 @@ export interface NewKey {
   /** The key with which the same user created this key. Revoking the parent also revokes this key. */
   readonly parent_id?: string
   /**
-   * For the first key of a user: the latest end of keys created with it, or NEVER. Any other key can only create keys
-   * that end no later than itself.
+   * Only for the first key of a user: the latest end of keys that are created with the first key, or NEVER. Any other
+   * key can only create keys that end no later than the creating key.
    */
   readonly gives_until?: string
 }
@@ -63,9 +63,9 @@ export class Keys {
   expired = 0
   readonly #context: Context
   readonly #secret: KeyObject
-  /** Times of last use by key id, not written to the store yet. */
+  /** For each key id: the time of the last use that is not written to the store yet. */
   #uses = new Map<string, string>()
-  /** Whole days left at the last warning, by key id. */
+  /** For each key id: how many whole days of validity were left at the last warning. */
   #warned = new Map<string, number>()
 
   constructor(context: Context, secret: Buffer) {
@@ -104,8 +104,8 @@ export class Keys {
   }
 
   /**
-   * Makes room for one more key of a user. At the limit, removes expired keys. Throws ApiError 409 if that is not
-   * enough.
+   * Makes room for one more key of a user. At the limit, removes expired keys. Throws ApiError 409 if the other keys
+   * already reach the limit.
    */
   async makeRoom(sql: Sql, user: string): Promise<void> {
     const most = this.#context.limits.keysPerUser
@@ -197,8 +197,8 @@ export class Keys {
 }
 
 /**
- * Returns the end of a new key: `wantedMs` from now, or `usualMs` by default. `givesUntil` is the latest end that the
- * creating key may give. A later default is shortened to `givesUntil`; a later `wantedMs` throws 403.
+ * Returns when a new key ends: `wantedMs` from now, or `usualMs` by default. `givesUntil` is the latest end that the
+ * creating key may give. If the default is later, returns `givesUntil`. If `wantedMs` is later, throws 403.
  */
 export function endOfNew(
   context: Pick<Context, 'time'>,

@@ -2,7 +2,7 @@ import { BoundedMap } from '../../../../lib/bounded-map.js'
 import type { Clock } from '../../../../lib/time.js'
 import { ALONE, type Nodes } from '../../nodes.js'
 
-/** Allows `limit` uses in any window of `windowMs`. They may all come at once. */
+/** Allows `limit` uses in any window of `windowMs`. All of these uses may come at the same moment. */
 export interface Rate {
   readonly limit: number
   readonly windowMs: number
@@ -27,7 +27,7 @@ export interface RateLimits {
 export const MOST_KEYS = 100_000
 
 /**
- * Number of parts of a window. Uses in the same part are counted together. They expire together, with the last of them.
+ * Number of parts of a window. Uses in the same part are counted together, and expire together with the last of them.
  */
 const PARTS = 20
 

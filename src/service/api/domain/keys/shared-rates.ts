@@ -35,7 +35,7 @@ export class SharedRates {
     void backend.start()
   }
 
-  /** Whether to ask Redis: only if it replies and other nodes run. */
+  /** Whether to ask Redis. This makes sense only if Redis replies and other nodes run. */
   get areShared(): boolean {
     return this.#nodes.live > 1 && this.backend.isUp
   }
@@ -76,9 +76,9 @@ interface Wait {
   readonly state: RateState
   /** How many more uses may wait. */
   left: number
-  /** Resolves when the other nodes have had time to give back unused units; undefined after that. */
+  /** Resolves after the other nodes had time to give back unused units. Undefined after it has resolved. */
   over: Promise<void> | undefined
-  /** The end of the window. A use that is refused after the wait and before this time does not wait again. */
+  /** The end of the window. After the wait, uses that are refused before this time do not wait. */
   readonly until: number
 }
 
@@ -134,7 +134,7 @@ class SharedLimiter implements RateLimits {
     wait.left--
     await wait.over
     const state = await this.#takeNow(key)
-    // More units may come back, so the next refused use waits as well.
+    // Other nodes may give back more units, so the next refused use waits as well.
     if (state.allowed && this.#waits!.get(key) === wait) this.#waits!.delete(key)
     return state
   }
@@ -163,7 +163,7 @@ class SharedLimiter implements RateLimits {
     return bucket
   }
 
-  /** Asks about all keys of this turn at once. Undefined: Redis did not reply. */
+  /** Asks Redis about all keys of this turn with one request. Resolves with undefined if Redis did not reply. */
   async #ask(): Promise<readonly Grant[] | undefined> {
     await undefined
     this.#asking = undefined

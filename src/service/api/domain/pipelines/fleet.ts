@@ -13,7 +13,7 @@ import type { Pipelines } from './pipelines.js'
 /** Daemons that have not reported for this long are removed. */
 const FORGOTTEN_MS = 30 * 86_400_000
 
-/** Daemons per statement when all are checked: each statement keeps others waiting. */
+/** Daemons per statement when all daemons are checked. Other statements must wait while a statement runs. */
 const PORTION = 1000
 
 /** JSON of the column `report`. */
@@ -44,20 +44,19 @@ interface Unwritten {
 }
 
 /**
- * The reports of daemons. A report replaces the previous one of its daemon. Reports are therefore kept in memory and
- * written together every few seconds. If the process is killed, unwritten reports are missing until the daemons report
- * again.
+ * The reports of daemons. Only the last report of each daemon is needed, so reports are kept in memory and written
+ * together every few seconds. If the process is killed, unwritten reports are missing until the daemons report again.
  */
 export class Fleet {
   readonly #context: Context
   readonly #pipelines: Pick<Pipelines, 'find'>
   readonly #unwritten = new Map<string, Unwritten>()
-  /** Daemons by account; filled when an account is first used. */
+  /** Daemons by account. Those of an account are read from the store when the account is first used. */
   readonly #known = new Map<string, KnownDaemons>()
   readonly #registrations: RateLimits
   /** Number of daemons that were removed to make room for new daemons. */
   evicted = 0
-  /** Number of refused reports of new daemons: too many at a time, or too many in the account. */
+  /** Number of refused reports of new daemons. Too many new daemons came at a time, or the account was full. */
   refused = 0
 
   constructor(context: Context, pipelines: Pick<Pipelines, 'find'>) {
@@ -88,7 +87,7 @@ export class Fleet {
     return { items, next: found.length > limit ? keyOf(shown.at(-1)!) : null, limit }
   }
 
-  /** Records a report until the next flush. Requires `pipeline:read`; viewers are not allowed. */
+  /** Keeps a report in memory until the next flush. Requires `pipeline:read`; viewers are not allowed. */
   async report(principal: Principal, input: ReportInput): Promise<DaemonDocument> {
     const { id: account_id } = requireReporter(principal)
     const { daemon_id: id, pipeline_id, error = null, totals = {}, started_at = null, ...given } = input
@@ -109,7 +108,7 @@ export class Fleet {
     return this.#show(daemon)
   }
 
-  /** Throws if a new daemon cannot be added. In a full account, removes a daemon that is unconfirmed or silent. */
+  /** Throws if a new daemon cannot be added. If the account is full, first removes an unconfirmed or silent daemon. */
   #admit(
     { subject, enterpriseId: enterprise_id }: Principal,
     account_id: string,
@@ -143,8 +142,8 @@ export class Fleet {
     await this.#context.store.change('', async sql => {
       for (const [key, { daemon }] of reports) await (daemon ? write(sql, daemon) : remove(sql, key))
     })
-    // Must follow the write: until then, `list` reads these reports from memory. Reports that arrived meanwhile are
-    // written next time.
+    // Reports leave the memory only after the write, because until then `list` reads them from memory. Reports that
+    // arrived during the write are written next time.
     for (const [key, one] of reports) if (this.#unwritten.get(key) === one) this.#unwritten.delete(key)
   }
 
@@ -168,7 +167,7 @@ export class Fleet {
       if (await store.get(`${orphans} LIMIT 1`, ...portion))
         await store.run(`DELETE FROM daemon WHERE pipeline_id IN (${orphans})`, ...portion)
       after = last
-      // The embedded store reads in this thread. Requests are answered in between.
+      // The embedded store blocks this thread while it reads, so requests are answered between two portions.
       await nextTurn()
     }
   }

@@ -1,8 +1,8 @@
 /** A daemon without a report for this long counts as silent. */
 export const SILENT_MS = 5 * 60_000
 /**
- * A daemon counts as confirmed if its last report is at least this much later than its first one. A client that invents
- * ids would have to keep reporting under each id.
+ * A daemon counts as confirmed if its last report is at least this much later than its first report. A client that
+ * invents ids would therefore have to keep reporting under each id.
  */
 const CONFIRMED_MS = 30_000
 
@@ -36,7 +36,7 @@ export class KnownDaemons {
     return known?.registeredMs ?? nowMs
   }
 
-  /** Removes and returns a daemon that a new one may replace; undefined if all are confirmed and still report. */
+  /** Removes and returns a daemon that a new daemon may replace; undefined if all are confirmed and not silent. */
   evict(nowMs: number): string | undefined {
     const isConfirmed = ({ registeredMs, reportedMs }: Known) => reportedMs - registeredMs >= CONFIRMED_MS
     const all = [...this.#daemons]

@@ -6,14 +6,14 @@ const MOST_WAITING = 100
 
 /**
  * Runs pieces of work that block the event loop for a while, such as checking a configuration. One piece runs after the
- * other, and accounts take turns. After each piece, everything else gets as much time as the piece took. A piece starts
- * immediately if no piece is waiting or has just run.
+ * other, and accounts take turns. After each piece, the event loop is free for as long as the piece took. A piece
+ * starts immediately if no piece is waiting or has just run.
  */
 export class PacedWork {
   readonly #waiting = new Map<string, (() => void)[]>()
   #working = false
 
-  /** Rejects with the errors of `work`, or with ApiError 429. Asynchronous parts of `work` are not paced. */
+  /** Rejects with the errors of `work`, or with ApiError 429. Only the synchronous part of `work` is paced. */
   do<T>(account: string, work: () => T | Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const run = () => {

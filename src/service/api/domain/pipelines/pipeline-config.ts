@@ -13,19 +13,19 @@ const MOST_LEVELS = 64
 /** Limit of the CPU time to compile the regular expressions of a pipeline. Other accounts wait meanwhile. */
 const PATTERNS_MS = 1000
 
-/** Stands in for the source when a pipeline is only checked. */
+/** Replaces the real source when a pipeline is checked but does not run. */
 const standIn = ingestSource(new Feed().definition)
 
 /**
  * Checks the configuration of a pipeline with the schemas of the daemon. References to the environment stay as they
- * are, since only the runner has the values. Throws ApiError 400 with the place of every fault.
+ * are, since only the runner of the pipeline has the values. Throws ApiError 400 with the place of every fault.
  */
 export function checkPipelineConfig(
   config: Readonly<Record<string, unknown>>,
   components: readonly AnyDefinition[],
   most: { readonly bytes: number; readonly components: number },
 ): Config {
-  // Must come first: a value of unlimited depth cannot even be serialized.
+  // This check must come first, because a value of unlimited depth cannot even be serialized.
   if (isDeeper(config, MOST_LEVELS)) {
     throw invalid([{ path: 'config', message: `must not be nested deeper than ${MOST_LEVELS} levels` }])
   }
@@ -50,7 +50,7 @@ export function checkPipelineConfig(
   }
 }
 
-/** Replaces references to secrets by a word, and escapes names of variables: templates must not read them as fields. */
+/** Replaces secret references by a word, and escapes names of variables. Otherwise templates read them as fields. */
 function withoutReferences<T>(value: T): T {
   if (typeof value === 'string')
     return value.replace(/(?<!\$)\$\{(?:secret:[^{}]*\}|(?!\.))/g, text => (text.endsWith('}') ? 'x' : '$${')) as T

@@ -33,7 +33,7 @@ type Config = Readonly<Record<string, unknown>>
 export interface PipelineRow extends Omit<PipelineDocument, 'config' | 'missing_secrets' | 'published_revision'> {
   readonly published_revision: number | null
   readonly published_at: string | null
-  /** Incremented by every change; the source of the ETag. */
+  /** Every change increments this number, from which the ETag is made. */
   readonly version: number
 }
 
@@ -46,7 +46,7 @@ const PORTION = 20
 /** Pipelines per statement when their states are read. */
 const STATES = 500
 const LATER_SECONDS = '10'
-/** How long a removed pipeline is remembered. A node that is down may still have files of the pipeline. */
+/** How long the row of a removed pipeline is kept. A node that is down may still have files of the pipeline. */
 const FORGOTTEN_MS = 30 * 86_400_000
 /** Maximum pipelines in each generation of the cache. */
 const MOST_REMEMBERED = 10_000
@@ -84,7 +84,7 @@ export class Pipelines {
     return this.#revisions.sizes
   }
 
-  /** Lists pipelines; at enterprise scope, of all accounts. Returns the same object while nothing changes. */
+  /** Lists pipelines, at enterprise scope those of all accounts. Returns the same object while nothing changes. */
   async list(principal: Principal, page: PageQuery): Promise<Page<PipelineDocument>> {
     requireScope(principal, 'pipeline:read')
     const { account, enterpriseId } = principal
@@ -96,7 +96,7 @@ export class Pipelines {
 
   #page(account: string | undefined, enterprise: string, page: PageQuery): Promise<Page<PipelineDocument>> {
     const rows = {
-      // With a join, PostgreSQL may read all revisions before the page.
+      // With a join instead of this subquery, PostgreSQL may read all revisions before it selects the page.
       text: `SELECT ${COLUMNS},
                (SELECT r.config FROM revision r WHERE r.pipeline_id = p.id AND r.revision = p.revision) AS config
              FROM pipeline p
@@ -197,7 +197,7 @@ export class Pipelines {
     await this.#requireMatch(store, ifMatch, draft)
     const number = input.revision ?? draft.revision
     const { config } = await this.#revisions.read(store, id, number)
-    // The schema may have changed since the revision was saved, so the revision may have become invalid.
+    // The revision is checked again. It may be invalid now if the schema has changed since the revision was saved.
     const { processors } = await this.#check(account.id, config)
     const types = processors.map(({ type }) => type)
     await requireFeatures(store, account.id, types)
@@ -237,7 +237,7 @@ export class Pipelines {
     return this.#revisions.document(await this.#read(principal, id), revision)
   }
 
-  /** Returns the revision for daemons. Hides literal keys from people. Throws 409 not_published. */
+  /** Returns the published revision for daemons. Users do not see literal keys. Throws 409 not_published. */
   async published(principal: Principal, id: string): Promise<Tagged<PublishedDocument>> {
     requireScope(principal, 'pipeline:read')
     const row = await this.#read(principal, id)
@@ -312,7 +312,7 @@ export class Pipelines {
     await this.#context.store.run('DELETE FROM pipeline WHERE id = $1 AND removed_at IS NOT NULL', id)
   }
 
-  /** Forgets pipelines removed long ago. A node that still has files of one then logs the files as orphaned. */
+  /** Deletes rows of pipelines removed long ago. A node that still has their files then logs the files as orphaned. */
   async forgetOld(): Promise<void> {
     await this.#context.store.run('DELETE FROM pipeline WHERE removed_at <= $1', this.#context.time(-FORGOTTEN_MS))
   }
@@ -406,7 +406,7 @@ function pipelineTag({ version }: PipelineRow, missingSecrets: readonly string[]
   return missingSecrets.length === 0 ? `"v${version}"` : `"v${version}-${missing}"`
 }
 
-/** Changes whenever the published document changes, but not with drafts. */
+/** An ETag that changes whenever the published document changes. Saving a draft does not change the ETag. */
 function publishedTag({ published_revision, published_at, title }: PipelineRow): string {
   const mark = createHash('sha256').update(`${published_at} ${title}`).digest('hex').slice(0, 8)
   return `"r${published_revision}-${mark}"`

@@ -50,7 +50,7 @@ export class Revisions {
     if (!Number.isInteger(revision) || revision < 1 || revision > LARGEST) return undefined
     const text = await this.textOf(sql, { id: pipeline, revision })
     if (text === undefined) return undefined
-    // Inside a change, the revision may not be committed yet. It is then not cached.
+    // A revision that is read inside a change is not cached, because it may not be committed yet.
     return sql === this.#context.store ? this.parsed(pipeline, revision, text) : this.#parse(text)
   }
 
@@ -60,7 +60,7 @@ export class Revisions {
     return found
   }
 
-  /** Returns the cached revision. If there is none, parses and caches `text`. */
+  /** Returns the cached revision. If the revision is not cached, parses `text` and caches the result. */
   parsed(pipeline: string, revision: number, text: string): Revision {
     const name = nameOf(pipeline, revision)
     const found = this.#known.get(name)
@@ -120,8 +120,8 @@ export class Revisions {
   }
 
   /**
-   * Adds the latest revision of a pipeline, and removes the oldest beyond the limit. Resolves with the bytes of all
-   * revisions of the account. Throws ApiError 409 if the account does not have room.
+   * Adds the latest revision of a pipeline, and removes the oldest revisions beyond the limit. Resolves with the bytes
+   * of all revisions of the account. Throws ApiError 409 if the account does not have room.
    */
   async add(sql: Sql, pipeline: PipelineRow, config: string, { subject }: Principal): Promise<number> {
     const { id, account_id, revision, updated_at } = pipeline

@@ -43,7 +43,7 @@ export class Secrets {
   readonly #rows: Cached<Row>
   /** Called after each change of a secret. Must not throw. */
   onChange: (accountId: string, name: string) => void = () => {}
-  /** Names by configuration. Searching a configuration costs more than the rest of a request. */
+  /** Names of secrets, by configuration. They are cached because a search costs more than all else in a request. */
   readonly #names = new WeakMap<object, readonly string[]>()
 
   constructor(context: Context, sealer: Sealer) {
