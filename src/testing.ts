@@ -1,12 +1,12 @@
 /**
  * Checks in any test runner whether components keep the contract that the engine relies on. Each check resolves with a
- * list of violations, as sentences; the list is empty if the component keeps the contract. docs/plugins.md shows how.
+ * list of sentences, one for each violation. docs/plugins.md shows how.
  */
 
 import { fileURLToPath } from 'node:url'
 import { loadModule } from './lib/load-module.js'
 
-/** Loads a plugin as the daemon does, with its types stripped. */
+/** Loads a plugin in the same way as the daemon, which removes the TypeScript types. */
 // biome-ignore lint/suspicious/noExplicitAny: what a module exports is not known
 export function loadPlugin(file: URL | string): Promise<any> {
   return loadModule(typeof file === 'string' ? file : fileURLToPath(file))

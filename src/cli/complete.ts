@@ -147,7 +147,7 @@ async function valuesFor(
   return [...new Set(ids.map(({ id }) => id))]
 }
 
-/** The components of the configuration or the daemon. Imports modules only here, to keep other completions quick. */
+/** Components of the configuration or the daemon. Imports modules only here, so that other completions stay quick. */
 async function boxesOf(options: DaemonOptions, env: Io['env']) {
   if (options.config === undefined) {
     const { findSocket } = await import('./inspect/daemon-socket.js')

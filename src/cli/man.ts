@@ -25,7 +25,7 @@ function plain(text: string): string {
 
 const bold = (text: string) => `\\fB${plain(text)}\\fR`
 
-/** Running text: parts in backquotes are bold. It is broken into short lines, which roff fills again. */
+/** Running text. Parts in backquotes are bold. The text is broken into short lines, which roff joins and wraps. */
 function prose(text: string): string {
   const roff = text
     .split(/`([^`]+)`/)

@@ -9,8 +9,8 @@ import { Problems } from '../engine/config/yaml/problems.js'
 
 /**
  * Loads only the components whose types occur in the text of a configuration, because loading all components would be
- * one of the slowest steps of a daemon's start. A type in another notation is not found. So if a configuration is
- * invalid with these components, it must be read again with all components (list.ts).
+ * one of the slowest steps of a daemon's start. The search does not find types in an unusual notation. So if a
+ * configuration is invalid with these components, it must be read again with all components (list.ts).
  */
 
 const KINDS: readonly Kind[] = ['source', 'processor', 'destination']

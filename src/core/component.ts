@@ -26,7 +26,7 @@ export const CONTRACT = 1
 
 /** Only the engine calls these methods. It may call `stop` twice, or call `stop` without `start`. */
 export interface Lifecycle {
-  /** Connects or validates. After a DeliveryError the engine retries; any other error fails the start. */
+  /** Connects or validates. If `start` throws a DeliveryError, the engine retries. Other errors make the start fail. */
   start?(signal: AbortSignal): Promise<void>
   /** Releases all resources. Gives up pending work when `deadline` aborts. */
   stop?(deadline: AbortSignal): Promise<void>
@@ -46,7 +46,7 @@ export interface HandoverState {
 
 /** Where a source sends its batches. */
 export interface Output {
-  /** Creates the ack for a batch. When settled, it frees the batch's share of the budget and calls `onSettled`. */
+  /** Creates the ack for a batch. When settled, the ack calls `onSettled` and frees the batch's share of the budget. */
   ack(onSettled: OnSettled): Ack
   /** Resolves when the next components have room again, and the budget of unacknowledged bytes allows another batch. */
   send(batch: EventBatch): Promise<void>
@@ -95,7 +95,7 @@ export interface Processor extends Decides, Lifecycle {
    * for processors that decide by key.
    */
   bucket?(key: string | null, rule?: string | null): BucketState
-  /** Returns why these events wait, for which the processor decided LATER. Only for processors whose plan `waits`. */
+  /** Returns why `events`, for which the processor decided LATER, wait. Only for processors whose plan has `waits`. */
   waitsFor?(events: Iterable<EventBatch>): WaitState
   /** Whether the processor delays events on purpose, for example because its options allow it to wait for a server. */
   readonly isWaiting?: boolean
@@ -115,9 +115,7 @@ export type SeeDecisions = (
   buckets?: KnownBuckets,
 ) => void
 
-/**
- * The bucket number of each event; negative: unknown. When `owner` changes, the same number may mean another bucket.
- */
+/** `ids`: the bucket number of each event; negative: unknown. If `owner` changes, a number may mean another bucket. */
 export interface KnownBuckets {
   readonly ids: Int32Array
   readonly owner: number
@@ -145,7 +143,7 @@ export interface ProcessorOutage {
 export interface BucketState {
   /** The rule of the bucket, as written in the configuration. */
   readonly rule?: string
-  /** The limit closest to being reached: the amount per window, in `unit`. Missing if it is shared or unknown. */
+  /** The limit closest to being reached, an amount per window in `unit`. Missing if the limit is shared or unknown. */
   readonly limit?: number
   readonly unit?: 'events' | 'bytes' | 'cost'
   readonly window_ms?: number
@@ -155,10 +153,10 @@ export interface BucketState {
   /** Start of the open window, ISO 8601; missing if no window is open. */
   readonly since?: string
   readonly until?: string
-  /** Set if the server that counts does not reply; `used` is then the server's last answer. */
+  /** Set while the server that keeps the counts does not reply. `used` is then from the server's last answer. */
   readonly outage?: ProcessorOutage
   readonly discarded_last_hour: number
-  /** When this count began, ISO 8601: an hour ago, or when the throttle started with its options. */
+  /** Start of `discarded_last_hour`, ISO 8601: an hour ago or, if later, the throttle's start with its options. */
   readonly discarded_since: string
   /** False: `used` is an estimate. */
   readonly is_exact: boolean
@@ -171,7 +169,7 @@ export interface WaitState {
   readonly buckets: readonly BucketWait[]
 }
 
-/** The events that wait for a bucket (null: the default bucket), and when the first of them was read, ISO 8601. */
+/** The events that wait for the bucket `key` (null: the default). `since`: when the first event was read, ISO 8601. */
 export interface BucketWait {
   readonly key: string | null
   readonly events: number
@@ -212,7 +210,7 @@ export interface KeyWatch {
   end(most: number): KeyCounts
 }
 
-/** Makes single attempts. The engine (engine/flow/delivery) handles retries, batching, pauses and rejected events. */
+/** Tries a request once. The engine (engine/flow/delivery) handles retries, batching, pauses and rejected events. */
 export interface Destination extends Lifecycle {
   /**
    * Resolves when the receiver has accepted all events. Otherwise throws a DeliveryError. Any other error counts as
@@ -239,7 +237,7 @@ export interface Destination extends Lifecycle {
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
   /** Whether the destination prefers requests of whole batches. If not, the engine divides batches to fill requests. */
   readonly keepsBatches?: boolean
-  /** While paused: whether a change, such as a replaced key, justifies an immediate attempt. */
+  /** While the destination is paused: whether a change, such as a replaced key, justifies an immediate attempt. */
   changed?(): Promise<boolean>
   /**
    * Set if `write` only stores events on disk, to deliver them later as objects. The spool can be used after `start`.
@@ -255,14 +253,14 @@ export interface Spool {
   readonly objects: { readonly open: number; readonly closed: number }
   /** When the oldest object of the spool was opened, wall clock in milliseconds; undefined: the spool has no object. */
   readonly oldestAt: number | undefined
-  /** Takes an object that is due; undefined: none is due. `all`: no more events follow, so every object is due. */
+  /** Takes a due object; undefined: no object is due. `all`: every object is due, because no more events follow. */
   next(all: boolean): SpooledObject | undefined
   /** Called by the spool when an object may be due; set by the engine. */
   changed: () => void
 }
 
 export interface SpooledObject {
-  /** Makes one attempt at the object's next request. Resolves with true once the receiver has the whole object. */
+  /** Tries once to send the object's next request. Resolves with true if the receiver then has the whole object. */
   send(signal: AbortSignal): Promise<boolean>
   delivered(): Promise<void>
   /** Called if the object will not be sent in this run. */
@@ -278,15 +276,15 @@ export interface Exemplar {
 
 export interface Receipt {
   readonly requestId?: string | undefined
-  /** With a spool: events of the request that were already in an object. They count as sent again. */
+  /** With a spool: the events of the request that an object already contains. Metrics count them as sent again. */
   readonly repeated?: { readonly events: number; readonly bytes: number } | undefined
 }
 
 /** The counters of one component, as plain numbers. engine/run/measure/metrics.ts turns them into Prometheus series. */
 export interface ComponentMetrics {
-  /** Counts a batch taken from the component's queue. The stages call this; the balance check uses the counter. */
+  /** Counts a batch taken from the component's queue. The stages call `took`; the balance check uses the counter. */
   took(events: number, bytes: number): void
-  /** Counts events passed to the next components or accepted by the receiver. `output` names a side output. */
+  /** Counts events that went to the next components or that the receiver accepted. `output` names a side output. */
   sent(events: number, bytes: number, output?: string): void
   /** Counts events merged into events that the component will emit. */
   consumed(events: number, bytes: number): void
@@ -330,7 +328,7 @@ export const REPLACED = Symbol('replaced')
 
 /** The saved positions of a source: one JSON document, written atomically and soon after each change. */
 export interface Checkpoints {
-  /** Returns the last document; undefined: missing; null: damaged. Throws StateUnreadable if it cannot be read now. */
+  /** Returns the last document; undefined if missing; null if damaged. Throws StateUnreadable if reading fails now. */
   read(): unknown
   /** Sets the function that returns the state to save. This function is called at each write. */
   provide(snapshot: () => unknown): void
@@ -365,7 +363,7 @@ export interface StateFolder {
 }
 
 export interface ProcessorContext extends ComponentContext {
-  /** For state that must survive a restart; undefined if there is no place for it, as in a test of a configuration. */
+  /** The folder for state that must survive a restart; undefined if unavailable, as in a test of a configuration. */
   readonly state?: StateFolder | undefined
   /** Creates an editor of the events that reach this component. Call it in `create` only. */
   editor(): EventEditor
@@ -373,7 +371,7 @@ export interface ProcessorContext extends ComponentContext {
 
 export interface SourceContext extends ComponentContext {
   readonly checkpoints: Checkpoints
-  /** Returns the origin of lines that come from `path`; without `path`, of lines that come from the source. */
+  /** Returns the origin of lines from `path`. Without `path`, returns the origin of lines from the source. */
   origin(codec: Codec, path?: string): Origin
   /**
    * Whether a destination wrote events of this source to a file. `key`: `device:inode` of the file. `birth`: when the
@@ -395,7 +393,7 @@ export interface DestinationContext extends ComponentContext {
   readonly fileSystems?: FileSystems | undefined
   /** Whether the destination may block the event loop. True if it is the only destination and has no disk buffer. */
   readonly isAlone?: boolean
-  /** Registers a file that is written until the returned function is called. Sources skip their own events in it. */
+  /** Registers a file that is written until the returned function is called. Sources do not read their own output. */
   writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void
 }
 
@@ -452,9 +450,9 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly writes?: string
   /** Destinations only: whether it has a `spool` below `data_dir`. */
   readonly spools?: true
-  /** Processors and destinations: whether it uses the ids or positions of events (core/event/event-id.ts). */
+  /** Processors and destinations: whether the component uses ids or positions of events (core/event/event-id.ts). */
   usesIds?(options: z.output<S>): boolean
-  /** Sources only: returns a test for the paths that the source reads. Follows links only if `onThisMachine`. */
+  /** Sources only: returns a test for paths that the source reads. The test follows links only if `onThisMachine`. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
   /** The file that is used if the options do not name a file, and the option that can name a different file. */
   readonly reachesUnnamed?: { readonly option: string; readonly path: string }
@@ -474,7 +472,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   filesThere?(options: z.output<S>): FilesThere | undefined
 
   // Fields of events.
-  /** Returns the fields that events of a source can have, or that a processor adds to them; undefined: any. */
+  /** Returns the fields that events of a source can have, or that a processor adds to events; undefined: any field. */
   fields?(options: z.output<S>): EventFields | undefined
   /** Processors only: how the processor finds the time of events; undefined: it does not find the time. */
   findsTime?(options: z.output<S>): TimeSearch | undefined
@@ -500,7 +498,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   check?(options: z.output<S>, context: ComponentContext, signal: AbortSignal): Promise<string | undefined>
 
   // For the reference.
-  /** Text after the summary, about rules across options that the schema checks but cannot express. */
+  /** Text after the summary, about rules for several options. The schema checks these rules but cannot express them. */
   readonly notes?: string
   /** Processors only: the meaning of every discard reason. */
   readonly reasons?: Readonly<Record<string, string>>

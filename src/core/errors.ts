@@ -43,7 +43,7 @@ export class ConfigError extends Error {
 }
 
 /**
- * A component's option names something unusable. The engine converts this to a ConfigError with the option's position.
+ * A component's option names something unusable. The engine makes the error a ConfigError with the option's position.
  */
 export class OptionError extends Error {
   readonly option: string
@@ -54,8 +54,8 @@ export class OptionError extends Error {
 }
 
 /**
- * What a failed attempt means for its events. `retry`: try again later. `hold`: pause until an operator intervenes
- * (401, 403). `too_large`: split the request. `reject`: the receiver will never accept them.
+ * How the engine handles a failed attempt. `retry`: tries again later. `hold`: pauses until a person intervenes (401,
+ * 403). `too_large`: splits the request. `reject`: rejects the events, because the receiver never accepts them.
  */
 export type Failure = 'retry' | 'hold' | 'too_large' | 'reject'
 
@@ -75,8 +75,8 @@ export class DeliveryError extends Error {
   readonly reasons: readonly string[] | undefined
   readonly statuses: readonly number[] | undefined
   /**
-   * Set if the response says which events failed. `rejected`: indices in the request of events that the receiver will
-   * never accept. `again`: indices of the events to which `failure` applies. All other events were delivered.
+   * Set if the response says which events failed. Both lists contain indices in the request. `rejected`: the receiver
+   * will never accept these events. `again`: `failure` applies to these events. All other events were delivered.
    */
   readonly rejected: readonly number[] | undefined
   readonly again: readonly number[]
@@ -146,7 +146,7 @@ export class DeliveryError extends Error {
   }
 }
 
-/** A source throws this to end its run when events came back undelivered. Its next run reads those events again. */
+/** A source throws this error to end its run when events were not delivered. Its next run reads these events again. */
 export class GivenBackError extends Error {}
 
 export function errorCode(error: unknown): string | undefined {

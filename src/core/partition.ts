@@ -67,7 +67,7 @@ export class RequestTexts {
   }
 
   /**
-   * Returns the texts of a partition in constructor order. `name`: the partition; undefined if the texts are constant.
+   * Returns the texts of partition `name`, in the constructor's order. `name` is undefined if the texts are constant.
    */
   of(name: string | undefined): string[] {
     if (name === undefined) return this.#texts.map(({ parts }) => parts.join(''))

@@ -34,7 +34,7 @@ export const UNROUTED = 'unrouted'
 
 /** What a processor with certain options can do with events, known before it runs. */
 export interface Plan {
-  /** Names of its side outputs, such as the outputs of a route. Events sent there count as sent, or as UNROUTED. */
+  /** Names of side outputs, such as a route's. Events sent there count as sent or, without a reader, as UNROUTED. */
   readonly outputs?: readonly string[]
   /** Name of a further side output, which receives the MAIN events instead of the main output. */
   readonly main?: string
@@ -96,8 +96,8 @@ export interface BatchScope {
   /** False if the stage is ending and LATER events could not be read again. In that case, decide now if possible. */
   readonly mayWait: boolean
   /**
-   * Makes the stage ask again about the LATER events in `ms` milliseconds or slightly later; the smallest value of all
-   * calls counts. The batch then contains only these events. Events of one source stay in their order of arrival.
+   * Makes the stage ask again, with only the LATER events in the batch, in `ms` milliseconds or slightly later. Of
+   * several calls, the smallest `ms` applies. Events of one source stay in their order of arrival.
    */
   later(ms: number): void
   /** Replaces event `i` by any number of events, which are acknowledged together with it. */
@@ -118,8 +118,8 @@ export interface BatchScope {
    */
   readonly isOnce: boolean
   /**
-   * Returns a share in the batch's acknowledgement, for events kept until `emit`. The source's position advances past
-   * them only when all shares are settled. Return the share with the emitted event.
+   * Returns a share in the batch's acknowledgement, for events that the processor keeps until `emit`. The source's
+   * position moves past these events only when all shares are settled. Let `emit` return the share with the event.
    */
   share(): Share
   /** Records why event `i` is FAILED, for the log and the dead-letter queue. */
@@ -128,7 +128,7 @@ export interface BatchScope {
 
 export interface Emitted {
   readonly fields: Fields
-  /** The side output for the event; default: the main output. Without a reader there, it is discarded as UNROUTED. */
+  /** The side output for the event; default: the main output. Without a reader, the event is discarded as UNROUTED. */
   readonly to?: string
   /**
    * Shares of the events from which this event was made. The shares are settled when this event is settled. All events
@@ -157,9 +157,9 @@ export function outputNames({ outputs = [], main, reasons = [] }: Plan, onError:
 
 export interface Decides {
   /**
-   * Decides about every event of a non-empty batch by filling `to`, synchronously or not. It may change events only
-   * with an EventEditor or `batch.modify`. If `process` throws or rejects, it is called again for each event alone. If
-   * it then throws for an event, or sets a value outside the plan, that event is FAILED.
+   * Decides about every event of a non-empty batch by filling `to`, synchronously or not. `process` may change events
+   * only with an EventEditor or `batch.modify`. If `process` throws or rejects, the stage calls it again for each event
+   * alone. If it then throws for an event, or sets a value outside the plan, that event is FAILED.
    */
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void>
   /** Returns the emitted events that are due. */

@@ -124,7 +124,7 @@ export function templatePaths({ parts }: Template): FieldPath[] {
 }
 
 export interface CompiledTemplate {
-  /** Appends the UTF-8 text for event `i` of a batch. Stops after the part that makes it longer than `most` bytes. */
+  /** Appends the UTF-8 text for event `i` of a batch. Stops after the part that makes the text exceed `most` bytes. */
   append(batch: EventBatch, i: number, sink: GrowingBytes, most?: number): void
 }
 
@@ -205,7 +205,7 @@ export class TemplateMembers {
   }
 }
 
-/** Returns a member as JSON, after a comma unless it is the first. Returns an empty text if `text` is empty. */
+/** Returns a member as JSON, after a comma unless it is the first. If `text` is empty, returns an empty text. */
 function member(before: string, name: string, text: string): string {
   return text === '' ? '' : `${before === '' ? '' : ','}"${name}":${JSON.stringify(text)}`
 }

@@ -7,7 +7,7 @@ export function sharesLimits({ definition, options }: ComponentConfig<'processor
   return definition === throttle && (options as ThrottleOptions).scope === 'cluster'
 }
 
-/** Makes a throttle with shared limits count alone: trying out a configuration must not use the Redis server. */
+/** Makes a throttle with shared limits count alone, because trying out a configuration must not use Redis. */
 export function withOwnBuckets(processor: ComponentConfig<'processor'>): ComponentConfig<'processor'> {
   if (!sharesLimits(processor)) return processor
   return { ...processor, options: { ...(processor.options as ThrottleOptions), scope: 'local' } }

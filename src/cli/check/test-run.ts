@@ -61,7 +61,7 @@ class GivenSource implements Source {
   }
 }
 
-/** Runs one test on the components of `config`. Returns the events that left each output with an expectation. */
+/** Runs one test on the components of `config`. Returns for each output in `test.expect` the events that left it. */
 export async function runTest(
   config: Config,
   test: ConfigTest,

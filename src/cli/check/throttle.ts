@@ -68,7 +68,7 @@ export async function throttle(given: ThrottleCallOptions, io: Io): Promise<numb
   return pipe.isKeyMissing ? EXIT.failed : EXIT.done
 }
 
-/** Resolves at the end of `stream`, or when it is destroyed. Each chunk is processed before the next is read. */
+/** Resolves when `stream` ends or is destroyed. Processes each chunk before it reads the next chunk. */
 async function readAll(stream: NodeJS.ReadStream, take: (chunk: Buffer) => Promise<void>): Promise<void> {
   try {
     for await (const chunk of stream) await take(typeof chunk === 'string' ? Buffer.from(chunk) : chunk)

@@ -15,7 +15,7 @@ export interface DaemonOptions {
 const USUAL_CONFIG = '/etc/sluice/sluice.yaml'
 const USUAL_SOCKETS = ['/run/sluice/sluice.sock', '/var/lib/sluice/sluice.sock', 'state/sluice.sock']
 
-/** The socket of the selected daemon. If none is selected, the socket at a default path. */
+/** The socket of the selected daemon. If no daemon is selected, the socket at a default path. */
 export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): string {
   if (socket !== undefined) return socket
   if (config !== undefined) return socketPath(dataDirOf(config, env))
@@ -35,7 +35,7 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
 /** Matches a line in the kernel's list of sockets if a daemon listens on that socket. */
 const LISTENING = / 00010000 0001 01 +\d+ (\/.*\/sluice\.sock)$/gm
 
-/** The sockets of daemons on this machine that this user may connect to. Only Linux lists sockets. */
+/** Sockets of local daemons that this user may connect to. Empty except on Linux, because only Linux lists sockets. */
 function runningSockets(): string[] {
   const mayAsk = (path: string) => {
     try {
@@ -54,7 +54,7 @@ function runningSockets(): string[] {
 }
 
 /**
- * Identifies a socket, since several paths may lead to it: systemd links state folders. Undefined: the socket is gone.
+ * Identifies a socket, because several paths may lead to it (systemd links folders). Undefined if the socket is gone.
  */
 function inodeOf(path: string): string | undefined {
   const stat = statSync(path, { throwIfNoEntry: false })

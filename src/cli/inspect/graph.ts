@@ -75,7 +75,7 @@ function topologyOf(config: Config, live: Live | undefined): Topology {
   return { boxes, arrows }
 }
 
-/** Draws a tree for each source. A component with several inputs is drawn once; elsewhere only its name is shown. */
+/** Draws a tree per source. If a component has several inputs, its branch is drawn once, elsewhere only its name. */
 function text({ boxes, arrows }: Topology, width: number): string {
   const drawn = new Set<Box>()
   const lines: string[] = []
@@ -141,7 +141,7 @@ function dot({ boxes, arrows }: Topology): string {
 }
 
 export interface Live {
-  /** The component's current rates, its state, and whether it is blocked. Undefined: the daemon does not run it. */
+  /** The component's current rates, its state, and whether it is blocked. Undefined if the daemon does not run it. */
   component(id: string): { readonly numbers: string; readonly state: string; readonly held: boolean } | undefined
   /** Events per second that leave the component by the output. */
   flow(id: string, output: string | undefined): string

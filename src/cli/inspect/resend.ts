@@ -99,7 +99,7 @@ async function configOf(path: string | undefined, { env }: Io): Promise<Config> 
   return { ...(await loadDaemonConfig(daemon.config, env)), dataDir: daemon.data_dir! }
 }
 
-/** Ids of the selected components; several only for a dry run. Throws UsageError if several are possible. */
+/** The selected ids. If several are possible, a dry run without `files` selects all; other calls throw UsageError. */
 function chosen(config: Config, { destination, files, dryRun }: ResendOptions): string[] {
   const { dataDir } = config
   if (destination !== undefined) return [find(config, destination).id]

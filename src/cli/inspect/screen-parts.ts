@@ -75,7 +75,7 @@ export function waitLines({ waiting, wall }: Pick<DaemonView, 'waiting' | 'wall'
   return lines.length === 0 ? [] : ['', ...lines.flatMap(line => wrap(printable(line), width, '  '))]
 }
 
-/** The files that are furthest behind, and how full the buffers and spools are; at most `most` rows of each. */
+/** The files with the most unread bytes, and how full the buffers and spools are. At most `most` rows of each. */
 export function backlogLines({ series }: Pick<DaemonView, 'series'>, width: number, most: number): string[] {
   const files = series
     .all('sluice_file_unread_bytes')

@@ -21,7 +21,7 @@ const SHOWN_BACKLOG = 5
 const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
 
 /**
- * Prints one screen: problems with advice, notices, then the current activity. Resolves with exit code 1 for problems.
+ * Prints one screen: problems with advice, notices, then the current activity. If problems exist, the exit code is 1.
  */
 export async function status(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
   const daemon = await findDaemon(options, io.env)

@@ -31,7 +31,7 @@ const SHOWN_BACKLOG = 3
 /** Maximum number of lines that are shown of the worst problem. */
 const SHOWN_OF_PROBLEM = 4
 
-/** Shows live rates of every component. Redraws the screen; in a pipe, prints one screen after the other. */
+/** Shows live rates of every component. Redraws the screen or, in a pipe, prints one screen after the other. */
 export async function top(options: TopOptions, io: Io): Promise<number> {
   const intervalMs = intervalOf(options.interval ?? '1s', 'top')
   const count = options.count === undefined ? Number.POSITIVE_INFINITY : wholeNumber(options.count, 'count', 'top')

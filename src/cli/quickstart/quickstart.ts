@@ -17,7 +17,7 @@ const FOLDER = '.sluice-quickstart'
 /** Files that runs (also of earlier versions) leave in the quickstart's folder. */
 const LEFT =
   /^(sluice\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|page-token|apps\.log(\.1)?|passed\.log)$/
-/** Lines are printed this many milliseconds after each full second: at that time, the apps do not create events. */
+/** Lines are printed this many milliseconds after each full second, because the apps then do not create events. */
 const LATE_MS = 5
 /** The first line comes after this time, not at a full second. */
 const FIRST_MS = 250

@@ -110,7 +110,7 @@ async function furnish(made: InitResult, url: string, keyFile: string, received:
     config: { destinations: { received: { type: 'file', inputs: ['ingest'], path: received, encoding: 'json' } } },
   })
   await client.pipelines.publish(id)
-  // The service starts a pipeline at its first request. This request has no events, and nobody waits for it.
+  // The service starts a pipeline at its first request. So an empty request is sent, without waiting for the response.
   client.ingest(id, '').catch(() => {})
   return id
 }

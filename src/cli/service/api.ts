@@ -109,7 +109,7 @@ async function readKey(file: string): Promise<string> {
   }
 }
 
-/** A fetch that trusts the authorities in a file; without a file, the authorities of Node.js. Undefined: no TLS. */
+/** A fetch that trusts the authorities in `file` or, without it, of Node.js. Undefined if `url` does not use TLS. */
 function trustedBy(file: string | undefined, url: string): typeof globalThis.fetch | undefined {
   if (url.startsWith('http:')) return undefined
   if (!file) return fetchTrusting()

@@ -52,7 +52,7 @@ export class DemoSource implements Source {
   }
 }
 
-/** One app at a time is noisy, for this long (minimum and maximum). It then has NOISY_SHARE of all events. */
+/** One app at a time is noisy, for a time between these two values. A noisy app has NOISY_SHARE of all events. */
 const NOISY_SECONDS = [3, 6] as const
 const NOISY_SHARE = 0.8
 const MESSAGES = [

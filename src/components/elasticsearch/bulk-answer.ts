@@ -67,7 +67,7 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
   { says: /^unavailable_shards_exception/, advice: 'a shard of the index is not available: see GET _cluster/health' },
 ]
 
-/** The key is not allowed to write to this index, whose name comes from fields. Only this event is rejected. */
+/** The index name comes from fields, and the key cannot write to this index. So only this event is rejected. */
 const FORBIDDEN = {
   reason: 'forbidden',
   advice: 'the name of the index comes from fields of the event, and the key may not write to this index',

@@ -18,7 +18,7 @@ const TIME = Buffer.from('{"@timestamp":"')
 /** Typical number of bytes added to a document: the line before the document, and its time. */
 const LINE_ROOM = 128
 
-/** The body of a bulk request: for each event a line `{"create":{"_index":…,"_id":…}}` and a line with the document. */
+/** The body of a bulk request. Each event has a line `{"create":{"_index":…,"_id":…}}` and a line with the document. */
 export class BulkRequest {
   /** The beginning of the line before a document. */
   readonly #action: string

@@ -11,7 +11,7 @@ const resolved = z.object({ indices: names, aliases: names, data_streams: names 
 const TEMPLATE =
   'the first event creates a data stream if an index template with "data_stream" matches the name, otherwise an index'
 
-/** Asks for the version, and checks `index` against `mode`. A key that can send events may lack the rights for this. */
+/** Asks for the version and checks whether `index` fits `mode`. A key that can send events may lack rights for this. */
 export async function inspect(
   { url, index, mode }: ElasticsearchOptions,
   get: (url: string) => Promise<unknown>,

@@ -16,7 +16,7 @@ export const calls = {
   stat: (path: string) => promisify(fs.stat)(path, { bigint: true }),
   identify: (fd: number) => promisify(fs.fstat)(fd, { bigint: true }),
   fstat: promisify(fs.fstat),
-  /** The size of an open file. Synchronous, because a change of threads would take longer than a write. */
+  /** The size of an open file. Synchronous, because switching to another thread would take longer than a write. */
   size: async (fd: number) => fs.fstatSync(fd).size,
   read: promisify(fs.read),
   /** Returns a promise or, with `writeDirectly`, the result. */
@@ -62,7 +62,7 @@ export function writeDirectly(os: FileCalls, isLocal: () => boolean, clock: Cloc
   return { ...os, writev }
 }
 
-/** O_NONBLOCK and O_NOCTTY ensure that opening returns at once, whatever replaced the file since it was checked. */
+/** O_NONBLOCK and O_NOCTTY ensure that opening does not block, even if the file was replaced after the check. */
 const FLAGS = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK | constants.O_NOCTTY
 const LF = 0x0a
 const NEWLINE = Buffer.from('\n')
@@ -119,7 +119,7 @@ export class AppendedFile {
   /** Whether the next event may continue an unfinished line at the end. */
   #continues: boolean
 
-  /** Opens or creates the file. Throws a DeliveryError without opening it if it is not a regular file. */
+  /** Opens or creates the file. If it is not a regular file, throws a DeliveryError and does not open the file. */
   static async open(options: AppendOptions, os: FileCalls = calls): Promise<AppendedFile> {
     const { path, mode, reach } = options
     const there = await os.stat(path).catch(error => {
@@ -241,7 +241,7 @@ export class AppendedFile {
     }
   }
 
-  /** If the file ends with the beginning of a failed write, removes this beginning. Returns whether it did. */
+  /** If the file ends with the beginning of a failed write, removes these bytes. Returns whether it removed them. */
   async #remove(parts: readonly Buffer[], before: number, written: number): Promise<boolean> {
     const isEnd = async () => (await this.#calls.fstat(this.#fd)).size === before + written
     if (!(await isEnd()) || !(await this.#has(parts, before, written)) || !(await isEnd())) return false

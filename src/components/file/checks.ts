@@ -1,8 +1,6 @@
 import type { Clock } from '../../lib/time.js'
 
-/**
- * A file or folder is quiet if it has not changed for this long. While it is watched, a check every CHECK_MS is enough.
- */
+/** A file or folder that has not changed for this time is quiet. If it is watched, a check every CHECK_MS is enough. */
 const QUIET_MS = 60_000
 const CHECK_MS = 8000
 

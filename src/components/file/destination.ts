@@ -81,7 +81,7 @@ export class FileDestination implements Destination {
     this.#torn = context.metrics.counter('sluice_file_torn_writes_total', help)
   }
 
-  /** Registers an existing file before any source starts, so sources do not read it even before it is opened. */
+  /** Registers an existing file before any source starts, so that sources do not read it even if it is not open yet. */
   async claim(): Promise<void> {
     const there = await this.#os.stat(this.#options.path).catch(() => undefined)
     if (there?.isFile()) this.#release = this.#context.writes?.(there)

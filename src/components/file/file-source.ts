@@ -23,7 +23,7 @@ import { Slices } from './slices.js'
 const SAVE_SHARE = 20
 /** Minimum time between sweeps, as a multiple of the last sweep's duration. */
 const SWEEP_SHARE = 50
-/** The same multiple for urgent sweeps, and the minimum delay of an urgent sweep in milliseconds. */
+/** URGENT_SHARE: the same multiple for urgent sweeps. URGENT_MS: minimum delay of an urgent sweep in milliseconds. */
 const URGENT_SHARE = 10
 const URGENT_MS = 20
 
@@ -131,7 +131,7 @@ export class FileSource implements Source {
       rotateWaitMs: options.rotate_wait,
       isStopped: () => this.#stopped,
       files: this.#openFiles,
-      // Events may be delivered until the end. The last positions let the next start count exactly what is lost.
+      // Events may be delivered until the exit. The next start needs the last positions to count exactly what is lost.
       onUnfindable: tailers => {
         losses.warn(tailers)
         if (tailers.length > 0) checkpoints.changed()
@@ -242,7 +242,7 @@ export class FileSource implements Source {
     }
   }
 
-  /** Saves new files at once. If the process is killed and these files are renamed, the next start can find them. */
+  /** Saves new files now, so that the next start finds them even if the process is killed and they are renamed. */
   #saveNew(): void {
     const { clock, checkpoints } = this.#context
     const started = clock.now()
@@ -294,7 +294,7 @@ export class FileSource implements Source {
     this.#scans.value++
   }
 
-  /** Returns true if folders are newly watched, so files may have been created in them in the meantime. */
+  /** Returns true if folders are newly watched, because files may have been created in them before the watch. */
   async #lookAt({ files, folders, isSame }: Found, slices: Slices): Promise<boolean> {
     await this.#openFiles.sweep(files, slices)
     // Sorts the oldest first, so that rotated files come before their successors.
@@ -322,7 +322,7 @@ export class FileSource implements Source {
   #hint(folder: string, type: 'change' | 'rename', name: string): void {
     const path = join(folder, name)
     const tailer = this.#openFiles.at(path)
-    // While a destination is blocked, the file is not read, but the next sweep must see whether it was truncated.
+    // While a destination is blocked, the file is not read, but the next sweep must see if the file was truncated.
     tailer?.checks.report()
     if (type === 'change') {
       if (tailer) this.#reader.hint(tailer)
@@ -331,7 +331,7 @@ export class FileSource implements Source {
     this.#discovery.checks.report()
     if (tailer) this.#reader.hint(tailer)
     const match = this.#discovery.match(path)
-    // A watched folder that is removed is reported under its own name. A sweep must look for it at its old path.
+    // If a watched folder is removed, it is reported under its own name. A sweep must look for it at its old path.
     if (this.#openFiles.noteName(path) || name === basename(folder)) this.#urgent = true
     else if (match === 'no') return
     if (match === 'whole') this.#hinted.add(path)

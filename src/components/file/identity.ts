@@ -7,14 +7,14 @@ import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
 /**
  * The identity of files. A device and an inode identify a file while it exists, but inodes are reused, and a file may
- * be truncated and rewritten. Therefore the birth time, if the file system stores one, and two fingerprints are
- * compared, too: of the first bytes (head) and of the bytes before a position (tail).
+ * be truncated and rewritten. Therefore two fingerprints are compared, too: that of the first bytes (head) and that of
+ * the bytes before a position (tail). If the file system stores birth times, they are also compared.
  */
 
 export const FINGERPRINT_BYTES = 1024
 
 /**
- * A file that is not named like a copy may be one only if it has at least this many bytes in common with another file.
+ * If not named like a copy, a file may be a copy only if it has at least this many bytes in common with another file.
  */
 export const ALIKE_BYTES = 64
 
@@ -33,7 +33,7 @@ export function fingerprint(bytes: Buffer, start: number, end: number): Fingerpr
 }
 
 /**
- * Fingerprint of the bytes before `portion[end]`. `before` holds `known` earlier bytes, then the portion's first bytes.
+ * Fingerprint of the bytes before `portion[end]`. `before`: the `known` bytes before the portion, then its first bytes.
  */
 export function fingerprintBefore(portion: Buffer, end: number, before: Buffer, known: number): Fingerprint {
   if (end >= FINGERPRINT_BYTES) return fingerprint(portion, end - FINGERPRINT_BYTES, end)
@@ -48,7 +48,7 @@ export function tailOf({ chunk, length, starts, ends, flags, read }: Frame): Fin
   return fingerprint(chunk, Math.max(starts[0]!, end - FINGERPRINT_BYTES), end)
 }
 
-/** The fingerprint of a file's bytes [start, end), or of those that exist; at most FINGERPRINT_BYTES bytes. */
+/** The fingerprint of a file's bytes [start, end), as far as they exist; at most FINGERPRINT_BYTES bytes. */
 export function fingerprintAt(fd: number, start: number, end: number): Fingerprint {
   return fingerprint(scratch, 0, readFully(fd, start, end))
 }
@@ -121,7 +121,7 @@ export function isCopyOnly(key: string): boolean {
 
 let gone = 0
 
-/** A key for a file that is gone but not read completely. It is needed because the inode may be reused. */
+/** A key for a file that is gone but not read completely. It is needed because the file's inode may be reused. */
 export function goneKey(key: string): string {
   return `${key}:${++gone}`
 }
@@ -135,7 +135,7 @@ export interface Remembered {
   readonly tail: Fingerprint
 }
 
-/** `same`: continue at the offset. `replaced`: another file with a reused inode. `truncated`: truncated since. */
+/** `same`: continue at the offset. `replaced`: a file that reuses the inode. `truncated`: truncated after the save. */
 export type Verdict = 'same' | 'replaced' | 'truncated'
 
 /** Compares the open file with the properties saved for its inode. */
@@ -147,7 +147,7 @@ export function judge(fd: number, stat: BigIntStats, remembered: Remembered, bir
   return same(fingerprintAt(fd, offset - tail.bytes, offset), tail) ? 'same' : 'truncated'
 }
 
-/** Whether the file at `path` is the remembered one with the same inode. Without birth times, compares the content. */
+/** Whether the file at `path`, with the same inode, is the remembered one. Without birth times, compares content. */
 export function isKnownFile(path: string, stat: BigIntStats, remembered: Remembered, births: BirthTimes): boolean {
   if (births.kept(stat)) return !births.differ(stat, remembered.birth)
   return withFile(path, fd => judge(fd, stat, remembered, births) === 'same') !== false

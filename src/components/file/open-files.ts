@@ -36,7 +36,7 @@ interface OpenFilesOptions {
   readonly descriptors: Descriptors
   readonly rotations: { value: number }
   readonly losses: Losses
-  /** Whether changes in the folders of all files are reported. Sweeps then need not check quiet files each time. */
+  /** Whether changes in the folders of all files are reported. If so, sweeps need not check quiet files each time. */
   areWatched(): boolean
   onReady(tailer: Tailer): void
   /** Called when the file gets no more bytes. Its unfinished last line is then delivered. */
@@ -123,7 +123,7 @@ export class OpenFiles {
 
   targetFolders = (): Iterable<string> => this.#names.targetFolders()
 
-  /** Whether the closed file has grown. If another file has its path now, a sweep must look for it first. */
+  /** Whether the closed file has grown. If another file has its path, a sweep must first look for the closed file. */
   hasGrown(tailer: Tailer): boolean {
     if (tailer.isMissing) return false
     const stat = statOrNone(tailer.path)
@@ -202,9 +202,7 @@ export class OpenFiles {
     saved.prune(context.clock.wall(), this.#search.isKept)
   }
 
-  /**
-   * Finds open files that were truncated before they were read to their end, unless this sweep found them unchanged.
-   */
+  /** Finds open files that were truncated before their end was read. Skips files that this sweep found unchanged. */
   async #findOverwritten(slices: Slices): Promise<void> {
     for (const tailer of this.#tailers.values()) {
       if (tailer.unchanged === this.#sweeps.number && tailer.at === tailer.size) {
@@ -378,7 +376,7 @@ export class OpenFiles {
         { file: path, read_bytes: former.at },
         'file was replaced (editors do this) by a new file that begins with the same bytes; reading the new file from its beginning',
       )
-    // Other files may have had the name in between. The next sweep finds them, and the new name of a closed file.
+    // Other files may have had the name in between. The next sweep finds them and, if `former` is closed, its new name.
     this.#takeBack(tailer)
     // The former file may have more to read.
     if (former.isOpen && !former.held) this.#options.onReady(former)
@@ -441,7 +439,7 @@ export class OpenFiles {
     }
   }
 
-  /** Whether new files may be copies: only while files are followed, and not in the first sweep of a first run. */
+  /** Whether new files may be copies. They may if files are followed, except in the first sweep of a first run. */
   get #compares(): boolean {
     const { options, saved } = this.#options
     return options.follow && !(this.#sweeps.isFirst && saved.savedAt === undefined)
@@ -489,7 +487,7 @@ export class OpenFiles {
   #add(tailer: Tailer, isNewest: boolean): void {
     const { saved } = this.#options
     const former = saved.get(tailer.key)
-    // The inode of `former` was reused. If two saved positions had one inode, the next start would know only one.
+    // The inode of `former` was reused. If two saved positions had the same inode, the next start would find only one.
     if (former) saved.replace(former, { ...former, gone: true })
     this.#tailers.set(tailer.key, tailer)
     const name = tailer.origin.path!
@@ -523,7 +521,7 @@ export class OpenFiles {
   truncated(former: Tailer): void {
     const { context, options, tailing, descriptors, onForget } = this.#options
     const { fd } = former
-    // A portion of the old content is not lost: it is taken first, and the next read finds the truncation.
+    // A portion read from the old content is not lost, because it is taken before the next read finds the truncation.
     if (fd === undefined || former.hasPortion) return
     const stat = fstatSync(fd, { bigint: true })
     const start = beginningOf(fd)
@@ -559,7 +557,7 @@ export class OpenFiles {
     return true
   }
 
-  /** Forgets how far the file's copy was read, if less was delivered of the file: the copy must be searched again. */
+  /** Forgets how far a copy was read if less was delivered of its file, because the copy must be searched again. */
   releaseCopy(file: Tailer): void {
     const { known } = file
     this.#options.saved.releaseCopy(known)

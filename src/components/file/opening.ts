@@ -3,7 +3,7 @@ import type { Reach } from '../../core/options/reach.js'
 import { closeSync, fstatSync, openToRead } from '../../lib/files/disk/disk.js'
 import { type BirthTimes, keyOf } from './identity.js'
 
-/** Opens a file for reading, within `reach` if that is set. Does not wait for the writer of a FIFO. */
+/** Opens a file for reading. If `reach` is set, opens it only within `reach`. Does not wait for a FIFO's writer. */
 export function openWithinSync(reach: Reach | undefined, path: string): number {
   return reach ? openToRead(reach.realFile(path), constants.O_NOFOLLOW) : openToRead(path)
 }

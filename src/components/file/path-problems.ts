@@ -22,7 +22,7 @@ const SKIPPED: Readonly<Record<Skipped, string>> = {
   old: 'skipped a compressed file and will skip others like it: they existed when this source first started, or an earlier version of Sluice skipped them. To read them, set read_old_compressed: true',
 }
 
-/** Counts problems with paths. Logs a problem again only after the path has worked or failed differently. */
+/** Counts problems with paths. Logs a problem again only if its path worked in between, or failed differently. */
 export class PathProblems {
   readonly #context: ComponentContext
   readonly #open = new Map<string, Problem>()

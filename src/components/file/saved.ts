@@ -217,7 +217,7 @@ function differ(a: Entry['head'], b: Entry['head']): boolean {
   return a.bytes === b.bytes && a.hash !== b.hash
 }
 
-/** Whether `copy`, the file that `file` claims, was read further, and may contain all that was read of `file`. */
+/** Whether `copy`, claimed by an original, was read further, and may contain all that was read of the original. */
 export function isCopyAhead(copy: Entry, { claimed, offset, head, tail }: Original): boolean {
   const mark = copy.marks?.find(one => one.offset === offset)
   // A copy claims itself or, if it was found compressed, the compressed file.
@@ -225,7 +225,7 @@ export function isCopyAhead(copy: Entry, { claimed, offset, head, tail }: Origin
   return isCopy && copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
 }
 
-/** The existing files that `selects` accepts and that the source of this document has started to read. */
+/** Paths of files that this document's source has started to read. Only existing files that `selects` accepts. */
 export function startedFiles(document: unknown, selects: (path: string) => boolean): string[] {
   const isThere = (path: string) => fileSystems.silentAt(path) !== undefined || existsSync(path)
   const read = [...new Saved(document).entries()].filter(({ gone, offset }) => !gone && offset > 0)

@@ -1,6 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 
-/** How often to search folders for files without a matching name, which may have grown after they were released. */
+/** Interval between folder searches for files whose names do not match. They may have grown after their release. */
 const THOROUGH_MS = 600_000
 
 /** Tracks when sweeps started. Sweeps that fail do not count. */
@@ -32,7 +32,7 @@ export class Sweeps {
     }
   }
 
-  /** Whether a file without a position was found by the first sweep, or last written before it. */
+  /** Whether a file without a position was found by the first sweep, or was last written before this sweep began. */
   isAfter({ mtimeMs }: BigIntStats): boolean {
     return this.isFirst || Number(mtimeMs) < this.#startedAt
   }

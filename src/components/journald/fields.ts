@@ -36,7 +36,7 @@ export function eventOptions(
   return { host, included: included && new Set(included) }
 }
 
-/** Returns the event as JSON without a line end: common fields, then journal fields. `cut`: truncated fields. */
+/** Returns the event as JSON without line end: first common, then journal fields. `cut`: names of truncated fields. */
 export function lineOf(entry: Entry, { host, included }: EventOptions, cut: readonly string[] = []): string {
   let line = ''
   const put = (name: string, value: unknown) => {
@@ -62,7 +62,7 @@ export function lineOf(entry: Entry, { host, included }: EventOptions, cut: read
   return `{${line.slice(1)}}`
 }
 
-/** Whether the object is a journal entry. Events that were made from entries do not have these fields. */
+/** Whether the object is a journal entry. An event made from an entry does not have any of these three fields. */
 export function isEntry(value: object): boolean {
   return ['__CURSOR', '__REALTIME_TIMESTAMP', 'MESSAGE'].some(name => Object.hasOwn(value, name))
 }

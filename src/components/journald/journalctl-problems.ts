@@ -3,7 +3,7 @@ import type { SourceContext } from '../../core/component.js'
 const LINES = 20
 const WINDOW_MS = 60_000
 
-/** Counts problems with journalctl. Logs each once, until journalctl works again or fails differently. */
+/** Counts problems with journalctl. Logs each problem once, until journalctl works again or fails differently. */
 export class JournalctlProblems {
   readonly #context: SourceContext
   #failure = ''

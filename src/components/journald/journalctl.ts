@@ -21,7 +21,7 @@ const FIRST_MS = 30_000
  */
 export class Journalctl {
   readonly stdout: Readable
-  /** Resolves when journalctl has ended and its output was read. `why`: how it ended. `fine`: with exit code 0. */
+  /** Resolves when journalctl ended and its output was read. `why`: how it ended. `fine`: whether with exit code 0. */
   readonly ended: Promise<{ readonly why: string; readonly fine: boolean }>
   readonly #child: ChildProcess
   readonly #exited: Promise<void>
@@ -30,7 +30,7 @@ export class Journalctl {
   constructor(args: readonly string[], complain: (line: string) => void) {
     const child = spawn(PROGRAM, [...JSON_OUTPUT, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
-      // Other variables are not passed on. They may contain keys, or the socket of the service manager.
+      // Other variables are not passed on, because they may contain keys, or the socket of the service manager.
       env: { PATH: process.env.PATH, SYSTEMD_COLORS: '0' },
     })
     this.#child = child

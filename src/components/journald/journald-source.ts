@@ -136,7 +136,7 @@ export class Journald implements Source {
     const { read_from } = this.#options
     const where = placeArgs(this.#options)
     if (read_from === 'boot') {
-      // journalctl fails while this boot has no entries. Reading then begins after the last entry.
+      // If this boot has no entries yet, journalctl fails, and reading begins after the last entry of the journal.
       const cursor = await firstCursor([...where, '--boot'], signal).catch(() => undefined)
       if (cursor !== undefined) return { cursor, at: true }
     }

@@ -21,7 +21,7 @@ import { topicsOf } from './topics.js'
 const MOST_OPEN = 1000
 /** Maximum number of topics whose sequence numbers are kept. */
 const MOST_TOPICS = 10_000
-/** Requests are sent during a quota pause of at most this length. The broker reads them after the pause. */
+/** If a quota pause is at most this long, requests are sent during the pause. The broker reads them after the pause. */
 const LONGEST_PAUSE_MS = 5000
 /** Approximate bytes of a record besides its key, value and headers. */
 const RECORD_BYTES = 8
@@ -50,7 +50,7 @@ interface Memory {
   sticky: number
 }
 
-/** State that brokers need to recognize a batch that is sent again. A reload passes this state to the successor. */
+/** State with which brokers recognize a resent batch. A reload passes this state to the next destination object. */
 interface Session {
   readonly topics: BoundedMap<string, Memory>
   /** The producer for partitions that do not have a producer yet. */
@@ -247,7 +247,7 @@ export class KafkaDestination implements Destination {
     return shares
   }
 
-  /** Ensures that the broker recognizes a repeated batch, and does not take a different batch for a repeated one. */
+  /** Ensures that the broker recognizes a repeated batch, and does not mistake another batch for a repeated one. */
   async #prepare(lane: Lane, batch: Buffer, signal: AbortSignal): Promise<void> {
     const { unconfirmed } = lane
     const isKnown = unconfirmed !== undefined && haveSameRecords(unconfirmed, batch)
@@ -327,7 +327,7 @@ export class KafkaDestination implements Destination {
       if (kind === 'session') this.#renew(lane)
       if (isStale) this.#cluster.forget(topic)
       const who = `topic ${topic}, partition ${partition}`
-      // The leader may not know the topic yet, so only metadata decides whether the topic is unknown.
+      // A leader may not know a new topic yet, so this is retried. Only metadata decides whether the topic is unknown.
       const meant = errorCode === CODES.UNKNOWN_TOPIC ? 'retry' : failure
       const error = this.#cluster.refusal(errorCode, who, errorMessage, isOfTopic && meant)
       if (kind === 'too_large') outcome.tooLarge(indices, error)

@@ -23,7 +23,7 @@ export interface Producer {
 /** The producer of a batch without sequence numbers. */
 export const NO_PRODUCER: Producer = { id: -1n, epoch: -1 }
 
-/** Encodes these events as a record batch, in the format of Kafka 0.11 and later. `stamp` completes it. */
+/** Encodes these events as a record batch, in the format of Kafka 0.11 and later. `stamp` completes the batch. */
 export async function recordBatch(
   records: Records,
   indices: readonly number[],

@@ -134,7 +134,7 @@ export function readRefusal(
   const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
   const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))
   if (status === 429) {
-    // Loki accepts all or nothing: a request that exceeds the limit for one second may never fit.
+    // Loki accepts a whole request or nothing. So a request that exceeds the limit for one second may never fit.
     const isTooMuch = events.reduce((sum, event) => sum + bytesOf(event), 0) > perSecond(text)
     return isTooMuch ? { ...said, failure: 'reject', groups } : known && said
   }
@@ -147,7 +147,7 @@ export function readRefusal(
   return { ...said, rejected, again: events.flatMap((_, n) => (isLeft.has(n) ? [] : [n])) }
 }
 
-/** Returns the rate limit in the text, such as `3MB/sec` or `4194304 bytes/sec`, in bytes per second, or Infinity. */
+/** Returns the text's rate limit, such as `3MB/sec` or `4194304 bytes/sec`, in bytes per second. Infinity: no limit. */
 function perSecond(text: string): number {
   const [, number, unit = ''] = /limit: ([\d.]+) ?([kmg]?)b(?:ytes)?\/sec/i.exec(text) ?? []
   return number === undefined

@@ -9,7 +9,7 @@ import type { Records } from './records.js'
 
 /** Converts valid JSON to values of the OpenTelemetry protocol. */
 
-/** Deeper JSON is written as text. Protobuf readers accept 100 nested messages; each level of JSON can take 3. */
+/** Deeper JSON is written as text, because protobuf readers accept 100 nested messages, and a JSON level can take 3. */
 const MOST_LEVELS = 24
 const [T, F, N] = [0x74, 0x66, 0x6e]
 const [LEAST, MOST] = [-(2n ** 63n), 2n ** 63n - 1n]
@@ -30,7 +30,7 @@ type EachMember = (
 ) => void
 
 export const HASHES = 4096
-/** By hash of a name: the number of the last object with such a name. `object`: the number of the current object. */
+/** For each hash, the number of the last object with a name of this hash. `object`: the current object's number. */
 const seenIn = new Int32Array(HASHES)
 let object = 0
 
@@ -105,7 +105,7 @@ function addString(to: Records, b: Buffer, start: number): void {
 /** The length of the last result of `unescapedText`. */
 export let unescapedLength = 0
 
-/** Returns the text of a JSON string with escapes. [start, end) includes the quotes. Valid until the next call. */
+/** Returns the text of a JSON string with escapes, valid until the next call. [start, end) includes the quotes. */
 export function unescapedText(b: Buffer, start: number, end: number): Buffer {
   unescaped.clear()
   unescaped.reserve(end - start)

@@ -17,7 +17,7 @@ import type { Group, Records } from './records.js'
 
 const LENGTH_BYTES = 4
 
-/** Encodes the body of an export request. Groups events by resource and scope; they keep their order within a group. */
+/** Encodes an export request's body. Groups events by resource and scope. Within a group, events keep their order. */
 export class ExportRequest {
   readonly records: Records
   readonly #record: LogRecords
@@ -30,7 +30,7 @@ export class ExportRequest {
   #lastGroup: Group | undefined
   readonly #spare = new SpareBytes()
   readonly #json = new GrowingBytes()
-  /** The kernel writes most records. Undefined: there is no kernel, or it cannot write records with these fields. */
+  /** The WebAssembly kernel, which writes most records. Undefined if it cannot run, or cannot write these fields. */
   readonly #kernel: RecordLines | undefined
 
   constructor(options: OtlpOptions, context: ComponentContext) {
@@ -87,7 +87,7 @@ export class ExportRequest {
     this.#record.add(batch, i, this.records)
   }
 
-  /** Adds as many events from `first` on as the kernel writes at once. Returns the index after the last added event. */
+  /** Adds as many events from `first` on as the kernel writes in one call. Returns the index after the last added. */
   #addObjects(batch: EventBatch, first: number, objects: Lines, groups: Map<string, Group>): number {
     const { output, starts, ends, same } = this.#kernel!
     // Finds the group before `write` is called, because reading the resource and the scope may also use the kernel.
@@ -151,8 +151,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * Returns the JSON of events from `first` on, as long as each follows the previous one in the same buffer. Undefined:
- * event `first` does not have JSON. `json`: the JSON of all events, if the lines of the batch have another format.
+ * Returns the JSON of events from `first` on, until one does not follow the previous event in the same buffer.
+ * Undefined if event `first` has no JSON. `json`: the JSON of all events, if the lines have another format.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch

@@ -195,7 +195,7 @@ export class LogRecords {
     return undefined
   }
 
-  /** A field that became a part of the record is not also an attribute. A nested field stays in its attribute. */
+  /** If a field became a part of the record, it is not also an attribute. A nested field stays in its attribute. */
   #take({ slot, rest }: Candidate): void {
     if (rest.length === 0) this.#starts[slot] = NOWHERE
   }

@@ -35,7 +35,7 @@ export interface DeciderOptions extends LimiterOptions {
   /** Reads the keys of events. Default: a new BucketKey. */
   readonly key?: BucketKey | undefined
   /**
-   * The field that holds an event's cost; limits of events then have the unit `cost`. Undefined: each event costs 1.
+   * The field with an event's cost. If set, limits of events have the unit `cost`. If undefined, each event costs 1.
    */
   readonly costField?: FieldReader | undefined
   readonly eventTime?: EventTimeOptions | undefined
@@ -82,7 +82,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     if (rules) this.setRules(rules)
   }
 
-  /** The time that `level` and `roomAt` use for event `i`: usually the time of the last decision about the event. */
+  /** The time that `level` and `roomAt` use for event `i`, usually the time of the last decision about this event. */
   protected abstract decidedAt(batch: EventBatch, i: number): number
 
   /** Replaces the rules. A rule that is also in the new list keeps its windows. Call only if the options have rules. */
@@ -168,12 +168,12 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     return this.#ask(batch, i, (limiter, ...about) => limiter.level(...about))
   }
 
-  /** The earliest time at which the discarded event `i` fits if nothing else passes; Infinity: never. */
+  /** The earliest time at which the discarded event `i` fits if no other event passes; Infinity: it never fits. */
   roomAt(batch: EventBatch, i: number): number {
     return this.#ask(batch, i, (limiter, ...about) => limiter.roomAt(...about)) ?? Number.POSITIVE_INFINITY
   }
 
-  /** The limit that has just discarded event `i`; undefined if no limit did. Slow: do not call it for each event. */
+  /** The limit that has just discarded event `i`; undefined if no limit did. Too slow to be called for each event. */
   refusal(batch: EventBatch, i: number): Refusal | undefined {
     const level = this.level(batch, i)
     if (level === undefined) return undefined
@@ -280,7 +280,7 @@ export class Decider extends KeyedDecider<Limiter> {
   /** Returns the current time. Also makes windows follow the wall clock. */
   #present(): number {
     const now = this.#clock.now()
-    // If the wall clock was set back, open windows would otherwise last until the clock reaches the old time again.
+    // If the wall clock was set back, aligned windows restart. They would otherwise last until the old time returns.
     if (this.#followsWall && this.wall!.follow(now, this.#clock.wall())) this.limiter.restartAligned()
     return now
   }

@@ -61,7 +61,7 @@ export function useCodecs(definitions: readonly CodecDefinition[]): void {
   choose(definitions.length === 0 ? loadedCodecs() : [...loadedCodecs(), ...definitions])
 }
 
-/** Calls `work` while exactly these codecs of plugins can be chosen. `definitions` undefined: does not change them. */
+/** Calls `work` while exactly these plugin codecs can be chosen. If `definitions` is undefined, keeps the codecs. */
 export function withCodecs<T>(definitions: readonly CodecDefinition[] | undefined, work: () => T): T {
   if (!definitions) return work()
   const before = inUse

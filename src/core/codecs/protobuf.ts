@@ -168,7 +168,7 @@ function typeOf({ messages }: Types, wanted: string, name: string): MessageType 
   throw new Error(`${name} has no message ${wanted}; did you mean ${nearOf(wanted, [...messages.keys()])}?`)
 }
 
-/** Returns the name that was probably meant. Well-known types come last: few records use them. */
+/** Returns the name that the user probably meant. Well-known types come last, because few records use them. */
 function nearOf(wanted: string, names: readonly string[]): string {
   const own = names.filter(name => !name.startsWith('google.protobuf.'))
   const near = new NearestName()

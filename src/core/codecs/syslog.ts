@@ -52,7 +52,7 @@ function isSpecial(part: number): boolean {
 }
 
 class Syslog extends FieldsCodec {
-  /** For each wanted name: the part of the line. Valid for the names of `#wanted` in the version `#version`. */
+  /** For each wanted name, the part of the line that has its value. Valid for the version `#version` of `#wanted`. */
   readonly #parts: (number | undefined)[] = []
   #wanted: WantedNames | undefined
   #version = -1
@@ -189,7 +189,7 @@ function dataOf(data: unknown): string {
 
 const escaped = (value: string): string => value.replace(/\r\n|[\r\n]/g, ' ').replace(/["\\\]]/g, '\\$&')
 
-/** Returns the message. If there is none, returns the JSON of all fields that are not elsewhere in the line. */
+/** Returns the message. If no message exists, returns the JSON of all fields that are not elsewhere in the line. */
 function messageOf(fields: Fields): string {
   if (fields.message !== undefined && fields.message !== null) return textOf(fields.message)
   const others = Object.entries(fields).filter(([name, value]) => !PARTS.has(name) && value !== undefined)

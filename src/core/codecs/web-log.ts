@@ -32,7 +32,7 @@ export const ACCESS_LINES_WITH_HOSTS: LineFormat = { number: 1, names: [...ACCES
 
 const accessTime = new LastTime(commonLogTime)
 
-/** `failedAt`: where the line that was read last departs from the format. `expected`: the text expected there. */
+/** `failedAt`: where the last line that was read does not match the format. `expected`: the text expected there. */
 let failedAt = 0
 let expected = ''
 
@@ -187,7 +187,7 @@ export function putQuoted(to: FieldSink, name: FieldName, b: Buffer, start: numb
 const ESCAPE = /\\(?:x([0-9a-fA-F]{2})|(.))/gs
 const CONTROLS: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t', v: '\v' }
 
-/** Resolves escapes. `\x22` is one byte of UTF-8. Undefined if the result is not UTF-8, as in binary requests. */
+/** Resolves escapes. `\x22` is one byte of UTF-8. If the result is not UTF-8 (binary requests), returns undefined. */
 function unescaped(b: Buffer, start: number, end: number): string | undefined {
   const text = b
     .toString('latin1', start, end)

@@ -38,7 +38,7 @@ export const condition = once(() => {
       } catch (error) {
         if (!(error instanceof ConditionError)) throw error
         const message = `${error.message} (column ${error.column} of the condition)`
-        // Without `general`, an error could show the condition, and the condition may come from the environment.
+        // For a condition from the environment, `general` is shown, because the message could reveal the condition.
         context.addIssue({ code: 'custom', message, params: { general: GENERAL } })
         return z.NEVER
       }

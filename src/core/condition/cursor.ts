@@ -65,7 +65,7 @@ export class Cursor {
     return true
   }
 
-  /** Takes a quoted text. In the text, \', \" and \\ stand for the second character; any other backslash is literal. */
+  /** Takes a quoted text, in which \', \" and \\ stand for their second character. Any other backslash is literal. */
   takeQuoted(quote: string): string {
     const start = this.at++
     let value = ''

@@ -242,7 +242,7 @@ function oneOf(values: readonly string[]): ValueTest {
   }
 }
 
-/** Returns a hash of 30 bits, which V8 stores without a heap object. Needs no seed: the operator wrote the list. */
+/** Returns a 30-bit hash, which V8 stores without a heap object. Needs no seed, because the user wrote the list. */
 function hashOf(bytes: Uint8Array, start: number, end: number): number {
   let hash = end - start
   for (let p = start; p < end; p++) hash = Math.imul(hash ^ bytes[p]!, 0x01000193)

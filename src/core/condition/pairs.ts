@@ -2,8 +2,8 @@ import type { FieldReader } from '../event/field-reader.js'
 import { compareText, hasText } from './texts.js'
 
 /**
- * Comparisons of two fields. Both values need a text. If both are numbers or texts of numbers, they are ordered as
- * numbers; if neither is, by code points. If only one is, they have no order.
+ * Comparisons of two fields. Both values need a text. If both texts are numbers, the values are ordered as numbers. If
+ * neither text is a number, the texts are ordered by code points. If only one is, the values have no order.
  */
 
 export type PairTest = (left: FieldReader, right: FieldReader) => boolean

@@ -25,7 +25,7 @@ export function isIn(reader: FieldReader, part: Buffer): boolean {
   return false
 }
 
-/** Returns a number below, equal to or above 0 if the reader's text is before, equal to or after bytes[start, end). */
+/** Compares the reader's text with bytes[start, end). The result is below 0 if the text comes first, 0 if equal. */
 export function compareText(reader: FieldReader, bytes: Buffer, start = 0, end = bytes.length): number {
   if (!reader.plain) return Buffer.compare(Buffer.from(reader.text()), bytes.subarray(start, end))
   const length = reader.end - reader.start

@@ -1,8 +1,8 @@
 import type { Comparison, Condition, FieldComparison } from './parse.js'
 
 /**
- * Finds a field whose absence makes a condition fail unintentionally: `.path not_equal '/healthz'` does not hold for an
- * event without `.path`. Undefined if the condition also fails for another reason when all fields are missing.
+ * Finds a field whose absence makes a condition false unintentionally. Example: `.path not_equal '/healthz'` is false
+ * for events without `.path`. Undefined if, without any fields, the condition is also false for another reason.
  */
 export function lostWithout(condition: Condition): string | undefined {
   if (holds(condition, false) || !holds(condition, true)) return undefined
@@ -13,7 +13,7 @@ export function lostText(field: string, where: string): string {
   return `an event without ${field} ${where}, because not_equal and not_in hold only for events that have the field; write NOT ${field} equal 'value' to include events without it, or ${field} exists AND … to leave them out`
 }
 
-/** Whether the condition holds for an event that has no fields. `meant`: counts `not_equal` and `not_in` as true. */
+/** Whether the condition holds for an event without fields. `meant`: treats each `not_equal` and `not_in` as true. */
 function holds(condition: Condition, meant: boolean): boolean {
   switch (condition.kind) {
     case 'and':

@@ -25,7 +25,7 @@ export class EventBatch {
   /** Wall clock, in milliseconds. */
   readonly receivedAt: number
   readonly ack: Ack
-  /** Whether the source read the batch to catch up after a start or a stall. Such events arrive all at once. */
+  /** Whether the source read the batch to catch up after a start or a stall. Backlog events arrive at the same time. */
   readonly isBacklog: boolean
   readonly unreadable: number
   /** The positions of the events in the batch as the source sent it; undefined: unknown. */
@@ -44,7 +44,7 @@ export class EventBatch {
   starts: Int32Array
   ends: Int32Array
   flags: Uint8Array
-  /** Whether the events are consecutive lines as read, each with a line end: one range of the chunk. */
+  /** Whether the events are consecutive, unchanged lines, each with a line end, so they are one range of the chunk. */
   isRun: boolean
   #slots: Int32Array | undefined
   /** How many numbers `#slots` has per event. */
@@ -121,7 +121,7 @@ export class EventBatch {
     return this.#texts
   }
 
-  /** Returns `texts`, creating it if necessary. Write the JSON of an event to it, then call `setText`. */
+  /** Returns `texts`, and creates it if necessary. Write the JSON of an event to `texts`, then call `setText`. */
   textsToChange(): ChangedTexts {
     this.isRun = false
     if (this.#remembers) {
@@ -146,7 +146,7 @@ export class EventBatch {
     this.setText(i, at, at + json.length)
   }
 
-  /** Scans event `i` if necessary, which sets SCANNED, DECODED and INVALID. Returns its flags. */
+  /** Scans event `i` if necessary. The scan sets SCANNED, DECODED and INVALID. Returns the flags of the event. */
   look(i: number): number {
     const flags = this.flags[i]!
     return flags & SCANNED ? flags : this.#scan(i)
@@ -194,7 +194,7 @@ export class EventBatch {
     return (this.look(i) & DECODED) !== 0 && this.slotStart(i, slot) !== 0
   }
 
-  /** Returns the first number in `slot` of event `i`: 0 if the name is missing (see Codec.scan). Requires DECODED. */
+  /** The first number in `slot` of event `i`, which must be DECODED; 0: the name is missing (see Codec.scan). */
   slotStart(i: number, slot: number): number {
     return (this.#slots ?? this.#rescan())[i * this.#stride + slot * SLOT]!
   }
@@ -263,7 +263,7 @@ export class EventBatch {
     return column.length - count
   }
 
-  /** Keeps in place the events with a 0 in `column`: `count` events of `bytes` bytes in total. */
+  /** Keeps in the batch only events with a 0 in `column`. `count` and `bytes`: their number and total size. */
   retainZeros(column: Uint8Array, count: number, bytes: number): void {
     const { starts, ends } = this
     if (this.#isShared) {
@@ -292,7 +292,7 @@ export class EventBatch {
     if (this.#slots) this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
   }
 
-  /** Copies events [from, to) for another holder. The copies share the bytes; modifications are separate. */
+  /** Copies events [from, to) for another holder. Both batches share the bytes, but not later modifications. */
   fork(from = 0, to = this.length): EventBatch {
     this.ack.fork()
     const copy = this.#copy(from, to)
@@ -350,7 +350,7 @@ export class EventBatch {
     return copy
   }
 
-  /** Returns a batch of the events that `pick` accepts, or undefined. This batch stays unchanged. */
+  /** Returns a batch of the events that `pick` accepts; undefined: it accepts no event. This batch stays unchanged. */
   pick(pick: (i: number) => boolean): EventBatch | undefined {
     const indices: number[] = []
     for (let i = 0; i < this.length; i++) if (pick(i)) indices.push(i)

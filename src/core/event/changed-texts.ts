@@ -7,8 +7,8 @@ import type { EventBatch } from './batch.js'
 import { selectedRows } from './columns.js'
 
 /**
- * The JSON of a batch's changed events, as columns beside its lines. The bytes lie in an append-only arena. Copies of
- * the batch share the arena, but a copy does not see texts that another copy adds later.
+ * The JSON texts of a batch's changed events. Columns contain their positions, as for lines. The bytes are in an
+ * append-only arena. Copies of the batch share the arena, but a copy does not see texts that another copy adds later.
  */
 
 const LF = 0x0a
@@ -86,7 +86,7 @@ export class ChangedTexts {
     return this.#arena.used
   }
 
-  /** Returns memory behind the texts in which the kernel can write `size` bytes; undefined: it cannot. */
+  /** Returns the memory after the texts; undefined if the WebAssembly kernel cannot write `size` bytes there. */
   room(size: number): Buffer | undefined {
     if (this.bytes.length === 0) this.#arena = new Arena(areaFor(this.#chunk, size) ?? this.bytes)
     const room = this.bytes.subarray(this.#arena.used)
@@ -152,7 +152,7 @@ export class ChangedTexts {
     if (arena > LEAST_ARENA && this.#size() * 4 < arena) this.#moveAll(0)
   }
 
-  /** Call this when the batch moves to another chunk. Memory that belongs to the old chunk may then be reused. */
+  /** Call this when the batch moves to another chunk, because memory of the old chunk may then be reused. */
   moveTo(chunk: Buffer): void {
     this.#chunk = chunk
     this.starts = this.starts.slice()
@@ -223,7 +223,7 @@ export class ChangedTexts {
     return this.#scan(i)
   }
 
-  /** Returns the texts of a batch as lines with their slots; undefined: most of its events have no text. */
+  /** Returns the texts of a batch as lines with their slots; undefined: at least half of its events have no text. */
   lines({ length, flags }: EventBatch): ScannedLines | undefined {
     this.renew()
     const { starts, ends, bytes: chunk } = this

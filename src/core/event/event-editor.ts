@@ -174,7 +174,7 @@ export class EventEditor {
 
   /**
    * Moves a field to another path and replaces the value there. Within the same object, the field keeps its position.
-   * Returns false, and changes nothing, if the field is missing or cannot be set there (see `setJson`).
+   * If the field is missing or the other path cannot be set (see `setJson`), changes nothing and returns false.
    */
   rename(field: EditedField, to: EditedField): boolean {
     const last = field.segments.length - 1
@@ -273,7 +273,7 @@ export class EventEditor {
     return true
   }
 
-  /** Finds a member or item of the object or array in which `#find` ended. `slot`: the slot of a top-level field. */
+  /** Finds a member of the object or an item of the array that `#find` reached. `slot`: slot of a top-level field. */
   #findIn(segment: MemberName | number, slot = -1): boolean {
     const bytes = this.#bytes
     const start = this.#parentStart
@@ -291,7 +291,7 @@ export class EventEditor {
   }
 
   /**
-   * Finds where the value of a field belongs, and adds the bytes before the value. Returns false if it cannot be set.
+   * Finds where a field's value belongs, and adds the bytes before the value. Returns false if the field cannot be set.
    */
   #begin(field: EditedField): boolean {
     this.#touch(field)

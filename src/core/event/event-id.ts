@@ -4,7 +4,7 @@ import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { EventBatch } from './batch.js'
 import { SentOffsets } from './sent-offsets.js'
 
-/** Sizes in bytes of the id's parts: the reading (an id of the input), the place in it, and a checksum of the event. */
+/** Sizes in bytes of an id's parts: reading (an id of the input), place in the input, and checksum of the event. */
 export const [READING, PLACE, SUM] = [8, 6, 4]
 const BASE64 = Buffer.from('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_')
 const id = Buffer.alloc(READING + PLACE + SUM)
@@ -71,7 +71,7 @@ export function eventSum(batch: EventBatch, i: number): number {
 let lastReading = ''
 let ofReading = 0
 
-/** Returns a number that grows with the place in a reading. Each reading starts at a different value. */
+/** Returns a number that grows with the place in the reading. Each reading's numbers start at a different value. */
 export function eventNumber(batch: EventBatch, i: number): number {
   const { reading } = batch
   if (reading !== lastReading) {

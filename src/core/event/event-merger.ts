@@ -123,7 +123,7 @@ export class EventMerger {
     batch.setText(i, start, this.#at, slots)
   }
 
-  /** Writes the slots of the origin's fields, all strings. `from`: the comma before the first. */
+  /** Writes the slots of the origin's fields, which are all strings. `from`: the comma before the first field. */
   #findInTail(from: number): void {
     const to = this.#to
     for (let p = from; p < this.#at - 1; ) {
@@ -141,7 +141,7 @@ export class EventMerger {
     return this.#slots.fill(0)
   }
 
-  /** Writes the event with `members`, which must not be unclear. Returns false if a name in the event has escapes. */
+  /** Writes the event with `members` (`isUnclear` must be false). Returns false if a name in the event has escapes. */
   #mergeKnown(members: FieldMembers, without: MemberName | undefined): boolean {
     const { bytes, start, end } = this.#json
     this.#written.fill(0, 0, members.count)

@@ -5,7 +5,7 @@ import { type FieldReader, NUMBER, STRING } from './field-reader.js'
 
 /** Captures the seconds, the fraction and the zone of `2026-01-31T23:59:59.123456789Z`. */
 const ISO = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/i
-/** A Unix time has at most 11 digits before the point in seconds, 14 in milliseconds and 17 in microseconds. */
+/** Before the point, a Unix time has at most 11 digits if in seconds, 14 if in milliseconds, 17 if in microseconds. */
 const EPOCH = /^(\d{1,19})(?:\.(\d{1,9})\d*)?$/
 const NANO_DIGITS = 9
 /** The end of the year 9999. */
@@ -115,9 +115,7 @@ export interface TimeParts {
 export class TimeText {
   #lastText = ''
   #lastParts: TimeParts | undefined
-  /**
-   * The last text without its fraction, and the seconds of that time. Consecutive times are mostly in the same second.
-   */
+  /** The last text without fraction, and that time's seconds, kept because consecutive times mostly share a second. */
   #last = ''
   #seconds = 0
 

@@ -75,7 +75,7 @@ export class FieldReader {
     return this.#loadOrigin(batch, flags)
   }
 
-  /** Returns the slot of the field in lines of JSON; -1: there is no slot, or the first line is not DECODED. */
+  /** Returns the slot of the field in lines of JSON; -1 if the field has no slot or the first line is not DECODED. */
   slotIn(batch: EventBatch): number {
     const slot = batch.origin.codec.form === 'object' ? this.slotInTexts(batch) : -1
     return slot >= 0 && (batch.look(0) & DECODED) !== 0 ? slot : -1
@@ -223,7 +223,7 @@ export class FieldReader {
     return this.kind === NUMBER ? this.json() : this.text()
   }
 
-  /** Returns the compact JSON of a number, object or array. A number that a double cannot hold keeps its digits. */
+  /** Returns the compact JSON of a number, object or array. If a double cannot hold a number, its digits are kept. */
   json(): string {
     if (this.bytes !== EMPTY) return normalJson(this.bytes, this.start, this.end)
     return this.kind === NUMBER ? String(this.#value) : jsonText(this.#value)
@@ -256,7 +256,7 @@ export class LateFieldReader extends FieldReader {
   }
 }
 
-/** 10^0 to 10^15. These powers and integers of at most 15 digits are exact, so their quotient is rounded only once. */
+/** 10^0 to 10^15. These powers and integers of up to 15 digits are exact doubles, so division rounds only once. */
 const POWERS = Array.from({ length: LONGEST_PLAIN_NUMBER + 1 }, (_, digits) => 10 ** digits)
 
 /** Parses the JSON number [start, end). Builds a string only for a long number or a number with an exponent. */

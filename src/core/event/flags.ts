@@ -1,4 +1,4 @@
-/** The line was scanned: DECODED and INVALID are set if they apply. Smaller flags are in line-splitter.ts. */
+/** The line was scanned, so DECODED and INVALID are set if they apply. line-splitter.ts defines the smaller flags. */
 export const SCANNED = 16
 /** The codec of the origin has decoded the line. Never set for codecs that produce plain messages. */
 export const DECODED = 32

@@ -1,6 +1,6 @@
 /** Maximum growth in bytes of an event up to this size. A larger event may grow to twice its size. */
 const MOST_GROWTH = 1024 * 1024
-/** Events that grow by more than this factor and by more than LITTLE_GROWTH bytes share one limit per batch. */
+/** If events grow by more than this factor and more than LITTLE_GROWTH bytes, their total size per batch is limited. */
 const MUCH_GROWTH = 16
 const LITTLE_GROWTH = 1024
 

@@ -33,7 +33,7 @@ export class LineMerger {
     this.#keepsMessage = keepsMessage
   }
 
-  /** Returns a column with a 1 for each merged event, valid until the next call; undefined if it merged none. */
+  /** A column with a 1 for each merged event, valid until the next call; undefined if the batch is not handled. */
   merge(batch: EventBatch): Uint8Array | undefined {
     const kernel = theKernel()?.fields
     if (batch.origin.codec.form !== 'message' || !kernel?.isWorthwhile(batch)) return undefined
@@ -54,7 +54,7 @@ export class LineMerger {
     return this.#merged
   }
 
-  /** Adds the texts of events [from, until), except skipped ones. `room`: the texts are there already. */
+  /** Adds the texts of events [from, until) except skipped ones. If `room` is given, the texts are already there. */
   #takeGroup(batch: EventBatch, from: number, until: number, kernel: FieldLines, room: Buffer | undefined): void {
     const { output, starts, ends } = kernel
     const count = until - from

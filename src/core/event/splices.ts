@@ -28,8 +28,8 @@ export class Splices {
   }
 
   /**
-   * Replaces [from, to) by the bytes of `text` from `textFrom` on. Insertions at the same place keep their order. If
-   * the bytes contain the value of a slot, it begins at `valueFrom`, and `valueTo` is the slot's second number.
+   * Replaces [from, to) by the bytes of `text` from `textFrom` on. Insertions at one place keep their order. If the
+   * bytes contain the value of `slot`, the value begins at `valueFrom`, and `valueTo` is the slot's second number.
    */
   add(from: number, to: number, textFrom = this.text.length, slot = -1, valueFrom = 0, valueTo = 0): void {
     let at = this.count++

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { byteSize, duration, once } from './options.js'
 
-/** Defaults by type of destination: files need order and short waits, services need full requests. */
+/** Defaults by type of destination, because files need order and short waits, but services need full requests. */
 export interface DeliveryDefaults {
   readonly max_events: number
   readonly max_bytes: string

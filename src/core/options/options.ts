@@ -35,7 +35,7 @@ export function refuse(context: z.RefinementCtx, message: string, show = false):
   return z.NEVER
 }
 
-/** Like `refuse`, with the value in the message. For a value from the environment, shows `general` instead. */
+/** Like `refuse`, with the value in the message. If the value is from the environment, shows `general` instead. */
 function refuseValue(context: z.RefinementCtx, message: string, general: string, at: readonly number[] = []): never {
   context.addIssue({ code: 'custom', message, path: [...at], params: { general } })
   return z.NEVER
@@ -128,7 +128,7 @@ export const secret = once(() => {
 const withoutHost = (port: number | string) =>
   `has no host; write 127.0.0.1:${port} for programs on this machine only, or 0.0.0.0:${port} for all`
 
-/** Parses `127.0.0.1:9598` or `[::1]:9598`; port 0: any free port. `systemd:NAME` is an inherited socket. */
+/** Parses `127.0.0.1:9598` or `[::1]:9598`. Port 0 means any free port, and `systemd:NAME` an inherited socket. */
 export const listenAddress = once(() => {
   return z
     .string({ error: ({ input }) => (isPort(input) ? withoutHost(Number(input)) : undefined) })

@@ -42,9 +42,7 @@ export const credentialName = () =>
     z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
   )
 
-/**
- * For paths that are compared with the paths in managed configurations. A relative path would have no base folder.
- */
+/** For paths compared with paths in managed configurations. Absolute, because a relative path has no base folder. */
 export const absolutePath = () =>
   reaches(
     'files',
@@ -108,7 +106,7 @@ export async function openWithin(
   path: string,
   flags: number = constants.O_RDONLY,
 ): Promise<FileHandle> {
-  // Opening a FIFO must not wait for a writer: it would block a thread that serves all files of the process.
+  // Opening a FIFO must not wait for a writer, because waiting would block a thread for all files of the process.
   const returning = flags | constants.O_NONBLOCK
   if (!reach) return open(path, returning)
   const real = reach.realFile(path)

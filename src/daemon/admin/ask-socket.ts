@@ -10,7 +10,7 @@ export function askSocket(
 ): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const { short, release } = shortPath(path)
-    // An agent would cache the connection under the short path, but the next time this path may lead to another folder.
+    // No agent, because it would cache the connection under the short path, which may later lead to another folder.
     const call = sendRequest({ ...request, socketPath: short, agent: false }, answer => {
       release()
       resolve(answer)

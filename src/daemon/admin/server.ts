@@ -115,9 +115,7 @@ async function answer(
   }
 }
 
-/**
- * Matches the Accept header of scrapers that prefer OpenMetrics. They list it before plain text, which they accept too.
- */
+/** Matches the Accept header of scrapers that prefer OpenMetrics. They also accept plain text, but list it later. */
 const OPEN_METRICS = /^(?:(?!text\/plain).)*application\/openmetrics-text(?! *; *version=0)/i
 
 async function sendMetrics({ headers }: IncomingMessage, response: ServerResponse, reports: Served): Promise<void> {

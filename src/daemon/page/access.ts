@@ -45,7 +45,7 @@ export function foreign(
 
 function isOwnOrigin(origin: string | undefined, host: string, site: unknown, path: string): boolean {
   if (origin === undefined || site === 'same-origin') return true
-  // With `no-referrer`, older browsers send forms with the origin `null` and without a site. This form needs the token.
+  // With `no-referrer`, older browsers send forms with origin `null` and no `site`. The session form needs the token.
   if (origin === 'null') return path === '/api/v1/session' && site === undefined
   return [`http://${host}`, `https://${host}`].includes(origin.toLowerCase())
 }
@@ -54,7 +54,7 @@ function isOwnOrigin(origin: string | undefined, host: string, site: unknown, pa
 export const localNames = (...more: readonly string[]): ReadonlySet<string> =>
   new Set([...LOCAL_HOSTS, ...more.map(host => (host.includes(':') ? `[${host}]` : host).toLowerCase())])
 
-/** Keeps the token and the sessions of browsers that have sent it. Reads the token again when its file changes. */
+/** Keeps the token, and the sessions of browsers that sent the token. Reads the token again when its file changes. */
 export class Access {
   readonly #key: AccessKey | undefined
   readonly #log: Logger
@@ -118,7 +118,7 @@ export class Access {
     throw new Refusal(401, 'wrong_token', 'the token is wrong')
   }
 
-  /** Begins a session if `given` is the token, and returns the value of Set-Cookie. Otherwise throws a Refusal. */
+  /** If `given` is the token, begins a session and returns the value of Set-Cookie. Otherwise throws a Refusal. */
   async begin(given: string, { host, origin }: IncomingMessage['headers']): Promise<string> {
     const token = await this.#token()
     if (!token) throw new Refusal(400, 'no_token', 'the page has no token; set status_page.token_file')

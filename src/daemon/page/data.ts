@@ -27,13 +27,11 @@ export interface PageSources {
 const HISTORY_SHARE = 1 / 4
 /** A status is sent at this interval even if it has no news. */
 const STATUS_MS = 10_000
-/** The pause after a comparison of the status is TIMES_A_LOOK times its duration, but between LOOK_MS and STATUS_MS. */
+/** After a comparison of the status, the pause is TIMES_A_LOOK times as long, but between LOOK_MS and STATUS_MS. */
 const LOOK_MS = 2000
 const TIMES_A_LOOK = 400
 
-/**
- * Maximum live tails of all readers, and maximum events per second that each tail inspects. These limit the CPU time.
- */
+/** Maximum number of all readers' live tails, and of events that each tail inspects per second. Both limit CPU time. */
 const MOST_TAPS = 8
 const MOST_TAPPED_PER_SECOND = 2000
 

@@ -111,7 +111,7 @@ export async function reply(response: ServerResponse, make: () => unknown): Prom
   }
 }
 
-/** Reads a whole number from 1 to `most` from a query. A missing number is `usual`. Throws a Refusal. */
+/** Reads a whole number from 1 to `most` from a query. If missing, returns `usual`. If invalid, throws a Refusal. */
 export function wholeIn(query: URLSearchParams, name: string, usual: number, most: number): number {
   const text = query.get(name)
   const value = text === null ? usual : Number(text)

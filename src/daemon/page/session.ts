@@ -4,12 +4,12 @@ import { Refusal } from '../../net/http/server/refusal.js'
 import type { Access } from './access.js'
 
 const MOST_BYTES = 1024
-/** The path of the page, relative to the path of a session. A proxy may serve both below another path. */
+/** The path of the page, relative to the path of a session, because a proxy may serve both below another path. */
 const PAGE = '../../'
 /** Bodies of at most MOST_BYTES do not need a quota, because the number of connections is limited. */
 const LEASE = { hold() {}, received() {}, release() {} }
 
-/** Exchanges the token for a cookie. If the form was sent without a script, redirects to the page. Throws a Refusal. */
+/** Exchanges the token for a cookie. If no script sent the form, redirects to the page. Throws a Refusal. */
 export async function beginSession(request: IncomingMessage, response: ServerResponse, access: Access): Promise<void> {
   const { headers } = request
   const isForm = headers.accept?.includes('text/html') ?? false

@@ -44,7 +44,7 @@ type Value<O extends OptionSpec> = O extends { value: string }
 
 type AnyOptions = Readonly<Record<string, string | boolean | readonly string[] | undefined>>
 
-/** A parsed command line: the value of each option by name. Missing options are false, empty or undefined. */
+/** A parsed command line, with each option's value by name. A missing option is false, an empty list or undefined. */
 export interface Call<S extends OptionSpecs> {
   readonly options: string extends keyof S ? AnyOptions : { readonly [N in keyof S]: Value<S[N]> }
   readonly operands: readonly string[]
@@ -78,7 +78,7 @@ export interface Command<S extends OptionSpecs = OptionSpecs> {
   run(call: Call<S>, io: Io): Promise<number>
 }
 
-/** Declares a command. `run` gets the types of its options; the table of commands does not need them. */
+/** Declares a command. `run` knows the types of its options, but the table of commands does not need these types. */
 export const command = <const S extends OptionSpecs>(spec: Command<S>): Command => spec as unknown as Command
 
 /** An error in the command line; exit code 2. */

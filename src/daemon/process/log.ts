@@ -81,7 +81,7 @@ export function logMetrics(metrics: Metrics): void {
   metrics.daemonTotal('sluice_log_lines_lost_total', help, lostLines)
 }
 
-/** Counts by component are not redacted: a component's name may be `key` or `auth`, but a number is not a secret. */
+/** Counts by component are not redacted, because a number is not a secret, even with a name like `key` or `auth`. */
 const censor = (value: unknown): unknown => (isCounts(value) ? value : '[Redacted]')
 
 function isCounts(value: unknown): boolean {

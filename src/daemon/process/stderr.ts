@@ -1,7 +1,7 @@
 import { fstatSync, writeSync } from 'node:fs'
 import { errorCode } from '../../core/errors.js'
 
-/** The program writes about itself to stderr: as plain lines, or with priorities if stderr is the journal. */
+/** Writes the program's own messages to stderr, as plain lines or, if stderr is the journal, with priorities. */
 
 export const STDERR = 2
 const ERROR = 3
@@ -40,8 +40,8 @@ let lost = 0
 export const lostLines = (): number => lost
 
 /**
- * Writes lines to stderr at once, since the last lines before an exit matter most. A line that cannot be written, such
- * as on a full disk, is lost and counted. When writing works again, `again` is called with the number of lost lines.
+ * Writes lines to stderr at once, since the last lines before exit matter most. If a line cannot be written, as on a
+ * full disk, the line is lost and counted. When writing works again, calls `again` with the number of lost lines.
  */
 export function lineWriter(again: (lines: number) => void): (line: string) => void {
   let missing = 0

@@ -42,7 +42,7 @@ export function onStdoutGone(
   return {
     gone: () => ending !== undefined,
     remove: () => {
-      // While the run ends, the listener stays: the last writes fail as well, and the failure has been reported.
+      // While the run ends, the listener stays to ignore errors of the last writes. The first error has been reported.
       if (ending) ending.clear()
       else stdout.off('error', onError)
     },

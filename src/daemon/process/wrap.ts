@@ -50,7 +50,7 @@ export const padEnd = (text: string, columns: number): string => text + spaces(t
 
 export const padStart = (text: string, columns: number): string => spaces(text, columns) + text
 
-/** Breaks text at spaces into lines of `width`; further lines begin with `indent`. Longer words (paths) stay whole. */
+/** Breaks text at spaces into lines up to `width`. Later lines begin with `indent`. Longer words (paths) stay whole. */
 export function wrap(text: string, width: number, indent: string): string[] {
   const lines: string[] = []
   let line = ''
@@ -63,7 +63,7 @@ export function wrap(text: string, width: number, indent: string): string[] {
   return [...lines, line]
 }
 
-/** Wraps an indented line; further lines are indented by four more. Words that are too long are broken anywhere. */
+/** Wraps an indented line. Later lines are indented by four more columns. Words that are too long break anywhere. */
 export function wrapIndented(text: string, width: number): string[] {
   const own = /^ */.exec(text)![0]
   const indent = `${own.slice(0, width >> 1)}    `

@@ -15,7 +15,7 @@ export interface ReloadOrigin {
   readonly read: () => Promise<Config>
   /** Called with each configuration that replaces the running one. */
   readonly applied: (config: Config) => void
-  /** Runs `work` while nothing else may replace the running configuration. Undefined: only reloads replace it. */
+  /** Runs `work` while nothing else may replace the running configuration. Undefined if only reloads replace it. */
   readonly inTurn?: (work: () => Promise<void>) => Promise<void>
   /** The files to watch; undefined: they cannot be watched. */
   readonly files?: WatchedFiles | undefined

@@ -73,7 +73,7 @@ export type Follow = (running: Running) => () => Promise<void>
 export interface ConfigOrigin {
   readonly lock: DataDirLock
   readonly systemd: Systemd
-  /** The path of the configuration, as commands accept it; undefined: it is not a file on this machine. */
+  /** The configuration's path, as commands accept it. Undefined if the configuration is not a file on this machine. */
   readonly configPath?: string
   readonly reloads?: ReloadOrigin
   readonly follow?: Follow

@@ -18,8 +18,8 @@ export interface WatchedFiles {
 }
 
 /**
- * Polls the files of a configuration while enabled, and reports each change of content once. Unlike watching, polling
- * notices replaced files, symbolic links on the path that changed, and changes on remote disks.
+ * While enabled, polls the files of a configuration, and reports each change of content once. Unlike file system
+ * notifications, polling notices replaced files, changed symbolic links on the path, and changes on remote disks.
  */
 export class ConfigWatch {
   readonly #files: WatchedFiles

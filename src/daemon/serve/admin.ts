@@ -12,7 +12,7 @@ import { EXIT } from '../process/dispatch.js'
 import { createLog } from '../process/log.js'
 import { loadServiceConfig, openConfigured } from './serve.js'
 
-/** Administration on the machine of the service. The commands open its store themselves, also while it runs. */
+/** Administration on the service's machine. The commands open the store directly, even while the service runs. */
 
 export interface InitCall {
   readonly config: string

@@ -216,11 +216,11 @@ export class ServedIngest implements Ingest {
     await this.#reading
     await this.#host.remove(id)
     this.#applied.delete(id)
-    // Other nodes may have files of the pipeline, too. Its row then stays in the store for a while.
+    // Other nodes may also have files of the pipeline. The pipeline's row then stays in the store for a while.
     if (!this.#isShared) await this.#service.pipelines.filesRemoved(id)
   }
 
-  /** Applies a publication with the current values of its secrets. Reading them in turn keeps publications ordered. */
+  /** Applies a publication with current secrets, read for one publication at a time to keep publications in order. */
   async #publish(published: PublishedDocument): Promise<void> {
     this.#applied.set(published.id, published.revision)
     const secrets = this.#reading.then(() => this.#service.secrets.for(published.account_id, published.config))
@@ -259,7 +259,7 @@ export class ServedIngest implements Ingest {
   }
 }
 
-/** The operator decides what pipelines can reach: those who publish must not get the rights of the service's user. */
+/** The operator decides what pipelines can reach, so that publishing never gives the rights of the service's user. */
 function permittedBy({ dataDir, ingest }: ServiceConfig, ownPorts: () => readonly number[]): Permissions {
   return {
     files: ingest.allow_files,

@@ -20,7 +20,7 @@ import { componentsWith } from './service-plugins.js'
 /** When the service is gone, this process has this many milliseconds to end. After that, the process is killed. */
 const END_MS = 3000
 
-// Only the service ends this process. A signal to the whole process group is meant for the service.
+// Only the service ends this process, so signals are ignored. A signal to the process group is meant for the service.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
 
 const PORTION_BYTES = 256 * 1024

@@ -181,7 +181,7 @@ async function serveOpened(
     const goesOn = () => options.store.type === 'postgresql' || answers(state.store)
     systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn })
     if (!(await service.initialized())) log.warn('there are no keys yet: run sluice admin init --config FILE --json')
-    // Pipelines start after the service listens: each account takes up to a second, and keys must be revocable at once.
+    // Keys must be revocable at once, so the service listens before pipelines start. An account takes up to a second.
     const started = ingest.start().then(() => left)
     const forced = await Promise.race([
       started.then(() => false),
@@ -211,9 +211,7 @@ function portsOf(servers: readonly Server[]): number[] {
   })
 }
 
-/**
- * If the default address cannot be used, the service starts without metrics. An address in the configuration must work.
- */
+/** If the default address is unusable, starts without metrics. If a configured address is unusable, the start fails. */
 async function listenForMetrics(
   config: Config,
   metrics: Metrics,

@@ -41,7 +41,7 @@ export interface Observed {
   /** Processors that wait for a server which does not reply, or that do not finish processing their events. */
   readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
   readonly managed?: ManagedReport | undefined
-  /** The daemon's configuration, if that is a file, and its data_dir; missing while the daemon starts. */
+  /** The path of the daemon's configuration, if it is a file, and the data_dir. Missing while the daemon starts. */
   readonly about?: { readonly config?: string | undefined; readonly data_dir: string } | undefined
 }
 
@@ -74,7 +74,7 @@ export function problemsOf(seen: Observed): Problem[] {
   ]
 }
 
-/** Data of sources and throttles that may have been removed on purpose. Deleting this data costs no events. */
+/** Data of sources and throttles that may have been removed on purpose. Deleting this data loses no events. */
 export function noticesOf(seen: Observed): Problem[] {
   return orphansIn(seen, kind => COSTS_NOTHING.has(kind))
 }
@@ -409,7 +409,7 @@ const SENT = 'sluice_component_sent_events_total'
 const BUFFERED = 'sluice_buffer_max_bytes'
 const DISCARDED = 'sluice_component_discarded_events_total'
 
-/** By reason: advice for discards that do not leave a rejected event. Other discards are the purpose of a processor. */
+/** Advice by reason for discarded events that are not kept as rejected. Processors discard other events on purpose. */
 const LOST_FOR: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
   throttled_backlog:
@@ -460,7 +460,7 @@ function throttleProblems(seen: Observed): Problem[] {
   const open = series.all('sluice_throttle_events_total', { decision: 'fail_open' }).flatMap(({ labels, value }) => {
     const { component_id = '', mode } = labels
     const sum = (name: string) => series.sum(`sluice_throttle_${name}`, { component_id })
-    // In shadow mode nothing is limited. A cluster limit also passes events while its server is away.
+    // In shadow mode, nothing is limited. With a cluster limit, events also pass while its server does not reply.
     const isCluster = series.all('sluice_throttle_backend_up', { component_id }).length > 0
     if (value === 0 || sum('buckets') < sum('max_buckets') || isCluster || mode !== undefined) return []
     return {

@@ -36,7 +36,7 @@ export class Series {
     return found
   }
 
-  /** All metrics whose names match the pattern. Yields the text of the pattern's first group instead of the name. */
+  /** All metrics with matching names. Instead of the name, yields the text that the pattern's first group matches. */
   *matching(pattern: RegExp): Generator<[string, readonly Sample[]]> {
     for (const [name, samples] of Object.entries(this.#samples)) {
       const [, part] = pattern.exec(name) ?? []

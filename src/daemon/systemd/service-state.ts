@@ -12,7 +12,7 @@ export interface ServiceState {
 
 export interface Subject {
   state(): ServiceState
-  /** Whether everything works as it should; called several times per watchdog interval. Missing: it always does. */
+  /** Whether everything works as it should. Called several times per watchdog interval. If missing, always true. */
   goesOn?(): boolean | Promise<boolean>
 }
 

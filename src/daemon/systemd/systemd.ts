@@ -36,7 +36,7 @@ export class Systemd {
   #isEnding = false
   #answers = true
 
-  /** Removes the variables that are meant for this process from `env`. Otherwise child processes would use them. */
+  /** Removes from `env` the variables meant for this process. Otherwise child processes would use them, too. */
   static from(env: NodeJS.ProcessEnv, { log, send, ...timers }: SystemdParts): Systemd {
     const { NOTIFY_SOCKET: socket, WATCHDOG_USEC: micros, WATCHDOG_PID: pid } = env
     for (const name of ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID']) delete env[name]

@@ -87,7 +87,7 @@ export class ComponentReader {
   /** The option names of each definition. They are computed when an unknown option is first reported. */
   readonly #names = new Map<AnyDefinition, ReturnType<typeof namesOf>>()
 
-  /** `hasAll`: whether all plugins were loaded. A plugin that failed to load may define a type that seems unknown. */
+  /** `hasAll`: whether all plugins were loaded. If not, a type that seems unknown may be in a plugin that failed. */
   constructor(components: readonly AnyDefinition[], problems: Problems, explainer: Explainer, hasAll: boolean) {
     this.#definitions = new Map(components.map(definition => [`${definition.kind} ${definition.type}`, definition]))
     this.#problems = problems
@@ -275,7 +275,7 @@ function innerNames(schema: z.core.$ZodType | undefined): string[] {
   return [...new Set(shapes.flatMap(variant => Object.keys(shapeOf(variant) ?? {})))]
 }
 
-/** Calls `placeTemplates`, then parses a part of the document. Reads variables as numbers or booleans if required. */
+/** Calls `placeTemplates`, then parses a part of the document. If required, reads variables as numbers or booleans. */
 export function checkNode<T>(schema: z.ZodType<T>, node: MapNode, path: Path, problems: Problems): Checked<T> {
   placeTemplates(node, path, [schema], problems)
   const checked = check(schema, toValue(node))
@@ -299,7 +299,7 @@ function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boole
   return changed
 }
 
-/** Divides a component's entries among the schemas that define them. Without a definition, only separates `inputs`. */
+/** Divides a component's entries into one part per schema. If the definition is unknown, only separates `inputs`. */
 function split(
   node: MapNode,
   definition: AnyDefinition | undefined,

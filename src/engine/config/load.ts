@@ -60,7 +60,7 @@ export interface Config {
   readonly digest: string
   readonly warnings: readonly Problem[]
   readonly tests: readonly ConfigTest[]
-  /** Whether this is the local part of a managed daemon's configuration. A published pipeline completes it. */
+  /** Whether this is the local part of a managed daemon's configuration. A published pipeline adds the other part. */
   readonly isLocalPart: boolean
   readonly managed: ManagedOptions
   readonly service: ServiceConfig | undefined
@@ -79,7 +79,7 @@ export interface LoadOptions {
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
   /** Whether this is only a part of a configuration, so that missing components may be in other parts. */
   readonly partial?: boolean
-  /** Whether a section `managed` marks this as the local part of a managed daemon's configuration. */
+  /** Whether a configuration with a `managed` section is read as the local part of a managed daemon's configuration. */
   readonly localPart?: boolean
   /**
    * Whether the configuration will run on this machine. If so, the files to which destinations write are examined, but
@@ -88,7 +88,7 @@ export interface LoadOptions {
   readonly onThisMachine?: boolean
   /** If the configuration does not set an address for metrics: whether metrics are served only on the Unix socket. */
   readonly metricsOnSocket?: boolean | undefined
-  /** Checks the files that the configuration names. Optional, since its code is loaded only if needed. */
+  /** Checks the files that the configuration names. Optional, so that the check's code is loaded only if needed. */
   readonly fileCheck?: FileCheck | undefined
 }
 
@@ -138,14 +138,14 @@ function build(files: readonly ConfigText[], path: string, options: LoadOptions,
   return assemble(root, isWhole, files, options, problems)
 }
 
-/** The data_dir of a configuration. Ignores problems in components. Throws ConfigError for other problems. */
+/** The data_dir of a configuration. Ignores problems in components, but throws ConfigError for other problems. */
 export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
   const { dataDir, problems } = dataDirIn(path, env)
   if (problems.length > 0) throw new ConfigError(problems)
   return dataDir
 }
 
-/** Like `dataDirOf`, but returns the problems that it would throw. If settings are invalid, guesses data_dir. */
+/** Like `dataDirOf`, but returns the problems instead of throwing them. If settings are invalid, guesses data_dir. */
 export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: string; problems: readonly Problem[] } {
   const found = new Problems()
   const texts = textsOf(path, found)
@@ -284,7 +284,7 @@ function assemble(
   }
 }
 
-/** `state`: the folder that systemd provides. `dataDir`: the option data_dir, else that folder, else `./state`. */
+/** `state`: systemd's folder. `dataDir`: the option data_dir. If unset, `state`, or `./state` without systemd. */
 function foldersOf(parsed: Pick<Settings, 'data_dir'> | undefined, env: NodeJS.ProcessEnv) {
   const state = env.STATE_DIRECTORY?.split(':')[0]
   return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }
@@ -300,7 +300,7 @@ function isServiceAlone(root: MapNode): boolean {
 
 const TOP_LEVEL: readonly string[] = [...Object.values(SECTIONS), ...Object.keys(settings.shape)]
 
-/** Gives misspelled sections their right names, after they were reported. Their components are then checked, too. */
+/** Gives misspelled sections, which were reported, their right names, so that their components are checked, too. */
 function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   const entries = new Map(root.entries)
   for (const [name, entry] of root.entries) {

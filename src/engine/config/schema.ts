@@ -110,7 +110,7 @@ export const commonSchema = (kind: Kind): z.ZodObject => (kind === 'processor' ?
 type DeliverySchema = z.ZodObject<z.ZodRawShape>
 const deliverySchemas = new WeakMap<AnyDefinition, DeliverySchema>()
 
-/** The delivery options that the destination does not declare in its own options, with the defaults of its type. */
+/** The schema of the delivery options that a destination does not declare itself. Defaults depend on its type. */
 export function deliverySchema(definition: AnyDefinition): DeliverySchema {
   let schema = deliverySchemas.get(definition)
   if (!schema) {

@@ -98,7 +98,7 @@ export interface Counter {
 export interface Series {
   readonly type: 'counter' | 'gauge'
   readonly help: string
-  /** For counters that may be removed: labels of the rest counter, to which their counts are then added. */
+  /** Only for counters that may be removed: labels of the rest counter, to which the removed counts are added. */
   readonly rest?: Record<string, string>
   read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
 }
@@ -151,7 +151,7 @@ export class ComponentCounters implements ComponentMetrics {
   toRepeat = 0
   /** Only for sources: received events that had been settled before and were read again. */
   receivedAgain = 0
-  /** Only for sources: events given back after they were passed on. An event counts each time. */
+  /** Only for sources: events given back after they were passed on. An event given back twice counts twice. */
   returned = 0
   /**
    * Only for sources: whether events were given back. Some events are then passed on twice, so that processors decide
@@ -214,9 +214,7 @@ export class ComponentCounters implements ComponentMetrics {
     add(this.emittedEvents, events, bytes)
   }
 
-  /**
-   * Counts events that a source passed on. `reads`: the source reads given-back events again. These do not count twice.
-   */
+  /** Counts events that a source passed on. `reads`: whether it rereads given-back events. These do not count twice. */
   read(events: number, bytes: number, reads: boolean): void {
     const again = reads ? takeOff(this.toRead, events, bytes) : { events: 0, bytes: 0 }
     add(this.received, events - again.events, bytes - again.bytes)
@@ -336,7 +334,7 @@ export class ComponentCounters implements ComponentMetrics {
     }
   }
 
-  /** For a removed component. Discards the events that it gave back, since these will not arrive again. */
+  /** For a removed component. Counts as discarded the events that it gave back, since these will not arrive again. */
   abandon(): void {
     const { events, bytes } = takeOff(this.#givenBack, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
     if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)

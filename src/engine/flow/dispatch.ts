@@ -114,7 +114,7 @@ export class Dispatch {
   }
 
   /**
-   * Sends every event as decided, and keeps LATER events in `work.kept`. Returns the events for the dead-letter queue.
+   * Sends events as decided, but keeps those with LATER in `work.kept`. Returns the events for the dead-letter queue.
    */
   send(work: Work, failures: number): EventBatch | undefined {
     const { batch, to } = work
@@ -130,7 +130,7 @@ export class Dispatch {
     return letters
   }
 
-  /** Sends a batch to the main output or, if a side output replaces the main output, to that. */
+  /** Sends a batch to the main output or, if a side output replaces the main output, to that side output. */
   #pass(batch: EventBatch): void {
     batch.compact()
     const side = this.#main
@@ -144,9 +144,7 @@ export class Dispatch {
     this.#passOn(batch)
   }
 
-  /**
-   * Counts events for a planned side output. Without a reader, the events are discarded, even if a tap receives them.
-   */
+  /** Counts events for a planned side output. If that has no reader, the events count as discarded, even with a tap. */
   #countSide({ connected }: SideOutput, name: string, events: number, bytes: number): void {
     if (connected) this.#context.metrics.sent(events, bytes, name)
     else this.#context.metrics.discarded(UNROUTED, events, bytes)
@@ -243,7 +241,7 @@ export class Dispatch {
       for (let n = 0; n < this.#reasons.length; n++) all += events[FIRST_REASON + n]!
       if (this.#aside(batch, discarded, all, i => to[i]! >= FIRST_REASON && to[i]! < LATER)) return
     }
-    // All events are consumed, and only shares still hold the batch. Shares do not need the batch's memory.
+    // All events are consumed. Only shares still hold the batch, and do not need its memory, so the memory is released.
     if (events[CONSUMED] === length && batch.ack.isHeldBy(1 + work.shares)) batch.ack.shrink(batch.held)
     if (events[MAIN] === 0) batch.ack.settle('delivered')
     else {
@@ -266,7 +264,7 @@ export class Dispatch {
     show(FAILED, PROCESSING_FAILED)
   }
 
-  /** Sends and counts the events of outputs that also receive copies. Subtracts these events from the sums. */
+  /** Sends and counts events of outputs that also get copies. Subtracts these events from the sums counted later. */
   #sendWithCopies(batch: EventBatch, to: Uint8Array, copies: ReadonlyMap<number, Uint8Array>, first: number): void {
     for (const [n, all] of copies) {
       const copied = all.subarray(first, first + batch.length)
@@ -287,7 +285,7 @@ export class Dispatch {
       if (events > 0) this.#countSide(output, this.#names[n]!, events, bytes)
       if (events === 0 || !output.isRead) continue
       output.events += events
-      // Picks events instead of passing on the batch itself, which also has events for other outputs.
+      // The batch also has events for other outputs, so only the events for this output are picked and passed on.
       this.#passOn(batch.pick(i => to[i] === value || copied[i] === 1)!, output)
     }
   }
@@ -304,9 +302,7 @@ export class Dispatch {
     if (events[CONSUMED]! > 0) metrics.consumed(events[CONSUMED]!, bytes[CONSUMED]!)
   }
 
-  /**
-   * Writes `count` events of the batch to an output that is read. Returns whether these are all events of the batch.
-   */
+  /** If an output is read, writes `count` events of the batch to it. Returns whether the whole batch was written. */
   #aside(batch: EventBatch, output: SideOutput, count: number, isMeant: (i: number) => boolean): boolean {
     if (count === 0 || !output.isRead) return false
     const all = count === batch.length

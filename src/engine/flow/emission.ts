@@ -91,7 +91,7 @@ export class Emission {
       this.#failures.emission(error)
     }
     const isWritten = (share: Share) => [...outputs.values()].some(({ shares }) => shares.has(share))
-    // Rejects these shares. If the source read their events again, writing the line would only fail again.
+    // Rejects the shares of unwritten lines. If the source read these events again, writing would only fail again.
     for (const share of unwritten) if (!isWritten(share)) share.settle('rejected')
     return outputs
   }

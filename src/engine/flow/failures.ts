@@ -106,7 +106,7 @@ export class Failures {
   }
 }
 
-/** A processor that works on a batch for longer than this is stuck. Deliberate waiting does not count. */
+/** If a processor works on a batch for longer than this, it is stuck. Time spent waiting on purpose does not count. */
 export const LONGEST_WORK_MS = 60_000
 
 interface Running {
@@ -116,7 +116,7 @@ interface Running {
 }
 
 /**
- * Logs that a processor does not finish with a batch in time. The events wait, since nothing interrupts the processor.
+ * Logs that a processor has not finished a batch in time. Events then wait, because nothing interrupts the processor.
  */
 export class SlowWork {
   readonly #processor: Pick<Processor, 'isWaiting'>
@@ -157,7 +157,7 @@ export class SlowWork {
     this.#all.clear()
   }
 
-  /** Milliseconds of work on the oldest batch. 0: the processor waits on purpose. Undefined: it has no batch. */
+  /** Work on a processor's oldest batch in milliseconds. 0: the processor waits on purpose. Undefined: no batch. */
   get workedMs(): number | undefined {
     const [first] = this.#all
     return first && (this.#processor.isWaiting ? 0 : this.#clock.now() - first.since)

@@ -60,7 +60,7 @@ export class Input {
     this.#room = undefined
   }
 
-  /** Returns undefined if there is room for more, otherwise a promise to wait for before the next batch. */
+  /** If there is room for more batches, returns undefined, otherwise a promise to wait for before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const stream = this.#stream
     for (const tap of this.taps) tap(batch)
@@ -97,7 +97,7 @@ export class FanOut {
     if (!this.#inputs.includes(input)) this.#inputs.push(input)
   }
 
-  /** Returns undefined if there is room for more, otherwise a promise to wait for before the next batch. */
+  /** If there is room for more batches, returns undefined, otherwise a promise to wait for before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const inputs = this.#inputs
     for (const tap of this.taps) tap(batch)

@@ -7,7 +7,7 @@ interface Passed<P> extends Linked<Passed<P>> {
   reached: P | undefined
 }
 
-/** Tracks positions that are settled in any order. The mark is the last position up to which all are settled. */
+/** Tracks positions that are settled in any order. All positions up to the mark are settled, but not the next one. */
 export class LowWaterMark<P> {
   #mark: P
   readonly #waiting = new LinkedList<Passed<P>>()
@@ -29,7 +29,7 @@ export class LowWaterMark<P> {
 
   /**
    * Adds the next position. Call the returned function when everything between the previous position and `position` is
-   * settled. If only a part of this range will be settled, pass the position where the settled part ends.
+   * settled. If only the first part of this range will be settled, pass the function the end of that part.
    */
   add(position: P): (reached?: P) => void {
     const passed: Passed<P> = { position, isSettled: false, reached: undefined }
@@ -41,7 +41,7 @@ export class LowWaterMark<P> {
     }
   }
 
-  /** At most `most` settled ranges after the mark. `before`: the position before a range. `last`: its last position. */
+  /** At most `most` settled ranges after the mark. A range begins after the position `before` and ends with `last`. */
   ahead(most: number): [before: P, last: P][] {
     const ranges: [P, P][] = []
     let range: [P, P] | undefined

@@ -20,7 +20,7 @@ export class Redelivery {
     this.#confirm = confirm
   }
 
-  /** Whether the delivery of an id is in progress, or is not confirmed yet. If so, do not send the id again. */
+  /** Whether an id is being delivered, or is delivered but not confirmed yet. If so, do not send the id again. */
   has(id: string): boolean {
     return this.#open.has(id)
   }

@@ -7,7 +7,7 @@ import { PassThrough } from 'node:stream'
  */
 export const STREAM_DEPTH = 2
 
-/** A side output. A reader sets `connected`, a tap `tapped`. Before that, no events are written to the output. */
+/** A side output. Readers set `connected`, taps set `tapped`. Until one is set, no events are written to the output. */
 export class SideOutput extends PassThrough {
   connected = false
   tapped = false

@@ -254,9 +254,9 @@ export class SourceOutput implements Output {
   }
 
   /**
-   * Gives up all unsettled batches while sending is paused, even batches that other components still hold. Kept batches
-   * are resent by `attach`; all other batches go back to their source. Without `isAborted`, does this only if events
-   * have already gone back and their source sends in order. Later events would otherwise overtake those events.
+   * Gives up all unsettled batches while sending is paused, even batches that other components still hold. `attach`
+   * resends kept batches; other batches go back to their source. Without `isAborted`, does this only if events have
+   * already gone back and the source sends in order, because later events would otherwise overtake those events.
    */
   giveUp(isAborted = true): void {
     this.#resendsAll = isAborted
@@ -301,7 +301,7 @@ export class SourceOutput implements Output {
     return false
   }
 
-  /** Notes that the source has ended. A batch that waited for a replacement and arrives later is given back. */
+  /** Notes that the source has ended. If a batch that waited for a replacement continues later, it is given back. */
   end(): void {
     this.#isOver = true
   }
@@ -331,7 +331,7 @@ function columnsOf({ chunk, length, starts, ends, flags, bytes, isRun }: Frame):
   return { chunk, length, starts, ends, flags: flags.slice(0, length), bytes, isRun }
 }
 
-/** Shares a frame with another ack. The chunk is released when the holders of both acks have settled. */
+/** Shares a kept batch's frame with a second ack. The chunk is released when the holders of both acks have settled. */
 function sharedWith(open: Open, kept: Kept): Kept {
   if (open.isHeldBy(0)) return kept
   let holders = 2

@@ -90,7 +90,7 @@ export class WaitingEvents {
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
   /**
-   * Whether the successor takes the waiting events of a source, and decides about them. Arriving events then wait, too.
+   * Whether the successor takes and decides a source's waiting events. If so, arriving events of the source also wait.
    */
   #passesOn: (source: string) => boolean = () => false
   #isOver = false

@@ -9,15 +9,15 @@ import type { Sql, Store } from './store/store.js'
 
 /**
  * The nodes of a service are processes that share its database. Each node increments its `beat` every second. A node
- * counts as gone when the other nodes have read the same beat ten times. Nodes do not compare times, because clocks
- * differ, and because no node can write its beat while the database fails.
+ * counts as gone after another node has read the same beat ten times. Nodes count reads and do not compare times,
+ * because clocks differ, and because no node can write its beat while the database fails.
  */
 
 export interface Nodes {
   /** Number of running nodes, including this one. */
   readonly live: number
   readonly gone: readonly Node[]
-  /** Whether this node may do the job now. If so, no node may do it again for `ms` milliseconds. Throws StoreError. */
+  /** Claims a job for `ms` milliseconds. Resolves with false if a node has already claimed it. Throws StoreError. */
   takes(job: string, ms: number): Promise<boolean>
   forgetOld(): Promise<void>
 }
@@ -40,14 +40,14 @@ interface Row extends Node {
 
 interface Known {
   readonly beat: number
-  /** Number of reads since the beat of the other node changed. */
+  /** Number of reads in a row that found the beat of the other node unchanged. */
   readonly readings: number
 }
 
 const BEAT_MS = 1000
 const GONE_READINGS = 10
 const DAY_MS = 86_400_000
-/** Days after which a gone node is removed: without events in its disk buffers, and with events. */
+/** Days after which a gone node is removed. The first number is for nodes whose disk buffers are empty. */
 const FORGOTTEN_DAYS = [1, 30] as const
 /**
  * A larger difference between the clocks of two nodes is logged, because claims of idempotency keys expire by these
@@ -74,7 +74,7 @@ export class SharedNodes implements Nodes {
   readonly #options: Options
   readonly #id: string
   #known = new Map<string, Known>()
-  /** Ids of nodes that were logged as gone, or because their clock differs. */
+  /** Ids of nodes that were logged because they are gone or because their clocks differ. */
   readonly #logged = { gone: new Set<string>(), clocks: new Set<string>() }
   #beat: number | undefined
   #beating: Promise<void> | undefined
@@ -107,7 +107,7 @@ export class SharedNodes implements Nodes {
     )
   }
 
-  /** Removes this node, or saves how many events stay in its disk buffers. */
+  /** If the disk buffers are empty, removes this node. Otherwise, saves how many events they hold. */
   async close(): Promise<void> {
     this.#stop()
     await this.#beating

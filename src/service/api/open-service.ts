@@ -32,7 +32,7 @@ export interface OpenOptions {
 export interface OpenService {
   readonly service: Service
   readonly state: ServiceState
-  /** Undefined if the store is embedded, or opened `beside` a running service. */
+  /** Undefined if the store is embedded, or if it was opened with `beside`. */
   readonly nodes: SharedNodes | undefined
   /** Writes data that is only in memory, and closes the store. */
   close(): Promise<void>
@@ -86,7 +86,7 @@ type Redis = NonNullable<ServiceOptions['limits']['redis']>
 type RedisContext = Pick<OpenOptions, 'log' | 'clock'> & { readonly metrics: ComponentMetrics }
 
 function sharedRates(redis: Redis, secret: Buffer, nodes: SharedNodes, context: RedisContext): SharedRates {
-  // All nodes derive the same group from the secret. Throttles of published pipelines must not use this group.
+  // All nodes derive the same group from the secret, so throttles of published pipelines cannot guess and use it.
   const group = createHmac('sha256', secret).update('the group of the rate limits').digest('hex').slice(0, 16)
   const log = context.log.child({ component: LIMITS })
   return new SharedRates(ratesBackend(redis, group, { ...context, log }), nodes, context.clock)
@@ -98,7 +98,7 @@ function ratesBackend(redis: Redis, group: string, context: RedisContext): Redis
   return new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, context)
 }
 
-/** Asks the server of the shared rate limits as a service does, without changing anything. Throws if that fails. */
+/** Checks that a service can use the server of the shared rate limits. Changes no data. Throws if the check fails. */
 export async function checkRatesBackend(redis: Redis, context: RedisContext): Promise<string> {
   const backend = ratesBackend(redis, 'check', context)
   await backend.start()

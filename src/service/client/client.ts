@@ -60,7 +60,7 @@ interface IngestOptions {
   readonly contentEncoding?: string
 }
 
-/** Returns the data of an answer. An answer without data comes from another program, whatever its status. */
+/** Returns the data of an answer. Throws if the answer has no data, because then another program has sent it. */
 function data<T>(answer: Answered): T {
   const { data } = (answer.body ?? {}) as { data?: T }
   if (data === undefined) throw new ServiceError(answer)
@@ -115,7 +115,7 @@ class Pipelines extends Calls {
       }),
     )
   delete = (id: string, { ifMatch }: Condition = {}) => this.remove(`/v3/pipeline/${part(id)}`, { 'if-match': ifMatch })
-  /** Publishes the latest revision, or the given one; publishing an earlier revision is a rollback. */
+  /** Publishes the latest or the given revision. To roll back, publish an earlier revision. */
   publish = async (id: string, input: z.input<typeof publishInput> = {}, { ifMatch }: Condition = {}) =>
     withEtag<PublishedPipelineDocument>(
       await this.transport.request('POST', `/v3/pipeline/${part(id)}/publish`, {
@@ -202,7 +202,7 @@ export class Client {
     return new Client(this.#calls.transport.within(accountId))
   }
 
-  /** Calls any path, `/v3/…`. For API calls that have no method here. */
+  /** Sends a request to any path (`/v3/…`). Use this for API calls that have no method here. */
   request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     return this.#calls.transport.request(method, path, options)
   }

@@ -7,8 +7,8 @@ const WITHOUT_BODY = [204, 205, 304]
 type Trusted = Buffer | string
 
 /**
- * Returns a fetch for https that trusts only the authorities in `ca`; by default, those of Node.js. The fetch of
- * Node.js cannot do this, and sends the key to any server if NODE_TLS_REJECT_UNAUTHORIZED is 0.
+ * Returns a fetch for https that trusts only the authorities in `ca`, or those of Node.js if `ca` is undefined. The
+ * built-in fetch cannot do this, and if NODE_TLS_REJECT_UNAUTHORIZED is 0, it sends the key to any server.
  */
 export function fetchTrusting(ca?: () => Trusted | Promise<Trusted>): typeof globalThis.fetch {
   return async (input, { method = 'GET', headers, body, signal } = {}) => {

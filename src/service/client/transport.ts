@@ -35,7 +35,7 @@ export interface RequestOptions {
 export interface Answered {
   readonly status: number
   readonly headers: Headers
-  /** The complete body, parsed as JSON or else as text; undefined if it is empty. */
+  /** The complete body as parsed JSON, or as text if it is not JSON; undefined if the body is empty. */
   readonly body: unknown
   readonly requestId: string | undefined
 }
@@ -44,7 +44,7 @@ export interface Answered {
 export class ServiceError extends Error {
   override readonly name = 'ServiceError'
   readonly status: number
-  /** A code in snake case that does not change; programs may depend on it. */
+  /** A code in snake case. Programs may depend on the codes, because they do not change. */
   readonly code: string
   /** Every problem with the request, with its place. */
   readonly errors: readonly { readonly path: string; readonly message: string }[]
@@ -92,7 +92,7 @@ export class Transport {
     return new Transport({ ...this.#options, delegateAccountId })
   }
 
-  /** Resolves with a response of status 2xx or 304. Throws ServiceError, or UnreachableError without a response. */
+  /** Resolves with a response of status 2xx or 304. Throws ServiceError for other statuses, or UnreachableError. */
   async request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     const { retries = 2 } = this.#options
     const repeatable = options.repeatable ?? (method === 'GET' || method === 'HEAD')

@@ -28,7 +28,7 @@ const CLIENT_CERTIFICATE = 'it requires a client certificate, which is not suppo
 /** Errors that a request without TLS gets from a port that expects TLS. */
 const PERHAPS_TLS = /^(ECONNRESET|EPIPE|UND_ERR_SOCKET|HPE_\w+)$/
 
-/** `error`: an error of fetch. If fetch tried several addresses, its cause has only a code. */
+/** `error` is an error of fetch. If fetch has tried several addresses, the cause of `error` has only a code. */
 export function unreachableText(url: string, error: unknown): string {
   const cause = error instanceof Error && error.cause !== undefined ? error.cause : error
   if (!(cause instanceof Error)) return String(cause)
@@ -40,7 +40,7 @@ export function unreachableText(url: string, error: unknown): string {
   return `${words} (${code})${names}`
 }
 
-/** Returns the code of a TLS handshake error. Node.js reports such errors as EPROTO; the message is OpenSSL's text. */
+/** Returns the code of a TLS handshake error from OpenSSL's message, because Node.js reports only EPROTO. */
 function opensslCode(message: string): string {
   const reason = /SSL routines:[^:]*:([^:]+)/.exec(message)?.[1] ?? ''
   return `ERR_SSL_${reason.trim().toUpperCase().replaceAll(' ', '_')}`

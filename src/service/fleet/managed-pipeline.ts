@@ -39,7 +39,7 @@ export interface ManagedPipelineOptions {
   readonly cache: Pick<RevisionCache, 'read' | 'write'>
   /** Dry run: rejects if the configuration cannot be built. */
   readonly dryRun: (config: Config) => Promise<void>
-  /** Why starting with `next` would lose data that `before` left in data_dir; undefined: it would not. */
+  /** Resolves with the reason if starting with `next` would lose data that `before` left in data_dir. */
   readonly objectionTo: (next: Config, before: Config) => Promise<Error | undefined>
   readonly clock: Clock
   readonly random: Random
@@ -63,11 +63,11 @@ export class ManagedPipeline {
   readonly #revisions = new WeakMap<Config, PublishedRevision>()
   /** ETag of the last response, even if the revision in it cannot run. */
   #etag: string | undefined
-  /** The newest revision, if it cannot run, and the reason. */
+  /** If the newest revision cannot run, its number and the reason. */
   #refused: Refused | undefined
   /** Why the cached revision cannot be read. */
   #unreadable: string | undefined
-  /** Why the service cannot be reached, as logged; empty while the service responds. */
+  /** The logged reason why the service cannot be reached; empty while the service responds. */
   #unreachable = ''
   /** When the service last responded; wall clock in milliseconds. */
   #contactAt: number | undefined
@@ -88,7 +88,7 @@ export class ManagedPipeline {
   #polling: Promise<void> = Promise.resolve()
   /** Ends the wait between two attempts to start. */
   #retry = new AbortController()
-  /** Serializes replacements of the configuration. Serializes writes to the cache, too. */
+  /** Serializes replacements of the configuration and, independently of these, writes to the cache. */
   readonly #turns = new Turns()
 
   constructor(local: ManagedConfig, options: ManagedPipelineOptions) {
@@ -107,7 +107,7 @@ export class ManagedPipeline {
     return this.#running?.revision
   }
 
-  /** Why there is no revision to start with; undefined: no reason is known. */
+  /** Why no revision can start; undefined if no reason is known. */
   get waitsFor(): string | undefined {
     return this.#refusal ?? ([this.#unreachable, this.#unreadable].filter(Boolean).join('; ') || undefined)
   }
@@ -149,7 +149,7 @@ export class ManagedPipeline {
       for (const revision of published ? [published, ...others] : others) {
         const config = await this.#try(revision)
         if (!config || (revision === published && (await this.#isObjectedTo(config, published, others[0])))) {
-          // The problem of the newest revision takes precedence.
+          // If both are refused, the newest revision's problem is kept.
           refused ??= this.#refused
           this.#refused = refused
           continue
@@ -224,7 +224,7 @@ export class ManagedPipeline {
     return this.#turns.take('replace', work)
   }
 
-  /** Returns the running revision with another local part, for a reload. Call it in `inTurn`. Throws ConfigError. */
+  /** For a reload: returns the running revision with a new local part. Call only in `inTurn`. Throws ConfigError. */
   reread(local: ManagedConfig): Config {
     const config = this.#configOf(this.#running!, local)
     this.#local = local
@@ -264,11 +264,11 @@ export class ManagedPipeline {
     await Promise.all([this.#polling, this.#reporting])
   }
 
-  /** Called after `back` was replaced by `failed`, which cannot start. `back` runs again. */
+  /** Called after `failed` has replaced `back` but could not start, so that `back` runs again. */
   wentBack(error: Error, failed: Config, back: Config): void {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
-    // If both have the same revision, the local part of the configuration is the reason for the error, not the
-    // revision.
+    // If both have the same revision, the local part of the configuration caused the error, so the revision is not
+    // refused.
     if (!refused || !running || refused.revision === running.revision) return
     this.#running = running
     this.#refuse(refused, error)
@@ -357,8 +357,8 @@ export class ManagedPipeline {
   #refuse({ revision }: PublishedRevision, error: unknown): void {
     const why = error instanceof ConfigError ? error.problems.map(formatProblem).join('; ') : errorText(error)
     this.#refused = { revision, why }
-    // The revision can run once the remaining events of the previous revision are delivered. It is therefore requested
-    // again.
+    // The revision is requested again, because it can run after the remaining events of the previous revision are
+    // delivered.
     if (error instanceof EventsLeftBehind) this.#etag = undefined
     const key = `${revision} ${why}`
     if (this.#logged.has(key)) return

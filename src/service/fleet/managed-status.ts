@@ -3,7 +3,7 @@ export interface ManagedStatus {
   readonly revision: number | undefined
   /** The newest published revision that this daemon knows. */
   readonly published: number | undefined
-  /** The newest revision, if it cannot run here, and the reason. */
+  /** If the newest revision cannot run here, its number and the reason. */
   readonly refused: number | undefined
   readonly refusal: string | undefined
   /** When the service last responded, in seconds since 1970. */

@@ -7,7 +7,7 @@ const CHECK_MS = 1000
 
 type Daemon = Pick<Report, 'daemon_id' | 'host' | 'version' | 'started_at'>
 
-/** A change in any of these is reported immediately. */
+/** When one of these fields changes, a report is sent immediately. */
 export type Present = Pick<Report, 'revision' | 'health' | 'error'>
 
 export interface ReporterOptions {
@@ -19,7 +19,7 @@ export interface ReporterOptions {
   /** Milliseconds between reports while nothing changes. */
   readonly interval: () => number
   readonly present: () => Present
-  /** The current problems, read for each report. If only they change, no report is sent. */
+  /** Reads the current problems for each report. A change of the problems alone does not cause a report. */
   readonly error: () => Promise<Report['error']>
   readonly totals: () => Report['totals']
 }

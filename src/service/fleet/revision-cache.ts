@@ -10,9 +10,9 @@ import { parseJson } from '../../lib/formats/json-text.js'
 import type { PublishedRevision } from './service-link.js'
 
 /**
- * Caches on disk the last revision that ran well. Starts use it while the service is unreachable. The file is replaced
- * atomically, and only its owner can read it. A damaged file is ignored. A file that cannot be read at the moment does
- * not count as damaged.
+ * Caches the last revision that ran well in a file. While the service is unreachable, a start uses this revision. The
+ * file is replaced atomically, and only its owner can read it. A damaged file is ignored. A file that cannot be read at
+ * the moment does not count as damaged.
  */
 const FORMAT = 1
 

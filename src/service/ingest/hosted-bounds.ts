@@ -9,9 +9,9 @@ const MOST_BATCH_EVENTS = 50_000
 const MOST_BATCH_BYTES = 4 * 1024 * 1024
 /** Maximum sum of `max_keys` over the processors of a pipeline. */
 const MOST_KEYS = 1_000_000
-/** Maximum metric series of all aggregates of a pipeline. The service shows the series of all pipelines together. */
+/** Maximum metric series of a pipeline's aggregates. Limited, because the service shows all pipelines together. */
 const MOST_SERIES = 10_000
-/** Rows of an aggregate in addition to one per key: one without a key, and one for keys beyond `max_keys`. */
+/** Besides one row for each key, an aggregate has one row without a key and one for keys beyond `max_keys`. */
 const FURTHER_ROWS = 2
 /** Minimum retry delays. Without these, retries to a receiver that fails immediately could use up the CPU. */
 const LEAST_RETRY_MS = 1000
@@ -21,7 +21,7 @@ type Components = Pick<Config, 'processors' | 'destinations'>
 
 /** A difference between running the pipeline in the service and in a daemon. */
 export interface Bound {
-  /** Path of the option; empty for the whole pipeline. */
+  /** Path of the option that differs; empty for the whole pipeline. */
   readonly path: string
   readonly message: string
   /** Set if this difference prevents the service from accepting events for the pipeline. */

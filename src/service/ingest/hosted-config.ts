@@ -14,7 +14,7 @@ const MOST_DESTINATIONS = 32
 /** The service cannot run a published configuration. The message is the reason. */
 export class NotHosted extends Error {}
 
-/** Events that are sent to the service do not reach a destination. The pipeline is for daemons. */
+/** The pipeline is for daemons, because events that are sent to the service would not reach a destination. */
 export class NothingToHost extends NotHosted {}
 
 export interface HostedOptions {
@@ -23,7 +23,7 @@ export interface HostedOptions {
   readonly components: readonly AnyDefinition[]
   readonly ingest: AnyDefinition<'source'>
   readonly permitted: Permissions
-  /** Values by name of the secrets that the document refers to. */
+  /** The values, by name, of the secrets to which the document refers. */
   readonly secrets: Readonly<Record<string, string>>
   /** Disk space of the account in bytes. */
   readonly maxDisk: number
@@ -35,8 +35,8 @@ export interface Hosted {
 }
 
 /**
- * Returns the part of a published document that runs in the service: the components that events from `ingest` reach.
- * Other sources are for daemons. The document cannot use environment variables of the service. Throws NotHosted.
+ * Returns the part of a published document that runs in the service, which is all components that events from `ingest`
+ * reach. Other sources are for daemons. The document cannot use environment variables of the service. Throws NotHosted.
  */
 export function hostedConfig(document: unknown, options: HostedOptions): Hosted {
   const { name, dataDir, components, ingest, permitted, secrets, maxDisk } = options

@@ -17,7 +17,7 @@ export function versionName({ revision, secrets }: Version): string {
   return `${revision} ${secrets?.version ?? ''}`
 }
 
-/** Adds the values of the secrets. If one is missing, adds the reason instead. */
+/** Adds the values of the secrets. If a secret is missing, adds the reason as a text instead. */
 export function dataOf(published: HostedRevision): PublishedData {
   const { secrets, ...rest } = published
   if (!secrets) return rest

@@ -19,11 +19,11 @@ import { type Sql, type Store, StoreError, type Value } from '../api/store/store
 const KEPT_MS = 12 * 3_600_000
 const CLAIMED_MS = 60_000
 const SWEEP_MS = 20_000
-/** How often one node removes keys for all nodes. Counting keys takes time. */
+/** Interval at which one node removes keys for all nodes. Long, because counting keys takes time. */
 const SHARED_SWEEP_MS = 55_000
 /** Maximum keys per account. */
 const MOST_KEYS = 262_144
-/** Rows per DELETE. The embedded store blocks the process during each. */
+/** Rows per DELETE. Few, because the embedded store blocks the process during each DELETE. */
 const BATCH = 500
 /** Approximate bytes of one key on disk, including indexes. */
 export const KEY_BYTES = 256
@@ -33,7 +33,7 @@ const CLAIM = `
   ON CONFLICT (pipeline_id, key) DO UPDATE SET body = excluded.body, received = NULL, until = excluded.until
   WHERE idempotency.until < $6`
 const KNOWN = 'SELECT body, received FROM idempotency WHERE pipeline_id = $1 AND key = $2 AND until >= $3'
-/** Records how many events were received, without a claim. The key may have expired. */
+/** Records how many events were received for a key without a claim. Replaces the row if the key has expired. */
 const SAVE = CLAIM.replace('NULL, $5)', '$7, $5)').replace('received = NULL', 'received = excluded.received')
 /** Renews a claim, or records how many events were received. */
 const KEEP = 'UPDATE idempotency SET received = $3, until = $4 WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
@@ -55,7 +55,7 @@ export interface KeyedRequest {
   readonly noRoom: Refusal | undefined
 }
 
-/** A request in progress. Repeated requests with its key share the answer. */
+/** A request in progress. If the request is repeated with the same key, both get the same answer. */
 interface Attempt {
   readonly row: readonly [pipeline: string, key: string]
   readonly account: string
@@ -77,7 +77,7 @@ interface Options {
   readonly secret: Buffer
   /** The nodes that share the store; undefined for an embedded store. */
   readonly nodes?: Nodes | undefined
-  /** Whether no other service uses the store. All claims are then from an earlier version. */
+  /** Whether this service is the only one on the store. If so, all claims in the store are from an earlier version. */
   readonly isAlone?: boolean
   /** Default: MOST_KEYS. */
   readonly mostKeys?: number
@@ -121,7 +121,7 @@ export class IdempotencyKeys {
     for (const { account_id, size } of rows) this.#count(account_id, Number(size))
   }
 
-  /** Number of keys. If nodes share the store: the number at the last sweep by this node. */
+  /** Number of keys. If nodes share the store, this is the number at the last sweep that this node made. */
   get size(): number {
     return [...this.#counts.values()].reduce((sum, size) => sum + size, 0)
   }
@@ -132,7 +132,7 @@ export class IdempotencyKeys {
   }
 
   /**
-   * Calls `take` once per key and body. Resolves with its result, even if an earlier request called it. Throws Refusal.
+   * Calls `take` once per key and body. A repeated request resolves with the result of the first call. Throws Refusal.
    */
   async once(request: KeyedRequest, take: () => Promise<Received>): Promise<Received> {
     const { account, pipeline, key } = request
@@ -155,7 +155,7 @@ export class IdempotencyKeys {
   }
 
   /**
-   * Resolves with the result of an earlier request. If there is none, claims the key if needed, and resolves with
+   * Resolves with the result of an earlier request. For a first request, claims the key if needed, and resolves with
    * undefined.
    */
   async #known({ account, noRoom }: KeyedRequest, row: Attempt['row'], body: string): Promise<Received | undefined> {
@@ -183,7 +183,7 @@ export class IdempotencyKeys {
     const { row, account } = attempt
     try {
       const { received } = await take()
-      // Even if this fails, the events are safe. The attempt then stays in memory until the number can be saved.
+      // The events are safe even if saving their number fails. The attempt then stays in memory until it is saved.
       await this.#store
         .change(row.join(' '), sql => this.#keep(sql, attempt, received))
         .then(
@@ -204,7 +204,7 @@ export class IdempotencyKeys {
     }
   }
 
-  /** Saves the number of events, or renews the claim if it is null. */
+  /** Saves the number of events. If `received` is null, renews the claim instead. */
   async #keep(sql: Sql, { row, account, body }: Attempt, received: number | null): Promise<void> {
     const now = this.#now()
     const until = now + (received === null ? CLAIMED_MS : KEPT_MS)
@@ -302,8 +302,8 @@ function nameOf(key: string): string {
 const NONCE = Buffer.alloc(12)
 
 /**
- * Authenticates a body under a secret, since a client that knows another client's key must not find a body with the
- * same digest. AES-GCM without a plaintext takes a quarter of the time of SHA-256.
+ * Computes the digest of a body with a secret. Otherwise, a client that knows another client's key could find a body
+ * with the same digest. AES-GCM without a plaintext takes a quarter of the time of SHA-256.
  */
 function digestOf({ bytes, size, content }: KeyedRequest['body'], secret: Buffer, ...of: readonly string[]): string {
   const key = createHmac('sha256', secret)

@@ -5,9 +5,9 @@ import { syncFolder } from '../../lib/files/atomic-file.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
 
 /**
- * Copies the files of published pipelines (buffers, dead-letter queues) while the pipelines run. Invariant: the copy
- * never counts an undelivered event as delivered. The ledger of a buffer is therefore copied before its segments. After
- * a restore, events that were delivered since the copy are delivered again.
+ * Copies the files of published pipelines (buffers, dead-letter queues) while the pipelines run. The copy must never
+ * show an undelivered event as delivered, so the ledger of a buffer is copied before its segments. After a restore,
+ * events that were delivered after the copy are delivered again.
  */
 
 /** Name of the folder in the data_dir of the service, and in a backup. */
@@ -50,7 +50,7 @@ async function copy(from: string, to: string): Promise<void> {
     const file = await open(to, 'r')
     await file.sync().finally(() => file.close())
   } catch (error) {
-    // Either the file was removed after delivery, or the next attempt finds it under another name.
+    // The file was removed after delivery, or it was renamed, and the next attempt finds its new name.
     if (errorCode(error) !== 'ENOENT') throw error
   }
 }

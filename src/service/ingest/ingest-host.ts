@@ -24,12 +24,12 @@ import { RecentFailures } from './recent-failures.js'
 import { RunningPipeline, stillStarting } from './running-pipeline.js'
 
 interface IngestHostOptions extends ProcessBounds, PreviewOptions {
-  /** Maximum accounts whose pipelines run at the same time, each in a process. */
+  /** Maximum number of processes. Each account whose pipelines run has one process. */
   readonly maxProcesses: number
   readonly clock: Clock
   readonly metrics: Metrics
   readonly keys: IdempotencyKeys
-  /** Maximum lines of a scrape: per account (`group`), and for all accounts. */
+  /** Maximum lines of a scrape, for each account (`group`) and for all accounts together (`all`). */
   readonly maxSeries: { readonly group: number; readonly all: number }
   readonly startProcess: StartLink
   readonly ownPorts: () => readonly number[]
@@ -51,26 +51,26 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
 
 const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
 /**
- * How long an account keeps its process while other accounts wait for one. Applies if all its events are in disk
- * buffers.
+ * If all events of an account are in disk buffers while other accounts wait for a process, the account keeps its
+ * process for this long.
  */
 const TURN_MS = 30_000
 const CHECKS_A_TURN = 6
-/** How long a request waits for its pipeline to start. The start continues for the next attempt. */
+/** How long a request waits for its pipeline to start. After that, the start continues for repeated requests. */
 const WAIT_MS = 10_000
 const MOST_REMOVED = 10_000
-/** How long a pipeline may be idle before it is ended. Applies if its process uses more than half of its memory. */
+/** If a process uses more than half of its memory, its pipelines are ended after they were idle for this long. */
 const IDLE_MS = 5 * 60_000
 /** Time limit to stop an idle pipeline, whose processors may still hold events. */
 const LAST_EVENTS_MS = 10_000
-/** How much longer processes may take to end after the shutdown deadline. Then they are killed. */
+/** How long processes may take to end after the shutdown deadline before they are killed. */
 const KILL_MS = 1000
 
 /**
  * Runs published pipelines for the events that are sent to them. Each account has one process for its pipelines. A
  * pipeline starts with its first request. If it has events in a disk buffer, it starts with the service. If too many
- * accounts need a process, one of them loses its process (process-slots.ts). Accounts with events in disk buffers then
- * take turns to have one.
+ * accounts need a process, one account loses its process (process-slots.ts). Accounts that have events in disk buffers
+ * then take turns with a process.
  */
 export class IngestHost {
   readonly #options: IngestHostOptions
@@ -79,7 +79,7 @@ export class IngestHost {
   readonly #running = new Map<string, RunningPipeline>()
   readonly #starting = new Map<string, Promise<RunningPipeline>>()
   readonly #slots: ProcessSlots
-  /** Pipelines with events in disk buffers whose account waits for a process, the longest waiting first. */
+  /** Pipelines that have events in disk buffers and wait for a process, in the order in which they began to wait. */
   readonly #waitingForProcess = new Map<string, HostedRevision>()
   readonly #stopTicking: () => void
   #resuming: Promise<void> | undefined
@@ -196,7 +196,7 @@ export class IngestHost {
       await rm(folder, { recursive: true, force: true })
       this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
     }
-    // Must follow the removal of the files: until then, the process must not reuse their disk space.
+    // The process is told only after the files are removed, so that it does not reuse their disk space too early.
     await this.#processes.forget(id, account)
     this.#last.forget(id)
   }
@@ -303,7 +303,7 @@ export class IngestHost {
       if (!hosted.runs(published)) await hosted.update(published)
       await this.#last.note(hosted)
       if (process.isGone) throw process.refusal()
-      // Must come last. Once the pipeline counts as running, it may be ended as idle before its request arrives.
+      // Must come last, because a pipeline that counts as running may be ended as idle before its request arrives.
       this.#waitingForProcess.delete(id)
       this.#left.delete(id)
       this.#running.set(id, hosted)
@@ -336,7 +336,7 @@ export class IngestHost {
     this.#asking.add(published)
     try {
       while (!this.#slots.hasRoomFor(account)) {
-        // Each time a process was ended for this account, another account may have taken the place of that process.
+        // The wait is limited, because another account may take the place of a process that was ended for this one.
         if (clock.now() > giveUp) throw this.#slots.refusal()
         const isEnded = await this.#endAnAccount(({ demand }) => demand !== 'attended')
         if (!isEnded && !(await this.#someStarted())) throw this.#slots.refusal()
@@ -348,8 +348,8 @@ export class IngestHost {
   }
 
   /**
-   * Waits until pipelines have started or ended, which may make room. Resolves with false if no pipeline is starting or
-   * ending.
+   * Waits for the pipelines that are starting or ending, because they may make room. Resolves with false if no pipeline
+   * is starting or ending.
    */
   async #someStarted(): Promise<boolean> {
     const starting = this.#slots.pipelines.flatMap(id =>
@@ -360,8 +360,8 @@ export class IngestHost {
   }
 
   /**
-   * Ends the process of one account. `mayEnd` must be true for all its pipelines. Events in their disk buffers wait for
-   * the account's next turn. Resolves with false if there is no such account.
+   * Ends the process of one account for whose pipelines `mayEnd` is true. Events in the disk buffers of these pipelines
+   * wait for the account's next turn. Resolves with false if no account was found.
    */
   async #endAnAccount(mayEnd: (one: RunningPipeline) => boolean): Promise<boolean> {
     await this.#processes.inspectAll()
@@ -446,7 +446,7 @@ export class IngestHost {
     return ending
   }
 
-  /** Called when a pipeline has released its files. After the last pipeline of an account, its process ends. */
+  /** Called when a pipeline has released its files. If it was the account's last pipeline, the process ends too. */
   async #ended(hosted: RunningPipeline): Promise<void> {
     const { id, accountId: account } = hosted
     this.#noteLeft(hosted)

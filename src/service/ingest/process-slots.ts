@@ -1,7 +1,7 @@
 import { Refusal } from '../../net/http/server/refusal.js'
 
 /**
- * Decides which accounts have a process for their pipelines, and which account loses it if another account needs one.
+ * Decides which accounts have a process for their pipelines, and which account loses its process if others need one.
  */
 
 /**
@@ -21,7 +21,7 @@ const ORDER: readonly Demand[] = ['idle', 'buffered', 'unattended', 'attended']
 
 export class ProcessSlots {
   readonly #most: number
-  /** Starting, running and ending pipelines of each account with a process. */
+  /** For each account with a process, the pipelines that are starting, running or ending. */
   readonly #accounts = new Map<string, Set<string>>()
 
   constructor(most: number) {
@@ -57,8 +57,8 @@ export class ProcessSlots {
   }
 
   /**
-   * Returns the pipelines of the account that needs its process least. `mayEnd` must be true for all of them. Empty:
-   * there is no such account.
+   * Returns the pipelines of the account that needs its process least, among the accounts for whose pipelines `mayEnd`
+   * is true. Returns an empty list if no account was found.
    */
   toEnd<C extends Candidate>(running: Iterable<C>, mayEnd: (one: C) => boolean): readonly C[] {
     const accounts = new Map<string, C[]>()

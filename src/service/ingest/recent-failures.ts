@@ -3,7 +3,7 @@ import type { Clock } from '../../lib/time.js'
 import type { Refusal } from '../../net/http/server/refusal.js'
 import { type HostedRevision, versionName } from './hosted-revision.js'
 
-/** After a failed start, the next start waits this many times as long as the failed start took. */
+/** The wait after a failed start is this many times the duration of the failed start. */
 const TIMES_AS_LONG = 20
 const LONGEST_REFUSAL_MS = 10_000
 const MOST_REFUSALS = 10_000

@@ -17,7 +17,7 @@ import type { AccountProcess } from './process/account-process.js'
 import type { PipelineState } from './process/messages.js'
 import type { Demand } from './process-slots.js'
 
-/** How long a request with an idempotency key waits. The client may then repeat the request with the same key. */
+/** Maximum wait of a request with an idempotency key. The client may then repeat the request with the same key. */
 const PATIENCE_MS = 20_000
 const MOST_REQUESTS = 1000
 /** The form of an idempotency key. */
@@ -28,7 +28,7 @@ export interface RunningOptions {
   readonly maxBody: number
   /** Maximum bytes that unanswered requests may hold. */
   readonly maxUnsettled: number
-  /** Limits unanswered requests in total and per account. All pipelines share this field and the next two. */
+  /** Limits unanswered requests in total and per account. All pipelines share `quotas`, `disks` and `keys`. */
   readonly quotas: AccountQuotas
   readonly disks: AccountDisks
   readonly keys: IdempotencyKeys
@@ -40,7 +40,7 @@ export interface RunningOptions {
 export class RunningPipeline {
   readonly id: string
   readonly accountId: string
-  /** The newest known revision. It may have to wait until the running revision has delivered its events. */
+  /** The newest known revision. It may not run yet, because the running revision must first deliver its events. */
   published: HostedRevision
   /** When the last request arrived, on the monotonic clock. */
   usedAt: number
@@ -48,7 +48,7 @@ export class RunningPipeline {
   undelivered = 0
   readonly #options: RunningOptions
   readonly #quota: Quota
-  /** Functions that refuse the bodies that are being read. */
+  /** For each body that is being read, a function that refuses it. */
   readonly #reading = new Set<(refusal: Refusal) => void>()
   #requests = 0
   /** Number of clients that wait for an answer. */
@@ -76,9 +76,7 @@ export class RunningPipeline {
     options.process.states.set(this.id, state)
   }
 
-  /**
-   * The last reported state. If a call changes the state, the process reports the new state before it answers the call.
-   */
+  /** The last reported state. The process reports a new state before it answers the call that has changed the state. */
   get #state(): PipelineState {
     return this.#options.process.states.get(this.id)!
   }
@@ -111,7 +109,7 @@ export class RunningPipeline {
 
   get demand(): Demand {
     if (this.#requests > 0) return this.#waiting > 0 ? 'attended' : 'unattended'
-    // Acknowledged events that are not delivered are in disk buffers.
+    // Without open requests, undelivered events are acknowledged and in disk buffers.
     return this.undelivered > 0 ? 'buffered' : 'idle'
   }
 
@@ -242,7 +240,7 @@ function keyOf({ headers }: IncomingMessage): string | undefined {
   throw new Refusal(400, 'invalid_idempotency_key', 'idempotency-key must be 1 to 255 visible characters')
 }
 
-/** Resolves with the answer. After PATIENCE_MS, asks the client to repeat the request, which then awaits the answer. */
+/** Resolves with the answer. After PATIENCE_MS, throws a Refusal that asks the client to repeat the request. */
 async function patiently(answer: Promise<Received>): Promise<Received> {
   const given = await within(PATIENCE_MS, answer)
   if (given) return given

@@ -10,7 +10,7 @@ export class ApiError extends Error {
 
 export type Params = Readonly<Record<string, string | number | undefined>>
 
-/** Returns a URL relative to the page. A proxy may serve the page below another path. */
+/** Returns a URL relative to the page, because a proxy may serve the page below another path. */
 function address(path: string, params: Params = {}): string {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(params))
@@ -38,7 +38,7 @@ export async function post(path: string, body: unknown): Promise<void> {
   await request(path, {}, { method: 'POST', body: JSON.stringify(body), headers })
 }
 
-/** A longer line ends the stream. The daemon does not send lines of this length. */
+/** Maximum length of a line. A longer line ends the stream with an error. The daemon does not send such lines. */
 const LONGEST = 16 * 1024 * 1024
 
 /** Yields the lines of a response as they arrive. */
@@ -56,7 +56,7 @@ export async function* lines(path: string, params: Params, signal: AbortSignal):
   }
 }
 
-/** Reads server-sent events with fetch: an EventSource does not report why it failed, nor stop when it should. */
+/** Reads server-sent events with fetch, because EventSource does not report its errors or stop when it should. */
 export async function* events(path: string, signal: AbortSignal): AsyncGenerator<{ event: string; data: string }> {
   let event = 'message'
   let data: string[] = []

@@ -12,7 +12,7 @@ export interface Data<T> {
 /** Whether the page is paused or hidden. Requests are then not repeated. */
 export const isIdle = signal(false)
 
-/** Requests data after `delay` ms, then every `every` ms (0: not again). The last response stays until the next one. */
+/** Requests data after `delay` ms, then every `every` ms (0: only once). Keeps the response until the next one. */
 export function useData<T>(path: string | undefined, params: Params = {}, every = 0, delay = 0): Data<T> {
   const [answer, setAnswer] = useState<{ path?: string; data?: T; error?: unknown; isLoading: boolean }>({
     isLoading: true,

@@ -1,7 +1,7 @@
 export interface Edge {
   readonly from: string
   readonly to: string
-  /** The side output where the edge begins. The other end is placed lower. */
+  /** The side output where the edge begins. The node at the other end is placed lower. */
   readonly output?: string
 }
 
@@ -12,7 +12,7 @@ export interface Slot {
   readonly edge?: number
 }
 
-/** Odd, because the last sweep goes forwards and orders layers by their inputs. */
+/** The number is odd, so that the last sweep goes forwards and orders each layer by its inputs. */
 const SWEEPS = 3
 /** How much lower a neighbour at a side output lies, as a share of the height. */
 const LOWER = 0.3
@@ -25,8 +25,8 @@ interface Link {
 }
 
 /**
- * Places nodes in layers from left to right. Each node comes after its inputs. Nodes without readers are in the last
- * layer. Connected nodes have similar heights where possible.
+ * Places nodes in layers from left to right. Each node comes after its inputs. Nodes from which no other node reads are
+ * in the last layer. Connected nodes have similar heights where possible.
  */
 export function layersOf(nodes: readonly string[], edges: readonly Edge[]): Slot[][] {
   const depth = depths(nodes, edges)
@@ -66,7 +66,7 @@ function depths(nodes: readonly string[], edges: readonly Edge[]): Map<string, n
   return depth
 }
 
-/** Orders the slots of each layer by the mean height of their neighbours: of the previous layer, then of the next. */
+/** Orders the slots of each layer by the mean height of their neighbours in the previous layer or in the next one. */
 function ordered(layers: Slot[][], links: readonly Link[]): Slot[][] {
   const height = new Map<string, number>()
   const note = (layer: Slot[]) => {

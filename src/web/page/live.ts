@@ -8,7 +8,7 @@ export const second = signal<Second | undefined>(undefined)
 /** The last hour of each component. */
 export const histories = signal<Histories | undefined>(undefined)
 export const paused = signal(false)
-/** Why the connection failed. `token`: the daemon asks for a token. */
+/** Why the connection failed. `token` is true if the daemon asks for a token. */
 export const failure = signal<{ readonly words: string; readonly token: boolean } | undefined>(undefined)
 /** When the last message arrived, by the browser's clock. */
 export const heardAt = signal(0)
@@ -19,13 +19,13 @@ export const isAway = computed(() => away.value !== undefined && away.value.unti
 export const isConnected = signal(false)
 /** When the daemon was restarted. Its counts begin at 0 again. */
 export const restartedAt = signal<string | undefined>(undefined)
-/** Ticks once a second: texts such as "for 12 s" depend on it. */
+/** Changes once a second, because texts such as "for 12 s" depend on the time. */
 export const now = signal(Date.now())
 export const hidden = signal(document.hidden)
 
-/** Seconds over which rates are averaged, because destinations send in batches. */
+/** Rates are averages over this many seconds, because destinations send in batches. */
 const RATE_SECONDS = 5
-/** A message is overdue after this time: one comes per second. */
+/** A message is overdue after this time, because one arrives per second. */
 const SILENCE_MS = 5000
 const LONGEST_BACKOFF_MS = 10_000
 
@@ -66,7 +66,7 @@ export const flow = computed(() => {
   return { received: of('received'), passed: of('passed') }
 })
 
-/** Counts of a component, from the last second, otherwise from the last status. */
+/** Returns the counts of a component from `second`, or from the last status if `second` does not have them. */
 export function countsOf(id: string): { received: number; sent: number; discarded: number; in_flight: number } {
   const counts = second.value?.components[id]
   if (counts) return { received: counts[0], sent: counts[1], discarded: counts[2], in_flight: counts[3] }
@@ -101,7 +101,7 @@ async function listen(signal: AbortSignal): Promise<void> {
   }
 }
 
-/** Listens until `stop`, and reconnects when the connection is lost. */
+/** Listens until `stop` aborts, and reconnects when the connection is lost. */
 async function stayConnected(stop: AbortSignal): Promise<void> {
   for (let backoff = 500; !stop.aborted; backoff = Math.min(backoff * 2, LONGEST_BACKOFF_MS)) {
     const attempt = new AbortController()
@@ -136,7 +136,7 @@ async function keepHistories(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** Returns how many of the steps that begin at these times have ended. An unfinished step would look like a fall. */
+/** Returns how many steps with these start times have ended. An unfinished step would look like a fall. */
 export function endedOf(at: readonly number[], step_ms: number): number {
   const last = second.value ? timeOf(second.value) : Number.POSITIVE_INFINITY
   return at.findLastIndex(begin => begin + step_ms <= last) + 1
@@ -159,7 +159,7 @@ export function connect(): void {
     return () => stop.abort()
   })
   effect(() => {
-    // The page shows for a while that the connection came back.
+    // For 15 seconds, the page shows that the connection came back.
     if (away.value?.until && now.value - away.value.until > 15_000) away.value = undefined
   })
 }

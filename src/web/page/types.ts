@@ -60,7 +60,7 @@ export interface Books {
   readonly given_back?: number
   readonly emitted?: Readonly<Record<string, number>>
   readonly consumed?: Readonly<Record<string, number>>
-  /** Missing if events take several paths: the counts then do not add up. */
+  /** Missing if events take several paths, because the counts then do not add up. */
   readonly passed?: number
   readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
   readonly delivered: Readonly<Record<string, number>>
@@ -125,7 +125,7 @@ export interface Second {
   readonly destinations: Readonly<Record<string, Delivery>>
 }
 
-/** Events per second, or for `in_flight` a number of events; null for unknown steps. */
+/** For each step, the events per second (for `in_flight`, the number of events), or null if the step is unknown. */
 export type Values = readonly (number | null)[]
 
 export interface History {
@@ -188,13 +188,13 @@ export interface Throttle {
   readonly max_keys?: number
   readonly summary_ms?: number
   readonly keys: readonly Bucket[]
-  /** Numbers of buckets that were searched, and of buckets that match. */
+  /** Number of buckets that were searched. `found` is the number of these buckets that match. */
   readonly searched: number
   readonly found: number
-  /** The bucket with the name in the filter, if its events are not counted by key. */
+  /** The bucket that the filter names, if the throttle does not count the events of this bucket by key. */
   readonly uncounted?: {
     readonly key: string
-    /** The first three are missing if they depend on the event. */
+    /** `used`, `limit` and `window_ms` are missing if they depend on the event. */
     readonly used?: number
     readonly limit?: number
     readonly window_ms?: number
@@ -275,7 +275,7 @@ export interface Evidence {
 
 export interface DeadLetters {
   readonly total: number
-  /** Number of events inspected. `reasons` does not include older events. */
+  /** Number of the newest events that were inspected. `reasons` does not include older events. */
   readonly looked_at: number
   /** Whether `looked_at` counts all events of the queue. */
   readonly all: boolean

@@ -68,7 +68,7 @@ export async function readEvent(
   return { batch, own: Object.fromEntries(own), as: made?.of ?? readAs(batch), unset, more: eventsAfterFirst(frames) }
 }
 
-/** Whether the first line is an event in the format of `sluice tap`. Only for sources that do not read JSON. */
+/** Whether the first line is an event in the format of `sluice tap`. Call only for sources that do not read JSON. */
 export function isTapped(source: string, codec: Codec, lines: Buffer): boolean {
   const end = lines.indexOf('\n')
   const line = end < 0 ? lines : lines.subarray(0, end)
@@ -105,7 +105,7 @@ function canHave(fields: EventFields | undefined, names: readonly string[]): boo
   return fields === undefined || names.every(name => fields.names.includes(name) || fields.others?.test(name))
 }
 
-/** Returns the fields of a tapped event. Undefined: not JSON, or no field names the origin of a line. */
+/** The fields of a tapped event. Undefined if the input is not JSON, or if no field names the origin of a line. */
 function tappedFields(json: Buffer): Record<string, unknown> | undefined {
   if (json[0] !== 0x7b) return undefined
   try {

@@ -59,7 +59,7 @@ interface Step extends Partial<Explanation> {
 const MOST_STEPS = 1000
 const LONGEST_SHOWN = 500
 
-/** Explains how one event would pass through the pipeline. Resolves with exit code 1 if it reaches no destination. */
+/** Explains how one event would pass through the pipeline. The exit code is 1 if the event reaches no destination. */
 export async function explain(options: ExplainOptions, io: Io): Promise<number> {
   return explainIn(await loadDaemonConfig(options.config, io.env), options, io)
 }
@@ -215,7 +215,7 @@ async function stepsFrom(
   return steps
 }
 
-/** The step if the event is over the limit: it is discarded, unless `over_limit` or shadow mode keeps it. */
+/** The step for an event over the limit. The event is discarded, unless `over_limit` or shadow mode keeps it. */
 function overLimit(asFirst: ProcessorStep, options: unknown, event: EventBatch): ProcessorStep {
   const { mode, over_limit: over } = options as Pick<ThrottleOptions, 'mode' | 'over_limit'>
   if (asFirst.outcome !== 'passed' || mode === 'shadow' || over !== 'discard') return asFirst

@@ -15,13 +15,13 @@ export interface Past {
 /** Asks a daemon for events that have these fields. Undefined if the daemon has no status page. */
 export type AskPast = (dataDir: string, fields: Fields) => Promise<Finding | undefined>
 
-/** Maximum versions of the event to search for. Components may have changed the event before the page kept it. */
+/** Maximum versions of the event to search for. The page may have kept a version that components had changed. */
 const MOST_VERSIONS = 5
 /** Maximum length of an event as JSON. Longer events cannot be found, because the page cuts them. */
 const LONGEST = 4096
 const SHOWN = 3
 
-/** `versions`: the event as it was read, and as components changed it. Undefined: the daemon keeps no events. */
+/** `versions`: the event as it was read, and as components changed it. Undefined if the daemon keeps no events. */
 export async function pastOf(
   versions: readonly Fields[],
   ask: (fields: Fields) => Promise<Finding | undefined>,

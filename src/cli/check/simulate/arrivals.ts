@@ -2,7 +2,7 @@ import { everWaits, longestWaits, type ThrottleOptions } from '../../../componen
 import type { Input } from './input.js'
 import { isThrottle, type Route } from './subject.js'
 
-/** How events arrive. Live: each when it was written. Backlog: all at once, as when a daemon starts. */
+/** How events arrive. Live: each event when it was written. Backlog: all at the same time, as when a daemon starts. */
 export interface Arrivals {
   readonly isBacklog: boolean
   /** Whether to also count how many events are discarded with the other way of arrival. */

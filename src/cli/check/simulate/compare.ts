@@ -38,7 +38,7 @@ const OTHER = 2
 /** Counts how often each event of a frame passes a throttle. */
 class Passes implements Visitor {
   counts = new Uint8Array(1024)
-  /** For each event of the frame: the batch in which it reached the throttle. `indices`: its index in that batch. */
+  /** For each event of the frame: the batch with which the event reached the throttle. `indices`: its index there. */
   batches: (EventBatch | undefined)[] = []
   indices = new Int32Array(1024)
   /** How many events were read before the frame. */
@@ -125,7 +125,7 @@ export class Comparison extends Twice<Passes> {
   }
 
   /**
-   * The `most` keys with the largest differences, and the exact sum of all others. `others` is null if there are none.
+   * The `most` keys with the largest differences, and the exact sum of the others. `others`: null if no others differ.
    */
   byKey(most: number): {
     readonly total: Difference

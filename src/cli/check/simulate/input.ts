@@ -120,7 +120,7 @@ async function firstLines(chunks: AsyncGenerator<Buffer, undefined>): Promise<Bu
   return first
 }
 
-/** The lines that the source derives from its input, if its type has `linesOf`; otherwise the input unchanged. */
+/** If the source's type has `linesOf`: the lines that the source derives from its input. Otherwise the input itself. */
 async function* madeLines(
   { definition, options }: ComponentConfig<'source'>,
   first: Buffer,

@@ -63,7 +63,7 @@ function shortened(text: string): string {
   return text.length > SHOWN_LENGTH ? `${text.slice(0, SHOWN_LENGTH)}…` : text
 }
 
-/** Returns a longer copy of an array that is indexed by key id, with room for at least `least` numbers. */
+/** Returns a longer copy of `numbers`, an array indexed by key id. The copy has room for at least `least` numbers. */
 export function grown(numbers: Float64Array<ArrayBuffer>, least: number): Float64Array<ArrayBuffer> {
   return resized(numbers, Math.max(numbers.length * 2, least))
 }

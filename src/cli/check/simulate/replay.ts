@@ -41,14 +41,14 @@ export interface FrameReader {
 /** Replays events through the components before a throttle, each event at its own time. */
 export class Replay<V extends Visitor> implements FrameReader {
   read = 0
-  /** Events that reached the throttle. An event counts once for each path on which it did. */
+  /** Events that reached the throttle. If an event reached it on several paths, the event counts once for each path. */
   events = 0
   bytes = 0
   /** Lines that the codec of their source could not decode. */
   undecoded = 0
   /** Events that reached the throttle without a time of their own. */
   timeless = 0
-  /** Number of events that are earlier than the previous event. `furthestBackMs`: the largest difference. */
+  /** Number of events with an earlier time than the previous event. `furthestBackMs`: the largest time difference. */
   backwards = 0
   furthestBackMs = 0
   readonly slots = new TimeSlots()
@@ -70,7 +70,7 @@ export class Replay<V extends Visitor> implements FrameReader {
   readonly #wanted = new WantedNames()
   readonly #timePath: FieldPath | 'auto' | undefined
   readonly #time: TimeReader | undefined
-  /** Slot of the field `timestamp`. If a line does not have the field, its event gets the time of receipt. */
+  /** Slot of the field `timestamp` in `#wanted`. If a line lacks this field, its event gets the time of receipt. */
   readonly #timestamp: number
   readonly #ack = new Ack(() => {})
   #origin: Origin | undefined
@@ -168,7 +168,7 @@ export class Replay<V extends Visitor> implements FrameReader {
     this.bytes += arrivals * batch.size(i)
   }
 
-  /** The time of event `i`; NaN: it has none. A `timestamp` that is only the time of receipt does not count. */
+  /** The time of event `i`; NaN: the event has no time. A `timestamp` that is only the time of receipt is ignored. */
   #timeOf(batch: EventBatch, i: number): number {
     if (!this.#time) return batch.receivedAt
     const time = this.#time.of(batch, i)

@@ -93,7 +93,7 @@ export interface KeyResult extends Readonly<Omit<OtherKeys, 'keys'>> {
   /** Null for the bucket of the events without a key. */
   readonly key: string | null
   /**
-   * The highest number of events in one window, without the excluded ones. With a limit this high, no event is discarded.
+   * The most events in one window, without excluded events. If the limit is at least this high, no event is discarded.
    */
   readonly busiest: number
   /** The time at which the window of `busiest` opened. Null if `busiest` is 0. */
@@ -115,8 +115,8 @@ export interface TimeResult {
   readonly discarded: readonly number[]
   readonly excluded: readonly number[]
   /**
-   * Discarded events of the heaviest keys, most first; at most 12. If a key became heavy late, its earlier discards are
-   * in `others`. In each slot, `discarded` = the sum of `by_key` + `others`.
+   * Discarded events of the keys with the most discards: at most 12 keys, highest number first. If a key had few
+   * discards at first, these may be in `others`. In each slot, `discarded` = the sum of `by_key` + `others`.
    */
   readonly by_key: readonly { readonly key: string | null; readonly discarded: readonly number[] }[]
   readonly others: readonly number[]
@@ -138,7 +138,7 @@ export interface SearchResult {
   readonly does: string
   /** With `--suggest`: the numbers of `matching` and `kept` events. With `--budget`: `bytes_per_period`. */
   readonly figures: Readonly<Record<string, number>>
-  /** False: the goal is achieved even without a limit. The reported limit is then the lowest that discards nothing. */
+  /** False if the goal is achieved without a limit. The reported limit is then the lowest that discards nothing. */
   readonly needed: boolean
   /** The adjacent limit, which does not achieve the goal. Null if every limit achieves the goal. */
   readonly next: { readonly limit: number; readonly does: string } | null

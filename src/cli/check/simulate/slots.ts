@@ -43,7 +43,7 @@ export class TimeSlots {
     const { slotMs: oldMs } = this
     const oldFirst = this.#first
     while (Math.floor(high / this.slotMs) - Math.floor(low / this.slotMs) >= MOST_SLOTS) this.slotMs *= 2
-    // If `time` is the earliest so far, the free slots are before it. Otherwise they are after the latest time.
+    // If `time` is the earliest so far, the free slots are before `time`. Otherwise they are after the latest time.
     this.#first = Math.floor(time < this.#low ? high / this.slotMs : low / this.slotMs)
     if (time < this.#low && this.#low <= this.#high) this.#first -= MOST_SLOTS - 1
     this.#low = low

@@ -24,7 +24,7 @@ export interface Subject {
 /** The id of a throttle without a configuration. */
 const NEW_ID = 'limit'
 
-/** Reads the throttle from a configuration. If there is no such throttle, throws a UsageError that names the flag. */
+/** Reads the throttle `component`. If the configuration lacks this throttle, throws a UsageError naming the flag. */
 export async function subjectOf(
   path: string | undefined,
   component: string | undefined,
@@ -113,7 +113,7 @@ export function isThrottle({ type }: ComponentConfig<'processor'>): boolean {
   return type === throttle.type
 }
 
-/** Throws UsageError if a processor of the route keeps events or uses timers: such a processor cannot be simulated. */
+/** Throws UsageError if a processor of the route cannot be simulated, because it keeps events or uses timers. */
 export function checkRoute({ processors, throttle: throttleId }: Route): void {
   const keeping = processors.find(
     processor => !isThrottle(processor) && (processor.plan?.keeps || processor.plan?.waits || processor.plan?.every),

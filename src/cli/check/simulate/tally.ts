@@ -94,7 +94,7 @@ export class TrialTally {
   }
 
   /**
-   * The `most` keys with the most discarded events (then with the most events), and the exact sum of all other keys.
+   * The `most` keys with the most discarded events (if equal, the most events), and the exact sum of all other keys.
    */
   byKey(most: number): Pick<TrialResult, 'losing_keys' | 'by_key' | 'others'> {
     const columns = this.#columns
@@ -148,8 +148,8 @@ function countsIn(value: (column: number) => number): Omit<OtherKeys, 'keys'> {
 const CLEARLY_MORE = 1.5
 
 /**
- * Discards over time of the heaviest keys, in bounded memory. A key gets a row with its first discard. When no row is
- * free, a key that is clearly heavier takes the row of the lightest key. The row then starts empty.
+ * Discards over time of the keys with the most discards, in bounded memory. A key gets a row with its first discard. If
+ * no row is free, a key with clearly more discards takes and clears the row of the key with the fewest.
  */
 export class HeavyKeys {
   readonly #slots: TimeSlots

@@ -19,7 +19,7 @@ export type Outcome = typeof PASS | typeof DISCARD | typeof EXCLUDED
 
 /** Decides as the daemon does, on one event after the other, and counts unusual decisions. */
 export abstract class TrialDecider {
-  /** Events of keys beyond `max_keys`. `failedOpen`: they passed uncounted; `refused`: they were discarded. */
+  /** Events of keys beyond `max_keys`. `failedOpen`: the events passed uncounted. `refused`: the discarded events. */
   failedOpen = 0
   refused = 0
   /** Only with windows in event time: the events that came later than allowed. */
@@ -172,7 +172,7 @@ class WaitingRoom {
   #bytes = 0
   #now = Number.NEGATIVE_INFINITY
 
-  /** Returns the arrival time of an event that could be read at `time`: later than `time` if the stage is full then. */
+  /** Returns when an event that could be read at `time` arrives: at `time`, or later if the stage is then full. */
   arrival(time: number): number {
     while (this.#leaving.length >= MOST_EVENTS || this.#bytes >= MOST_BYTES) {
       const { at, bytes } = this.#leaving.shift()!
@@ -246,7 +246,7 @@ class WaitingTrial extends TrialDecider {
         const roomAt = decider.roomAt(batch, i)
         const at = this.#room ? roomAt + LATE_MS : roomAt
         if (roomAt - now > this.#waitMs || decider.decideOne(batch, i, at) === DISCARD) {
-          // The event waits behind other events, and is discarded when its longest wait is over.
+          // If earlier events of its bucket wait, the event waits, too. It is discarded when the maximum wait is over.
           if (from > now) this.#room?.add(now + this.#waitMs, batch.size(i))
           return this.#samples.outcome(batch, i, now)
         }

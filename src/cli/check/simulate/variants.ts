@@ -24,7 +24,7 @@ export interface Variant {
 
 const MOST_VARIANTS = 400
 
-/** Every combination of keys, windows and limits, on top of the options in `base`. Throws UsageError. */
+/** One variant for every combination of keys, windows and limits. Other options are from `base`. Throws UsageError. */
 export function variantsOf(base: Readonly<Record<string, unknown>>, changes: ChangedOptions): Variant[] {
   const { exclude, 'window-mode': mode } = changes
   const common = inputOf({ exclude, 'window-mode': mode }, 'simulate')

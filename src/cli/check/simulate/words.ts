@@ -60,7 +60,7 @@ export function describeThrottles(all: readonly ThrottleOptions[], isBacklog: bo
   ]
 }
 
-/** Describes options with which the daemon does more than pass and discard, or differs from the simulation. */
+/** Describes options with which the daemon does more than pass and discard events, or differs from the simulation. */
 function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
   const { mode, over_limit, on_backlog, limits, scope } = options
   const facts: Fact[] = []
@@ -89,7 +89,7 @@ function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
   return facts
 }
 
-/** `limit 5 or 10 in 1 second by .app, fixed windows`. If modes differ, each follows its limit. */
+/** Text such as `limit 5 or 10 in 1 second by .app, fixed windows`. If modes differ, each mode follows its limit. */
 function limitsText(all: readonly (readonly Limit[])[], by: string): string {
   const [own, ...others] = all[0] as [Limit, ...Limit[]]
   const same = others.every(({ mode }) => mode === own.mode || mode === 'quota')

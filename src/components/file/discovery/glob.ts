@@ -8,7 +8,7 @@ import { finalPath } from '../../../lib/files/final-path.js'
 import { Pattern } from '../../../lib/pattern.js'
 
 const require = createRequire(import.meta.url)
-/** Loaded only if a pattern matches more than itself, because this module and its dependencies have 60 KB of code. */
+/** Loaded only if a pattern matches more than its text, because this module and its dependencies have 60 KB of code. */
 const picomatch = () => require('picomatch') as typeof Picomatch
 const braces = () => require('brace-expansion') as typeof BraceExpansion
 
@@ -107,7 +107,7 @@ function afterDepth(s: number, segments: readonly Segment[]): Set<number> {
 }
 
 /**
- * Creates a test for the paths of selected files. With `links`, the test accepts resolved paths of base folders, too.
+ * Creates a test for selected paths. With `links`, the test also accepts paths with the base folder's links resolved.
  */
 export function compileReads(
   include: readonly string[],
@@ -138,7 +138,7 @@ export function matchName(segment: string | ((name: string) => boolean), name: s
 }
 
 /**
- * Creates a test for excluded paths. A pattern without a slash applies to the file's name, other patterns to the path.
+ * Creates a test for excluded paths. A pattern without a slash is compared with a file's name, others with the path.
  */
 export function compileExclude(patterns: readonly string[]): (path: string, name: string) => boolean {
   const options = { posix: true, nonegate: true, dot: true }

@@ -55,7 +55,7 @@ export class Watches {
     let areLocal = true
     for (let folder of folders) {
       if (slices.due) await slices.pause()
-      // On a remote folder, a watch reports only changes by this machine, and creating it could block indefinitely.
+      // On a remote folder, a watch reports only changes by this machine, and creating a watch may block indefinitely.
       if (this.#isRemote(folder)) {
         areLocal = false
         continue

@@ -132,14 +132,14 @@ export class Reader {
     signal.addEventListener('abort', onAbort)
     try {
       this.#failure = undefined
-      while (!signal.aborted) {
+      while (!signal.aborted && !this.#givenUp) {
         if (this.#failure) throw this.#failure
         const isFresh = await this.#take(out)
         if (!isFresh) this.#begin(out)
         this.#postDue(out, false)
-        for (let batch = this.#outbox.shift(); batch; batch = this.#outbox.shift()) {
-          await this.#send(batch, out, signal)
-          if (signal.aborted || this.#failure) break
+        while (this.#outbox.length > 0 && !this.#failure && !this.#givenUp) {
+          await this.#send(this.#outbox.shift()!, out, signal)
+          if (signal.aborted) break
         }
         if (isFresh || this.#reading || this.#outbox.length > 0) continue
         if (this.#slices.due) await this.#slices.pause()

@@ -51,7 +51,7 @@ export interface Candidate {
   readonly name: string
   readonly isCompressed: boolean
   /**
-   * Content size. gzip: size of the last member modulo 4 GiB. zstd: Infinity, because only inflating shows the size.
+   * Uncompressed size. For gzip, of the last member modulo 4 GiB. For zstd, Infinity, because only inflating shows it.
    */
   readonly size: number
   /** Undefined if the file system does not store it. */

@@ -10,7 +10,7 @@ export const WITHOUT_KEY = 1
 /** The row of the first key; the rows of other keys follow, in the order of their ids. */
 const KEYED = 2
 
-/** `take` reserves room for the series of one key; false: there is no room. `free` gives the room back. */
+/** `take` reserves room for the series of a key, or returns false if it is used up. `free` gives the room back. */
 export interface SeriesOfKeys {
   take(): boolean
   free(): void
@@ -111,7 +111,7 @@ export class IntervalCounts {
   #add(key: BucketKey): number {
     const text = key.text()
     const name = bucketName(text)
-    // Texts that are not well-formed may have the same name. So their key is the name, not the text.
+    // Texts that are not well-formed may have the same name. So the key of such a text is the name, not the text.
     if (!text.isWellFormed()) key.setBytes(Buffer.from(name))
     const known = this.#table.find(key)
     if (known >= 0) return known + KEYED

@@ -6,7 +6,7 @@ import { sawEscape, skipSpace, slotOf, stringEnd, valueEnd, WantedNames } from '
 import { writeBytes } from '../../../lib/formats/json-string.js'
 import { defineStep, fieldList } from './step.js'
 
-/** The names to keep in an object. `inner`, by slot of a name: what to keep of its value; undefined: all. */
+/** The names to keep in an object. `inner` has at a name's slot what to keep of its value; undefined: all of it. */
 class KeptFields {
   readonly names = new WantedNames()
   readonly inner: (KeptFields | undefined)[] = []

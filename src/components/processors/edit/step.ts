@@ -28,7 +28,7 @@ export interface Operation {
   compile(tools: Tools): Apply | Promise<Apply>
 }
 
-/** A step of the configuration. Keeps the options as given, because the files that they name must be checked. */
+/** A step of the configuration. Keeps the options as written, because the files that they name must be checked. */
 export interface Step {
   readonly [given: string]: unknown
   readonly name: string

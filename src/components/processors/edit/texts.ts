@@ -17,7 +17,7 @@ function ofTexts(name: string, text: string, change: (text: string) => string, i
   })
 }
 
-/** Whether a text has only ASCII characters, and none of the 26 letters from `first` on. False if it is not plain. */
+/** Whether a text is ASCII, without any of the 26 letters from `first` on. False if the text is not plain. */
 const hasNone =
   (first: number): IsDone =>
   ({ plain, bytes, start, end }) => {

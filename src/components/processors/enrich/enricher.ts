@@ -30,7 +30,7 @@ abstract class Enricher implements Processor {
     this.#target = this.#editor.field(target)
   }
 
-  /** Returns the row for event `i` as JSON, or why the row cannot be used; undefined: the event stays as it is. */
+  /** Returns the row for event `i` as JSON, or why the row is unusable. Undefined if the event must stay as it is. */
   protected abstract rowOf(batch: EventBatch, i: number): Buffer | TableError | undefined
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {

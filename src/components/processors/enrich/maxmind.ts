@@ -4,7 +4,7 @@ import { errorText } from '../../../core/errors.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 import { SearchedTable, type Table, TableError } from './table.js'
 
-/** Marker before the metadata, near the end of the file. By chance, the same bytes may be among the entries, too. */
+/** Marks the start of the metadata, near the end of the file. By chance, entries may contain the same bytes, too. */
 const METADATA = Buffer.from('\xab\xcd\xefMaxMind.com', 'latin1')
 const MOST_METADATA = 100
 /** Bytes between the tree and the entries. */
@@ -45,7 +45,7 @@ class Database {
     return this.#reader.metadata.nodeCount
   }
 
-  /** Returns the entry of an address; undefined: missing or unreadable. Throws TableError if the entry is too large. */
+  /** The entry of an address, or undefined if missing or unreadable. Throws TableError if the entry is too large. */
   find(address: string): Record<string, unknown> | undefined {
     this.#isMeasured = false
     try {
@@ -94,7 +94,7 @@ function at(value: unknown, names: readonly string[]): unknown {
   return value
 }
 
-/** Maximum size of an entry: VALUE_BYTES for each value, plus the bytes of texts. Real entries take some kilobytes. */
+/** Maximum size of an entry, which is VALUE_BYTES per value, plus the bytes of texts. Real ones take some kilobytes. */
 const MOST_BYTES = 256 * 1024
 const VALUE_BYTES = 8
 const DEEPEST = 64

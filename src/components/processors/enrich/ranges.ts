@@ -24,7 +24,7 @@ export class Ranges<K extends string | number> {
     this.#around = around
   }
 
-  /** If two ranges are equal, or if they overlap and neither contains the other, returns these two ranges instead. */
+  /** Creates the ranges. If two are equal, or overlap although neither contains the other, returns only these two. */
   static of<K extends string | number>(given: readonly RowRange<K>[]): Ranges<K> | readonly [RowRange<K>, RowRange<K>] {
     // If two ranges have the same beginning, the larger range comes first.
     const ranges = given.toSorted((a, b) =>

@@ -18,7 +18,7 @@ export class TableError extends Error {
 /** Finds rows by the text of their key. A row is a JSON object. */
 export interface Table {
   readonly size: number
-  /** The row of a key; undefined if there is none. Throws TableError if the row cannot be used. */
+  /** The row of a key, or undefined if the table lacks this key. Throws TableError if the row cannot be used. */
   find(text: string): Buffer | undefined
 }
 

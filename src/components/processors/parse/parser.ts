@@ -145,7 +145,7 @@ export class Parser implements Processor {
   }
 }
 
-/** Reports whether each codec can read the text of the field and, if not, why. Ends with the first codec that can. */
+/** Reports whether each codec can read the text of the field and, if not, why. Stops after the first that can. */
 export function explainParse({ field, types, ...rest }: ParseOptions, context: ComponentContext): FindingsOf {
   const reader = context.field(field)
   const codecs = loadedCodecs(rest, context.reach)

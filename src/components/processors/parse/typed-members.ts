@@ -6,7 +6,7 @@ import { FieldMembers } from '../../../lib/formats/members.js'
 export class TypedMembers extends FieldMembers {
   /** Why a value could not be converted. Undefined if all values were converted. */
   problem: string | undefined
-  /** When the event was received, in milliseconds since the epoch. A time without a year gets its year from this. */
+  /** When the event was received, in milliseconds since the epoch. Times without a year get the year of this time. */
   receivedAt = 0
   readonly #names = new WantedNames()
   readonly #types: FieldType[] = []

@@ -7,10 +7,10 @@ import { PresetScanner } from './presets/scanner.js'
 import { isBehindSecretName } from './presets/tokens.js'
 
 const QUOTE = 0x22
-/** Bytes to search beyond the quotes around an escape. They may contain a name, or the beginning of its value. */
+/** Bytes to search before and after the quotes around an escape. They may have a name, or the start of its value. */
 const BESIDE_QUOTE = 64
 
-/** Presets that find letters and digits without a marker. If a text has escapes, they only see its unescaped form. */
+/** Presets that find letters and digits without a marker. If a text has escapes, these only see its unescaped form. */
 const UNESCAPED: ReadonlySet<string> = new Set<Preset>(['card', 'email', 'ipv4', 'ipv6', 'mac', 'iban', 'phone'])
 
 export interface NamedPattern {
@@ -31,7 +31,7 @@ export class SecretFinder {
   /** Whether a search in a single value finds the same matches as `mayHold`, which searches all values together. */
   readonly seesValues: boolean
   readonly #presets: number
-  /** By rule: 1 if its matches in text with escapes count; 0 if not, because they may include parts of escapes. */
+  /** By rule: 1 if its matches in text with escapes are kept; 0 if not, because they may include parts of escapes. */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
   /** Number of the rule for values of members whose name is the name of a secret, or -1. */
@@ -91,12 +91,12 @@ export class SecretFinder {
     if (this.#find(b, start, end)) this.#findUnescaped(b, start, end)
   }
 
-  /** Adds matches in the unescaped form of [start, end). Terminal colors may be between or within words: tries both. */
+  /** Adds matches in unescaped [start, end). Terminal colors may be between or within words, so both are tried. */
   #findUnescaped(b: Buffer, start: number, end: number): void {
     if (this.#findWithout(b, start, end, false)) this.#findWithout(b, start, end, true)
   }
 
-  /** Searches without escapes and colors. Colors separate words unless `joins`. Returns whether there are colors. */
+  /** Searches without escapes and colors. If `joins` is false, colors separate words. Returns whether colors exist. */
   #findWithout(b: Buffer, start: number, end: number, joins: boolean): boolean {
     const { matches } = this
     const known = matches.count

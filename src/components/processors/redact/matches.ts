@@ -33,7 +33,7 @@ export class Matches {
     this.count = Math.min(this.count, last + 1)
   }
 
-  /** Orders the ranges by their starts. Presets find most ranges in this order; patterns add theirs afterwards. */
+  /** Orders the ranges by their starts. Presets find most ranges in this order, but patterns add theirs afterwards. */
   order(): void {
     const { starts, ends, rules, count } = this
     let i = 1

@@ -30,7 +30,7 @@ const NONE: number[] = [0, 0]
 export class EarlierRows {
   length = 0
   /**
-   * The list that holds the rows, and the index at which its first row begins. Both are valid until the rows change.
+   * `array`: the list with the rows. `rows`: where the first row begins in it. Both are valid until the rows change.
    */
   array: number[] = NONE
   rows = 0
@@ -49,7 +49,7 @@ export class EarlierRows {
     this.#head = HEAD + state
   }
 
-  /** Makes room for buckets below `capacity`. An array with large gaps would become a dictionary. */
+  /** Makes room for bucket ids below `capacity`, because V8 would make an array with large gaps a dictionary. */
   reserve(capacity: number): void {
     if (this.#lists.length < capacity) this.#lists.length = capacity
   }

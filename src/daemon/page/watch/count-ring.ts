@@ -173,7 +173,7 @@ export class CountRing {
     this.#passed[row] = passed
   }
 
-  /** Calls `see` with all rows, and `turn` between portions. Resolves with false if the rows have changed meanwhile. */
+  /** Calls `see` with each row, and `turn` between portions. Resolves with false if rows changed or moved meanwhile. */
   async readInTurns(see: SeeRow, turn: Turn): Promise<boolean> {
     const { version, dropped } = this
     const last = dropped + this.#length

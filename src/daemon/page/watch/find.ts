@@ -123,7 +123,7 @@ function hasFields({ text, isCut }: Cursor, given: object): boolean {
   return Object.entries(given).every(([name, value]) => isDeepStrictEqual(fields?.[name], value))
 }
 
-/** Returns a test whether an event contains the text, either literally or escaped as in a JSON string. */
+/** Returns a function that tests whether an event contains the text, literally or escaped as in a JSON string. */
 function textTest(text: string): Test {
   const needles = new Set([text, JSON.stringify(text).slice(1, -1)])
   const all = [...needles].map(needle => Buffer.from(needle))

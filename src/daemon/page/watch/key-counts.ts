@@ -28,7 +28,7 @@ const KEYS_PART = 4
 const GOLDEN = 0x9e3779b1
 /** In a busy second: the maximum number of events counted per batch. */
 const LOOKED = 200
-/** `reads`: maximum number of keys read per batch, if the throttle knows the buckets of the events. */
+/** `reads`: maximum number of keys read per batch. Applies only if the throttle knows the buckets of the events. */
 interface Pace {
   readonly pauseMs: number
   readonly reads: number
@@ -341,7 +341,7 @@ export class KeyCounts {
     }
   }
 
-  /** Chooses the keys that get counts of their own. Returns to short steps if the rows for these fit again. */
+  /** Chooses the keys that get their own counts. Returns to short steps if the rows for short steps fit again. */
   #choose(wall: number): void {
     this.flush()
     this.#choiceAt = wall

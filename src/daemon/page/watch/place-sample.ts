@@ -7,7 +7,7 @@ const SAMPLE_PART = 4
  * sample would contain a given event only by luck.
  */
 const [MANY, SAMPLE_PART_OF_MANY] = [100, 32]
-/** With that many events, only batches read in one of every SLICES time slices are inspected. A slice is 8 ms long. */
+/** At this rate, only the batches read in one of every SLICES time slices are inspected. A slice is 8 ms long. */
 const [SLICES, OTHER_SLICES] = [8, 0x38]
 
 /**

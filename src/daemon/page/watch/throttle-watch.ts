@@ -77,7 +77,7 @@ export interface ThrottleView {
   /** The interval of summary events, if they go to the main output. */
   readonly summary_ms?: number
   readonly keys: ThrottleKey[]
-  /** `searched`: number of buckets of the last ten minutes; `found`: how many of them match. */
+  /** `searched`: number of buckets with events in the last ten minutes; `found`: how many of them match the filter. */
   readonly searched: number
   readonly found: number
   /** If the filter is the name of a bucket whose events have no counts of their own: the state of this bucket. */

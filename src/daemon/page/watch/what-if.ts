@@ -38,7 +38,7 @@ export interface Outcome {
   readonly keysCount: number
 }
 
-/** Replays counts with other limits. Uses the same windows as throttles, with the times of the events. */
+/** Replays counts with other limits. Uses the same windows as throttles, but event times instead of the clock. */
 export async function replay(counts: KeyCounts, limits: readonly Limit[], to: number, turn: Turn): Promise<Outcome> {
   for (;;) {
     const replay = new Replay(counts, limits, to)
@@ -50,7 +50,7 @@ export async function replay(counts: KeyCounts, limits: readonly Limit[], to: nu
 class Replay {
   readonly #counts: KeyCounts
   readonly #windows: Windows
-  /** With gcra, an event passes if there is any room, whatever its cost. So events cannot be taken together. */
+  /** A gcra limit passes an event if any room is left, even less than needed. So events cannot be taken together. */
   readonly #oneByOne: boolean
   readonly #from: number
   readonly #to: number

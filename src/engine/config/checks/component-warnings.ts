@@ -100,15 +100,13 @@ function shownFields({ id, kind, names, others, codec }: KnownFields): string {
   return `${id}${how} ${kind === 'source' ? 'has' : 'adds'} ${listed}${advice}`
 }
 
-/**
- * If `node` has its value from the environment, replaces that value in the message by its reference, such as `${NAME}`.
- */
+/** If the value of `node` is from the environment, replaces it in the message with its reference, such as `${NAME}`. */
 function withoutEnvironment(node: ConfigNode, message: string): string {
   if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
   return message.replaceAll(node.value, node.environment.text)
 }
 
-/** Warns if a processor needs the time of events, but the events of one of its sources cannot have a time field. */
+/** Warns if a processor needs event times, but one of its sources sends events that cannot have a time field. */
 export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
   for (const draft of drafts.values()) {
     const search = draft.config?.definition.findsTime?.(draft.config.options as never)
@@ -123,7 +121,7 @@ export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problem
   }
 }
 
-/** Whether the source's events can have one of `search.names`. The time at which a line was read does not count. */
+/** Whether the source's events can have a field in `search.names`. The time of reading a line is no such field. */
 function mayHaveTime({ config }: Draft, search: TimeSearch): boolean {
   if (!config) return true
   const { decode } = config.options as { decode?: Codec }

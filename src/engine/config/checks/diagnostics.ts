@@ -21,7 +21,7 @@ export function check<T>(schema: z.ZodType<T>, value: unknown): Checked<T> {
   return result.success ? { value: result.data } : { issues: result.error.issues }
 }
 
-/** Adds facts that only the schema has: known keys, and whether a number must be whole. The final issue keeps them. */
+/** Adds facts from the schema: known keys, and whether a number must be whole. The final issue keeps these facts. */
 function annotate(issue: z.core.$ZodRawIssue): string {
   const schema = issue.inst as z.core.$ZodType | undefined
   const shape = issue.code === 'unrecognized_keys' && schema ? shapeOf(schema) : undefined
@@ -47,7 +47,7 @@ export class Explainer {
     this.#nearest = nearest
   }
 
-  /** The candidate that `name` probably means: the one that another program calls `name`, or the most similar one. */
+  /** The candidate that `name` probably means: the one that another program calls `name`, or else the most similar. */
   meant(name: string, candidates: readonly string[]): string | undefined {
     return knownElsewhere(name, candidates) ?? this.#nearest.find(name, candidates)
   }
@@ -142,7 +142,7 @@ function missingText(must: string): string {
   return must.startsWith('must ') ? `; it ${must}` : `; ${must}`
 }
 
-/** In a union, the branch that was most likely meant: it accepts this kind of value and has the fewest faults. */
+/** Of a union's branches that accept this kind of value, the one with the fewest faults, which was probably meant. */
 export function nearestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] | undefined {
   let best: readonly Issue[] | undefined
   for (const branch of branches) {
@@ -201,7 +201,7 @@ function requirement(issue: Issue): string {
   }
 }
 
-/** For a mapping with several variants: the values that distinguish the variants. Undefined for other issues. */
+/** If the issue is about a mapping with variants, the values that distinguish the variants. Otherwise undefined. */
 function issueOptions(issue: Issue): readonly unknown[] | undefined {
   return issue.code === 'invalid_union' && 'options' in issue ? issue.options : undefined
 }
@@ -263,7 +263,7 @@ function environmentValues(node: ConfigNode): string[] {
 }
 
 /**
- * Whether to read the variable in `node` as a number or boolean: its text looks like one, and the option rejects text.
+ * Whether to read the variable in `node` as a number or boolean, because it looks like one and the option rejects text.
  */
 export function wantsPlain(issue: Issue, node: ScalarNode): boolean {
   if (node.environment?.plain === undefined || typeof node.value !== 'string') return false

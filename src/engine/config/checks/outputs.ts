@@ -21,8 +21,8 @@ interface Output {
 }
 
 /**
- * Checks that no two destinations write to the same file, and that no source reads a file to which its own events are
- * written. With `onThisMachine`, also resolves symbolic links, and checks that each existing path is a regular file.
+ * Checks that no two destinations write to one file, and that no source reads a file that receives this source's
+ * events. With `onThisMachine`, also resolves symbolic links, and checks that existing outputs are regular files.
  */
 export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: boolean, found: Found): void {
   const { problems } = found
@@ -146,7 +146,7 @@ function pathOf({ draft, option }: Output): string[] {
   return [SECTIONS[draft.kind], draft.id, option]
 }
 
-/** Reports why `data_dir` cannot be used. `place`: the option, or the whole document if the option is not set. */
+/** Reports why `data_dir` cannot be used. `place`: this option's node, or the whole document if it is not set. */
 export function checkDataDir(dataDir: string, place: ConfigNode, { problems, warnings }: Found): void {
   const mount = fileSystems.mountOf(dataDir)
   if (mount !== undefined) {
@@ -168,7 +168,7 @@ function notRegular(path: string, shown: string): string | undefined {
   return why && `${shown} cannot be written: ${why}`
 }
 
-/** Undefined if the path does not exist or cannot be examined. The daemon reports this when it starts. */
+/** Undefined if the path does not exist or cannot be examined. The daemon reports such a path when it starts. */
 function statsOf(path: string): Stats | undefined {
   try {
     return statSync(path)

@@ -10,7 +10,7 @@ import { type Explainer, shown } from './diagnostics.js'
 /** Longer cycles are shown without their middle part. */
 const SHOWN_STEPS = 10
 
-/** An input of a component. `to`: the component that it reads. `item`: the input's index in `inputs`. */
+/** One input of a component. `to`: the component whose events are read. `item`: the input's index in `inputs`. */
 interface Edge {
   readonly to: Draft
   readonly output: string | undefined
@@ -140,7 +140,7 @@ function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Prob
   return reported.size > 0
 }
 
-/** Reports a second source that reads the same single stream. Each source would miss the bytes that the other reads. */
+/** Reports a second source for a stream that only one can read. Otherwise each would miss bytes the other reads. */
 function reportSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
   const first = new Map<string, Draft>()
   for (const draft of drafts.values()) {
@@ -174,7 +174,7 @@ interface Connection {
 /** The readers of each component. There are no cycles. */
 type Connections = ReadonlyMap<Draft, readonly Connection[]>
 
-/** Copies are rejected only if they exceed both limits, since a large configuration may need many copies. */
+/** A configuration is rejected only if the copies exceed both limits, because a large one may need many copies. */
 const MOST_COPIES = 1000
 const MOST_FOR_EACH_CONNECTION = 4
 /** Larger counts are replaced by this number. */
@@ -195,7 +195,7 @@ function checkCopies(connections: Connections, problems: Problems): void {
   }
 }
 
-/** For each component: how many copies all downstream components together receive of one event that it sends. */
+/** For each component: how many copies all downstream components receive in total if the component sends one event. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {
@@ -232,7 +232,7 @@ function copiesOf({ config }: Draft, readers: readonly Connection[], copies: Rea
     : Math.max(0, ...sums)
 }
 
-/** Follows the path with the most copies. Returns the first components on it that have several inputs. */
+/** Follows the path with the most copies. Returns the first components on this path that have several inputs. */
 function joinsBehind(source: Draft, connections: Connections, copies: ReadonlyMap<Draft, number>): string[] {
   const joins: string[] = []
   for (let at: Draft | undefined = source; at && joins.length < SHOWN; ) {

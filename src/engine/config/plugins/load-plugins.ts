@@ -16,7 +16,7 @@ export interface Plugin extends Definitions {
 /** The plugins loaded for a configuration, by `pluginKey`. */
 export type Plugins = ReadonlyMap<string, Plugin>
 
-/** Loads plugins. `file`: the configuration that lists the plugin. Does not throw: the result contains problems. */
+/** Loads plugins that the configuration `file` lists. Does not throw. If loading fails, the result has a `problem`. */
 export async function loadPlugins(
   listed: readonly { readonly file: string; readonly name: string }[],
 ): Promise<Plugins> {

@@ -8,7 +8,7 @@ import { type Found, Problems } from '../yaml/problems.js'
 import type { Plugins } from './load-plugins.js'
 import { pluginKey } from './plugin-key.js'
 
-/** Loads the plugins that the configuration at `path` lists. `loadConfig` then reports their problems. */
+/** Loads the plugins of the configuration at `path`. Reports no problems, because `loadConfig` reports them later. */
 export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv): Promise<Plugins> {
   const ignored = new Problems()
   const listed = textsOf(path, ignored).flatMap(({ file, text }) => {

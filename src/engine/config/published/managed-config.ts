@@ -69,7 +69,7 @@ export class ManagedConfig {
       throw new ConfigError(
         refused.map(fault => problem(name, fault.path, `${fault.message}; see "managed" in the local configuration`)),
       )
-    // Files are examined only after all were permitted, since problems could reveal facts about forbidden files.
+    // Files are examined only after all are permitted, because messages about forbidden files could reveal facts.
     if (this.#options.onThisMachine) this.#load({ ...this.#options, addition })
     const reach = new LimitedReach(permitted)
     const bounded = <T extends { id: string }>(all: readonly T[]) =>
@@ -107,7 +107,7 @@ export class ManagedConfig {
     return values
   }
 
-  /** The document without the sources that the local part replaces. `ingest` in inputs becomes the local sources. */
+  /** The document without the sources that local ones replace. In inputs, the local sources' ids replace `ingest`. */
   #adapted(document: unknown, name: string): Document {
     if (!isMapping(document)) throw new ConfigError([problem(name, '', 'must be a mapping')])
     if (document.plugins !== undefined) throw new ConfigError([problem(name, 'plugins', NO_PLUGINS)])

@@ -20,7 +20,7 @@ export interface Permissions {
   readonly never: readonly string[]
   /** Allowed URL prefixes. Their hosts may resolve to any IP address. */
   readonly urls: readonly string[] | 'all'
-  /** The IP addresses to which components may connect if `urls` is 'all'. Undefined: all addresses. */
+  /** If `urls` is 'all': the IP addresses to which components may connect. Undefined if they may connect to all. */
   readonly addresses?: AddressRules | undefined
   /** Addresses that sources may listen on, as written. */
   readonly listen: readonly string[]
@@ -97,7 +97,7 @@ const RULES: Record<
 }
 
 /**
- * The IP address and port of a URL. A name such as localhost has a fixed address. `host` is undefined for other names.
+ * The IP address (`host`) and port of a URL. For names such as localhost, `host` is fixed; for other names, undefined.
  */
 function literalAddress(url: string): { host: string | undefined; port: number } {
   const { port } = placeOf(new URL(url))
@@ -121,7 +121,7 @@ function valuesAt(value: unknown, path: readonly string[]): string[] {
   return [isAddress ? listenText(value as ListenAddress) : String(value)]
 }
 
-/** `path` may be a pattern. Its wildcards are compared literally, and it must not contain "..". */
+/** `path` may be a pattern, too. Its wildcards are compared literally. If `path` contains "..", returns false. */
 function isWithin(path: string, patterns: readonly string[]): boolean {
   // Braces could hide a "..": `/var/log/{a,../../etc/passwd}`.
   if (/(^|[/{,])\.\.($|[/},])/.test(path)) return false

@@ -17,7 +17,7 @@ type Path = readonly string[]
 
 /** A part of a text. The part may be a secret. */
 interface Part extends Span {
-  /** If the part is the value of a URL parameter: the parameter's name. Empty if the query has no `NAME=`. */
+  /** Only for the value of a URL parameter: the parameter's name. Empty if the query has a value without `NAME=`. */
   readonly parameter?: string
   /** Whether the part is the secret itself, not a reference to it. */
   readonly isLiteral: boolean
@@ -33,7 +33,7 @@ interface Holder extends Text {
   readonly parts: readonly Part[]
 }
 
-/** A reference to a secret, an environment variable or a field. The default of a field must be a word. */
+/** A reference to a secret, environment variable or field. If a field has a default, the default must be a word. */
 const VARIABLE = '\\$\\{(?:(?:secret:)?[A-Za-z_][A-Za-z0-9_.-]*|\\.[^{}:]*(?::-[A-Za-z_-]{0,20})?)\\}'
 const REFERS = new RegExp(`^(?:${VARIABLE})+$`)
 /** A prefix before a secret in a header, as in `Bearer ${secret:NAME}`. */

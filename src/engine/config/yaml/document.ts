@@ -6,8 +6,8 @@ import type { Problems } from './problems.js'
 const MAX_DEPTH = 64
 
 /**
- * Converts a parsed configuration to a tree. The offset of a value is its number in the order of values. Problems are
- * sorted by it; lines and columns have no meaning. Without `env`, texts are literal, including `${NAME}`.
+ * Converts a parsed configuration to a tree. The offset of a value is its number in the order of values, and problems
+ * are sorted by offset. Lines and columns have no meaning. Without `env`, texts are literal, so `${NAME}` stays.
  */
 export function readDocument(
   document: unknown,

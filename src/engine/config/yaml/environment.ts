@@ -11,7 +11,7 @@ const SECRET = 'secret:'
 const FIELD = /^\$\{[^}]*\}?/
 
 /**
- * Whether the path is the option `code` of a processor. There, `${` begins a JavaScript expression and is not replaced.
+ * Whether the path is a processor's option `code`, in which `${` begins a JavaScript expression and is not replaced.
  */
 export const isCode = ([section, , option, ...rest]: Path): boolean =>
   section === SECTIONS.processor && option === 'code' && rest.length === 0
@@ -32,7 +32,7 @@ export interface TemplateText {
   readonly field: string | undefined
 }
 
-/** Replaces the references in `text`; undefined if it has none. `$${` stands for a literal `${`. */
+/** Replaces the references in `text`. Undefined if `text` has no references. `$${` stands for a literal `${`. */
 export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced | undefined {
   let at = text.indexOf('${')
   if (at === -1) return undefined
@@ -115,8 +115,8 @@ export function plainValue(text: string): number | boolean | undefined {
 const RUN = 4
 
 /**
- * Whether `message` may reveal one of the secret values. This is the case if it contains part of a value, has a value
- * as a word, or quotes a text that occurs in a value. May return true for a harmless message.
+ * Whether `message` may reveal one of the secret values. This is the case if the message contains part of a value, or a
+ * whole value as a word, or quotes a text that occurs in a value. May return true for a harmless message.
  */
 export function reveals(message: string, values: readonly string[]): boolean {
   const quoted = [...message.matchAll(/"([^"]+)"|'([^']+)'|`([^`]+)`/g)].map(match => match[1] ?? match[2] ?? match[3]!)

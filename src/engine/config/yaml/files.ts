@@ -56,7 +56,7 @@ export interface ConfigText {
   readonly text: string
 }
 
-/** The texts of a file or of a folder's YAML files; none if `path` is undefined. Reports files that cannot be read. */
+/** The texts of a file, or of all YAML files in a folder. Empty if `path` is undefined. Reports unreadable files. */
 export function textsOf(path: string | undefined, problems: Problems): ConfigText[] {
   const texts: ConfigText[] = []
   for (const file of path === undefined ? [] : filesOf(path, problems)) {

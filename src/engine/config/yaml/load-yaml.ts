@@ -24,7 +24,7 @@ const MAX_ALIASED = 10_000
 
 type Parsed = ReturnType<typeof parseYaml>
 
-/** Reads YAML 1.2 text into a tree; undefined if it is empty or malformed. Adds all errors to `problems`. */
+/** Returns YAML 1.2 text as a tree, or undefined if the text is empty or malformed. Adds all errors to `problems`. */
 export function readYaml(
   text: string,
   file: string,
@@ -59,7 +59,7 @@ export function readYaml(
 function parseYaml(text: string) {
   return parseDocument(text, {
     prettyErrors: false,
-    // The parser's own check for duplicate keys takes quadratic time, and reports only one of the places.
+    // The parser's check for duplicate keys is off, because it takes quadratic time and reports only one of the places.
     uniqueKeys: false,
     stringKeys: true,
     resolveKnownTags: false,
@@ -109,8 +109,8 @@ function openedAt({ contents }: Parsed, at: number, quote: boolean): number | un
   return opened
 }
 
-// References contain characters that have a meaning in YAML: `{` in `[a, ${B}]`, `,` or `: ` in a default. During
-// parsing, each such character is replaced by a single character that no text contains. All offsets thus stay the same.
+// References can contain characters with a meaning in YAML: `{` in `[a, ${B}]`, `,` or `: ` in a default. During
+// parsing, each of these is replaced by a single character that no text contains, so that all offsets stay the same.
 const SHIELDED = '{}[],:#'
 const SHIELDS = '\uFDD0\uFDD1\uFDD2\uFDD3\uFDD4\uFDD5\uFDD6'
 const UNSHIELDED_REFERENCE = /\$\{(?:[A-Za-z_][A-Za-z0-9_]*(?::-[^}"'\r\n]*)?|\.[^}"'\r\n]*)\}/g

@@ -48,7 +48,7 @@ export interface FromEnvironment {
   /** The text as written in the file, with `${NAME}`. */
   readonly text: string
   readonly values: readonly string[]
-  /** If the whole value is an unquoted `${NAME}`: the number or boolean that it looks like. Otherwise undefined. */
+  /** If the whole value is an unquoted `${NAME}`: the number or boolean the variable looks like. Else undefined. */
   readonly plain: number | boolean | undefined
 }
 
@@ -63,7 +63,7 @@ export interface ScalarNode extends NodeBase {
   readonly environment: FromEnvironment | undefined
   /** The text to use if the option is a template. Present only if the value contains `${`. */
   readonly template?: TemplateText
-  /** Whether a problem was already reported for this value. Further problems would only follow from that one. */
+  /** Whether a problem was reported for this value. Others only follow from the first, so they are not reported. */
   broken: boolean
 }
 
@@ -117,7 +117,7 @@ export function locate(root: ConfigNode, path: Path, rootKey?: Place): Located {
   return { node: nearest, key, nearest }
 }
 
-/** The place to report for a value: the value, or its key if the value is empty or begins on a later line. */
+/** The place to report for a value. If the value is empty or begins on a later line, its key; otherwise the value. */
 export function placeOf({ node, key, nearest }: Located): Place {
   if (!key) return nearest
   if (!node) return key

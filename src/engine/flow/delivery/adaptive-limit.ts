@@ -11,7 +11,7 @@ const FALL = 0.25
 const SLOW_ROUNDS = 30
 /** The number of requests that was refused is tried again after this many round trips. */
 const WAIT = 32
-/** The refused number is tried again only after this multiple of the pause that the receiver requested. */
+/** If the receiver requested a pause, the refused number is tried again only after this multiple of the pause. */
 const WAIT_PAUSES = 10
 
 /**
@@ -40,7 +40,7 @@ export class AdaptiveLimit {
   #apart = 0
   /** How often the limit has changed. */
   #round = 0
-  /** The round that began with the last decrease. Requests sent before it do not affect the limit. */
+  /** Number of the round that began with the limit's last decrease. Requests sent earlier do not affect the limit. */
   #decreased = 0
   #answers = 0
   #sumMs = 0

@@ -9,7 +9,7 @@ import type { AdaptiveLimit, LimitState, Outcome } from './adaptive-limit.js'
 import type { DeliveryContext } from './delivery.js'
 import type { LearnedSize } from './sent-size.js'
 
-/** During a hold: how often to check whether something has changed, and the longest time between two attempts. */
+/** During a hold: the time between two checks for a change, and the longest time between two attempts. */
 const CHECK_EVERY_MS = 1000
 const LONGEST_WAIT_MS = 60_000
 
@@ -36,7 +36,7 @@ interface Failures {
   readonly count: number
 }
 
-/** State for a delivery's successor: the start and failures of an outage, and what the receiver accepts. */
+/** State for a delivery's successor: an outage's start and failures, and the accepted number and size of requests. */
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
@@ -74,7 +74,7 @@ export interface RetryLimits {
 interface Thrown {
   readonly error: unknown
   /**
-   * With `max_in_flight: auto`: whether other requests were in flight at a refusal. This request is then not at fault.
+   * With `max_in_flight: auto`: whether this request was refused while others were in flight. It is then not at fault.
    */
   readonly isBeside: boolean
   readonly isAdapting: boolean
@@ -119,7 +119,7 @@ export class Attempts {
   /** End of the pause requested by the receiver. */
   #pausedUntil = 0
   #longPauseEnds: string | undefined
-  /** `at`: when a refusal that asked for a short pause last lowered the limit. `until`: when that pause ends. */
+  /** The last refusal that requested a short pause and lowered the limit. `at`: its time. `until`: the pause's end. */
   #adapted = { at: 0, until: Number.NEGATIVE_INFINITY }
 
   constructor(context: AttemptsContext) {
@@ -168,7 +168,7 @@ export class Attempts {
     return this.#longPauseEnds !== undefined && clock.now() < this.#pausedUntil ? this.#longPauseEnds : undefined
   }
 
-  /** Whether the destination is not ready: attempts have failed for long, or before anything was delivered. */
+  /** Whether the destination is not ready, because attempts have failed for long or before the first delivery. */
   get failing(): boolean {
     const { failures, hasDelivered, inheritedError } = this.#outage
     if (hasDelivered) return this.#failingMs >= LONG_MS
@@ -473,7 +473,7 @@ class Hold {
   readonly #backoff: Backoff
   readonly #waiting: (() => void)[] = []
   error: DeliveryError | undefined
-  /** How many holds have ended. A failed attempt does not start another hold if a hold ended during the attempt. */
+  /** How many holds have ended. If a hold ended during a failed attempt, this attempt does not start another hold. */
   ended = 0
   /** The probe makes its next attempt at this time or earlier. Undefined during an attempt. */
   nextAt: number | undefined
@@ -544,7 +544,7 @@ class Hold {
   }
 }
 
-/** Counts failed attempts since delivery last worked, and tracks the next attempt. Times are from `Clock.now`. */
+/** Counts failed attempts since the last success, and tracks when the next is due. Times are from `Clock.now`. */
 class Outage {
   readonly #clock: Clock
   readonly #next = new Map<object, number>()

@@ -7,8 +7,8 @@ export interface BatchLimits {
 }
 
 /**
- * Queues batches, and merges and divides them into requests, in order. Every event is in exactly one request, which
- * holds a share of the ack of the event's batch. A request exceeds the limits only if it is a single large event.
+ * Queues batches, and merges and divides them into requests, in order. Every event is in exactly one request. This
+ * request holds a share of the ack of the event's batch. Only a request of a single large event exceeds the limits.
  */
 export class Batcher {
   readonly #limits: BatchLimits
@@ -49,12 +49,12 @@ export class Batcher {
     return this.#events >= maxEvents || this.#bytes >= this.#maxBytes - (last ? last.bytes - 1 : 0)
   }
 
-  /** Whether the next request should start: it is complete or due, or no more events arrive. */
+  /** Whether the next request should start, because it is complete or due, or because no more events arrive. */
   ready(now: number, isEnding: boolean): boolean {
     return this.full || this.dueAt <= now || (isEnding && !this.empty)
   }
 
-  /** When the oldest event has waited long enough, by the clock of `add`; Infinity if there is none. */
+  /** When the oldest event will have waited for `max_wait`, by the clock of `add`. Infinity if no event waits. */
   get dueAt(): number {
     return this.empty ? Number.POSITIVE_INFINITY : this.#arrivedAt[0]! + this.#limits.max_wait
   }
@@ -104,7 +104,7 @@ export class Batcher {
   }
 
   /**
-   * The index of the batch's first event that no longer fits. `first`: the request is empty, so one event always fits.
+   * The index of the first event that does not fit. `first`: whether the request is empty. Then one event always fits.
    */
   #fits(batch: EventBatch, maxEvents: number, maxBytes: number, first: boolean): number {
     const end = Math.min(batch.length, this.#from + maxEvents)
@@ -145,7 +145,7 @@ export class Batcher {
     return amount
   }
 
-  /** Takes all waiting events. If the first batch is partly in a request, takes only the rest of it. */
+  /** Takes all waiting events. If part of the first batch is already in a request, takes only its other events. */
   takeAll(): EventBatch[] {
     const all = this.#batches.map(batch => this.#rest(batch))
     this.#batches.length = 0
@@ -187,7 +187,7 @@ export function halve(request: readonly EventBatch[]): [EventBatch[], EventBatch
   return [left, right]
 }
 
-/** Divides the events of a request into groups, each in order. `groupOf` returns the group of an event by its index. */
+/** Divides a request's events into groups, each in order. `groupOf` takes an event's index and returns its group. */
 export function divide(
   request: readonly EventBatch[],
   groups: number,

@@ -76,7 +76,7 @@ export class Delivery extends BatchQueue {
   /** Receives the requests that were delivered or rejected. */
   observer: FateObserver | undefined
   readonly #carried = new Set<Promise<void>>()
-  /** Events that were given back while the destination wrote them to the spool. The spool now holds them, too. */
+  /** Events that were given back while being written to the spool. The spool has them, so `inFlight` subtracts them. */
   readonly #writtenLate: Amount = { events: 0, bytes: 0 }
   readonly #latency: Observer
   readonly #refusals: Refusals
@@ -197,9 +197,7 @@ export class Delivery extends BatchQueue {
     return oldest === Number.POSITIVE_INFINITY ? undefined : oldest
   }
 
-  /**
-   * Whether the delivery has work that it should do now. Waiting for a receiver, a time or an operator does not count.
-   */
+  /** Whether the delivery has work to do now. Work that waits for a receiver, a time or an operator does not count. */
   override get owes(): boolean {
     if (!(this.state === 'ready' || this.state === 'refusing') || !this.#slots.free) return false
     return this.#batcher.ready(this.#context.clock.now(), false)
@@ -597,7 +595,7 @@ function classifyWrite(error: unknown): DeliveryError {
   return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
 }
 
-/** At the start, only the configuration can cause a rejection, so the start waits for an operator. */
+/** If the receiver rejects the start, only the configuration can be the cause. So the start waits for an operator. */
 function classifyStart(error: unknown): DeliveryError {
   if (!(error instanceof DeliveryError)) throw error
   if (error.failure === 'retry' || error.failure === 'hold') return error

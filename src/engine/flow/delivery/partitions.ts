@@ -131,7 +131,7 @@ export class Partitions {
     return Array.from(this.#open.values(), ({ batcher }) => batcher)
   }
 
-  /** The next partition to send. If batches wait to be divided, chooses the least recently used one to make room. */
+  /** The partition to send next. If batches need room to be divided, the least recently used one that is not busy. */
   #next(now: number, isEnding: boolean): Partition | undefined {
     const isFull = this.#undivided.length > 0
     for (const partition of this.#open.values())

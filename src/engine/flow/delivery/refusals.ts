@@ -15,8 +15,8 @@ interface Span {
 }
 
 /**
- * Distinguishes a destination that rejects everything from a destination that rejects single events. If everything is
- * rejected, the address or the configuration is wrong, and continuing would move all events to the dead-letter queue.
+ * Distinguishes a destination that rejects every request from one that rejects single events. If every request is
+ * rejected, the address or configuration is wrong. Further requests would move all events to the dead-letter queue.
  */
 export class Refusals {
   readonly #limit: number
@@ -69,7 +69,7 @@ export class Refusals {
   }
 
   /**
-   * Decides whether a rejected request stays rejected or causes a hold. `ofAddress`: only the address can be the cause.
+   * Decides whether a request stays rejected or causes a hold. `ofAddress`: only the address can cause the rejection.
    */
   classify(error: DeliveryError, ofAddress = OF_THE_ADDRESS.has(error.status!)): DeliveryError {
     if (error.failure !== 'reject' || error.status === undefined) return error

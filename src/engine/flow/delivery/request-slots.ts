@@ -12,8 +12,8 @@ export interface RequestPool {
 }
 
 /**
- * The concurrent requests of one destination. If the pool has no room for another request, a destination that has
- * requests checks again when one of them ends. A destination without requests waits until the pool has room.
+ * The concurrent requests of one destination. If the pool has no room for another request, a destination with requests
+ * checks again when one of these requests ends. A destination without requests waits until the pool has room.
  */
 export class RequestSlots {
   readonly #max: () => number
@@ -45,7 +45,7 @@ export class RequestSlots {
     return this.#running < this.#max() && (this.#pool?.hasRoom(this.idle) ?? true)
   }
 
-  /** Whether a request may start. If not and no request is running, waits for room in the pool. */
+  /** Whether a request may start. If not and no request of the destination is running, waits for room in the pool. */
   freeOrWait(): boolean {
     if (this.free) return true
     if (this.idle && !this.#waits) {

@@ -36,9 +36,7 @@ import { Settlement } from './settlement.js'
 export interface BufferMemory {
   /** Records waiting to be written. Beyond this, the sources wait. */
   readonly waiting: number
-  /**
-   * Written records that stay in memory and need not be read. Records that were passed on count toward this limit, too.
-   */
+  /** Written records kept in memory to avoid disk reads. Records that were passed on also count toward this limit. */
   readonly ahead: number
   /** Records that were passed on but not settled. Beyond this limit, no more records are passed on. */
   readonly held: number
@@ -259,7 +257,7 @@ export class DiskBuffer extends BatchQueue {
     return this.#waiting.length === 0 && this.#kept().events === 0
   }
 
-  /** Whether the shared space has room. If not, checks again soon, since others do not report freed space. */
+  /** Whether the shared space has room. If not, checks again soon, because other users do not report freed space. */
   #hasSharedRoom({ framed }: Arrival): boolean {
     const { disk } = this.#context
     if (!disk || disk.hasRoom(framed.length)) return true
@@ -330,7 +328,7 @@ export class DiskBuffer extends BatchQueue {
     this.#cancelRest?.()
     this.#reading.stop()
     this.#ended.abort()
-    // If part of a batch is stored, the rest is too, even without room: a source reads a batch again only as a whole.
+    // If a part of a batch is stored, all parts are, even without room, because sources reread only whole batches.
     let storesRest = true
     for (; this.#blocked; this.#next()) {
       const blocked = this.#blocked

@@ -38,7 +38,7 @@ const FORMAT = 2
 const SLOT_SIZE = 4096
 const SLOTS = 2
 
-/** The newest intact state in the file. `turn`: the number of the write that stored it; 0: none. */
+/** The newest intact state in the file. `turn`: the number of this state's write; 0 if no state is intact. */
 export interface LedgerFound {
   readonly state: LedgerState | undefined
   readonly turn: number

@@ -58,8 +58,8 @@ const READ_SIZE = CHUNK_BYTES
 const NOTHING: Buffer = Buffer.alloc(0)
 
 /**
- * Reads the records of the segments in order, as far as they are safe on disk. Skips damaged data up to the next intact
- * record, and records that were passed on before. Keeps the bytes of only one read, or of one record, in memory.
+ * Reads the records of the segments in order, up to the last one that is safe on disk. Skips damaged data up to the
+ * next intact record, and records that were passed on before. Keeps only the bytes of one read or record in memory.
  */
 export class SegmentReader {
   readonly #folder: BufferFolder
@@ -371,7 +371,7 @@ export class RecordLog {
       await this.#abandon(open)
       throw error
     }
-    // These changes are synchronous: a read in between could take a record from disk that is also in memory.
+    // These changes are synchronous, because a read between them could take a record from disk that is also in memory.
     if (segment.end === 0) this.segments.add(segment)
     segment.end = offset
     this.#end = place
@@ -393,7 +393,7 @@ export class RecordLog {
     }
   }
 
-  /** Closes a segment after a failed write, and never writes to it again. Cuts off the bytes after its last sync. */
+  /** Closes a segment after a failed write, cuts off the bytes after the last sync, and never writes to it again. */
   async #abandon({ segment, file }: Open): Promise<void> {
     this.#open = undefined
     if (segment.end > 0) await file.truncate(segment.end).catch(() => {})

@@ -29,7 +29,7 @@ import { HEAD_SIZE } from './segments.js'
 
 const VERSION = 1
 const HEAD = 24
-/** Codecs that records name by number. For other codecs, the origin has the name and the options. */
+/** Codecs that records name by number. For any other codec, the record's origin has the name and the options. */
 const NUMBERED: readonly string[] = ['text', 'json', 'syslog']
 const NAMED = 255
 /** Maximum number of cached origins. Batches of the same file share one. */
@@ -153,7 +153,7 @@ export class BatchDecoder {
     this.#wanted = wanted
   }
 
-  /** Decodes a record, which becomes the batch's chunk. Calls `release` when the record is no longer needed. */
+  /** Decodes a record, whose memory becomes the batch's chunk. Calls `release` when the record is no longer needed. */
   decode(record: Buffer, ack: Ack, release?: () => void): EventBatch {
     if (record.length < HEAD || record[0] !== VERSION) throw new BatchRecordError('a record of an unknown version')
     const number = record[1]!
@@ -291,7 +291,7 @@ export class Encoding {
     return undefined
   }
 
-  /** Divides a part of `bytes` bytes if it is too large and has several events. Returns whether it was divided. */
+  /** Divides a part of several events if its size `bytes` exceeds `most`. Returns whether the part was divided. */
   #divides({ batch, isFirst }: Part, bytes: number, most: number): boolean {
     const { length } = batch
     if (bytes <= most || length === 1) return false

@@ -41,7 +41,7 @@ export function unsettled(from: LogPosition, to: LogPosition, settled: readonly 
   return amount
 }
 
-/** Writes the header into the first bytes of `framed`. The record is already there, after the header. */
+/** Writes the header into the first bytes of `framed`. The record is already in `framed`, after those bytes. */
 export function seal(framed: Buffer, place: LogPosition, events: number, bytes: number): void {
   const record = framed.subarray(HEAD_SIZE)
   MARK.copy(framed)

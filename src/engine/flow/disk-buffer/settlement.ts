@@ -82,7 +82,7 @@ export class Settlement {
     this.changed()
   }
 
-  /** Schedules a write of the ledger: at once if that frees segments, or if much is settled. */
+  /** Schedules a ledger write. The write starts immediately if it frees segments, or if many bytes are settled. */
   changed(): void {
     this.#dirty = true
     if (this.#closed || this.#writing) return

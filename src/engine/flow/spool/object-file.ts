@@ -183,7 +183,7 @@ async function nextMark(
 
 /**
  * An object that is being written or waits to be sent. When `append` resolves, the record and the name of the file are
- * synced. If it rejects, the record is not part of the object; `finish` cuts it off at the latest.
+ * synced. If `append` rejects, the record is not part of the object; `finish` cuts off its bytes at the latest.
  */
 export class ObjectFile {
   name: string
@@ -205,7 +205,7 @@ export class ObjectFile {
   readonly #folder: BufferFolder
   #place = START
   #pieces: readonly Piece[] | undefined
-  /** Whether the name that marks the object as closed is synced. The object then stays closed after a power failure. */
+  /** Whether the name that marks the object as closed is synced, so that it stays closed after a power failure. */
   #isClosed = false
 
   constructor(folder: BufferFolder, name: string, facts: ObjectFacts, openedAt: number) {
@@ -215,7 +215,7 @@ export class ObjectFile {
     this.openedAt = openedAt
   }
 
-  /** The object in a file of an earlier run. Its damaged events count until `finish` reports them. */
+  /** The object in a file of an earlier run. Its event count includes damaged events until `finish` reports them. */
   static found(
     folder: BufferFolder,
     name: string,

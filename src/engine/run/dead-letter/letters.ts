@@ -22,8 +22,8 @@ interface Found {
 }
 
 /**
- * Yields the records of a file from `from` on, several at a time. The last record counts if it is whole, even if its line end is missing. If it is incomplete, a crash has interrupted the write, and the component that had the event sends the
- * event again.
+ * Yields a file's records from offset `from` on, several at a time, even a last record without a line end. Skips an
+ * incomplete last record, because a crash interrupted the write, and the component that had the event resends it.
  */
 async function* readRecords(path: string, from: number): AsyncGenerator<Found[]> {
   const splitter = new LineSplitter(LONGEST_RECORD)

@@ -26,7 +26,7 @@ declare module 'fastify' {
 
 const JSON_TYPE = 'application/json; charset=utf-8'
 
-/** Shorter responses are not counted: the number of connections limits them. */
+/** Responses up to this length are not counted, because the number of connections limits them. */
 const SHORT = 16 * 1024
 /** Maximum bytes of all responses that clients have not read yet. */
 const MOST_UNSENT = 64 * 1024 * 1024
@@ -70,7 +70,7 @@ export class Sender {
     this.#send(request, reply, status, request.principal, headers, text)
   }
 
-  /** Sends the response for an error. The rest of a body is discarded, which lets the client read the response. */
+  /** Sends an error response. Discards the rest of the request body, so that the client can read the response. */
   refuse(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const refusal = refusalFor(error, this.#log, request.id)
     const { status, code, message, errors, headers } = refusal
@@ -143,13 +143,13 @@ export class Sender {
   }
 }
 
-/** The id in the path. If the path contains anything else in its place, that is not logged, since it may be a key. */
+/** The id in the path. If this part of the path is not an id, it is not logged, because it may be a key. */
 function idOf({ params }: FastifyRequest): string | undefined {
   const { id } = (params ?? {}) as { id?: string }
   return id !== undefined && ID.test(id) ? id : undefined
 }
 
-/** Sets headers with the identity of the caller, and with the number of requests that the caller has left. */
+/** Sets headers that show the identity of the caller and how many more requests the caller may send. */
 function setIdentity(reply: FastifyReply, { subject, account, enterpriseId, rate }: Principal): void {
   reply.header('x-auth-subject-id', subject.id).header('x-auth-subject-email', headerText(subject.email))
   reply.header('x-auth-enterprise-id', enterpriseId).header('x-auth-access-type', 'access')
@@ -212,7 +212,7 @@ export class RequestCounts {
   }
 }
 
-/** Counts a response until it is sent or its connection is closed. Throws ApiError 503 if there is no room for it. */
+/** Counts the bytes of a response until it is sent or disconnected. If they exceed the quota, throws ApiError 503. */
 export function hold(unsent: AccountQuotas, account: string, text: string, response: ServerResponse): void {
   const bytes = Buffer.byteLength(text)
   if (bytes <= SHORT) return

@@ -5,7 +5,7 @@ import type { Store, Table } from './store.js'
 export class Cached<T> {
   readonly #most: number
   #known: Recent<T>
-  /** Number of times the cache was emptied. Values made from the cache are valid while this number is unchanged. */
+  /** How often the cache was emptied. While this number stays the same, values made from the cache are valid. */
   version = 0
 
   /** `most` is the number of entries in each generation. */

@@ -5,8 +5,8 @@ import { every, systemClock } from '../../../lib/time.js'
 import type { StoreMonitor } from './monitor.js'
 
 /**
- * Reads the changes of other nodes from the table `change`, whose ids are in the order of commits. The table is read
- * each second, and after each notification. While it cannot be read, all tables count as changed each second.
+ * Reads the changes of other nodes from the table `change`, each second and after each notification. The ids in this
+ * table are in the order of commits. While the table cannot be read, all caches are emptied each second.
  */
 
 const LOOK_MS = 1000
@@ -21,8 +21,8 @@ export const CREATE_FEED = `
   CREATE INDEX change_at ON change (at)`
 
 /**
- * SQL that records a change before its COMMIT. The lock lasts until the commit, so ids are in the order of
- * commits. The second statement returns the row.
+ * Returns SQL to run before the COMMIT of a change. Its second statement inserts and returns the row of the change. The
+ * lock is held until the commit, so the ids of rows are in the order of commits.
  */
 export function publishChange(node: string, tables: readonly string[]): string {
   const row = `INSERT INTO change (node, tables) VALUES ('${node}', '${tables.join(' ')}') RETURNING ${PLACE}`
@@ -136,8 +136,8 @@ export class ChangeFeed {
     if (missing) {
       monitor.changed(undefined)
       const newest = await this.#newest(client)
-      // If this node was away and there are newer rows, other nodes may have pruned the missing row. If not, changes
-      // were lost.
+      // If this node has not read for long and the table has newer rows, other nodes may have pruned the missing row.
+      // Otherwise, PostgreSQL has lost changes.
       if (!wasAway || (newest?.id ?? 0) < missing.id) monitor.lost(await this.#lastBefore(client, missing))
       this.#seen = newest
       if (this.#own === own) this.#own = undefined

@@ -25,7 +25,7 @@ export class StoreMonitor {
     this.#watches.push({ tables, forget })
   }
 
-  /** Empties the caches of these tables; undefined: all caches. */
+  /** Empties the caches of these tables, or all caches if `changed` is undefined. */
   changed(changed: ReadonlySet<string> | undefined): void {
     for (const { tables, forget } of this.#watches) if (!changed || tables.some(table => changed.has(table))) forget()
   }
@@ -47,7 +47,7 @@ export class StoreMonitor {
     this.#unreadableSince = isReadable ? undefined : (this.#unreadableSince ?? systemClock.wall())
   }
 
-  /** Records that changes confirmed after `from` (milliseconds) are missing. */
+  /** Records that PostgreSQL has lost changes that it confirmed after `from` (milliseconds). */
   lost(from: number): void {
     this.#lost = { from, until: systemClock.wall() }
     const times = { from: isoTime(from), until: isoTime(this.#lost.until) }

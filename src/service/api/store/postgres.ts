@@ -24,14 +24,14 @@ import {
 } from './store.js'
 
 /**
- * The store in PostgreSQL. A change is a transaction under a lock of its owner. Other nodes and `sluice admin` respect
- * the lock. Statements are not retried. A request fails within the time limits below, and the next request reconnects.
+ * The store in PostgreSQL. Each change is a transaction that locks its owner for all nodes and `sluice admin`. Failed
+ * statements are not retried. A request fails within the time limits below, and the next request reconnects.
  */
 
 /** Time limit to get a connection, new or from the pool. */
 const CONNECT_MS = 5000
 const STATEMENT_MS = 5000
-/** Used if a server does not enforce STATEMENT_MS, for example behind a broken network. */
+/** Time limit in this process, in case the server does not enforce STATEMENT_MS, as behind a broken network. */
 const ANSWER_MS = STATEMENT_MS + 1000
 /** How long a change waits for earlier changes of its owner. */
 const TURN_MS = 5000
@@ -106,7 +106,7 @@ function configOf(pg: Pg, { url, password_file }: PostgresOptions, ssl: object |
     idle_in_transaction_session_timeout: ANSWER_MS,
     keepAlive: true,
     types: {
-      // Sums and counts are 64-bit numbers, which pg would give as text.
+      // By default, pg returns the 64-bit numbers of sums and counts as text.
       getTypeParser: (oid, format) =>
         oid === 20 || oid === 1700 ? Number : pg.types.getTypeParser(oid, format as 'text'),
     },
@@ -114,8 +114,8 @@ function configOf(pg: Pg, { url, password_file }: PostgresOptions, ssl: object |
 }
 
 /**
- * Creates a socket, which is destroyed when the store closes: Node.js 20 may leave the TLS socket of an ended client
- * open.
+ * Creates a socket that is destroyed when the store closes, because Node.js 20 may leave the TLS socket of an ended
+ * client open.
  */
 function socketIn(sockets: Set<Socket>): Socket {
   const socket = new Socket()
@@ -135,7 +135,7 @@ async function verifiedTls(
   log: Logger,
 ): Promise<object> {
   const files = new TlsFiles(paths, { log, clock: systemClock, failed: () => {} })
-  // pg always sends the host as the server name. The certificate must be for `server_name` instead.
+  // pg always uses the host as the server name, so the certificate is checked here for `server_name`.
   const { checkServerIdentity } = nodeTls()
   const named = server_name !== undefined && {
     checkServerIdentity: (_host: string, cert: Parameters<typeof checkServerIdentity>[1]) =>
@@ -164,7 +164,7 @@ async function connected(pg: Pg, config: PoolConfig): Promise<Client> {
   }
 }
 
-/** Runs the migrations that are missing, once for all nodes. */
+/** Runs the missing migrations under a lock, so that only one node runs them. */
 async function migrate(client: Client): Promise<void> {
   if ((await versionOf(client)) >= MIGRATIONS.length) return
   await client.query(`BEGIN; SELECT pg_advisory_xact_lock(${MIGRATING})`)
@@ -221,7 +221,7 @@ export class PostgresStore implements Store {
   #newPool(): Pool {
     const pool = this.#openPool()
     pool.on('error', () => {})
-    // The statement in progress fails with the same error. Without a listener, the error would end the process.
+    // The statement in progress fails with the same error. Without this listener, the error would end the process too.
     pool.on('connect', client => client.on('error', () => {}))
     return pool
   }
@@ -277,17 +277,17 @@ export class PostgresStore implements Store {
       return value
     } catch (error) {
       const failure = client && !(error instanceof StoreError) ? undefined : this.#failed(error)
-      // The server rolls back when a connection ends.
+      // A failed connection is closed, so that the server rolls back.
       if (failure) {
         isBroken = true
-        // The server may still commit the change. The new name makes this node read the change as if another node had
-        // made it.
+        // The server may still commit the change. Because of the new name, this node then treats the change as a change
+        // of another node.
         this.node = newName()
       } else await client!.query('ROLLBACK').catch(() => (isBroken = true))
       throw failure ?? error
     } finally {
       client?.release(isBroken)
-      // Runs after a failure too, since the change may have been saved.
+      // Caches are emptied even after a failure, because the change may have been saved.
       this.#monitor.changed(changed)
     }
   }
@@ -381,7 +381,7 @@ async function execute(
   }
 }
 
-/** Whether the statement failed because of its data, a constraint or its syntax. If not, the store failed. */
+/** Whether the data, a constraint or the syntax made the statement fail. If false, the store itself failed. */
 function isMistake(error: unknown): boolean {
   return /^(22|23|42)[0-9A-Z]{3}$/.test(errorCode(error) ?? '')
 }

@@ -6,8 +6,8 @@ const KEYS = `
   CREATE INDEX idempotency_of ON idempotency (account_id, until);`
 
 /**
- * The migrations that create the tables. Opening a store runs the missing ones. A migration only adds, so the previous
- * release can still use the store.
+ * The migrations that create the tables. Opening a store runs the missing migrations. Migrations only add to the
+ * schema, so the previous release can still use the store.
  */
 export const MIGRATIONS: readonly string[] = [
   `

@@ -52,7 +52,7 @@ export class Connection implements Writer {
 /** The module of Node.js 22.13 and later, or the package with the same interface. */
 export async function loadSqlite(): Promise<Sqlite> {
   const { emitWarning } = process
-  // Hides the warning that the module is experimental: operators cannot act on it.
+  // Hides the warning that the module is experimental, because operators cannot act on this warning.
   process.emitWarning = ((...about: Parameters<typeof emitWarning>) => {
     if ((about[1] as unknown) !== 'ExperimentalWarning') Reflect.apply(emitWarning, process, about)
   }) as typeof emitWarning

@@ -10,7 +10,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** A connection in a thread, so only that thread waits for the disk. */
+/** A connection in a separate thread, so that the event loop does not wait for the disk. */
 export class WriterThread implements Writer {
   readonly #worker: Worker
   readonly #waiting: Waiting[] = []

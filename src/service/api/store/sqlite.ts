@@ -40,7 +40,7 @@ interface Purpose {
 }
 
 export const STORE: Purpose = { migrations: MIGRATIONS, durability: 'PRAGMA synchronous = FULL' }
-/** A running service uses these settings: its event loop does not wait for the disk. */
+/** Settings for a running service, whose event loop must not wait for the disk. */
 export const SERVED_STORE: Purpose = { ...STORE, isThreaded: true }
 /** Idempotency keys: each request changes them twice. A power failure may undo the last changes. */
 export const KEYS: Purpose = {
@@ -81,9 +81,9 @@ export async function openSqlite(
 }
 
 /**
- * Creates the file, because SQLite would take the mode of the file from the umask. SQLite gives the same mode to its
- * other files. If the file exists, it is not opened, since closing it would release the locks that this process has on
- * it.
+ * Creates the file with its mode, because SQLite would take the mode from the umask. SQLite gives the same mode to its
+ * other files. If the file exists, it is not opened, because closing it would release the locks that this process holds
+ * on it.
  */
 function create(path: string): void {
   try {
@@ -238,7 +238,7 @@ export class SqliteStore implements Store {
     this.#monitor.watch(tables, forget)
   }
 
-  /** After a change by another process, empties all caches: it is not known which tables have changed. */
+  /** If another process has changed the store, empties all caches, because the changed tables are not known. */
   async #poll(): Promise<void> {
     if (this.#working) return
     const seen = await dataVersion(this.#writer)
@@ -278,11 +278,11 @@ export class SqliteStore implements Store {
     this.#stopPolling()
     this.#reader.close()
     try {
-      // Empties the log. Node.js 20 closes the connection only when its statements are garbage-collected, and keeps the
-      // log until then.
+      // Empties the log now. Node.js 20 closes the connection and removes the log only after it has garbage-collected
+      // the statements.
       await this.#writer.exec('PRAGMA wal_checkpoint(TRUNCATE)')
     } catch {
-      // The next process that opens the store reads the log.
+      // If this fails, the next process that opens the store reads the log.
     }
     await this.#writer.close()
   }
@@ -313,7 +313,7 @@ function resultOf(error: unknown): number | undefined {
   return errcode === undefined ? undefined : errcode & 0xff
 }
 
-/** Whether the statement is wrong, rather than the store. */
+/** Whether the statement caused the error. If false, the store failed. */
 function isMistake(error: unknown): boolean {
   return ([ERROR, CONSTRAINT, MISMATCH] as (number | undefined)[]).includes(resultOf(error))
 }
@@ -337,7 +337,7 @@ function unwritable(path: string, error: unknown): StoreError {
   return new StoreError('SLUICE_STORE_UNUSABLE', message, error)
 }
 
-/** Identifies the file at a path; empty if it does not exist, undefined if it cannot be inspected. */
+/** Identifies the file at a path. Returns '' if the file does not exist, or undefined if it cannot be inspected. */
 function fileAt(path: string): string | undefined {
   try {
     const { dev, ino } = statSync(path, { bigint: true })

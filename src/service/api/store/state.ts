@@ -15,14 +15,14 @@ import { type Sql, type Store, StoreError } from './store.js'
 import { importStore } from './transfer.js'
 
 /**
- * The data_dir of the service: the folder `store` (unless the store is in PostgreSQL), and the file `secret`, the key
- * for the hashes of access keys. They belong together: the store has a check value of the secret. A store with a check
- * value never gets a new secret. A backup includes both, and the folder `keys` of idempotency keys.
+ * The data_dir of the service has the folder `store` (unless the store is in PostgreSQL), and the file `secret`, which
+ * is the key for the hashes of access keys. A check value in the store shows which secret belongs to it. A store with a
+ * check value never gets a new secret. A backup has the store, the secret, and the folder `keys` of idempotency keys.
  */
 
 export interface ServiceState {
   readonly store: Store
-  /** The store of the idempotency keys: a separate file, or `store` if nodes share it. */
+  /** The store of the idempotency keys. It is a separate file, or `store` itself if nodes share `store`. */
   readonly keys: Store
   readonly secret: Buffer
   /** Copies everything to a new folder while the service runs. `more` can add to the folder. */
@@ -36,8 +36,8 @@ const SECRET_BYTES = 32
 const CHECK = 'secret-check'
 
 /**
- * Opens the state, or creates it. Throws StoreError. Its code is SLUICE_STORE_IN_USE if another service runs on the
- * state and `beside` is not set.
+ * Opens or creates the state. Throws StoreError, with the code SLUICE_STORE_IN_USE if another service runs on the state
+ * and `beside` is not set.
  */
 export async function openState(
   dataDir: string,
@@ -83,9 +83,9 @@ async function openStore(
 }
 
 /**
- * Imports an export into the empty store of `dataDir`, which must have the secret of the exported store. A service must
- * not run on `dataDir`. Resolves with the number of records. Throws StoreError, or Error with the number of the wrong
- * line.
+ * Imports an exported file into the empty store of `dataDir`. `dataDir` must have the secret of the exported store, and
+ * no service may run on it. Resolves with the number of records. Throws StoreError, or Error with the number of the
+ * wrong line.
  */
 export async function importState(
   path: string,
@@ -137,7 +137,7 @@ async function openSecret(dataDir: string, store: Store, random: (bytes: number)
     const made = await checkIn(sql)
     if (made !== undefined) return made
     const secret = (await readSecret(path)) ?? random(SECRET_BYTES)
-    // With PostgreSQL, `sluice admin init` may be the first to use the folder.
+    // If the store is in PostgreSQL, data_dir may not exist yet when `sluice admin init` runs.
     await makeFolder(dataDir, 0o700)
     await writeAtomic(path, `${secret.toString('hex')}\n`)
     await sql.run('INSERT INTO setting (name, value) VALUES ($1, $2)', CHECK, checkOf(secret))
@@ -174,7 +174,7 @@ function checkOf(secret: Buffer): string {
   return createHmac('sha256', secret).update('the secret of this store').digest('hex')
 }
 
-/** Throws for a path in `dataDir`: the backup would copy itself, and would be lost together with the data. */
+/** Throws if `path` is in `dataDir`, because a backup there would copy itself, and would be lost with the data. */
 async function requireOutside(path: string, dataDir: string): Promise<void> {
   const parent = await realpath(dirname(path)).catch(() => dirname(path))
   const own = await realpath(dataDir)
@@ -194,11 +194,11 @@ async function backUp(
   }
   try {
     await store.backup(join(path, 'store'))
-    // Keys are copied before the events (`more`): a key without its events must not be in the backup.
+    // Keys are copied before the events (`more`), because the backup must not have a key without its events.
     await keys.backup(join(path, KEYS_FOLDER))
     await more?.(path)
     await secureTree(path)
-    // Written last: a backup without it is incomplete and cannot be restored.
+    // The secret is written last, so that an incomplete backup has no secret and cannot be restored.
     await writeAtomic(join(path, 'secret'), `${secret.toString('hex')}\n`)
   } catch (error) {
     await rm(path, { recursive: true, force: true })
@@ -207,8 +207,8 @@ async function backUp(
 }
 
 /**
- * Restores a backup into `dataDir`, which must not have a store. With `replace`, moves the existing content to a
- * subfolder. Checks the backup before it changes anything. Also restores the other `folders` that the backup has.
+ * Restores a backup into `dataDir`. If `dataDir` has a store, throws, or moves the content to a subfolder (`replace`).
+ * Checks the backup before changing anything. Also restores those `folders` that the backup has.
  */
 export async function restoreState(
   backup: string,
@@ -303,7 +303,7 @@ async function exists(path: string): Promise<boolean> {
   )
 }
 
-/** Throws for links: whoever can put a link into a backup must not choose which files are read or written. */
+/** Throws for links, because anyone who can put a link into a backup could choose which files are read or written. */
 async function isContent(path: string): Promise<boolean> {
   const found = await lstat(path)
   if (found.isFile() || found.isDirectory()) return true
@@ -315,7 +315,7 @@ async function secureTree(folder: string): Promise<void> {
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name)
     if (entry.isDirectory()) await secureTree(path)
-    // With Node.js 20, the log of a closed connection is removed when the connection's memory is freed: perhaps now.
+    // With Node.js 20, the log of a closed connection may disappear now, when the connection's memory is freed.
     else await secureFile(path).catch(unlessMissing)
   }
   await chmod(folder, 0o700)

@@ -7,7 +7,7 @@ export type Value = string | number | null
 
 export interface Sql {
   all<R>(text: string, ...values: readonly Value[]): Promise<R[]>
-  /** Resolves with the first row; undefined: there is none. */
+  /** Resolves with the first row, or with undefined if no row matches. */
   get<R>(text: string, ...values: readonly Value[]): Promise<R | undefined>
   /** Resolves with the number of changed rows. */
   run(text: string, ...values: readonly Value[]): Promise<number>
@@ -22,8 +22,8 @@ export interface Store extends Sql {
    */
   change<T>(owner: string, work: (sql: Sql) => Promise<T>): Promise<T>
   /**
-   * Calls `forget` after each change of one of the tables, before the change resolves. For a change by another process,
-   * calls `forget` within a second.
+   * Calls `forget` when one of the tables has changed. The call comes before `change` resolves, or within a second if
+   * another process made the change.
    */
   watch(tables: readonly Table[], forget: () => void): void
   /** Calls `work` with a consistent snapshot, while others may change the store. */
@@ -45,7 +45,7 @@ export interface StoreHealth {
   /** When writing or reading began to fail, in milliseconds since 1970. */
   readonly failedSince: number | undefined
   readonly failedWrites: number
-  /** Changes that were confirmed between these times, in milliseconds, may be missing. */
+  /** Times in milliseconds since 1970. Changes that were confirmed between these times may be missing. */
   readonly lost: { readonly from: number; readonly until: number } | undefined
 }
 

@@ -15,7 +15,7 @@ import { type Sql, type Store, StoreError, type Value } from './store.js'
  * and a changed, missing or moved line is detected.
  */
 
-/** All tables with their primary keys, except the tables of running nodes. Secrets stay encrypted, and keys hashed. */
+/** Tables with their primary keys, without the tables of running nodes. Secrets stay encrypted, and keys hashed. */
 export const EXPORTED: Readonly<Record<string, readonly string[]>> = {
   setting: ['name'],
   enterprise: ['id'],
@@ -104,8 +104,8 @@ function hashOf(before: string, text: string | Buffer): string {
 }
 
 /**
- * Imports all records of a file into an empty store, in one change. `check` runs before and after. After the import,
- * the store must give the same hashes as the file. Throws StoreError, or Error with the number of the wrong line.
+ * Imports all records of a file into an empty store, in one change. Calls `check` before and after the import. Then the
+ * hashes of the store must equal those of the file. Throws StoreError, or Error with the number of the wrong line.
  */
 export async function importStore(store: Store, path: string, check: (sql: Sql) => Promise<void>): Promise<number> {
   // Nothing else changes the store meanwhile, so the change may wait for the file.
@@ -113,7 +113,7 @@ export async function importStore(store: Store, path: string, check: (sql: Sql) 
     for (const table of Object.keys(EXPORTED))
       if (table !== 'setting' && (await sql.get(`SELECT 1 AS found FROM ${table} LIMIT 1`)))
         throw new Error(`the store has records in the table ${table}; import into an empty store`)
-    // The store has settings if a service was started but not initialized.
+    // A service that was started but not initialized has already written settings.
     await check(sql)
     await sql.run('DELETE FROM setting')
     const { header, hash } = await insertFrom(path, sql)

@@ -11,10 +11,10 @@ import { KEY_BYTES } from '../idempotency-keys.js'
 import type { BytesInStore } from '../process/messages.js'
 
 /**
- * The disk usage of the pipelines of an account, running or not. Buffers and dead-letter queues are in the folders of
- * the pipelines. The process of the account counts these folders, and decides whether there is room for events.
- * Idempotency keys and saved revisions are in stores of the service. The service decides whether there is room for
- * them. To do so, it adds the last sum that the process reported for the folders.
+ * The disk usage of the pipelines of an account, running or not. The process of the account counts the folders of the
+ * pipelines, which hold buffers and dead-letter queues, and decides whether events have room. The service stores
+ * idempotency keys and saved revisions, and decides whether these have room. For this decision, the service adds the
+ * sum that the process last reported for the folders.
  */
 
 /** An account counts as full if it uses this share of its disk space. */
@@ -22,7 +22,7 @@ const FULL = 0.9
 const LOG_EVERY_MS = 60_000
 /** Folders of a pipeline that grow with its events. */
 const GROWING = ['state/buffer', 'state/dead-letter', 'state/throttle']
-/** Share of the disk space that only revisions may use. If events fill the rest, a pipeline can still be corrected. */
+/** Share of disk space that is reserved for revisions, so that a full account can still correct its pipelines. */
 const RESERVED = 1 / 16
 const MOST_RESERVED = 16 * 1024 * 1024
 
@@ -36,7 +36,7 @@ interface DiskOptions {
   readonly clock: Clock
 }
 
-/** Counts the files of an account, in its process. Decides whether there is room for more. */
+/** Runs in the process of an account. Counts the account's files, and decides whether more data has room. */
 export class AccountDisk implements DiskAllowance {
   readonly max: number
   readonly #options: DiskOptions
@@ -80,8 +80,8 @@ export class AccountDisk implements DiskAllowance {
       const bytes = await bytesOf(path)
       if (!this.#isLive(path)) this.count(path, () => bytes)
     }
-    // Must follow the counting. A renamed file keeps counting under its old name until it is counted under its new
-    // name.
+    // Old names are removed only after the files were counted, so that a renamed file is always counted under at least
+    // one name.
     for (const path of this.#paths.keys())
       if (path.startsWith(folder + sep) && !this.#isLive(path) && !existsSync(path)) this.#paths.delete(path)
   }
@@ -115,7 +115,7 @@ export class AccountDisk implements DiskAllowance {
 
 interface DiskUse {
   readonly pipelines: Set<string>
-  /** Bytes of their files: the last sum that the process reported, plus files that were measured later. */
+  /** Bytes of the files of `pipelines`: the last sum from the process, plus files that were measured later. */
   files: number
 }
 
@@ -159,7 +159,7 @@ export class AccountDisks {
     return inStore(account).revisions + bytes <= reservedOf(max) || this.#taken(account) + bytes <= max
   }
 
-  /** Why the account cannot store another idempotency key; undefined: it can. */
+  /** Returns the reason if the account cannot store another idempotency key; otherwise undefined. */
   noRoomForKey(account: string): Refusal | undefined {
     const { max, inStore } = this.#options
     const reserved = Math.max(0, reservedOf(max) - inStore(account).revisions)
@@ -183,8 +183,8 @@ export class AccountDisks {
   }
 
   /**
-   * Call it before the pipeline's folder is removed. Resolves with the pipeline's account if the pipeline may have
-   * files.
+   * Stops counting a pipeline's files. Call it before the pipeline's folder is removed. Resolves with the pipeline's
+   * account if the pipeline may have files.
    */
   async forget(pipeline: string): Promise<string | undefined> {
     const bytes = await this.#bytesOf(pipeline)

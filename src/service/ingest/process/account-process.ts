@@ -25,7 +25,7 @@ import {
 export type Death = 'looped' | 'memory' | 'crashed'
 
 export interface LinkEvents {
-  /** Throws if the message is not valid. The process must then be killed. */
+  /** Throws if the message is not valid. The caller must then kill the process. */
   message(message: unknown): void
   /** The process has ended and released its locks. `outOfMemory`: the process reported that it ran out of memory. */
   ended(how: { readonly outOfMemory: boolean; readonly text: string }): void
@@ -35,7 +35,7 @@ export interface Link {
   readonly pid: number | undefined
   /** Bytes of resident memory, measured from outside the process; undefined if not known. */
   memory(): number | undefined
-  /** Sends a call. `body`: only for the call `take`; released after it was sent. */
+  /** Sends a call. Only the call `take` has a `body`, which is released after it was sent. */
   send(call: Call, body?: BodyBytes): void
   /** Makes the process end when its work is done. */
   end(): void
@@ -44,7 +44,7 @@ export interface Link {
 
 export type StartLink = (account: string, events: LinkEvents) => Link
 
-/** Share of a process's memory that V8's heap may use. The rest is for buffers and the program itself. */
+/** Share of a process's memory for V8's heap. The other memory is for buffers and the program itself. */
 const HEAP = 3 / 4
 /** Variables that Node.js itself reads for the time zone and certificates. Pipelines do not get other variables. */
 const VARIABLES = ['TZ', 'NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
@@ -52,7 +52,7 @@ const VARIABLES = ['TZ', 'NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
 const MOST_HEAD = 8 * 1024 * 1024
 const MOST_VALUES = 256 * 1024
 
-/** The first message to a process. Secrets follow with the pipelines, never as arguments or in the environment. */
+/** The first message to a process. Secrets are sent with pipelines later, never in arguments or the environment. */
 export interface ProcessSetup {
   readonly account: string
   readonly folder: string
@@ -105,11 +105,11 @@ export function forkProcesses({ setup, maxMemory, env, entry }: ForkOptions): St
 }
 
 const INSPECT_MS = 2000
-/** How often memory is measured, without asking the process. Between measurements, the kernel limits its memory. */
+/** Interval of memory measurements from outside the process. In between, the kernel limits the process's memory. */
 const MEASURE_MS = 200
 /**
- * Number of checks per deadline. Each check adds only its interval to the time that has been waited. A pause of the
- * whole service therefore does not count.
+ * Number of checks per deadline. Each check adds only its interval to the waiting time, so that a pause of the whole
+ * service does not count.
  */
 const CHECKS = 10
 /** Minimum deadline for the first message, since a process needs time to start. */
@@ -153,7 +153,7 @@ export class AccountProcess {
   isEnding = false
   /** Bytes of resident memory at the last measurement. */
   memory = 0
-  /** Requests of the account to receivers, as of the last snapshot. */
+  /** Figures about the account's requests to receivers, from the last snapshot. */
   budget = NO_FIGURES
   readonly #options: ProcessOptions
   readonly #link: Link
@@ -163,7 +163,7 @@ export class AccountProcess {
   #calls = 0
   #death: Death | undefined
   #hasSpoken = false
-  /** How long an answer has been due, in milliseconds. */
+  /** How long the service has waited for an answer, in milliseconds. */
   #dueMs = 0
   #sinceInspected = 0
   #inspecting: Promise<Snapshot> | undefined
@@ -211,7 +211,7 @@ export class AccountProcess {
     return this.#inspecting
   }
 
-  /** Ends a process whose pipelines have ended. Resolves when it is gone. */
+  /** Ends the process after its pipelines have ended. Resolves when the process is gone. */
   async end(): Promise<void> {
     if (!this.isEnding && !this.isGone) {
       this.isEnding = true

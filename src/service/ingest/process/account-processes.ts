@@ -19,11 +19,11 @@ export interface ProcessesOptions extends ProcessBounds {
   readonly log: Logger
   readonly clock: Clock
   readonly metrics: Metrics
-  /** Maximum lines of a scrape: per account, and for all accounts. */
+  /** Maximum lines of a scrape, for each account (`group`) and for all accounts. */
   readonly maxSeries: { readonly group: number; readonly all: number }
   readonly instructions: (account: string) => Instructions
   readonly onSnapshot: (account: string, snapshot: Snapshot) => void
-  /** Called when the process of an account has ended. Returns its pipelines. `attended`: clients wait for these. */
+  /** Called when the process of an account has ended. Returns its pipelines, and those for which clients wait. */
   readonly died: (account: string) => { readonly pipelines: readonly string[]; readonly attended: readonly string[] }
 }
 
@@ -157,10 +157,10 @@ export class AccountProcesses {
   }
 }
 
-/** Restart delay after the second death in a row. Each further death doubles it. */
+/** Restart delay after the second death in a row. Each further death doubles the delay. */
 const FIRST_WAIT_MS = 1000
 const LONGEST_WAIT_MS = 60_000
-/** If the previous death of a process is longer ago than this, the next death counts as the first one. */
+/** If the process of an account has not died for this long, its next death counts as the first one. */
 const FORGOTTEN_MS = 5 * 60_000
 const MOST_DEATHS = 10_000
 

@@ -107,12 +107,12 @@ export function checkedMessage(message: unknown): FromProcess {
   return message as FromProcess
 }
 
-/** Throws if `value` is not a reply to `call`, or the call is unknown. */
+/** Throws if the call is unknown, or if `value` is not a valid reply to the call. */
 export function checkReply(call: CallName | undefined, value: unknown): void {
   demand(call !== undefined && REPLIES[call](value), `an invalid answer to ${call ?? 'an unknown call'}`)
 }
 
-/** Throws if a counter belongs to another pipeline. Component ids begin with the id of their pipeline. */
+/** Throws if a counter belongs to a pipeline outside of `pipelines`. Component ids begin with their pipeline id. */
 export function checkPipelines(
   counters: readonly CounterSnapshot[],
   pipelines: Pick<ReadonlySet<string>, 'has'>,

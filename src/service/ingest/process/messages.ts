@@ -3,9 +3,9 @@ import type { Body, BodyBytes } from '../../../net/http/events/send-body.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
 
 /**
- * Messages between the service and the process of an account. The service calls, and the process replies. The process
- * also reports pipeline states, counters and log lines by itself. Messages are plain data in the head of a frame
- * (lib/frames.ts). Those from the process are JSON. The bytes of a request follow its call.
+ * Messages between the service and the process of an account. The service calls, and the process replies. Without a
+ * call, the process reports pipeline states, counters and log lines. Messages are plain data in the head of a frame
+ * (lib/frames.ts). Messages from the process are JSON. The bytes of a request follow its call.
  */
 
 /** The published revision of a pipeline, with the values of its secrets. */
@@ -17,7 +17,7 @@ export interface PublishedData {
   readonly secrets?: {
     readonly version: string
     readonly names: readonly string[]
-    /** Values by name, or the reason why they are missing. */
+    /** The values by name of the secret, or the reason why one is missing. */
     readonly values: ReadonlyMap<string, string> | string
   }
 }
@@ -31,7 +31,7 @@ export interface BytesInStore {
 /** Facts that the process cannot find out itself. Sent with each call except `take`. */
 export interface Instructions {
   readonly inStore: BytesInStore
-  /** Pipelines whose folders count towards the disk space, even while they do not run. */
+  /** Pipelines whose folders use the disk space of the account, even while the pipelines do not run. */
   readonly pipelines: readonly string[]
   /** Ports of the service. */
   readonly ownPorts: readonly number[]
@@ -81,13 +81,13 @@ export interface WorkerCalls {
   update: { of: PublishedData; gets: Snapshot }
   /** The bytes of the body follow this message. */
   take: { of: { pipeline: string; body: Omit<Body, keyof BodyBytes> }; gets: { received: number } }
-  /** The snapshot counts the events that were not delivered. `now`: deliveries are aborted. */
+  /** Replies with a snapshot that counts the undelivered events. If `now` is true, deliveries are aborted. */
   stop: { of: { pipeline: string; now: boolean }; gets: Snapshot }
   /** Makes a stopping pipeline end immediately. */
   abort: { of: { pipeline: string }; gets: undefined }
   /** The pipeline and its folder were removed. */
   forget: { of: { pipeline: string }; gets: Snapshot }
-  /** `fresh`: first updates values that need the disk. */
+  /** If `fresh` is true, first updates the values that need the disk. */
   inspect: { of: { fresh: boolean }; gets: Snapshot }
 }
 

@@ -5,8 +5,8 @@ interface RequestBounds {
   /** Maximum requests. The first request of each destination does not count. */
   readonly requests: number
   /**
-   * Maximum bytes of all requests. A request that begins below this limit may exceed it. Above half of the limit, only
-   * the first request of a destination may begin.
+   * Maximum bytes of all requests. A request that begins below this limit may exceed the limit. Above half of the
+   * limit, a destination may begin only its first request.
    */
   readonly bytes: number
 }
@@ -21,7 +21,7 @@ export const MOST_REQUESTS: RequestBounds = { requests: 256, bytes: 256 * 1024 *
 export class AccountRequests implements RequestPool {
   readonly #most: RequestBounds
   readonly #full: () => void
-  /** Functions that wake waiting destinations, the longest waiting first. */
+  /** Functions that wake waiting destinations, in the order in which the destinations began to wait. */
   readonly #waiting = new Set<() => void>()
   #requests = 0
   #bytes = 0

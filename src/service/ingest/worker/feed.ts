@@ -23,7 +23,7 @@ export class Feed {
     summary: 'Events that are sent to the pipeline.',
     options: z.strictObject({}),
     examples: [{ title: 'As it is', yaml: '' }],
-    // `once`: the engine resends undelivered events after a publish, and clients do not notice this.
+    // With `once`, the engine resends undelivered events after a publish, which clients do not notice.
     create: (_options, context) => ({
       once: true,
       answers: true,
@@ -42,8 +42,8 @@ export class Feed {
   }
 
   /**
-   * Passes on all events of a body. Resolves with their number and status. After a Refusal, it has not passed on any
-   * event.
+   * Passes on all events of a body. Resolves with the number and the status of the events. If it throws a Refusal, no
+   * event was passed on.
    */
   send(body: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
     const sending = this.#send(body)
@@ -54,7 +54,7 @@ export class Feed {
 
   async #send(body: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
     if (!this.#open) throw stopping()
-    // Requests of one account take turns, and calls of the service are answered between two portions.
+    // Between two portions of a body, other requests of the account and calls of the service have their turn.
     return await sendBody(body, { ...this.#open, maxLineBytes: MAX_LINE_BYTES, turn: () => nextTurn() })
   }
 }

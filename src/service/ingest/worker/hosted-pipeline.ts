@@ -22,7 +22,7 @@ export interface HostedOptions {
   readonly folder: string
   readonly log: Logger
   readonly runtime: Omit<Runtime, 'metrics' | 'log'>
-  /** All pipelines of the account share this field and the next two. */
+  /** All pipelines of the account share `disk`, `requests` and `counters`. */
   readonly disk: DiskAllowance
   readonly requests: RequestPool
   readonly counters: ComponentSet
@@ -134,7 +134,7 @@ export class HostedPipeline {
     this.#options.changed({ version: name, revision, secrets, hasDiskBuffers, hasEnded: this.#hasEnded })
   }
 
-  /** Accepts the events of a body. Resolves with their number when all are safe. Throws Refusal. */
+  /** Accepts the events of a body. Resolves with the number of events when all events are safe. Throws Refusal. */
   async take(body: Body): Promise<{ received: number }> {
     const { received, settled } = await this.#feed.send(body)
     if ((await settled) === 'errored')

@@ -24,14 +24,14 @@ import {
 import { AccountRequests, MOST_REQUESTS } from './account-requests.js'
 import { type HostedOptions, HostedPipeline } from './hosted-pipeline.js'
 
-/** The processes of a killed service release their folders within this time. */
+/** Time within which the processes of a killed service release the locks of their folders. */
 const LOCKED_MS = 5000
 const BETWEEN_MS = 50
 /** How long a scrape waits for values that need the disk. */
 const REFRESH_MS = 500
-/** Pause after counters were sent, for each of their series. A scrape does not wait for the pause. */
+/** Pause per series that was sent, before counters are sent again. Scrapes do not wait for this pause. */
 const REST_MS_PER_SERIES = 1
-/** Maximum bytes of counters in one message. A component with more counters has its own message. */
+/** Maximum bytes of counters in one message, unless the counters of a single component are larger. */
 const MOST_TOLD = 256 * 1024
 
 export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'components' | 'permitted'> {
@@ -109,7 +109,7 @@ export class PipelineWorker {
       )
   }
 
-  /** Stops all pipelines immediately. Events in disk buffers stay there; other events were not acknowledged. */
+  /** Stops all pipelines immediately. Undelivered events either stay in disk buffers or were not acknowledged. */
   async close(): Promise<void> {
     await Promise.allSettled([...this.#pipelines.keys()].map(pipeline => this.#stop({ pipeline, now: true })))
   }
@@ -199,7 +199,7 @@ export class PipelineWorker {
     return join(this.#options.folder, pipeline)
   }
 
-  /** Sends the counters that have changed. The more series they have, the longer the pause before the next message. */
+  /** Sends the changed counters. The pause before the next message grows with the number of sent series. */
   #tellCounters(): void {
     let series = 0
     let changed: CounterSnapshot[] = []
@@ -224,7 +224,7 @@ export class PipelineWorker {
   }
 }
 
-/** Retries while the folder is locked: the processes of a killed service may hold it for a moment. */
+/** Retries while the folder is locked, because the processes of a killed service may still hold the lock briefly. */
 async function whenUnlocked<T>(start: () => Promise<T>): Promise<T> {
   for (let waited = 0; ; waited += BETWEEN_MS) {
     try {

@@ -20,7 +20,7 @@ interface Chart {
   readonly alternative: string
   /** One string of HTML for each item. */
   readonly legend: readonly string[]
-  /** The vertical axis: the labelled values, the text of a value, and its distance from the top in pixels. */
+  /** The vertical axis: values with a label, the text of a value, and the value's distance from the top in pixels. */
   readonly values: readonly number[]
   readonly valueText: (value: number) => string
   readonly y: (value: number) => number
@@ -60,7 +60,7 @@ ${bottomAxis(ticks).join('\n')}
 
 const VALUE_TICKS = 4
 
-/** Values from 0 to at least `most`. Each step is 1, 2 or 5 times a power of ten, and at least `least`. */
+/** Values from 0 to at least `most`. The step between them is 1, 2 or 5 times a power of ten, and at least `least`. */
 export function valueTicks(most: number, least: number): number[] {
   const rough = Math.max(most / VALUE_TICKS, least)
   const power = 10 ** Math.floor(Math.log10(rough))
@@ -121,7 +121,7 @@ export function startText({ start, slot_ms }: Slots, slot: number): string {
 /** Minimum distance between two labels on a wide screen, as a fraction of the width. APART_ON_PHONE: on a phone. */
 const APART = 0.1
 const APART_ON_PHONE = 0.24
-/** A label closer than this to an end of the axis is not centred, because it would extend beyond the picture. */
+/** If a label is closer than this to an end of the axis, it is not centered, so that it stays within the picture. */
 const NEAR_END = 0.08
 
 /** The marks and labels below the picture, without labels that would touch. */

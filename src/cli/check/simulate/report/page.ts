@@ -9,8 +9,8 @@ import { type Curve, curvesOf, discardsOverTime, lossCurves, outcomesOverTime } 
 import { type Cell, type Column, cut, factsSection, KEY_LENGTH, sortableTable } from './html.js'
 
 /**
- * Renders the result of a simulation as one self-contained page. The page's security policy allows only the page's own
- * script and style, and forbids loading. This protects readers even if untrusted text gets into the page.
+ * Renders a simulation's result as one self-contained page. The page's security policy allows only the page's own
+ * script and style, and forbids loading files. This policy protects readers even if untrusted text gets into the page.
  */
 
 /** Maximum results with charts and a table of keys. */
@@ -81,7 +81,7 @@ ${factsSection('settings', 'What was simulated', [...settings, ...notes, { name:
 `
 }
 
-/** Chooses the results to show in detail; results at a knee have priority. `first`: the result to begin with. */
+/** Chooses the results to show in detail, results at a knee before others. `first`: the result that is shown first. */
 function detailedTrials(results: readonly TrialResult[], curves: readonly Curve[]) {
   const knees = curves.flatMap(({ knee }) => (knee ? [knee.result] : []))
   const chosen = new Set([...new Set([...knees, ...results])].slice(0, MOST_DETAILED))
@@ -96,7 +96,7 @@ function subtitle({ inputs, from, to, complete }: SimulationResult): string {
   return escaped(`Events of ${named.join(', ')}${more}${span}${rest}.`)
 }
 
-/** The losses by limit. `link` returns the address of the page's section about a result, if there is one. */
+/** The loss of each limit. `link` returns the address of the page's section about a result; undefined: no section. */
 function lossSection(curves: readonly Curve[], excluded: number, link: (result: TrialResult) => string | undefined) {
   return `<section aria-labelledby="loss">
 <h2 id="loss">Loss against limit</h2>

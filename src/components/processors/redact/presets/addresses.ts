@@ -49,8 +49,8 @@ function domainEnd(b: Buffer, p: number, end: number): number {
 const isHex = (byte: number | undefined) => is(byte, HEX)
 
 /**
- * Finds a MAC address whose first divider is at `p`: six or eight bytes as pairs of digits (00:1a:2b:3c:4d:5e), or six
- * bytes as groups of four digits (001a.2b3c.4d5e). Returns where to continue; -1: it is not an address.
+ * Finds a MAC address whose first divider is at `p`. It has six or eight bytes as pairs of digits (00:1a:2b:3c:4d:5e),
+ * or six bytes as groups of four (001a.2b3c.4d5e). Returns where to continue, or -1 if it is not an address.
  */
 export function findMac(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const length = startsWithGroup(b, p, start, 4) ? 4 : 2
