@@ -55,7 +55,9 @@ export class Ledger {
     const mark = `${log}-${number} `
     // A kilobyte of one line must not be equal to a kilobyte of another one.
     const filler = FILLER.substr((number * 31) % 1000, Math.max(0, bytes - mark.length))
-    const text = mark + filler.replace(/.{900}/g, part => part.slice(mark.length) + mark)
+    let text = mark
+    for (let at = 0; at < filler.length; at += 900)
+      text += at + 900 > filler.length ? filler.slice(at) : filler.slice(at + mark.length, at + 900) + mark
     const fate = {
       isOptional: false,
       isDelivered: false,
