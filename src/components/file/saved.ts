@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { refuseNewer } from '../../core/unreadable.js'
 import { existsSync } from '../../lib/files/disk/disk.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
-import { type BirthTimes, goneKey, keyOf } from './identity.js'
+import { type BirthTimes, goneKey, keyOf, same } from './identity.js'
 
 /**
  * The checkpoint document of a file source, and the entries of files that are not open, because they are gone or not
@@ -144,8 +144,8 @@ export class Saved {
   ): void {
     if (file.claimed === undefined) return
     const copy = this.#entries.get(file.claimed)
-    // If the copy was compressed, both claim the compressed file.
-    for (const one of copy ? [copy, ...claimants] : claimants) if (isCopyAhead(one, file)) this.remove(one)
+    if (copy && isCopyAhead(copy, file)) this.remove(copy)
+    for (const one of claimants) if (wasCopyAhead(one, file)) this.remove(one)
   }
 
   replace(entry: Entry, by: Entry): void {
@@ -223,6 +223,11 @@ export function isCopyAhead(copy: Entry, { claimed, offset, head, tail }: Origin
   // A copy claims itself or, if it was found compressed, the compressed file.
   const isCopy = copy.claimed === claimed || copy.head.bytes === head.bytes
   return isCopy && copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
+}
+
+/** Like `isCopyAhead`, for a copy that was compressed: both files claim the compressed file. */
+export function wasCopyAhead(copy: Entry, file: Original): boolean {
+  return same(copy.head, file.head) && isCopyAhead(copy, file)
 }
 
 /** Paths of files that this document's source has started to read. Only existing files that `selects` accepts. */

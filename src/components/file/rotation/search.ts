@@ -8,7 +8,7 @@ import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
-import { type Entry, entryKey, isCopyAhead, type Saved } from '../saved.js'
+import { type Entry, entryKey, type Saved, wasCopyAhead } from '../saved.js'
 import type { Slices } from '../slices.js'
 import { Candidates, isCompressed, type Listed, list, type Place, type Unreadable } from './candidates.js'
 import { Hidden } from './hidden.js'
@@ -398,7 +398,7 @@ export class Search {
       if (claimed === undefined || !compared.has(claimed)) continue
       const owner = owners.get(claimed)
       const known = tailer ? tailer.known : entry!
-      if (owner !== subject && !(owner?.entry && isCopyAhead(owner.entry, known))) this.#setClaim(subject, undefined)
+      if (owner !== subject && !(owner?.entry && wasCopyAhead(owner.entry, known))) this.#setClaim(subject, undefined)
     }
   }
 
