@@ -127,7 +127,7 @@ export class RedisSource implements Source {
     }
   }
 
-  /** `from`: `>` reads new entries. An id reads the entries after this id that the consumer already holds. */
+  /** If `from` is `>`, reads new entries. If it is an id, reads later entries that the consumer already holds. */
   async #read(connection: RedisConnection, from: string): Promise<readonly Entry[]> {
     const { stream, group, timeout } = this.#options
     const [count, block] = [String(this.#count), String(BLOCK_MS)]

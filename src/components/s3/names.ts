@@ -15,7 +15,7 @@ const PARTS: Readonly<Record<string, readonly [from: number, to: number]>> = {
   H: [11, 13],
   M: [14, 16],
 }
-/** Does not match in encoded values of fields, where upper-case hexadecimal digits follow a `%`. */
+/** Does not match in encoded values of fields, because there, two upper-case hexadecimal digits follow each `%`. */
 const TIME = /%([YmdHM])/g
 /** Maximum bytes of a prefix. S3 accepts 1,024 bytes for the whole name. */
 const LONGEST = 900

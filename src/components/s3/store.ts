@@ -73,7 +73,7 @@ export class S3Store implements ObjectStore {
       if (!upload) await this.#begin(object, signal)
       else return await this.#continue(object, upload, signal)
     } catch (error) {
-      // The upload was aborted elsewhere, for example by a rule of the bucket, or the receiver no longer knows a part.
+      // If the upload was aborted, perhaps by a rule of the bucket, or a part is unknown, the object is sent again.
       if (error instanceof Refusal && LOST_UPLOAD.has(error.awsCode)) object.progress = undefined
       throw error
     }

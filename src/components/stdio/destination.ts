@@ -51,7 +51,7 @@ export class Stdout implements Destination {
     try {
       await this.#send(request)
     } catch (error) {
-      // The reader is gone, so a retry would be useless. Waits for the end of the run, which this error causes.
+      // If the reader of standard output is gone, a retry is useless. Waits until this error has ended the run.
       if (error instanceof Error && errorCode(error.cause) === 'EPIPE') await aborted(signal)
       throw error
     }
@@ -89,7 +89,7 @@ export class Stdout implements Destination {
   }
 }
 
-/** Writes all parts, or returns the error. `last`: the last byte that was written, to detect a torn line. */
+/** Writes all parts, or returns the error if a write fails. `last`: the last written byte, to detect a torn line. */
 async function writeAll(
   fd: number,
   parts: readonly Buffer[],

@@ -26,7 +26,7 @@ export class StdinSource implements Source {
   /** Batches that are being sent. While one of these batches waits for room, reading pauses. */
   readonly #sends: Sends
   #fault: Error | undefined
-  /** Pieces of `#splitter` that are already in the counter. The counter may also have pieces of an earlier source. */
+  /** Number of pieces of `#splitter` already in `#pieces`. This counter may also have pieces of an earlier source. */
   #counted = 0
 
   constructor(options: StdinOptions, context: SourceContext) {
@@ -92,7 +92,7 @@ export class StdinSource implements Source {
     if (this.#fault) throw this.#fault
   }
 
-  /** Reports a record that is not delivered, because it cannot be delimited or does not end. */
+  /** Reports that a record is not delivered, because its bounds are unknown or the input ended within the record. */
   #reportRest({ problem, pending }: LineSplitter): void {
     const { metrics, log } = this.#context
     metrics.failed('framing')
@@ -117,15 +117,15 @@ const STANDARD_INPUT = 0
 
 type Described = Readable & { readonly fd?: unknown; readonly isTTY?: boolean }
 
-/** Returns the descriptor of standard input if this is an unread file. `stdin`: the stream of Node.js. */
+/** If standard input is a file that was not read yet, returns its descriptor. `stdin`: the stream of Node.js. */
 function fileOf(stdin: Readable): number | undefined {
   const isUnread = stdin instanceof ReadStream && stdin.bytesRead === 0
   return isUnread && isStandardInput(stdin) && fstatSync(STANDARD_INPUT).isFile() ? STANDARD_INPUT : undefined
 }
 
 /**
- * Returns a new socket for standard input if standard input is a pipe or a socket, and nothing was read from it. The
- * new socket does not allocate a buffer for each read. When the caller has destroyed it, another socket can be created.
+ * If standard input is a pipe or a socket, and nothing was read from it, returns a new socket for it, which does not
+ * allocate a buffer for each read. After the caller has destroyed this socket, another socket can be created.
  */
 function pipeOf(stdin: Readable): SharedReadSocket | undefined {
   const isUnread = stdin instanceof Socket && !stdin.destroyed && stdin.bytesRead === 0

@@ -6,10 +6,10 @@ import { REFUSED, StreamReader } from '../../lib/network/stream-reader.js'
 import type { Clock } from '../../lib/time.js'
 import type { Framer } from './framer.js'
 
-/** When a run ends, a sender may send for LEAVE_MS more. It is cut off earlier if it pauses for PAUSE_MS. */
+/** When a run ends, a sender may continue for LEAVE_MS. If the sender pauses for PAUSE_MS, it is cut off earlier. */
 const LEAVE_MS = 2000
 const PAUSE_MS = 250
-/** Maximum bytes in transit when a run ends. A connection that has sent more since then is closed after LEAVE_MS. */
+/** Maximum bytes in transit when a run ends. If a connection has sent more since then, it is closed after LEAVE_MS. */
 const MOST_ON_ITS_WAY_BYTES = 32 * 1024 * 1024
 
 export interface Reading {
@@ -18,7 +18,7 @@ export interface Reading {
   readonly clock: Clock
   /** How long a connection may be idle before it is closed; undefined: without limit. */
   readonly idleMs: number | undefined
-  /** Returns undefined if frames can be accepted now. Otherwise reading waits until the promise resolves. */
+  /** Returns undefined if frames can be accepted now. Otherwise, reading waits until the returned promise resolves. */
   room(): Promise<void> | undefined
   take(frame: Frame): void
   pendingChanged(): void

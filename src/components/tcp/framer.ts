@@ -21,7 +21,7 @@ export interface Framer {
    * `room`: memory to reserve, in bytes.
    */
   push(bytes: Buffer, room?: number): Frame | undefined
-  /** Returns the unfinished message, if any. `over`: no bytes follow; otherwise later bytes continue the message. */
+  /** Returns any unfinished message. `over`: whether the input has ended. If not, later bytes continue the message. */
   flush(over?: boolean): Frame | undefined
   /** Releases memory that is needed only when more data arrives. */
   release(): void

@@ -17,7 +17,7 @@ const MOST_DIGITS = 9
 export class OctetSplitter extends LineSplitter implements Framer {
   broken = 0
   readonly #tidy: ((chunk: Buffer, start: number, end: number) => void) | undefined
-  /** What is read next: a length, `#left` bytes of a message, or the rest of a line without a length. */
+  /** What the next bytes are: a length, the last `#left` bytes of a message or the rest of a line without a length. */
   #state: 'length' | 'message' | 'line' = 'length'
   #digits = ''
   #left = 0
@@ -91,7 +91,7 @@ export class OctetSplitter extends LineSplitter implements Framer {
     return stop
   }
 
-  /** Adds bytes to the message; they were already copied. `isLast`: the message is now complete. */
+  /** Adds to the message this many bytes that the caller copied to `chunk`. `isLast`: the message is now complete. */
   #add(bytes: number, isLast: boolean): void {
     this.end += bytes
     const isTerminated = this.pending > 0 && this.chunk[this.end - 1] === LF

@@ -38,7 +38,7 @@ export class TcpSource implements Source {
   /** Batches that are being sent. While one of these batches waits for room, reading pauses. */
   readonly #sends: Sends
   #pending = 0
-  /** Framers with an unfinished message above LARGE_PENDING_BYTES, each with the function that delivers it. */
+  /** Framers whose unfinished message exceeds LARGE_PENDING_BYTES. The value is a function delivering this message. */
   readonly #large = new Map<Framer, () => void>()
 
   constructor(options: TcpSourceOptions, context: SourceContext) {

@@ -11,7 +11,7 @@ interface Counted {
   /** Maximum amount per window, in `unit`. */
   readonly limit: number
   readonly windowMs: number
-  /** gcra only: the amount, in `unit`, that may pass at one moment above the smooth rate. Default: limit - 1. */
+  /** gcra only: the amount, in `unit`, that may pass at once in addition to the smooth rate. Default: limit - 1. */
   readonly burst?: number | undefined
   /** `cost`: a limit of events in which each event counts with its cost instead of 1. */
   readonly unit: 'events' | 'bytes' | 'cost'

@@ -154,7 +154,7 @@ export class ValueRedactor implements ValueVisitor {
     return true
   }
 
-  /** Searches a text for matches. `json`: the text is the value of a member, whose name ends before `nameEnd`. */
+  /** Searches a text for matches. `json`: JSON with the text as a member's value. The name ends before `nameEnd`. */
   #search(b: Buffer, start: number, end: number, cuts?: Cuts, json?: Buffer, nameEnd = 0): boolean {
     const { matches } = this.#finder
     if (this.#isForced) {
@@ -170,7 +170,7 @@ export class ValueRedactor implements ValueVisitor {
   }
 
   /**
-   * Counts the matches. Joins matches that overlap, because a secret may be found both with and without its escapes.
+   * Counts the matches. Joins overlapping ones, because a secret may be found both with its escapes and without them.
    */
   #accept(): void {
     const { matches } = this.#finder

@@ -5,7 +5,7 @@ import { type Collector, collectorOf, GROWING, type Rule } from './merge-rules.j
 
 /** Approximate bytes of a group besides the values of its events. */
 const OVERHEAD = 500
-/** Approximate bytes of a field without its value. A rule of GROWING adds them again for each value that it keeps. */
+/** Approximate bytes of a field without its value. A rule of GROWING adds these bytes again for each kept value. */
 const FIELD_OVERHEAD = 32
 
 export interface FieldRule {
@@ -101,7 +101,7 @@ const OBJECT_BYTES = 56
 const TEXT_BYTES = 24
 const PLACE_BYTES = 16
 
-/** Approximate memory of a value decoded from JSON, in bytes. `{}` takes far more than its two bytes of text. */
+/** Approximate memory of a value decoded from JSON, in bytes. For example, `{}` needs far more than its two bytes. */
 function memoryOf(value: unknown): number {
   if (typeof value === 'string') return PLACE_BYTES + TEXT_BYTES + value.length
   if (typeof value !== 'object' || value === null) return PLACE_BYTES

@@ -68,7 +68,7 @@ export function mostBytes({ length, bytes }: Expected): number {
   return length * COLUMN_BYTES + mostTexts(length, bytes)
 }
 
-/** Whether each line of [start, last) is a JSON object. Readers of events rely on this. A line feed is at `last`. */
+/** Whether each line of [start, last) is a JSON object, on which readers of events rely. A line feed is at `last`. */
 function areObjects(bytes: Buffer, start: number, last: number): boolean {
   for (let at = start; at <= last; ) {
     const end = bytes.indexOf(LF, at)
@@ -78,7 +78,7 @@ function areObjects(bytes: Buffer, start: number, last: number): boolean {
   return true
 }
 
-/** `frame`: the columns of the answer, then the new lines. `outputs`: number of outputs besides the main one. */
+/** `frame`: columns of the answer, followed by the new lines. `outputs`: number of outputs besides the main one. */
 export function checkedDone(head: DoneHead, length: number, outputs: number, frame: Buffer): JobDone {
   demand(frame.length >= length * COLUMN_BYTES, 'columns that are too short')
   const { buffer, byteOffset } = frame

@@ -15,7 +15,7 @@ export interface ScriptData {
 export interface JobHead {
   readonly id: number
   readonly length: number
-  /** Whether the process must report each call. It must if an earlier process ended while it had this batch. */
+  /** Whether the process must report each call. This is true if an earlier process ended while holding this batch. */
   readonly isNoted: boolean
   /** Events to skip because an earlier process ended during their call, and how that process ended. */
   readonly skip: readonly (readonly [event: number, reason: string])[]
@@ -29,7 +29,7 @@ export interface Job extends JobHead {
 export interface DoneHead {
   readonly type: 'done'
   readonly id: number
-  /** Indices of events that are replaced by several events. Their `starts` and `ends` span all new lines. */
+  /** Indices of events that are replaced by several events. For each, `starts` and `ends` span all its new lines. */
   readonly several: readonly number[]
   /** Why events failed, by index. */
   readonly errors: readonly (readonly [number, string])[]
@@ -38,7 +38,7 @@ export interface DoneHead {
 export interface JobDone extends Omit<DoneHead, 'type'> {
   /** Where each event goes (see core/processor.ts). */
   readonly to: Uint8Array
-  /** The new JSON of event `i` is at [starts[i], ends[i]) of `bytes`, followed by a line feed. End 0: unchanged. */
+  /** The new JSON of event `i` is at [starts[i], ends[i]) of `bytes`; a line feed follows. End 0 means no change. */
   readonly starts: Int32Array
   readonly ends: Int32Array
   readonly bytes: Uint8Array

@@ -6,9 +6,7 @@ const FRAME = /(?:^|[\s(])(file:\/\/[^\s)]+?|code):(\d+)(?::(\d+))?(?=\)?$)/gm
 /** The folder of Sluice's own files. */
 const OWN = new URL('../../../', import.meta.url).href
 
-/**
- * The error that a script threw, with its place in the script if known: `/etc/sluice/mine.js:3:11: x is not defined`.
- */
+/** The error that a script threw. If known, its place comes first: `/etc/sluice/mine.js:3:11: x is not defined`. */
 export function scriptError(error: unknown): string {
   const { stack, name, message } = (error ?? {}) as Partial<Error>
   const thrown = typeof error === 'string' ? error : `it threw ${errorText(error)}`

@@ -40,7 +40,7 @@ function tell(message: FromScript, parts?: readonly Uint8Array[]): void {
   }
 }
 
-// The output of a script would mix with the log, or with a destination that writes to standard output.
+// Captures the script's output, which would otherwise mix with the log or a destination writing to standard output.
 const written = new WrittenLines(line => tell({ type: 'wrote', line }))
 for (const stream of [process.stdout, process.stderr]) {
   stream.write = (text: string | Uint8Array) => {
@@ -49,7 +49,7 @@ for (const stream of [process.stdout, process.stderr]) {
   }
 }
 
-// Node.js calls stripping types and `import()` in code experimental. Sluice tests both with each version of Node.js.
+// Hides warnings that type stripping and `import()` in code are experimental. Tests cover both in each Node.js version.
 process.removeAllListeners('warning')
 process.on('warning', warning => {
   if (warning.name !== 'ExperimentalWarning') written.add(`${warning.name}: ${warning.message}`)

@@ -42,7 +42,7 @@ export class ScriptProcess {
   /** Why the process ends. Undefined if it has not reported the reason. */
   #reason: string | undefined
 
-  /** Resolves when the script is loaded. Throws if that fails: NotLoadable if the process reported why. */
+  /** Resolves when the script is loaded. Throws if loading fails: NotLoadable if the process reported the reason. */
   static async open(data: ScriptData, maxMemory: number, events: ProcessEvents): Promise<ScriptProcess> {
     const process = new ScriptProcess(data, maxMemory, events)
     const cancel = after(LOAD_MS, () =>

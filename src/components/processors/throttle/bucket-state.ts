@@ -37,7 +37,7 @@ export function bucketState(of: BucketStates, key: string | null, title: string 
   }
 }
 
-/** The title of the rule that discarded an event of the bucket; null: the throttle's own limit; undefined: unknown. */
+/** Title of the rule that discarded an event of the bucket. Null for the throttle's own limit; undefined if unknown. */
 function noted(history: DiscardHistory, name: string | null): string | null | undefined {
   const refusal = history.refusal(name)
   return refusal && (refusal.rule ? ruleTitle(refusal.rule) : null)

@@ -96,7 +96,7 @@ function problemOf({ file, line, path, message }: LimitsProblem): Problem {
   return { file, line, column: 1, path: pathText(path), message }
 }
 
-/** The options of a throttle, with the rules of its limits file after its own rules. Throws ConfigError. */
+/** Returns a throttle's options, with the rules of its limits file after those in the options. Throws ConfigError. */
 export function withFileRules<O extends RuledOptions & { readonly limits_file?: string | undefined }>(options: O): O {
   const { limits_file: path, limits = [] } = options
   if (path === undefined) return options
@@ -171,7 +171,7 @@ export function parseLimits(file: string, bytes: Buffer, options: RuledOptions):
   return { rules, warnings: warningsOf(file, rules, read.rules, options) }
 }
 
-/** Warns of rules in the file that never hold because of earlier rules. The rules in the options come first. */
+/** Warns of rules in the file that never hold because of earlier rules. All rules in the options are earlier. */
 function warningsOf(
   file: string,
   rules: readonly RuleOptions[],
@@ -229,7 +229,7 @@ const lower = (text: string) =>
 
 interface Written {
   readonly value: unknown
-  /** The line (from 1) of the value at a path in the rule, or of the nearest value that exists. */
+  /** The line (from 1) of the value at a path in the rule. If this value is missing, the line of the nearest value. */
   readonly lineOf: (path: readonly PropertyKey[]) => number
 }
 

@@ -8,7 +8,7 @@ import type { Limit, WindowMode } from '../../throttle/limit.js'
 import { KeyPattern, KeyPatternError } from '../../throttle/rules/key-pattern.js'
 import { nominalMs } from '../../throttle/windows/periods.js'
 
-/** The options of a throttle in the order of the reference, then their checks, and derived values. */
+/** The options of a throttle in the order of the reference, their checks, and values derived from the options. */
 
 /** Largest limit of events, and largest limit of bytes (one petabyte). */
 const LARGEST_LIMIT = 0xffffffff

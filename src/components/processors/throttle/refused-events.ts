@@ -18,9 +18,9 @@ import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 import { Summary } from './summary.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
-/** Maximum discarded events inspected for the history per second. Each batch may inspect one more. */
+/** Maximum discarded events inspected for the history per second. After that, each batch may inspect one more. */
 const LOOKS_PER_SECOND = 1000
-/** Maximum inspected events of a batch that discards more events than may still be inspected in this second. */
+/** If a batch discards more events than may still be inspected in this second, at most this many are inspected. */
 const SOME_LOOKS = 16
 
 /** State that RefusedEvents passes to a successor with the same options. */
@@ -37,7 +37,7 @@ export interface Decisions {
   readonly keys?: Pick<BatchKeys, 'ids' | 'owner'> | undefined
 }
 
-/** Returns which limit discarded event `i` of the last batch; undefined: no limit did, or unknown. */
+/** Returns which limit discarded event `i` of the last batch. Undefined if no limit did, or if this is unknown. */
 export type RefusalOf = (batch: EventBatch, i: number) => Refusal | undefined
 
 type Context = Pick<ProcessorContext, 'id' | 'log' | 'clock' | 'editor'> & { readonly metrics: ThrottleMetrics }
@@ -60,7 +60,7 @@ export class RefusedEvents {
   readonly #isShadow: boolean
   readonly #annotation: Annotation | undefined
   readonly #annotatesDiscards: boolean
-  /** Counts discarded events. The next three fields then take the counts. Undefined: only the history needs counts. */
+  /** Counts discarded events. The next three fields then take the counts. Undefined if only the history needs them. */
   readonly #tally: DiscardTally | undefined
   readonly #summary: Summary | undefined
   readonly #keys: KeyCounters | undefined
@@ -189,7 +189,7 @@ export class RefusedEvents {
   }
 
   /**
-   * Counts discarded events for the history. If there are many, counts a sample in which each event represents several.
+   * Counts discarded events for the history. If a batch has too many, counts a sample, each event representing several.
    */
   #sample(batch: EventBatch, to: Uint8Array, discards: number, refusalOf: RefusalOf | undefined): void {
     const now = this.#clock.now()

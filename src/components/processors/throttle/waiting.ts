@@ -15,7 +15,7 @@ import { WallTime } from '../../throttle/windows/wall-time.js'
 import { longestWaits, type ThrottleOptions } from './options.js'
 
 /**
- * With a limits file, waiting events ask again after at most this time, because new rules may give them room sooner.
+ * With a limits file, waiting events ask for room again within this time, because new rules may give them room sooner.
  */
 const FILE_MS = 500
 /**
@@ -25,7 +25,7 @@ const FILE_MS = 500
 const LATE_MS = 5
 
 /**
- * State that Pacing passes to a successor with the same options. It records the effect of late events on the windows.
+ * State with the effect of late events on the windows. Pacing passes this state to a successor with the same options.
  */
 export interface LateState {
   readonly queues: BucketQueues
@@ -158,7 +158,7 @@ export class Pacing {
   }
 
   /**
-   * Whether an event of a bucket that is behind would have passed without backlog. Call once for each arriving event.
+   * Whether an event would have passed without backlog. Its bucket must be behind. Call once for each arriving event.
    */
   #wouldPassAlone(batch: EventBatch, i: number, queue: Queue, hasWaited: boolean): boolean {
     if (batch.isBacklog) return false
@@ -276,7 +276,7 @@ export class BucketQueues {
 
 const hasCaughtUp = ({ events, until }: Queue, now: number) => events === 0 && now >= until
 
-/** Whether the bucket has events that wait because of late events, or lacks room that late events took. */
+/** Whether events of the bucket wait because of late events, or the bucket still lacks room that late events took. */
 export const isBehind = ({ backlog, displaced, until }: Queue, now: number) => backlog + displaced > 0 || now < until
 
 /**
@@ -308,7 +308,7 @@ export class WithoutBacklog {
   #wall = 0
 
   constructor(options: DeciderOptions, clock: Clock, mostMs: number, before: unknown) {
-    // If there is no room for the bucket of an event, the event passes here. At worst, the event then waits.
+    // If max_keys leaves no room for the bucket of an event, the event passes here. At worst, the event then waits.
     const limits = options.limits.map(tolerant)
     this.#options = { ...options, limits, exclude: undefined, onMaxKeys: 'pass', persists: false }
     this.#clock = clock

@@ -6,7 +6,7 @@ import { CONDITIONAL } from '../rules/rule-finder.js'
 import type { BucketLimiter, RuleLimits } from '../rules/rules.js'
 import type { Windows } from '../windows.js'
 
-/** How many bits of an id hold the number of its group. Each group is decided in its own loop. */
+/** Number of bits in an id that hold the number of the group. A separate loop decides the events of each group. */
 const GROUP_BITS = 3
 const MOST_GROUPS = 1 << GROUP_BITS
 
@@ -96,7 +96,7 @@ export class RuledBuckets {
   #idOf(key: Key): number {
     const rule = this.ruleLimits.ofKey(key)
     if (rule === CONDITIONAL) return NONE
-    // Does not create a limiter before an event needs it. Otherwise, idle buckets would be dropped at other times.
+    // Creates a limiter only when an event needs it, because otherwise idle buckets would be dropped at other times.
     const ruleLimit = rule < 0 ? undefined : this.ruleLimits.opened(rule)
     if (rule >= 0 && (ruleLimit === undefined || ruleLimit.costs !== undefined)) return NONE
     const limiter = ruleLimit === undefined ? this.#limiter : (ruleLimit.limiter?.shared ?? ruleLimit.limiter)

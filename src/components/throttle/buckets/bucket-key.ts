@@ -72,7 +72,7 @@ export class BucketKey implements Key {
     return this.#finish()
   }
 
-  /** The text of the bucket whose key was loaded last. Call before another reader of these fields loads an event. */
+  /** The text of the bucket whose key was loaded last. Valid until the readers of the fields load another event. */
   text(): string {
     return this.#field ? this.#textOf(this.#field) : this.#list.bytes.toString('utf8', 0, this.#list.length)
   }

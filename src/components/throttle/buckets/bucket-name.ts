@@ -13,8 +13,8 @@ export const DEFAULT = '__default__'
 const RESERVED = /^_+(?:other|default)__$/
 
 /**
- * The name of a bucket for people and labels: the text of its key, valid and of bounded length. A long text keeps its
- * beginning and gets a digest of the whole. Texts like OTHER and DEFAULT get one more underscore in front.
+ * The name of a bucket for people and labels: the text of its key as valid Unicode of limited length. A long text
+ * becomes its beginning and a digest of the whole. Texts like OTHER and DEFAULT get one more underscore in front.
  */
 export function bucketName(text: string): string {
   const name = text.toWellFormed()

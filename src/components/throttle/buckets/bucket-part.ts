@@ -6,7 +6,7 @@ import { type Key, type Keys, KeyTable } from './key-table.js'
 export interface Lifetime {
   /** How long a bucket stays live after its time `latest` (see BucketColumns). */
   readonly idleMs: number
-  /** Whether a bucket that was used since the last search is live. In event time, its events may be far behind. */
+  /** Whether a bucket used since the last search stays live. In event time, such a bucket may have only old events. */
   readonly keepsUsed: boolean
   /** Whether to record which buckets were used since `write` last wrote them. */
   readonly notesChanges?: boolean | undefined
@@ -21,7 +21,7 @@ const BOTH = USED | CHANGED
 const SPARSE = 4
 const SMALLEST = 64
 
-/** Records where the bucket of each known key was last found: the layout of its part, and its id there. */
+/** Records where the bucket of each known key was last found: the layout of the part, and the bucket's id there. */
 export class Places {
   readonly layouts: (object | undefined)[] = []
   ids = new Int32Array(8)

@@ -10,7 +10,7 @@ export interface Key {
   readonly hash: number
 }
 
-/** Instead of an id. NONE: no id is needed; TO_FIND: the id must be found; ALONE: it cannot be found here. */
+/** Values instead of an id, which is not needed (NONE), must be found (TO_FIND) or cannot be found here (ALONE). */
 export const NONE = -1
 export const TO_FIND = -2
 export const ALONE = -3
@@ -37,8 +37,8 @@ export interface Keys {
 const LARGE = 65_536
 
 /**
- * Maps keys, as bytes, to consecutive numbers: an open-addressing hash table over typed arrays. A lookup allocates
- * nothing and builds no string. A key costs its own bytes and about 20 more. Only `keep` removes keys.
+ * Maps the bytes of keys to consecutive numbers, in an open-addressing hash table over typed arrays. A lookup allocates
+ * nothing and builds no string. A key needs its own bytes and about 20 more bytes. Only `keep` removes keys.
  */
 export class KeyTable {
   /**
@@ -57,7 +57,7 @@ export class KeyTable {
 
   /**
    * Has room for `keys` keys with `bytes` bytes in total, and a few more. `expected`: upper estimate of the number of
-   * keys. Near this number, the table grows to it at once; beyond it, in smaller steps.
+   * keys. Near this number, the table grows to exactly this number. After that, it grows in smaller steps.
    */
   constructor(keys = 0, bytes = 0, expected = Number.POSITIVE_INFINITY) {
     this.#expected = expected

@@ -7,17 +7,17 @@ export interface BucketsOptions extends Lifetime {
   readonly maxKeys: number
 }
 
-/** Up to this `maxKeys`, there is one part. Above it, there are several parts, usually of at most PART buckets each. */
+/** If `maxKeys` is higher than this, there are several parts, usually of at most PART buckets each, instead of one. */
 const UNDIVIDED = 100_000
 /** Buckets per part. Growing or searching a part of this size takes a few milliseconds. */
 const PART = 65_536
 const MOST_PARTS = 64
-/** A part may hold its share of `maxKeys` times this factor, because parts are searched at different times. */
+/** A part may exceed its share of `maxKeys` by this factor, because parts drop idle buckets at different times. */
 const SPREAD = 1.25
-/** Maximum work of one call of `advance`, in buckets checked. Moving a bucket costs as much as KEEPING checks. */
+/** Maximum work of one call of `advance`, in checked buckets. Moving a bucket costs as much as KEEPING checks. */
 const MOST_WORK = 100_000
 const KEEPING = 16
-/** Idle buckets are dropped if they are at least 1/4 of a part. In a small part, they are always dropped. */
+/** A part drops idle buckets if they are at least 1/4 of its buckets. A small part always drops its idle buckets. */
 const WORTH_DROPPING = 4
 const SMALL = 1024
 /**
@@ -38,9 +38,7 @@ export type PrepareBucket<W> = (windows: W, id: number, key: Key) => void
 export class KeyedBuckets<W extends BucketColumns> {
   /** The windows that hold the bucket whose id `bucket` returned last. */
   windows: W
-  /**
-   * The windows of the default bucket, whose id is 0, for events without a key. It does not count towards `maxKeys`.
-   */
+  /** The windows of the default bucket (id 0), for events without a key. `maxKeys` does not include this bucket. */
   readonly defaults: W
   size = 0
   readonly #options: BucketsOptions
@@ -50,9 +48,9 @@ export class KeyedBuckets<W extends BucketColumns> {
   /** Parts, indexed by the upper bits of the hash. A part is created when its first key arrives. */
   readonly #parts: (BucketPart<W> | undefined)[]
   readonly #mask: number
-  /** The only part; undefined if there are several, or none yet. It is found without the hash. */
+  /** The only part, found without the hash. Undefined if several parts exist, or if no part was created yet. */
   #only: BucketPart<W> | undefined
-  /** Indices of the part that `advance` begins with, and of the part that `dropIdleEarly` searches next. */
+  /** Indices of parts. `advance` begins with `#first`, and `dropIdleEarly` searches `#searched` next. */
   #first = 0
   #searched = 0
   #searchedAt = Number.NEGATIVE_INFINITY
@@ -132,8 +130,8 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /**
-   * Writes the buckets that changed since they were last written, or all buckets if `all`. Skips buckets that are idle
-   * at `now()`. Yields whenever `to` holds `most` bytes. Buckets may change before the generator continues.
+   * Writes the buckets that changed since they were last written; if `all`, all buckets. Skips buckets that are idle at
+   * `now()`. Yields when `to` holds at least `most` bytes. Buckets may change before the generator continues.
    */
   *write(to: StateWriter, all: boolean, now: () => number, most: number): Generator<void> {
     for (let n = 0; n <= this.#mask; n++) {
@@ -188,7 +186,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     this.#room.remove(this)
   }
 
-  /** Finds or adds the bucket with this key. Returns its id in `windows`; -1: there is no room for a new bucket. */
+  /** Finds or adds the bucket with this key. Returns its id in `windows`, or -1 if a new bucket has no room. */
   bucket(key: PlacedKey | undefined, now: number): number {
     if (key === undefined) {
       this.windows = this.defaults
@@ -250,8 +248,8 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /**
-   * Drops idle buckets of one part early because `maxKeys` is reached. The work is proportional to the number of
-   * refused keys: among n buckets, idle ones are found after n/8 refusals, or after 1/8 of `idleMs`.
+   * Drops idle buckets of one part early, because `maxKeys` is reached. The work is proportional to the number of
+   * refused keys. With n buckets in total, all parts are searched after n/8 refusals, or after 1/8 of `idleMs`.
    */
   dropIdleEarly(now: number): void {
     const part = this.#parts[this.#searched & this.#mask]
@@ -276,7 +274,7 @@ interface Member {
 /** Maximum number of members that one call of `advance` advances. */
 const AT_ONCE = 16
 
-/** Limits the total number of buckets in several KeyedBuckets. They are searched for idle buckets in turn. */
+/** Limits the total number of buckets in several KeyedBuckets, which are searched for idle buckets in turn. */
 export class BucketBound {
   size = 0
   /** Number of buckets that were dropped because they were idle or their rule was removed. */

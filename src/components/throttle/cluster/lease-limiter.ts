@@ -12,16 +12,14 @@ import { CLOCK_MARGIN, type Demand, type Grant, NOTHING, SharedLimits } from './
 /** ASK: the server has to be asked about the event. */
 export type Asked = typeof PASS | typeof DISCARD | typeof ASK
 
-/** After a refusal, the server is not asked about the bucket for this part of the shortest window, at most a second. */
+/** After a refusal, does not ask about the bucket for FULL_PART of the shortest window (at most LONGEST_FULL_MS). */
 const FULL_PART = 1 / 20
 const LONGEST_FULL_MS = 1000
-/**
- * A lease is given back when it was not used for this part of the shortest window, or for a second if that is shorter.
- */
+/** A lease is given back if unused for IDLE_PART of the shortest window, or for LONGEST_IDLE_MS if that is shorter. */
 const IDLE_PART = 1 / 4
 const LONGEST_IDLE_MS = 1000
 
-/** How long to wait before asking again, if neither the server nor the local share knows when there is room. */
+/** If neither the server nor the local share shows when there is room, the server is asked again within this time. */
 const GUESS_MS = 100
 
 export interface LeaseOptions {
@@ -229,7 +227,7 @@ export class LeaseLimiter implements RuledLimiter {
     return this.#limits.part === 0 ? known : Math.min(known, now + this.idleMs)
   }
 
-  /** Units left in the lease, and on the server at its last reply. `until`: when the window of the only limit ends. */
+  /** Units left in the lease plus those on the server at its last reply. `until`: end of the only limit's window. */
   left(key: PlacedKey, now: number): { left: number; until: number } {
     const { most } = this.#limits.limits[0]!
     const id = this.#buckets.bucket(key, now)
@@ -272,7 +270,7 @@ function fuller(described: Level, alone: Level | undefined): Level {
 function shareOf(limit: Limit, members: number): Limit {
   const share = Math.max(1, Math.floor(limit.limit / members))
   if (limit.mode === 'quota') return { ...limit, limit: share }
-  // Fixed windows that are not shorter than the server's. Any window of the server overlaps at most two of them.
+  // Fixed windows, not shorter than the server's. So each window of the server overlaps at most two of these windows.
   return { mode: 'fixed', limit: share, windowMs: limit.windowMs * (1 + CLOCK_MARGIN), unit: limit.unit }
 }
 

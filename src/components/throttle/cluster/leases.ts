@@ -86,7 +86,7 @@ export class Leases extends BucketColumns {
     return { nearest: this.#get(bucket, NEAREST), used: this.counts[bucket]!, ends: this.#get(bucket, ENDS) }
   }
 
-  /** The index of the batch's demand for the bucket; -1: none. Batches are numbered from 1. */
+  /** The index of the batch's demand for the bucket, or -1 if no demand exists. Batches are numbered from 1. */
   demand(bucket: number, batch: number): number {
     return this.#get(bucket, BATCH) === batch ? this.#get(bucket, DEMAND) : -1
   }
@@ -105,7 +105,7 @@ export class Leases extends BucketColumns {
   }
 
   /**
-   * Adds a lease. If the previous lease has units left, both get the older ticket and the earlier end, which is safe.
+   * Adds a lease. If the previous one has units, both get the older ticket and earlier end, so no limit is exceeded.
    */
   add(bucket: number, cost: number, bytes: number, until: number, ticket: number, now: number): void {
     const keeps = now < this.times[bucket]! && !this.isSpent(bucket)

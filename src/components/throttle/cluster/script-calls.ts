@@ -32,7 +32,7 @@ interface SharedLimit {
 /** The limits of a throttle or a rule. All members of a group apply them to the same counts. */
 export class SharedLimits {
   readonly limits: readonly SharedLimit[]
-  /** Maximum part of the remaining units that a member may take ahead; 0: it asks about each event. */
+  /** Maximum part of the remaining units that a member may take ahead. If 0, the server is asked about each event. */
   readonly part: number
   /** Prefix of the bucket names on the server. Buckets that are stored differently have different prefixes. */
   readonly name: string
@@ -122,7 +122,7 @@ export interface Grant {
   /** Units taken ahead. */
   readonly cost: number
   readonly bytes: number
-  /** How long these units are valid. If an event was refused: how long until the limit that refused it has room. */
+  /** If a limit refused an event: how long until the limit has room. Otherwise: how long these units are valid. */
   readonly waitMs: number
   readonly ticket: number
   /**

@@ -25,8 +25,8 @@ const STRIDE = 4
 const SLOT_BITS = 13
 
 /**
- * Counts discarded events by bucket until the counts are drained. Looks up buckets by their bytes, and creates strings
- * only for the first event of a bucket. Holds at most 4,096 buckets. Drain the tally when it is full.
+ * Counts discarded events by bucket until `drain` takes the counts. Finds a bucket by the bytes of its key, and creates
+ * strings only for its first event. Holds at most 4,096 buckets. Call `drain` when the tally is full.
  */
 export class DiscardTally {
   readonly #wantsSamples: boolean

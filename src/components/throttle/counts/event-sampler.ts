@@ -1,6 +1,6 @@
 import type { Clock } from '../../../lib/time.js'
 
-/** Chooses which events to inspect: every event, or a random sample if more than a maximum arrive per second. */
+/** Chooses the events to inspect: a random sample if more than a maximum arrive per second, otherwise every event. */
 export class EventSampler {
   #stands: number
   /** Whether some events were not inspected. */
@@ -27,7 +27,7 @@ export class EventSampler {
     return this.#stands
   }
 
-  /** For the next sampler: how many events each inspected event should represent at the current rate. */
+  /** For the next sampler: how many events each inspected event should represent if the event rate stays the same. */
   get stands(): number {
     return this.#looks < this.#most / 4 ? Math.max(1, this.#stands / 2) : this.#stands
   }

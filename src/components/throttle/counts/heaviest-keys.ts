@@ -13,8 +13,8 @@ export interface HeavyKey {
 }
 
 /**
- * Finds the heaviest of any number of keys in bounded memory (Space-Saving). Many events may be added at a time. A key
- * that is followed had at least `counted` and at most `counted + missed` events. Any other key had at most `floor`.
+ * Of any number of keys, finds those with the most events, in bounded memory (Space-Saving). One call can add many
+ * events. A followed key had at least `counted` and at most `counted + missed` events, any other at most `floor`.
  */
 export class HeaviestKeys {
   /** Maximum number of events of a key that is not followed. */

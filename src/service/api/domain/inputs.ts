@@ -34,7 +34,7 @@ const email = z
   .refine(value => value.isWellFormed(), 'must not have control characters')
   .transform(value => value.toLowerCase())
 
-/** Parses a duration or a number of seconds to milliseconds. `least` and `most` are in milliseconds, too. */
+/** Parses a duration, or a number of seconds. Returns milliseconds. `least` and `most` are in milliseconds, too. */
 function period(least: number, most: number) {
   return z
     .union(

@@ -120,7 +120,8 @@ export async function importStore(store: Store, path: string, check: (sql: Sql) 
     await check(sql)
     let last = ''
     for await (const line of linesFrom(sql, header)) last = line
-    if (!last.startsWith(hash)) throw new Error(`the store saved records that differ from ${path}; nothing is imported`)
+    if (!last.startsWith(hash))
+      throw new Error(`the store would save records that differ from ${path}; nothing is imported`)
     return sizeOf(header)
   })
 }

@@ -41,13 +41,13 @@ export function endOf(b: Buffer, p: number, end: number, bits: number): number {
   return p
 }
 
-/** Goes back from `p` over bytes of these classes, at most to `start`. Returns the index of the first one, or `p`. */
+/** Goes back from `p`, at most to `start`, over bytes of these classes. Returns where these bytes begin, or `p`. */
 export function startOf(b: Buffer, p: number, start: number, bits: number): number {
   while (p > start && (CLASSES[b[p - 1]!]! & bits) !== 0) p--
   return p
 }
 
-/** Whether `text`, which is lower case, is at `p` in upper or lower case. A + counts as a space, as in forms. */
+/** Whether lower-case `text` is at `p`, in upper or lower case. A + there matches a space in `text`, as in forms. */
 export function isTextAt(b: Buffer, p: number, end: number, text: string): boolean {
   if (p + text.length > end) return false
   for (let i = 0; i < text.length; i++) {

@@ -27,9 +27,7 @@ export interface KeyMarks {
    * (default): also `-_`. parts: as base64url, with dots in between. token: all characters of tokens.
    */
   readonly of?: 'capitals' | 'word' | 'base64url' | 'parts' | 'token'
-  /**
-   * Index of the character that the scanner looks for; it also compares the character before. Default: first of `-_.`.
-   */
+  /** The scanner looks for the character at this index, and also compares the one before. Default: first of `-_.`. */
   readonly anchor?: number
   /** Whether at least one digit must follow. This distinguishes keys from words. */
   readonly needsDigit?: true

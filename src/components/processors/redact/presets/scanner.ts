@@ -30,7 +30,7 @@ const CLOSE = 0x29
  */
 export class PresetScanner {
   hasBackslash = false
-  /** Positions of the first and the last escape in the scanned bytes; `lastEscape` is -1 if there is none. */
+  /** Positions of the first and the last escape in the scanned bytes. Without an escape, `lastEscape` is -1. */
   firstEscape = 0
   lastEscape = -1
   hasExponent = false

@@ -17,7 +17,7 @@ const GREATER = 0x3e
 const UPPER_K = 0x4b
 const UNDERSCORE = 0x5f
 
-/** Finds a JSON Web Token: at least three parts, beginning with `eyJ`. `p` is at the J. Returns where to continue. */
+/** Finds a JSON Web Token (at least three parts, beginning with `eyJ`). `p` is at a J. Returns where to continue. */
 export function findJwt(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = p - 2
   if (from < start || b[p - 1] !== 0x79 || b[from] !== 0x65) return p + 1
@@ -51,7 +51,7 @@ export function findBearer(b: Buffer, p: number, start: number, end: number, out
   return to
 }
 
-/** Whether [from, to) has only letters. If a + (a space in forms) is before `from`, a + may also separate words. */
+/** Whether [from, to) has only letters. If `from` follows a + (a space in forms), a + may also separate words. */
 function areWords(b: Buffer, from: number, to: number): boolean {
   const isForm = b[from - 1] === PLUS
   let p = from
@@ -193,7 +193,7 @@ export function findPrivateKey(b: Buffer, p: number, start: number, end: number,
   return to
 }
 
-/** `p` is in the first or last line of a key. Returns the end of the line; -1: it does not name a private key. */
+/** `p` is in the first or last line of a key. Returns the line's end, or -1 if the line names no private key. */
 function markEnd(b: Buffer, p: number, end: number): number {
   const last = Math.min(end, p + LONGEST_KIND)
   for (; p < last && b[p] !== LF && b[p] !== DASH; p++) {

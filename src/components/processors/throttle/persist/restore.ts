@@ -93,8 +93,8 @@ function reportUnreadable({ folder, log }: Restoring, name: string, error: unkno
 }
 
 /**
- * The shift that converts each segment's times to our clock. Within a run it is exact. Between runs, and from the last
- * run to now, the wall clock gives the elapsed time; 0 if it was set back.
+ * The shift that converts each segment's times to the current clock. Within a run, the shift is exact. Between runs,
+ * and from the last run to now, the wall clock gives the elapsed time, or 0 if the wall clock was set back.
  */
 function shiftsOf(segments: readonly Segment[], present: { now: number; wall: number }): number[] {
   const shifts: number[] = []

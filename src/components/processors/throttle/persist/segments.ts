@@ -23,7 +23,7 @@ export interface Segment extends SegmentHead {
   readonly name: string
   readonly first: Stamp
   readonly last: Stamp
-  /** Bytes after the last whole block. The segment is damaged there, or was being written when the process ended. */
+  /** How many bytes follow the last whole block. They are damaged, or were being written when the process ended. */
   readonly lost: number
 }
 
@@ -55,7 +55,7 @@ export async function* blocksOf(file: BufferFile): AsyncGenerator<Block> {
   }
 }
 
-/** The description of a segment; undefined if even its first block is not whole. Throws an Error for a later format. */
+/** A segment's description. Undefined if its first block is incomplete or damaged. Throws Error for a later format. */
 export async function surveySegment(folder: BufferFolder, name: string): Promise<Segment | undefined> {
   const file = await folder.open(name)
   try {

@@ -14,7 +14,7 @@ const INTERVAL_MS = 1000
 /** The creation of blocks takes at most 1/50 of the time. */
 const BUSY_SHARE = 50
 const RETRY_MAX_MS = 30_000
-/** A segment is replaced when it exceeds this size and is also `GROWTH` times as large as its part with all buckets. */
+/** A segment is replaced when it exceeds this size, and also `GROWTH` times the size of its part with all buckets. */
 const SMALLEST_SEGMENT = 1024 * 1024
 const GROWTH = 2
 
@@ -133,7 +133,7 @@ export class StateSaver {
     }
   }
 
-  /** Writes the changes, or all buckets to a new segment. Returns the time for creating the blocks, in milliseconds. */
+  /** Writes the changes, or all buckets to a new segment. Returns how many milliseconds creating the blocks took. */
   async #write(): Promise<number> {
     const isWhole = await this.#isWhole()
     if (!isWhole) await this.#begin()
@@ -180,7 +180,7 @@ export class StateSaver {
     this.#onDisk += block.length
   }
 
-  /** Removes the older segments: the new one has all buckets. A segment that cannot be removed does no harm. */
+  /** Removes older segments, because the new one has all buckets. A segment that cannot be removed does no harm. */
   async #replace(): Promise<void> {
     await this.#segment!.sync()
     await this.#folder.sync()
