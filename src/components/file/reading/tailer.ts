@@ -485,9 +485,11 @@ export class Tailer {
     }
   }
 
-  /** Remembers where a copy of the file ends, to recognize it after a truncation. `mark`: the last one in the copy. */
-  noteCopy(size: number, mark: Mark | undefined): void {
-    if (mark?.offset === size && size < Math.max(this.#at, this.head.bytes)) this.trail.insert(mark)
+  /** Remembers where a copy of the file ends, to recognize it after a truncation. `markIn`: finds the last mark in it. */
+  noteCopy(size: number, markIn: (size: number) => Mark | undefined): void {
+    if (size >= Math.max(this.#at, this.head.bytes)) return
+    const mark = markIn(size)
+    if (mark?.offset === size) this.trail.insert(mark)
   }
 
   /** Whether the open file certainly contains what was read. */

@@ -367,7 +367,7 @@ export class Search {
       (a, b) => a.candidate.changedAt - b.candidate.changedAt,
     )) {
       const { tailer, entry } = file
-      tailer?.noteCopy(candidate.size, file.markIn(candidate.size))
+      tailer?.noteCopy(candidate.size, size => file.markIn(size))
       if (tailer ? !sought.has(tailer) || tailer.isOpen : !sought.has(entry!) || !this.#isCurrent(entry!)) continue
       const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isCompressed)
       if (!isRest && !isSure) continue
