@@ -45,10 +45,7 @@ export function after(ms: number, fn: () => void): () => void {
 
 /** Resolves when all promises have settled, or after `ms`. */
 export async function settledWithin(ms: number, promises: readonly Promise<unknown>[]): Promise<void> {
-  if (promises.length === 0) return
-  const done = new AbortController()
-  await Promise.race([Promise.allSettled(promises), sleep(ms, done.signal)])
-  done.abort()
+  if (promises.length > 0) await within(ms, Promise.allSettled(promises))
 }
 
 /**

@@ -132,7 +132,7 @@ export function pump(from: Readable, fanOut: FanOut): { readonly events: number 
   return handedOn
 }
 
-/** Pipes a side output into a fan-out. Returns a function that tells how many events are on the way to the fan-out. */
+/** Pipes a side output into a fan-out. Returns a function that counts the events between them. */
 export function pumpSide(output: SideOutput, fanOut: FanOut): () => number {
   const handedOn = pump(output, fanOut)
   return () => output.events - handedOn.events

@@ -196,7 +196,7 @@ export class IngestHost {
       await rm(folder, { recursive: true, force: true })
       this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
     }
-    // The process is told only after the files are removed, so that it does not reuse their disk space too early.
+    // Must follow the removal of the files: until then, the process must not reuse their disk space.
     await this.#processes.forget(id, account)
     this.#last.forget(id)
   }

@@ -676,7 +676,7 @@ export class Tailer {
     return size > committed.offset && (size !== this.#saved.size || committed.content.head.bytes !== this.#saved.head)
   }
 
-  /** What tells whether another file is a copy that was read further than this file was delivered. */
+  /** Shows whether a copy was read further than this file was delivered: see `isCopyAhead`. */
   get known(): Original {
     return { ...this.committed, head: this.head, claimed: this.claimed }
   }
