@@ -41,7 +41,10 @@ export async function startService(
   const init = () =>
     execFileSync(process.execPath, [command, 'admin', 'init', '--config', config, '--json'], { encoding: 'utf8' })
   const made = first?.made ?? (JSON.parse(init()) as Served['made'])
-  const child = spawn(process.execPath, [command, 'serve', '--config', config], { stdio: ['ignore', 'ignore', 'pipe'] })
+  // As in systemd/sluice-api.service.
+  const env = { ...process.env, NODE_OPTIONS: '--max-semi-space-size=1' }
+  const args = [command, 'serve', '--config', config]
+  const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'ignore', 'pipe'] })
   const kill = () => child.kill('SIGKILL')
   process.once('exit', kill)
   let log = ''
