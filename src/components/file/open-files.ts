@@ -99,7 +99,7 @@ export class OpenFiles {
   }
 
   get displaced(): Displaced[] {
-    return this.#search.unseen.displacements
+    return [...this.#search.unseen.displacements, ...this.#names.vacant]
   }
 
   reads(tailer: Tailer): boolean {

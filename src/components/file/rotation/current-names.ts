@@ -1,6 +1,7 @@
 import { dirname } from 'node:path'
 import type { OpenFiles } from '../open-files.js'
 import type { Tailer } from '../reading/tailer.js'
+import type { Displaced } from '../saved.js'
 
 interface Former {
   readonly tailer: Tailer
@@ -23,6 +24,12 @@ export class CurrentNames {
 
   get paths(): ReadonlyMap<string, Tailer> {
     return this.#paths
+  }
+
+  /** The names that no file has. Other files may have had them since then. */
+  get vacant(): Displaced[] {
+    const vacant = [...this.#former].filter(([path]) => !this.#paths.has(path))
+    return vacant.map(([path, { since }]) => ({ path, since }))
   }
 
   at(path: string): Tailer | undefined {

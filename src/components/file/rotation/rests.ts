@@ -44,12 +44,15 @@ export class Rests {
     this.#begin(tailer)
   }
 
-  /** Records that `place` is a copy of the tailer's file. If the copy has the rest, continues to read in the copy. */
-  found(tailer: Tailer, place: Place, isRest: boolean): void {
+  /**
+   * Records that `place` is a copy of the tailer's file. If the copy has the rest, continues to read in the copy.
+   * Returns false if the copy was just renamed or removed.
+   */
+  found(tailer: Tailer, place: Place, isRest: boolean): boolean {
     const { files, context } = this.#options
     if (isRest && !files.readOn(tailer, this.#at(place, tailer.at))) {
       this.#options.searchAgain(dirname(place.path))
-      return
+      return false
     }
     tailer.claimed = place.key
     if (isRest) {
@@ -57,6 +60,7 @@ export class Rests {
       tailer.wasLookedFor()
       this.#begin(tailer)
     } else if (!place.isCompressed) this.putEnd(place, tailer.origin.path!)
+    return true
   }
 
   /** The file or compressed copy in which reading continues at `offset`. */

@@ -228,9 +228,9 @@ export class Search {
     }
     const later = await list(path, slices)
     const isSame = stampOf(later) === folder.stamp
-    this.#apply(claims, new Set([...sought, ...missing]), isSame, subjects)
+    const unread = this.#apply(claims, new Set([...sought, ...missing]), isSame, subjects)
     if (isSame) {
-      for (const tailer of sought) this.#over(tailer, folder)
+      for (const tailer of sought) if (!unread.has(tailer)) this.#over(tailer, folder)
       for (const entry of missing) if (!claims.some(({ file }) => file.entry === entry)) this.#lose(entry, folder)
     }
     this.#dropOldClaims(subjects, free, claims)
@@ -356,13 +356,14 @@ export class Search {
     }
   }
 
-  /** Continues in copies, the oldest first. */
+  /** Continues in copies, the oldest first. Returns the files whose copy was just renamed or removed. */
   #apply(
     claims: readonly Claimed[],
     sought: ReadonlySet<Entry | Tailer>,
     isSure: boolean,
     subjects: readonly Subject[],
-  ): void {
+  ): ReadonlySet<Tailer> {
+    const unread = new Set<Tailer>()
     for (const { file, candidate, relation } of [...claims].sort(
       (a, b) => a.candidate.changedAt - b.candidate.changedAt,
     )) {
@@ -371,8 +372,9 @@ export class Search {
       if (tailer ? !sought.has(tailer) || tailer.isOpen : !sought.has(entry!) || !this.#isCurrent(entry!)) continue
       const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isCompressed)
       if (!isRest && !isSure) continue
-      if (tailer) this.#rests.found(tailer, candidate, isRest)
-      else if (isRest) this.#rests.readOn(entry!, candidate)
+      if (tailer) {
+        if (!this.#rests.found(tailer, candidate, isRest)) unread.add(tailer)
+      } else if (isRest) this.#rests.readOn(entry!, candidate)
       else if (!candidate.isCompressed) this.#rests.putEnd(candidate, nameOf(entry!))
       if (!entry || isRest) continue
       this.#setClaim(file, candidate.key)
@@ -381,6 +383,7 @@ export class Search {
         for (const one of subjects)
           if (one !== file && one.claimed === entry.claimed) this.#setClaim(one, candidate.key)
     }
+    return unread
   }
 
   #setClaim({ tailer, entry }: Subject, claimed: string | undefined): void {

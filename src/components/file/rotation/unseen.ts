@@ -38,7 +38,7 @@ export class Unseen {
   constructor(options: SearchOptions) {
     this.#options = options
     const { displaced, names, lookedAt } = options.saved
-    for (const { path, since } of displaced) this.#displaced.set(path, since)
+    for (const { path, since } of displaced) this.displaced(path, since)
     // While the source did not run, files that are gone now may have had these names, even if no file had the names
     // before.
     if (lookedAt !== undefined) for (const name of names) if (!formatOfName(name)) this.displaced(name, lookedAt)
