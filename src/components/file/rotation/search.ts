@@ -233,7 +233,7 @@ export class Search {
       for (const tailer of sought) if (!unread.has(tailer)) this.#over(tailer, folder)
       for (const entry of missing) if (!claims.some(({ file }) => file.entry === entry)) this.#lose(entry, folder)
     }
-    this.#dropOldClaims(subjects, free, claims)
+    this.#dropOldClaims(subjects, free, claims, reading.values())
     const open = claims.flatMap(({ file: { tailer } }): [undefined, Tailer][] => (tailer ? [[undefined, tailer]] : []))
     const byPlace = new Map(claims.map(claim => [claim.candidate.key, claim.file]))
     const unclaimed = free.filter(({ key }) => !byPlace.has(key))
@@ -391,9 +391,16 @@ export class Search {
     else if (this.#isCurrent(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed })
   }
 
-  /** If the copy of a file is gone, the copy of another file may have its inode now. */
-  #dropOldClaims(subjects: readonly Subject[], places: readonly Place[], claims: readonly Claimed[]): void {
+  /** If the copy of a file is gone, the copy of another file may have its inode now. No file reads from `places`. */
+  #dropOldClaims(
+    subjects: readonly Subject[],
+    places: readonly Place[],
+    claims: readonly Claimed[],
+    reading: Iterable<Tailer>,
+  ): void {
     const compared = new Set(places.map(({ key }) => key))
+    for (const tailer of reading)
+      if (tailer.claimed !== undefined && compared.has(tailer.claimed)) tailer.claimed = undefined
     const owners = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))
     for (const subject of subjects) {
       const { tailer, entry } = subject
