@@ -42,7 +42,7 @@ export interface ThrottleStats {
   /** Events that passed because of `exclude`. */
   readonly excluded: number
   readonly discarded: number
-  /** Events that passed without being counted: `max_keys` other buckets were in use. */
+  /** Events that passed without being counted, because `max_keys` other buckets were in use. */
   readonly fail_open: number
   /** Events that passed without being counted: they were later than `allowed_lateness`. */
   readonly late: number
@@ -62,8 +62,8 @@ export interface Throttle extends Transform {
 
 /**
  * Creates a throttle as a stream. An event is an object, or a line as a string or a Buffer. The fields of a line are
- * those of its JSON object. If the line is not one, its only field is `message`. The stream passes on the written
- * chunks themselves, not copies. Throws OptionsError.
+ * those of its JSON object. Any other line has only the field `message`. The stream passes on the written chunks
+ * themselves, not copies. Throws OptionsError.
  */
 export function createThrottle(options: ThrottleOptions, surroundings: ThrottleSurroundings = {}): Throttle {
   const parsed = parseOptions(streamThrottleOptions, options)

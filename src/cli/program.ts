@@ -25,7 +25,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
     output.write(`${describe(error, env)}\n`)
     void endProcess(() => exit(EXIT.failed), output)
   })
-  // A reader that exits early (`| head`) has read enough. But if a run writes its events to it, the exit is a failure.
+  // A reader that exits early (`| head`) has read enough. But if it gets the events of a run, its exit is a failure.
   stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error
     // A run that writes events to stdout has its own listener, which ends the run gracefully.

@@ -90,12 +90,12 @@ export interface Processor extends Decides, Lifecycle {
    */
   bucketOf?(batch: EventBatch, i: number): EventBucket
   /**
-   * Returns the state of the bucket `key`; null: the default bucket. `rule`: the rule of the bucket, as in BucketState;
-   * null: the bucket has no rule; undefined: the rule that applied to the bucket's events, if this rule is known. Only
-   * for processors that decide by key.
+   * Returns the state of the bucket `key`; null: the default bucket. `rule`: the bucket's rule, as in BucketState. If
+   * `rule` is null, the bucket has no rule. If undefined, uses the rule that applied to the bucket's events, if known.
+   * Only for processors that decide by key.
    */
   bucket?(key: string | null, rule?: string | null): BucketState
-  /** Returns why `events`, for which the processor decided LATER, wait. Only for processors whose plan has `waits`. */
+  /** Returns why `events` wait. The processor decided LATER for them. Only for processors whose plan has `waits`. */
   waitsFor?(events: Iterable<EventBatch>): WaitState
   /** Whether the processor delays events on purpose, for example because its options allow it to wait for a server. */
   readonly isWaiting?: boolean
@@ -156,7 +156,7 @@ export interface BucketState {
   /** Set while the server that keeps the counts does not reply. `used` is then from the server's last answer. */
   readonly outage?: ProcessorOutage
   readonly discarded_last_hour: number
-  /** Start of `discarded_last_hour`, ISO 8601: an hour ago or, if later, the throttle's start with its options. */
+  /** Start of `discarded_last_hour`, ISO 8601: an hour ago, or when the throttle got its options, if this is later. */
   readonly discarded_since: string
   /** False: `used` is an estimate. */
   readonly is_exact: boolean
@@ -231,8 +231,8 @@ export interface Destination extends Lifecycle {
   readonly mostPartitions?: number | undefined
   /**
    * Returns the size of a request as it is sent, in bytes before compression. If this size is at most `maxBytes`, the
-   * engine writes this request next, so that `sizeOf` may cache its encoding. Without this method, the engine uses the
-   * size of the events as they were read.
+   * engine writes this request next. `sizeOf` may therefore cache the encoded request. Without this method, the engine
+   * uses the size of the events as they were read.
    */
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
   /** Whether the destination prefers requests of whole batches. If not, the engine divides batches to fill requests. */
@@ -276,7 +276,7 @@ export interface Exemplar {
 
 export interface Receipt {
   readonly requestId?: string | undefined
-  /** With a spool: the events of the request that an object already contains. Metrics count them as sent again. */
+  /** With a spool: those events of the request that are already in an object. Metrics count them as sent again. */
   readonly repeated?: { readonly events: number; readonly bytes: number } | undefined
 }
 
@@ -468,7 +468,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   overlaps?(options: z.output<S>, saved: unknown): string[]
   /** Sources only: whether the source reads input that is older than the start of the source (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean
-  /** Sources only: the files that the source would read at a first start now; undefined: no files, or unknown files. */
+  /** Sources only: the files that the source would read if it never ran before; undefined: no or unknown files. */
   filesThere?(options: z.output<S>): FilesThere | undefined
 
   // Fields of events.

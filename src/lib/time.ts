@@ -50,7 +50,7 @@ export async function settledWithin(ms: number, promises: readonly Promise<unkno
 
 /**
  * Settles as the promise does, or resolves with undefined after `ms`. `timer` may belong to another clock. Uses no
- * AbortSignal, because V8 frees what a signal refers to only in a full garbage collection.
+ * AbortSignal, because only a full garbage collection frees what a signal refers to.
  */
 export function within<T>(ms: number, promise: Promise<T>, timer = after): Promise<T | undefined> {
   return new Promise((resolve, reject) => {
@@ -121,8 +121,8 @@ export function cpuTime(): number {
 
 /**
  * Measures computing work, so that a pause can be proportional to the work. The returned function returns the
- * milliseconds since the call of `measureWork`, without the time of other processes. With that time, a busy machine, a
- * CPU quota or a stop of the process would lengthen the pause many times.
+ * milliseconds since the call of `measureWork`, without the time of other processes. Otherwise, a busy machine, a CPU
+ * quota or a stop of the process would lengthen the pause many times.
  */
 export function measureWork(clock: Clock): () => number {
   const [began, usedBefore] = [clock.now(), cpuTime()]

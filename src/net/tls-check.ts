@@ -193,7 +193,7 @@ class Inspection {
     const trusted = certificates.filter(one => one.ca || one.subject === one.issuer)
     if (trusted.length === 0) {
       const [first] = certificates
-      const text = `holds no certificate of an authority: ${nameOf(first!)} is not a CA; name the certificate of its issuer, ${commonName(first!.issuer)}`
+      const text = `holds no certificate of an authority: ${nameOf(first!)} is not a CA; use the certificate of its issuer, ${commonName(first!.issuer)}`
       this.#add(option, text)
       return
     }

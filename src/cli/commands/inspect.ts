@@ -119,7 +119,7 @@ export const inspectCommands: readonly Command[] = [
     summary: 'Shows live rates of a daemon: events, discards, buffers.',
     text: [
       FOUND,
-      'The command shows discards by reason, and the busiest keys of throttles. In a pipe, it prints one screen after the other. Keys are counted only while the command runs; above 20,000 events per second, only a sample is counted. With a status page, the command also shows how many events of each key passed, and how many were discarded, in the last minute, and since when the throttle discards them.',
+      'The command shows discards by reason, and the busiest keys of throttles. In a pipe, it prints one screen after the other. Keys are counted only while the command runs; above 20,000 events per second, only a sample is counted. With a status page, the command also shows how many events of each key passed and were discarded in the last minute, and since when the throttle discards them.',
     ],
     options: {
       ...DAEMON_OPTIONS,

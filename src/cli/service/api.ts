@@ -46,7 +46,7 @@ export async function withClient(
   }
 }
 
-/** The warning if a revision does not run yet, because the service cannot run it and no daemon has reported. */
+/** The warning if a revision does not run yet: the service cannot run it, and no daemon has reported. */
 export async function noteOnRun(
   client: Client,
   { id, service_bounds }: PublishedPipelineDocument,
@@ -109,7 +109,7 @@ async function readKey(file: string): Promise<string> {
   }
 }
 
-/** A fetch that trusts the authorities in `file` or, without it, of Node.js. Undefined if `url` does not use TLS. */
+/** A fetch that trusts the authorities in `file` (default: those of Node.js). Undefined if `url` does not use TLS. */
 function trustedBy(file: string | undefined, url: string): typeof globalThis.fetch | undefined {
   if (url.startsWith('http:')) return undefined
   if (!file) return fetchTrusting()

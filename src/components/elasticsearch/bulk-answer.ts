@@ -3,7 +3,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { Entry } from '../../net/http/client/answers/divided.js'
 import type { Refused } from '../../net/http/client/request-format.js'
 
-/** An item has only one member. The name of this member is the action, and this is its value. */
+/** An item has only one member. Its name is the action, and its value has this form. */
 const item = z.object({
   status: z.int().min(200).max(599),
   error: z

@@ -8,7 +8,7 @@ import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
 
 const PATH = '/_bulk'
-/** Asks only for these members of the response. Per event, the others together would be as long as a short event. */
+/** Asks only for these members of the response. All other members of an event together are as long as a short event. */
 const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
 /** Whether the template gives valid names. If a name is between < and >, the server computes the date in this name. */
@@ -73,12 +73,12 @@ export const elasticsearch = defineHttpDestination({
   promises: {
     guarantee: 'An event is delivered when its status is below 300, or its `_id` exists already.',
     order: 'Events do not keep their order. Sort by a field with a number or time.',
-    duplicates: 'Each event is stored once, by its `_id`; in data streams, only until the rollover.',
+    duplicates: '`_id` prevents that an event is stored twice; in data streams, only until the rollover.',
     limits:
       '`batch.max_bytes` (1 MB) and `batch.max_events` (1,000) for a request; `max_in_flight` requests at a time.',
     tested: 'OpenSearch 2.19.3, Elasticsearch 7.17.29. Simulated: Elasticsearch 8 and 9, API keys, failure stores.',
     advice:
-      'By default (`mode: index`), Sluice assumes an index, but the server decides: the first event creates a data stream if an index template with `data_stream` matches the name. Elasticsearch has a template for `logs-*-*`, which also matches `logs-my-shop`. The option `mode` does not change requests: if `index` has no fields, the log and `sluice validate --online` report an index or data stream that does not fit `mode`.\n\nTo log in, set `auth: { type: basic, username: sluice, password_file: /etc/sluice/elastic-password }` or `auth: { type: api_key, key_file: /etc/sluice/elastic-key }`. The key file contains the encoded API key.',
+      'By default (`mode: index`), Sluice assumes an index, but the server decides: the first event creates a data stream if an index template with `data_stream` matches the name. Elasticsearch has a template for `logs-*-*`, which also matches `logs-my-shop`. Sluice only checks `mode`: if `index` uses no fields, the log and `sluice validate --online` report an index or data stream that does not fit `mode`.\n\nTo log in, set `auth: { type: basic, username: sluice, password_file: /etc/sluice/elastic-password }` or `auth: { type: api_key, key_file: /etc/sluice/elastic-key }`. The key file contains the encoded API key.',
   },
   options,
   examples: [

@@ -15,7 +15,7 @@ const BZIP2 = ['1AY&SY', '\x17rE8P\x90']
 const EXTENSIONS: Readonly<Record<string, Format>> = { '.gz': 'gzip', '.zst': 'zstd' }
 const EXTENSION = /\.(gz|zst)$/
 
-/** A zstd file with a larger window, as from `zstd --long`, is refused, because inflating it takes that much memory. */
+/** Files of zstd with a larger window (`zstd --long`) are refused, because inflating them takes so much memory. */
 const ZSTD_WINDOW_LOG = 23
 
 /** The format of a file that begins with these bytes; undefined: it is not compressed. */

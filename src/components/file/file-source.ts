@@ -170,7 +170,7 @@ export class FileSource implements Source {
     )
   }
 
-  /** Logs this once, and not again when files come and go, because an empty folder is as likely as a typing error. */
+  /** Logs this once, and not again when files come and go, because the folder may well be empty. */
   #warnOfNothing(): void {
     const { include, exclude, follow } = this.#options
     const text = 'did not find any file to read'

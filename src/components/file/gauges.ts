@@ -6,7 +6,7 @@ import type { PathProblems } from './path-problems.js'
 import type { Tailer } from './reading/tailer.js'
 import { undeliveredOfDeleted } from './rotation/losses.js'
 
-/** Maximum number of files with their own series. The files with the largest backlog have one. */
+/** Maximum number of files with their own series. These are the files with the largest backlog. */
 const MAX_SERIES = 50
 
 export function registerGauges(

@@ -13,9 +13,7 @@ import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
 export const FINGERPRINT_BYTES = 1024
 
-/**
- * If not named like a copy, a file may be a copy only if it has at least this many bytes in common with another file.
- */
+/** A file that is not named like a copy may be a copy only if it shares at least this many bytes with another file. */
 export const ALIKE_BYTES = 64
 
 /** The hash of `bytes` bytes. */
@@ -33,7 +31,8 @@ export function fingerprint(bytes: Buffer, start: number, end: number): Fingerpr
 }
 
 /**
- * Fingerprint of the bytes before `portion[end]`. `before`: the `known` bytes before the portion, then its first bytes.
+ * Fingerprint of the bytes before `portion[end]`. `before`: the `known` bytes before the portion, then the portion's
+ * first bytes.
  */
 export function fingerprintBefore(portion: Buffer, end: number, before: Buffer, known: number): Fingerprint {
   if (end >= FINGERPRINT_BYTES) return fingerprint(portion, end - FINGERPRINT_BYTES, end)

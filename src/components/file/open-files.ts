@@ -376,7 +376,7 @@ export class OpenFiles {
         { file: path, read_bytes: former.at },
         'file was replaced (editors do this) by a new file that begins with the same bytes; reading the new file from its beginning',
       )
-    // Other files may have had the name in between. The next sweep finds them and, if `former` is closed, its new name.
+    // Other files may have had the name in between. The next sweep finds them, and the new name of a closed `former`.
     this.#takeBack(tailer)
     // The former file may have more to read.
     if (former.isOpen && !former.held) this.#options.onReady(former)
@@ -474,7 +474,7 @@ export class OpenFiles {
       // The file at this place may contain other data that begins with the same bytes.
       this.displace(name)
       tailer.fellBehind()
-      // Nothing shows that it is the entry's file, which was empty.
+      // The entry's file was empty, so this may be another file.
       tailer.isUncompared = entry.head.bytes === 0 && !this.#births.kept(place.stat)
     }
     this.#add(tailer, false)
@@ -557,7 +557,7 @@ export class OpenFiles {
     return true
   }
 
-  /** Forgets how far a copy was read if less was delivered of its file, because the copy must be searched again. */
+  /** If a copy was read further than its file was delivered, forgets how far. The copy must be searched again. */
   releaseCopy(file: Tailer): void {
     const { known } = file
     this.#options.saved.releaseCopy(known)

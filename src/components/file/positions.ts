@@ -51,7 +51,7 @@ export function positionOf({
   marks = [],
   reading = newReading(),
 }: Entry): Position {
-  // Add the mark at the position, which `Trail.saved` leaves out, because a copy may end there.
+  // `Trail.saved` leaves out the mark at the position. Add it, because a copy may end there.
   const trail = new Trail(marks)
   if (offset < FIRST_MARK && tail.bytes === Math.min(offset, FINGERPRINT_BYTES)) trail.insert({ offset, tail })
   return { offset, continues, carry, tail, content: { head, reading }, marks: trail.marks }
@@ -108,8 +108,9 @@ function endOf(fd: number, size: number): Position {
 
 /**
  * Returns a function that finds the position of an event from the number of bytes before it in the frame; undefined if
- * the lines in the file and the frame differ. The position has no tail, because those bytes may be gone later, but the
- * head identifies the file. The function does not keep the frame, because its columns may be gone, too.
+ * the lines in the file and the frame differ. The position has no tail, because the bytes of the tail may be gone
+ * later. The head is enough to identify the file. The function does not keep the frame, because its columns may be
+ * gone, too.
  */
 export function positionsIn(frame: Frame, from: Position, to: Position): ((before: number) => Position) | undefined {
   const { length, bytes, isRun } = frame

@@ -129,7 +129,7 @@ export class Saved {
       this.put({ ...former, gone: true })
     }
     this.#entries.set(entryKey(entry), entry)
-    // If the number of its device changes, an existing file is found by its path.
+    // If device numbers change, an existing file is found by its path.
     if (!entry.gone || !this.#paths.has(entry.path)) this.#paths.set(entry.path, entry)
   }
 
@@ -137,7 +137,7 @@ export class Saved {
     return this.#entries.get(key)
   }
 
-  /** Removes the position of a file's copy if less of the file was delivered. Then the copy must be searched again. */
+  /** If a file was delivered less far than its copy, removes the copy's position. The copy must be searched again. */
   releaseCopy(
     file: Original,
     claimants = [...this.#entries.values()].filter(one => one.claimed === file.claimed),

@@ -81,7 +81,7 @@ const options = z
     max_message_bytes: byteSize(1000, 100_000_000)
       .prefault(BATCH_BYTES)
       .describe(
-        'Maximum size of a batch after compression; set it to `max.message.bytes` of the topic. Larger batches are divided. An event that does not fit alone is rejected (`too_long`).',
+        'Maximum size of a batch after compression; set it to `max.message.bytes` of the topic. Larger batches are divided. An event that is too large even alone is rejected (`too_long`).',
       ),
   })
   .superRefine((options, context) => {

@@ -33,7 +33,7 @@ const options = z
       .record(name(), template())
       .refine(labels => Object.keys(labels).length > 0, { error: 'must have a label' })
       .describe(
-        'Labels of the stream. Values may contain fields, as in `${.app:-none}`; labels with an empty value are omitted. At least one value must never be empty.',
+        'Labels of the stream. Values may contain fields, as in `${.app:-none}`; labels with an empty value are omitted. At least one label must always have a value.',
       ),
     max_streams: z
       .int()
@@ -81,8 +81,8 @@ export const loki = defineHttpDestination({
   promises: {
     guarantee: 'An event is delivered when the response is 204.',
     order: 'Events of a stream keep their order. Loki sorts by the time of events.',
-    duplicates: 'For equal times and lines, log queries show one event; metric queries can count both.',
-    limits: 'One stream for each request, `max_streams` streams. Loki limits rates, line length and age.',
+    duplicates: 'Events with equal time and line: log queries show one, metric queries can count all.',
+    limits: 'One stream per request, at most `max_streams`. Loki limits rates, line length and age.',
     tested: 'Loki 3.7.8. With VictoriaLogs 1.51.1, tests only show that events arrive.',
     advice:
       'Events without the field in `timestamp` get the time when Sluice read them. In a disk buffer and in the dead-letter queue, they keep this time. If Sluice reads the event again, for example after a kill, it has a new time, and Loki stores it twice.\n\nAfter a kill or a lost answer, Loki can reject a repeated event as `too_far_behind`, although it has stored the event. Search Loki for the lines in `data_dir/dead-letter/ID.ndjson`. If Loki has all of them, move the file to another folder; the daemon may keep running. If not, `sluice resend` does not help while the stream has much newer events.',

@@ -151,8 +151,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * Returns the JSON of events from `first` on, until one does not follow the previous event in the same buffer.
- * Undefined if event `first` has no JSON. `json`: the JSON of all events, if the lines have another format.
+ * Returns the JSON of the events from `first` on that follow each other in the same buffer. Undefined if event `first`
+ * has no JSON. `json`: the JSON of all events, if the lines have another format.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch

@@ -41,7 +41,9 @@ const options = z.strictObject({
     .strictObject({
       max_bytes: byteSize(1, 5 * 1024 ** 3)
         .prefault('64MB')
-        .describe('Size at which an object is sent, after compression. Objects exceed it by at most one request.'),
+        .describe(
+          'Size at which an object is sent, after compression. Objects can be larger by at most the size of one request.',
+        ),
       max_age: duration(1000)
         .refine(ms => ms <= DAY_MS, { error: 'must be at most 24 Hours', params: { constant: true } })
         .prefault('5 Minutes')

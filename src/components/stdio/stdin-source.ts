@@ -26,7 +26,7 @@ export class StdinSource implements Source {
   /** Batches that are being sent. While one of these batches waits for room, reading pauses. */
   readonly #sends: Sends
   #fault: Error | undefined
-  /** Number of pieces of `#splitter` already in `#pieces`. This counter may also have pieces of an earlier source. */
+  /** Number of pieces of `#splitter` already in `#pieces`. `#pieces` may also have pieces of an earlier source. */
   #counted = 0
 
   constructor(options: StdinOptions, context: SourceContext) {

@@ -91,7 +91,7 @@ export class OctetSplitter extends LineSplitter implements Framer {
     return stop
   }
 
-  /** Adds to the message this many bytes that the caller copied to `chunk`. `isLast`: the message is now complete. */
+  /** Adds to the message `bytes` bytes, which the caller copied to `chunk`. `isLast`: the message is now complete. */
   #add(bytes: number, isLast: boolean): void {
     this.end += bytes
     const isTerminated = this.pending > 0 && this.chunk[this.end - 1] === LF

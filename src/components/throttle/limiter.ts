@@ -37,7 +37,7 @@ export interface Timing {
   readonly graceMs: number
   /** Whether to keep a bucket that was used since the last search for idle buckets, even if its windows have ended. */
   readonly keepsUsed: boolean
-  /** The time by which buckets are found to be idle during the decision on an event at `time`. */
+  /** Buckets that are idle at this time count as idle during the decision on an event at `time`. */
   present(time: number): number
   /** Only in event time. */
   readonly progress?: SavedProgress
@@ -135,7 +135,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     return this.#room.dropped
   }
 
-  /** Drops idle buckets. Call once for each time, before the decisions at this time. */
+  /** Drops idle buckets. Call once before all decisions that are made at `time`. */
   advance(time: number): void {
     this.#room.advance(this.timing.present(time))
   }

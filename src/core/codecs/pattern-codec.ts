@@ -37,7 +37,7 @@ export function compiled(source: string, flags = '', lenient = source): Pattern 
   }
 }
 
-/** A codec whose fields are the groups of a pattern. If groups share a field, the first that matched sets it. */
+/** A codec whose fields are the groups of a pattern. If groups share a field, the first group that matched sets it. */
 export abstract class PatternCodec extends FieldsCodec {
   readonly #pattern: Pattern
   /** One list for each field: the groups that can give its value. */

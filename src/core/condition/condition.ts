@@ -168,7 +168,7 @@ function valueTest(condition: Condition): ValueTest {
     case 'or':
       return inPairs<ValueTest>(condition.terms.map(valueTest), (a, b) => reader => a(reader) || b(reader))
     case 'fields':
-      throw new Error('a comparison of two fields needs a function that reads each field')
+      throw new Error('to compare two fields, read each of them with a function')
   }
 }
 

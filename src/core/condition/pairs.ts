@@ -3,7 +3,8 @@ import { compareText, hasText } from './texts.js'
 
 /**
  * Comparisons of two fields. Both values need a text. If both texts are numbers, the values are ordered as numbers. If
- * neither text is a number, the texts are ordered by code points. If only one is, the values have no order.
+ * neither text is a number, the texts are ordered by code points. If only one text is a number, the values have no
+ * order.
  */
 
 export type PairTest = (left: FieldReader, right: FieldReader) => boolean

@@ -25,7 +25,7 @@ export class EventBatch {
   /** Wall clock, in milliseconds. */
   readonly receivedAt: number
   readonly ack: Ack
-  /** Whether the source read the batch to catch up after a start or a stall. Backlog events arrive at the same time. */
+  /** Whether the source read the batch to catch up after a start or a stall. Such events arrive all at once. */
   readonly isBacklog: boolean
   readonly unreadable: number
   /** The positions of the events in the batch as the source sent it; undefined: unknown. */
@@ -226,8 +226,8 @@ export class EventBatch {
   }
 
   /**
-   * Allocates the slots. If the codec supports it, the codec scans all lines in one call. Any other line that is
-   * already DECODED, as after a move of the bytes, is scanned separately.
+   * Allocates the slots. If the codec supports it, the codec scans all lines in one call. Each remaining line that is
+   * already DECODED is scanned separately, for example after a move of the bytes.
    */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin

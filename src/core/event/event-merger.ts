@@ -29,7 +29,7 @@ const ORIGINAL = ['message', ...ORIGIN_FIELDS].map(name => ({
 /**
  * Merges any number of fields with any names into events. If the event already has a field, the new value takes the
  * position of the old value, unless the old value came from the origin of the line. Other fields are appended. The
- * event stays bytes, in which readers find the new values.
+ * event is still stored as bytes. Readers find the new values in these bytes.
  */
 export class EventMerger {
   readonly #wanted: WantedNames

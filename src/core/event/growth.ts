@@ -1,4 +1,4 @@
-/** Maximum growth in bytes of an event up to this size. A larger event may grow to twice its size. */
+/** An event may grow by this many bytes. An event that is larger than this may grow to twice its size. */
 const MOST_GROWTH = 1024 * 1024
 /** If events grow by more than this factor and more than LITTLE_GROWTH bytes, their total size per batch is limited. */
 const MUCH_GROWTH = 16

@@ -102,7 +102,7 @@ export function checkSplit({ decode, multiline }: SplitOptions, context: z.Refin
   }
 }
 
-/** Maximum number of parts of a line. The wait for the next part is short, because programs write them together. */
+/** Maximum number of parts of a line. The wait for the next part is short: programs write all parts together. */
 const MOST_PARTS = 1000
 const PARTS_TIMEOUT_MS = 1000
 

@@ -114,7 +114,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   const stop = everyOf(clock, 1000, () => {
     looks = rate
     room = most
-    // A client that is slow now gets the number of skipped events later.
+    // If a client is slow now, it gets the number of skipped events later.
     if (response.writableLength <= UNREAD_BYTES) writeMissed()
     // Attaches the tap again, since a reload may have replaced the pipeline.
     remove?.()

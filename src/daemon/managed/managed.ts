@@ -167,7 +167,7 @@ async function daemonId(dataDir: string): Promise<string> {
     const id = readFileSync(path, 'utf8').trim()
     if (/^[0-9a-f]{24}$/.test(id)) return id
   } catch (error) {
-    // Only if the file is missing, this is the first start. If any other error led to a new id, the service would
+    // This is the first start only if the file is missing. If any other error led to a new id, the service would
     // mistake this daemon for another one.
     if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(path, error)
   }

@@ -27,7 +27,7 @@ export interface PageSources {
 const HISTORY_SHARE = 1 / 4
 /** A status is sent at this interval even if it has no news. */
 const STATUS_MS = 10_000
-/** After a comparison of the status, the pause is TIMES_A_LOOK times as long, but between LOOK_MS and STATUS_MS. */
+/** A pause is TIMES_A_LOOK times as long as the status comparison before it, but between LOOK_MS and STATUS_MS. */
 const LOOK_MS = 2000
 const TIMES_A_LOOK = 400
 

@@ -5,7 +5,7 @@ import { DataDirError, type DataDirLock } from '../../engine/run/state/data-dir.
 import { moduleFiles } from '../../lib/modules/module-files.js'
 import { every } from '../../lib/time.js'
 
-/** Polling interval. A change is reported when the file has then stayed the same for one interval. */
+/** Polling interval. A change is reported after the file has stayed the same for one interval. */
 const POLL_MS = 500
 const DATA_DIR_POLL_MS = 1000
 

@@ -220,7 +220,7 @@ export class ServedIngest implements Ingest {
     if (!this.#isShared) await this.#service.pipelines.filesRemoved(id)
   }
 
-  /** Applies a publication with current secrets, read for one publication at a time to keep publications in order. */
+  /** Applies a publication with current secrets. Reads them for one publication at a time, to keep the order. */
   async #publish(published: PublishedDocument): Promise<void> {
     this.#applied.set(published.id, published.revision)
     const secrets = this.#reading.then(() => this.#service.secrets.for(published.account_id, published.config))

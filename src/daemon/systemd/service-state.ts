@@ -16,7 +16,7 @@ export interface Subject {
   goesOn?(): boolean | Promise<boolean>
 }
 
-/** Checks per watchdog interval. Every second one sends a watchdog ping. */
+/** Checks per watchdog interval. Every other check sends a watchdog ping. */
 export const CHECKS = 4
 
 const LONGEST = 400

@@ -93,7 +93,7 @@ export class Systemd {
     await this.#notifier?.close()
   }
 
-  /** `soon`: does not report a state that is not ready and may last only a moment. */
+  /** `soon`: ignores an unready state that may last only a moment. */
   #check(soon = false): void {
     if (!this.#notifier || !this.#subject || this.#isEnding || this.#reloads > 0) return
     const { ready, status } = this.#subject.state()

@@ -284,7 +284,7 @@ function assemble(
   }
 }
 
-/** `state`: systemd's folder. `dataDir`: the option data_dir. If unset, `state`, or `./state` without systemd. */
+/** `state`: systemd's folder. `dataDir`: the option data_dir, else `state` or, without systemd, `./state`. */
 function foldersOf(parsed: Pick<Settings, 'data_dir'> | undefined, env: NodeJS.ProcessEnv) {
   const state = env.STATE_DIRECTORY?.split(':')[0]
   return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }
@@ -300,7 +300,7 @@ function isServiceAlone(root: MapNode): boolean {
 
 const TOP_LEVEL: readonly string[] = [...Object.values(SECTIONS), ...Object.keys(settings.shape)]
 
-/** Gives misspelled sections, which were reported, their right names, so that their components are checked, too. */
+/** Corrects the names of misspelled sections, so that their components are checked, too. They were reported before. */
 function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   const entries = new Map(root.entries)
   for (const [name, entry] of root.entries) {

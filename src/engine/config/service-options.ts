@@ -40,7 +40,7 @@ const ingest = z.strictObject({
   max_unsettled: byteSize(1024)
     .prefault('32MiB')
     .describe(
-      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. A single account can use three quarters of that; if other accounts use memory, too, at most three times as much as is still free. Requests beyond a limit get status 503 with Retry-After.',
+      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. A single account can use three quarters of that; if other accounts use memory, too, it can use at most three times as much as it leaves free. Requests beyond a limit get status 503 with Retry-After.',
     ),
   max_processes: z
     .int()
@@ -53,7 +53,7 @@ const ingest = z.strictObject({
   max_memory_per_account: byteSize(256 * 1024 * 1024)
     .prefault('1GiB')
     .describe(
-      'Memory limit for the process of an account. Above half of the limit, pipelines that were idle for 5 minutes end. The service ends a process above the limit: its requests get status 503, and the next request starts it again. Other accounts are not affected.',
+      'Memory limit for the process of an account. Above half of it, the service ends pipelines that were idle for 5 minutes. The service ends a process above the limit: its requests get status 503, and the next request starts it again. Other accounts are not affected.',
     ),
   process_timeout: duration(500)
     .prefault('10 Seconds')

@@ -144,7 +144,7 @@ export class Dispatch {
     this.#passOn(batch)
   }
 
-  /** Counts events for a planned side output. If that has no reader, the events count as discarded, even with a tap. */
+  /** Counts events for a planned side output. If no component reads it, they count as discarded, even with a tap. */
   #countSide({ connected }: SideOutput, name: string, events: number, bytes: number): void {
     if (connected) this.#context.metrics.sent(events, bytes, name)
     else this.#context.metrics.discarded(UNROUTED, events, bytes)

@@ -57,7 +57,7 @@ export class Failures {
     else this.#log('warn', 'failed', text, fields)
   }
 
-  /** Logs that a batch failed whose events do not fail alone. */
+  /** Logs that a batch failed, although its events do not fail alone. */
   batch(batch: EventBatch, cause: unknown): void {
     this.#context.metrics.failed('bug')
     const text = 'processor failed on a batch, but processed each of its events alone'
@@ -157,7 +157,7 @@ export class SlowWork {
     this.#all.clear()
   }
 
-  /** Work on a processor's oldest batch in milliseconds. 0: the processor waits on purpose. Undefined: no batch. */
+  /** Milliseconds of work on the processor's oldest batch. 0: the processor waits on purpose. Undefined: no batch. */
   get workedMs(): number | undefined {
     const [first] = this.#all
     return first && (this.#processor.isWaiting ? 0 : this.#clock.now() - first.since)

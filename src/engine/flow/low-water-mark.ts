@@ -29,7 +29,7 @@ export class LowWaterMark<P> {
 
   /**
    * Adds the next position. Call the returned function when everything between the previous position and `position` is
-   * settled. If only the first part of this range will be settled, pass the function the end of that part.
+   * settled. If only the first part of this range will be settled, call the function with the end of that part.
    */
   add(position: P): (reached?: P) => void {
     const passed: Passed<P> = { position, isSettled: false, reached: undefined }

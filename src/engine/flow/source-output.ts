@@ -88,7 +88,7 @@ export class SourceOutput implements Output {
   #waiting: (() => void)[] = []
   /** The promise for which `send` waits while downstream components are replaced. Undefined at other times. */
   #gate: Deferred | undefined
-  /** Whether the source is being replaced. If so, its successor reads the events again that are given back. */
+  /** Whether the source is being replaced. If so, its successor reads the given-back events again. */
   #replaced = false
   /** Whether events were given back to the source during the current or the last replacement. */
   #gaveBack = false
@@ -255,8 +255,8 @@ export class SourceOutput implements Output {
 
   /**
    * Gives up all unsettled batches while sending is paused, even batches that other components still hold. `attach`
-   * resends kept batches; other batches go back to their source. Without `isAborted`, does this only if events have
-   * already gone back and the source sends in order, because later events would otherwise overtake those events.
+   * resends kept batches; other batches go back to their source. Without `isAborted`, does this only if the source
+   * sends in order and events have already gone back. This keeps later events from overtaking those events.
    */
   giveUp(isAborted = true): void {
     this.#resendsAll = isAborted

@@ -21,7 +21,7 @@ import { Work } from './work.js'
 const LATE_STOP_MS = 1000
 
 export interface StageContext extends EmissionContext, FailuresContext {
-  /** Whether the source with this id can read events again that were given back. Default: false. */
+  /** Whether the source with this id can read given-back events again. Default: false. */
   readonly readsAgain?: (source: string) => boolean
 }
 

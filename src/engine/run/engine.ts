@@ -366,7 +366,7 @@ export class Engine {
     else this.abort()
   }
 
-  /** Stops reading. Delivers the events read so far until `deadline` aborts, `timeoutMs` from now. */
+  /** Stops reading. Until `deadline` aborts, `timeoutMs` from now, delivers the events read so far. */
   stop(deadline: AbortSignal, timeoutMs = this.#config.shutdownTimeoutMs): void {
     this.#endSources()
     this.#stages.giveBack()
@@ -432,8 +432,8 @@ export class Engine {
   }
 
   /**
-   * During a replacement: makes destinations that are not delivering pass their events to their successors. With `all`,
-   * destinations that are delivering also do this.
+   * During a replacement: destinations that are not delivering pass their events to their successors. With `all`,
+   * delivering destinations also do this.
    */
   leaveFailing(all = false): void {
     for (const [id, { delivery }] of this.#endingDestinations())

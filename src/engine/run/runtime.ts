@@ -29,7 +29,7 @@ export interface Runtime {
   readonly disk?: DiskAllowance | undefined
   /** Limits the requests of all destinations in total, in addition to their own options. */
   readonly requests?: RequestPool | undefined
-  /** Called if a component cannot start, since waiting would not help. If missing, the run ends. */
+  /** Called if a component cannot start and waiting would not help. If missing, the run ends. */
   readonly failed?: (error: Error) => void
   readonly started?: () => void
 }

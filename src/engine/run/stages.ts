@@ -77,8 +77,8 @@ export class Stages {
   }
 
   /**
-   * Whether a processor passes the events that it keeps to a successor with the same options, even if events that it
-   * has seen were given back.
+   * Whether a processor keeps events and passes them to a successor with the same options, even if events that it has
+   * seen were given back.
    */
   keeps(id: string): boolean {
     return this.#runs.get(id)?.config.plan?.keeps === true

@@ -49,7 +49,7 @@ export async function syncFolder(path: string): Promise<void> {
   try {
     await folder.sync()
   } catch (error) {
-    // Some file systems cannot sync a folder, but their names are durable anyway.
+    // Some file systems cannot sync a folder, but file names are durable there.
     const { code } = error as NodeJS.ErrnoException
     if (code !== 'EINVAL' && code !== 'ENOTSUP') throw error
   } finally {

@@ -3,8 +3,8 @@ import { dirname, resolve } from 'node:path'
 import { syncFolder } from './atomic-file.js'
 
 /**
- * Creates a folder and its missing parents, one by one. Does not use the option `recursive` of `mkdir`, which never
- * returns if a file system answers ENOENT to a new folder in an existing folder, as /proc does.
+ * Creates a folder and its missing parents, one by one. Does not use the option `recursive` of `mkdir`: if an existing
+ * folder refuses a new folder with ENOENT, as /proc does, that call never returns.
  */
 
 const durable = new Set<string>()

@@ -6,7 +6,7 @@ import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 
 /** The last result, reused to avoid allocations. */
 export const found = {
-  /** Number of members with the name. The other properties describe the last of them, whose value is valid. */
+  /** Number of members with the name. The other properties describe the last of them, because its value counts. */
   count: 0,
   /** The range of the name with its quotes. */
   nameStart: 0,
@@ -19,7 +19,7 @@ export const found = {
   isOnly: false,
 }
 
-/** A name to look for, as it is compared and written. */
+/** A name to look for, in the forms for comparing and writing. */
 export class MemberName {
   readonly text: string
   readonly bytes: Buffer
@@ -91,7 +91,7 @@ export function memberOf(
   return true
 }
 
-/** Whether the name may be in [start, end): either its bytes, or a backslash, which may begin an escape in it. */
+/** Whether the name may be in [start, end): the range has its bytes, or a backslash, which may begin an escape. */
 function mayHold(b: Buffer, start: number, end: number, json: Buffer): boolean {
   const letter = json[1]!
   let p = start + 1

@@ -49,7 +49,7 @@ export class MsgpackJson {
     return false
   }
 
-  /** Writes the map of `[time, map]` or `[[time, metadata], map]`, with the time as its `timestamp` if missing. */
+  /** Writes the map of `[time, map]` or `[[time, metadata], map]`. Adds a missing `timestamp` from the time. */
   #entry(start: number): number {
     const [b, to] = [this.#b, this.#to]
     const before = to.length
@@ -202,7 +202,7 @@ function safe(high: number, low: number): number | undefined {
   return high < 2 ** 21 ? high * 2 ** 32 + low : undefined
 }
 
-/** Reads a time of MessagePack. `isEventTime`: of Fluentd, which has 32 bits of seconds and 32 of nanoseconds. */
+/** Reads a time of MessagePack or, if `isEventTime`, of Fluentd: 32 bits of seconds and 32 of nanoseconds. */
 function readTime(b: Buffer, p: number, size: number, isEventTime: boolean): string | undefined {
   if (isEventTime) return size === 8 ? rfc3339(b.readUInt32BE(p), b.readUInt32BE(p + 4)) : undefined
   if (size === 4) return rfc3339(b.readUInt32BE(p), 0)

@@ -9,7 +9,7 @@ const MANY_DIGITS = /\d{16}/
 
 /**
  * Writes the valid JSON value [start, end) with JSON.parse and `jsonText`. Numbers stay as written if they are out of
- * the range of a double, or if they are integers of which a double would lose digits.
+ * the range of a double, or if a double would lose digits of an integer.
  */
 export function normalJson(b: Buffer, start: number, end: number): string {
   const text = b.toString('utf8', start, end)

@@ -114,7 +114,7 @@ export function compileFormat(format: string): TimeReader {
   }
 }
 
-/** Returns the time that parts of a text give. `given`: the text of each part, by the letter of its directive. */
+/** Builds a time from the parts of a text. `given`: the text of each part, by the letter of its directive. */
 export function timeOf(given: Readonly<Record<string, string>>, zone: TimeZone, wall: number): ReadTime | undefined {
   const fraction = given.f ?? ''
   if (given.s !== undefined) return { ms: Number(given.s) * 1000, fraction }
@@ -175,7 +175,7 @@ function minutesOf(zone: string): number | undefined {
 /** If a timestamp without a year is at most this far from its time of receipt, the assumed year is right. */
 const HALF_YEAR_MS = 183 * 86_400_000
 
-/** Returns the time in the year that brings it nearest to `wall`. `inYear`: milliseconds; NaN for an invalid day. */
+/** Returns a time, in the year for which it is nearest to `wall`. `inYear`: milliseconds; NaN for an invalid day. */
 export function nearest(inYear: (year: number) => number, wall: number): number {
   const received = new Date(wall).getFullYear()
   let best = inYear(received)

@@ -1,7 +1,7 @@
 import { SLOT, type WantedNames } from '../formats/json-scan.js'
 import { AHEAD, type LineMemory, type Lines } from './line-memory.js'
 
-/** Masks for flags: of lines to skip, of lines that have a line end, and of the flags that a scan sets. */
+/** Masks for flags. They mark lines to skip, lines with a line end, and the flags that a scan sets. */
 export interface ScanFlags {
   readonly skipped: number
   readonly ended: number

@@ -83,7 +83,7 @@ export class Strings {
   readonly #text: number
   readonly #hashes: Int32Array
   readonly #ids: Int32Array
-  /** A copy of the argument `among` of `narrow`, or of `skipped` of `hash`: one number per line. */
+  /** A copy of an argument, one number per line: `among` of `narrow`, or `skipped` of `hash`. */
   readonly #column: Uint8Array
   #owners = 0
 

@@ -128,7 +128,7 @@ const MOST_SPARE = 4 * 1024 * 1024
 const spare = new Map<number, ArrayBuffer[]>()
 let spareBytes = 0
 
-/** Returns memory of at least `least` bytes, with any content. It has at most a quarter or 255 bytes more. */
+/** Returns memory with any content. It is larger than `least` bytes by at most a quarter, or 255 bytes. */
 function takeMemory(least: number): ArrayBuffer {
   const step = 2 ** Math.max(8, Math.floor(Math.log2(least)) - 2)
   const size = Math.ceil(least / step) * step

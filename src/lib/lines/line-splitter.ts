@@ -285,7 +285,7 @@ export class LineSplitter {
   protected cutPieces(to: number): void {
     while (to - this.start > this.maxLineBytes) {
       let cut = this.start + this.maxLineBytes
-      // Not inside a character: goes back to its first byte, by at most three bytes.
+      // Never cuts a character: goes back to its first byte, by at most three bytes.
       for (let back = 0; back < 3 && (this.chunk[cut]! & 0xc0) === 0x80; back++) cut--
       if ((this.chunk[cut]! & 0xc0) === 0x80) cut = this.start + this.maxLineBytes
       this.putPiece(cut, 0)

@@ -58,7 +58,7 @@ export class RecordSplitter extends LineSplitter {
   #lineEnd = 0
   #lines = 0
   #judged: boolean
-  /** The carry before the unfinished line, after this line was judged, and at the beginning of the current event. */
+  /** Three carries: before the unfinished line, after its verdict, at the beginning of the current event. */
   #before: number
   #known: number
   #carry: number

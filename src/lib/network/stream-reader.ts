@@ -24,7 +24,7 @@ export interface ReadLimits {
 /** Why reading stopped. ended: the stream has ended or failed. refused: the receiver refused bytes. */
 export type Stopped = 'ended' | 'idle' | 'aborted' | 'refused'
 
-/** If a stream has small buffers, a read of at least this size waits for more data, to be passed on together. */
+/** If a stream has small buffers, a read from this size on waits for more data. Both are passed on together. */
 const LARGE_READ_BYTES = 16 * 1024
 /** Limit of the bytes that wait for more data, for all streams. */
 const MOST_GATHERED_BYTES = 16 * 1024 * 1024
@@ -33,7 +33,7 @@ let gatheredBytes = 0
 /** Maximum bytes read from one socket before other sockets have their turn. */
 const MOST_IN_TURN_BYTES = 256 * 1024
 
-/** A stream is idle only after at least this time, within which data on its way to this process arrives. */
+/** Minimum time until a stream is idle. Data on its way to this process arrives within this time. */
 const LEAST_IDLE_MS = 1
 
 /** Calls `fn` in the next turn of the event loop. The returned function cancels the call. */
@@ -162,7 +162,7 @@ export class StreamReader {
       this.#stop?.(error as Error)
     }
     if (!this.#stop) return false
-    // Reading stops without room, because further bytes would have to be kept.
+    // Without room, reading stops, because further bytes would have to be kept.
     if (this.#heldBytes > 0 || this.#receiver.room()) {
       this.#block()
       return false
@@ -237,7 +237,7 @@ export class StreamReader {
 
   /**
    * After a stall, timers run before I/O, so this waits for two immediates. Before the first, data that has arrived is
-   * read, which makes room for data that the sender still has. Before the second, that data is read.
+   * read, so the sender has room to send more. Before the second, this further data is read.
    */
   #maybeIdle(): void {
     const reads = this.#reads

@@ -99,7 +99,7 @@ export class Atoms {
     return symbol
   }
 
-  /** `before` returns the symbol of the character before position `p`, `after` of the character after `p`. */
+  /** `before` returns the symbol of the character before position `p`. `after` returns the symbol of the next one. */
   before(text: string, p: number, unicode: boolean): number {
     if (p === 0) return NOTHING
     const code = unicode && p > 1 ? text.codePointAt(p - 2)! : 0

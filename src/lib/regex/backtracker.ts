@@ -198,7 +198,7 @@ export class Backtracker {
     }
     this.#possible[symbol] = possible
     this.#known += possible.length
-    // Without repeats, instructions lead only to earlier ones, so that one round finds all.
+    // Without repeats, instructions lead only to those before them, so one round finds all.
     for (let found = true; found; ) {
       found = false
       for (let at = 0; at < possible.length; at++) {

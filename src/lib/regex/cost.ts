@@ -9,7 +9,7 @@ import type { Node } from './syntax.js'
 interface Ways {
   readonly factor: number
   readonly degree: number
-  /** The steps of all ways together, with the rest of the pattern, grow with this power of the length. */
+  /** The steps of all ways and of the rest of the pattern grow with this power of the length. */
   readonly work: number
 }
 
@@ -106,7 +106,7 @@ class Cost {
     return { factor: factor ** max + (min === 0 ? 1 : 0), degree, work }
   }
 
-  /** `rest`: what follows `node`. Returns what follows the part before `node`. */
+  /** `rest`: what follows `node`. Returns this for the part before `node`, so it also contains `node`. */
   #before(node: Node, rest: Rest): Rest {
     switch (node.kind) {
       case 'atom':

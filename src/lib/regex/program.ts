@@ -34,8 +34,8 @@ export interface Program {
   /** Number of states that all these instructions have at one place of the text. */
   readonly states: number
   /**
-   * For each instruction: one slot for each iteration around it that must advance, beginning with the innermost. The
-   * slot contains the start of the iteration.
+   * For each instruction: a slot for each iteration around it, innermost first, but only if the iteration must advance.
+   * The slot contains its start.
    */
   readonly starts: readonly (readonly number[])[]
   /** Look-arounds with groups. The slot has the position where the look-around last held. */

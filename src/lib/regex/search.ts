@@ -69,7 +69,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
     if (unicode && from > 0 && text.codePointAt(from - 1)! > 0xffff) from--
     if (from > text.length || (anchored && from > 0)) return undefined
     if (!backtracker.knows(text, from)) {
-      // An anchored pattern can match at only one place. Trying that place needs no test before.
+      // An anchored pattern can match at only one place. This place is tried without a test.
       if (!anchored && !test(text)) return undefined
       backtracker.begin(text, from, lookAroundBits(text))
     }

@@ -336,7 +336,7 @@ export class IngestHost {
     this.#asking.add(published)
     try {
       while (!this.#slots.hasRoomFor(account)) {
-        // The wait is limited, because another account may take the place of a process that was ended for this one.
+        // The wait is limited: if a process was ended for this account, another account may take its place.
         if (clock.now() > giveUp) throw this.#slots.refusal()
         const isEnded = await this.#endAnAccount(({ demand }) => demand !== 'attended')
         if (!isEnded && !(await this.#someStarted())) throw this.#slots.refusal()
@@ -360,7 +360,7 @@ export class IngestHost {
   }
 
   /**
-   * Ends the process of one account for whose pipelines `mayEnd` is true. Events in the disk buffers of these pipelines
+   * Ends the process of one account whose pipelines all pass `mayEnd`. Events in the disk buffers of these pipelines
    * wait for the account's next turn. Resolves with false if no account was found.
    */
   async #endAnAccount(mayEnd: (one: RunningPipeline) => boolean): Promise<boolean> {

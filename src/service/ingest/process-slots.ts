@@ -57,8 +57,8 @@ export class ProcessSlots {
   }
 
   /**
-   * Returns the pipelines of the account that needs its process least, among the accounts for whose pipelines `mayEnd`
-   * is true. Returns an empty list if no account was found.
+   * Returns the pipelines of the account that needs its process least. Skips accounts with pipelines that may not end
+   * (`mayEnd`). Returns an empty list if no account was found.
    */
   toEnd<C extends Candidate>(running: Iterable<C>, mayEnd: (one: C) => boolean): readonly C[] {
     const accounts = new Map<string, C[]>()

@@ -79,7 +79,7 @@ function faults(): [string, TlsPaths, RegExp | undefined][] {
     [
       'no authority',
       { ca_file: path('a.pem') },
-      /holds no certificate of an authority: a is not a CA; name the certificate of its issuer, Test CA$/,
+      /holds no certificate of an authority: a is not a CA; use the certificate of its issuer, Test CA$/,
     ],
     [
       'swapped',

@@ -49,9 +49,9 @@ interface Link {
 const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].reduce((sum, n) => sum + n, 0)
 
 /**
- * Runs the processors before a throttle on one event after the other, as a daemon does. The clock of these processors
+ * Runs the processors before a throttle, as a daemon does: on one event after the other. The clock of these processors
  * shows the latest event time so far. For backlog, it shows the time of the first event. Throttles among these
- * processors decide like the simulated throttle: on each event at the event's own time, or on all events as backlog.
+ * processors decide like the simulated throttle: on each event at its own time, or on all events as backlog.
  */
 export class Chain {
   readonly #route: Route

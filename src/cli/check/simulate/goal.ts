@@ -10,7 +10,7 @@ import type { FieldContext } from './trials.js'
 import { number } from './words.js'
 
 export interface Goal {
-  /** True: find the smallest limit that achieves the goal. All larger limits do, too. False: find the largest limit. */
+  /** True: larger limits achieve the goal, too, so find the smallest limit. False: find the largest limit. */
   readonly smallest: boolean
   /** The goal as text that can follow the words `a limit that`. */
   readonly text: string

@@ -93,10 +93,7 @@ async function* replayedFrom(
   yield
 }
 
-/**
- * For a codec with framing: whether the input contains JSON lines that were made from the records, instead of the
- * records.
- */
+/** For a codec with framing: whether the input contains, instead of the records, JSON lines made from them. */
 function isText(first: Buffer): boolean {
   // A scan needs a byte at which it stops.
   const line = Buffer.concat([first, Buffer.from('\n')])

@@ -115,8 +115,8 @@ export interface TimeResult {
   readonly discarded: readonly number[]
   readonly excluded: readonly number[]
   /**
-   * Discarded events of the keys with the most discards: at most 12 keys, highest number first. If a key had few
-   * discards at first, these may be in `others`. In each slot, `discarded` = the sum of `by_key` + `others`.
+   * Discarded events of the keys with the most discards: at most 12 keys, highest number first. `others` may contain
+   * the first few discards of such a key. In each slot, `discarded` = the sum of `by_key` + `others`.
    */
   readonly by_key: readonly { readonly key: string | null; readonly discarded: readonly number[] }[]
   readonly others: readonly number[]

@@ -46,8 +46,8 @@ const LIVE: Arrivals = { isBacklog: false, wantsOther: false }
 /** Decisions are written in pieces of about this many characters. */
 const WRITE_LENGTH = 64 * 1024
 /**
- * Until an event has the fields of the time and the key, at most this many characters of decisions are kept and not
- * written. If no event has these fields, nothing is written.
+ * Decisions are not written until an event has the fields of the time and the key. Until then, at most this many
+ * characters of decisions are kept.
  */
 const HELD_LENGTH = 64 * 1024 * 1024
 /** The exit code that a shell reports for a program that SIGINT ended. */

@@ -5,8 +5,8 @@ import type { SlotTable, TimeSlots } from './slots.js'
 import type { Outcome } from './trial.js'
 
 /**
- * Columns for each key: events and bytes of each outcome, start and events of the current window (OPENED, DEMAND), and
- * events and start of the busiest window.
+ * Columns for each key. Each outcome: events and bytes. Current window: start and events (OPENED, DEMAND). Busiest
+ * window: events and start.
  */
 const PASSED = 0
 const DISCARDED = 2
@@ -144,7 +144,7 @@ function countsIn(value: (column: number) => number): Omit<OtherKeys, 'keys'> {
   }
 }
 
-/** A key takes the row of another key only if it has more than this many times the discards of the other key. */
+/** To take the row of another key, a key needs more than this many times as many discards as that key. */
 const CLEARLY_MORE = 1.5
 
 /**

@@ -172,7 +172,7 @@ class WaitingRoom {
   #bytes = 0
   #now = Number.NEGATIVE_INFINITY
 
-  /** Returns when an event that could be read at `time` arrives: at `time`, or later if the stage is then full. */
+  /** The arrival time of an event that could be read at `time`: `time`, or later if the stage is then full. */
   arrival(time: number): number {
     while (this.#leaving.length >= MOST_EVENTS || this.#bytes >= MOST_BYTES) {
       const { at, bytes } = this.#leaving.shift()!
@@ -195,7 +195,7 @@ const LATE_MS = 1
 
 /**
  * A throttle whose events over the limit wait for room. The events of a bucket find room in the order of their arrival.
- * So each event is decided when it arrives, for the time at which its bucket will have room. This class assumes that
+ * So each event is decided on arrival, but with the time at which its bucket will have room. This class assumes that
  * waiting events do not block other events. In a daemon, waiting events may pause their source. These pauses are
  * simulated only for backlog.
  */

@@ -107,7 +107,8 @@ function afterDepth(s: number, segments: readonly Segment[]): Set<number> {
 }
 
 /**
- * Creates a test for selected paths. With `links`, the test also accepts paths with the base folder's links resolved.
+ * Creates a test for selected paths. With `links`, the test also accepts paths in which the base folder's links are
+ * resolved.
  */
 export function compileReads(
   include: readonly string[],

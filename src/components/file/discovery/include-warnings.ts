@@ -16,8 +16,8 @@ const MAX_FILES = 1000
 type IsExcluded = (path: string, name: string) => boolean
 
 /**
- * Warns of `include` patterns that now match no file, only folders, a file that cannot be read, or a file in a format
- * that is not read.
+ * Warns of `include` patterns that now match only folders, match a file that cannot be read or has a format that is not
+ * read, or do not match anything.
  */
 export function includeWarnings(
   include: readonly string[],

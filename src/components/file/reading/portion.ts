@@ -48,7 +48,7 @@ export class Portion {
     return this.#splitter === splitter
   }
 
-  /** Frees the memory of a splitter if it is empty and no read writes to it. It may take long until the file grows. */
+  /** Frees the memory of a splitter if it is empty and no read writes to it. The file may not grow for long. */
   free(splitter: LineSplitter): void {
     if (splitter.pending === 0 && !this.isOf(splitter)) splitter.drop()
   }

@@ -31,7 +31,7 @@ export interface ReaderOptions {
   /** Called when the source stops. `tailers`: the files that must be delivered before the run ends. */
   onUnfindable(tailers: readonly Tailer[]): void
   onLost(tailer: Tailer): void
-  /** Called before a batch is sent. It may be sent when the promise resolves, or immediately if undefined. */
+  /** Called before a batch is sent. The batch waits until the promise resolves. undefined: it need not wait. */
   beforeSend(batch: EventBatch): Promise<void> | undefined
   /** Opens the file if it is closed. Returns false if the file cannot be read now. */
   open(tailer: Tailer): boolean
@@ -156,7 +156,7 @@ export class Reader {
     }
   }
 
-  /** Reads all files that the next start could not find to their ends. Also delivers their unfinished last lines. */
+  /** Reads to the end all files that the next start could not find. Also delivers their unfinished last lines. */
   async #readOutGone(out: Output): Promise<void> {
     await this.#take(out)
     const unfindable = await this.#options.files.unfindable()
@@ -305,9 +305,9 @@ export class Reader {
   }
 
   /**
-   * Whether this file must wait for earlier files with its name that have grown, because programs write to them until
-   * they open the new file. Queues the earlier files that have grown. Checks only once each time that the tailer was at
-   * its end, because the tailer must not wait forever for a file that always grows.
+   * Whether this file must wait for earlier files with the same name. It waits for those that have grown, because
+   * programs write to them until they open the new file. Queues these files. After the tailer was at its end, checks
+   * only once, because the tailer must not wait forever for a file that always grows.
    */
   #waitsForEarlier(tailer: Tailer): boolean {
     if (tailer.sawEarlier) return false

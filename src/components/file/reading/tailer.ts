@@ -42,7 +42,7 @@ export interface TailerContext {
   readonly remote: Remote
   /** Counter of pieces of over-long lines. */
   readonly pieces: { value: number }
-  /** Scratch memory for the bytes before a portion, and after them its first bytes. One portion is read at a time. */
+  /** Scratch memory: the bytes before a portion, then the portion's first bytes. One portion is read at a time. */
   readonly before: Buffer
   /** Wall clock in milliseconds. All rotations before this time were observed. */
   lookedAt(): number
@@ -99,7 +99,7 @@ export class Tailer {
   isUncompared = false
   /** Whether reading must wait until the search for the former file with this name is over. */
   held = false
-  /** After a truncation: the last known time, wall clock in milliseconds, when the file contained what was read. */
+  /** After a truncation: when the file was last known to contain what was read, wall clock in milliseconds. */
   truncatedSince: number | undefined
   /** Until this time or longer, the file contained what was read from it. Wall clock in milliseconds. */
   sureUntil: number
@@ -150,7 +150,7 @@ export class Tailer {
   #parts: Parts | undefined
   /** Everything before this offset was in the file when reading began, or when reading resumed after a stall. */
   #backlogEnd = 0
-  /** The modification time of the file when its content was last known to continue what was read. */
+  /** The modification time of the file when a check last showed that it continues what was read. */
   #verified = -1
 
   constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
@@ -215,8 +215,8 @@ export class Tailer {
 
   /**
    * Whether this file was created when another file, last written at `writtenAt`, was rotated. Programs write to a
-   * renamed file for a while, and copies may have rounded times. So `writtenAt` may be later than the birth of this
-   * file, but must be nearer to this birth than to the last change of this file.
+   * renamed file for a while, and copies may have rounded times. So `writtenAt` may be later than this file's birth.
+   * But `writtenAt` must be nearer to this birth than to this file's last change.
    */
   #follows(writtenAt: bigint): boolean {
     return this.birth > writtenAt || writtenAt - this.birth < this.changedAt - writtenAt
@@ -456,7 +456,8 @@ export class Tailer {
       if (!this.#tailMatches()) return -1
     }
     this.#verified = mtimeMs
-    // The first bytes of an unread file are known, so a file that is shorter than them has different content.
+    // The first bytes of this unread file are known. If the file is now shorter than these bytes, it has different
+    // content.
     return this.#at === 0 && size < this.#content.head.bytes ? -1 : size - this.#at
   }
 
@@ -571,7 +572,7 @@ export class Tailer {
     return true
   }
 
-  /** Records that the file, with at least `size` bytes, certainly contained what was read until `until` or longer. */
+  /** Records that the file had at least `size` bytes and, until `until` or longer, surely contained what was read. */
   becomesSure(size = 0, until = this.#context.lookedAt()): void {
     this.#sureSize = Math.max(this.#sureSize, size)
     this.sureUntil = Math.max(this.sureUntil, until)
@@ -615,7 +616,7 @@ export class Tailer {
     }
     // If the portion began with a hole, the bytes after it were moved. Only the frame's bytes are at the right place.
     let tail = pending === 0 ? tailAtEnd : hole > 0 ? tailOf(frame) : tailBefore(length - pending)
-    // If the frame ends before the portion, maybe only the frame contains enough bytes before the end of the frame.
+    // If the frame ends earlier than the portion, maybe only the frame has enough of the bytes before this end.
     const most = Math.min(frame.bytes, this.#at - pending)
     if (tail.bytes < Math.min(most, FINGERPRINT_BYTES)) tail = tailOf(frame)
     return this.#batch(frame, tail, out)
@@ -670,7 +671,7 @@ export class Tailer {
     this.#splitter.release()
   }
 
-  /** Whether undelivered bytes were seen after the last `entry`. They must be saved to be reported if they are lost. */
+  /** Whether undelivered bytes were seen after the last `entry`. Unless they are saved, their loss is not reported. */
   get isUnsaved(): boolean {
     const { size, committed } = this
     return size > committed.offset && (size !== this.#saved.size || committed.content.head.bytes !== this.#saved.head)

@@ -70,7 +70,7 @@ export class Unfinished {
     )
   }
 
-  /** Whether the unfinished part must be delivered now, because opening another file could park this part again. */
+  /** Whether the unfinished part must be delivered now. Later, opening another file could park this part again. */
   isDue(tailer: Tailer): boolean {
     return this.#dueAtOf(tailer) <= this.#options.clock.now()
   }

@@ -16,8 +16,8 @@ interface DetachedFilesOptions extends Omit<SearchOptions, 'births'> {
 
 /**
  * Files without a matching name, because they were renamed, deleted, compressed or excluded. Invariants: a file is read
- * while it grows. It is released when it has been quiet for a while, was read to its end, and all of it is settled.
- * Outside the patterns, only the rest of a file that matched before is read, never another file that has its inode now.
+ * while it grows. It is released when it has been quiet for a while, was read to its end, and all of it is settled. Of
+ * a file that no longer matches, only the rest is read. Another file that has its inode now is never read.
  */
 export class DetachedFiles {
   readonly #options: DetachedFilesOptions

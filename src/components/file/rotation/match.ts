@@ -50,9 +50,7 @@ export interface Candidate {
   readonly key: string
   readonly name: string
   readonly isCompressed: boolean
-  /**
-   * Uncompressed size. For gzip, of the last member modulo 4 GiB. For zstd, Infinity, because only inflating shows it.
-   */
+  /** Uncompressed size. gzip: size of the last member modulo 4 GiB. zstd: Infinity, because only inflating shows it. */
   readonly size: number
   /** Undefined if the file system does not store it. */
   readonly birth: number | undefined
@@ -119,7 +117,7 @@ function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint):
   if ((content.bytes < ALIKE_BYTES && !isBeingMade(file, one)) || !mayBePart(file, one)) return 'other'
   const mark = file.markIn(content.bytes)
   if (mark?.offset === content.bytes && same(mark.tail, content)) return relationBySize(file, content.bytes)
-  // A copy may end within a line. No line is lost by mistake if nothing after the last complete line was delivered.
+  // A copy may end within a line. If nothing after the last whole line was delivered, no line is lost by mistake.
   const line = file.lineIn?.(content.bytes)
   const isRest = line && line.offset >= Math.max(ALIKE_BYTES, file.position.offset)
   return isRest && same(one.head(line.offset), line.tail) ? 'rest' : 'other'
@@ -202,7 +200,7 @@ export function* assign<F extends Known, C extends Candidate>(
   const sorted = [...files].sort((a, b) => b.head.bytes - a.head.bytes || b.position.offset - a.position.offset)
   const gone = new Set(sorted.filter(({ isThere }) => !isThere))
   for (const file of gone) if (yield* claim(file, ({ key }) => key === file.claimed)) gone.delete(file)
-  // Missing files first claim candidates of their own size. Then existing files claim, which are compared completely.
+  // First, missing files claim candidates of their own size. Then existing files, compared completely, claim theirs.
   for (const file of gone) if (yield* claim(file, one => one.size === sizeIn(one, file))) gone.delete(file)
   for (const file of sorted) if (file.isThere) yield* claim(file, () => true)
   for (const file of gone) yield* claim(file, () => true)

@@ -280,7 +280,7 @@ export class Search {
     let areSame = true
     for (const [name, tailer] of named) {
       if (!files.open(tailer) || tailer.fd === undefined) continue
-      // If this file was just renamed, another file that the search found may have had this name after that.
+      // After this file was renamed, another file that the search found may have had its old name.
       if (tailer.hasPortion || (name !== undefined && !leadsTo(name, tailer.key))) areSame = false
       else if (!tailer.holds()) {
         files.truncated(tailer)

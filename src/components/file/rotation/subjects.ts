@@ -9,7 +9,7 @@ import { Trail } from './trail.js'
 
 /** The time of a file that was just written may be this much before the wall clock. */
 export const CLOCK_MS = 10
-/** An original is truncated right after it was copied. If this takes longer, a file like it is not its copy. */
+/** An original is truncated right after it was copied. If this takes longer, a similar file is not a copy. */
 export const TWIN_MS = 10_000
 
 /** A known file, which has a tailer or only a saved position. */

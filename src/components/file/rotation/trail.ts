@@ -57,7 +57,7 @@ export class Trail {
     this.#marks.splice(at, this.#marks[at]?.offset === offset ? 1 : 0, { offset, tail, isCopied: true })
   }
 
-  /** The last mark in the first `size` bytes; undefined if a file of this size with this mark may have other bytes. */
+  /** The last mark in the first `size` bytes; undefined if another file of this size may have this mark and differ. */
   within(size: number): Mark | undefined {
     const mark = this.#marks.findLast(({ offset }) => offset <= size)
     return mark && (mark.offset === size || mark.offset >= FIRST_MARK) ? mark : undefined
@@ -69,8 +69,8 @@ export class Trail {
   }
 
   /**
-   * The marks to save for a file of which all before `end` was delivered, and whose first `head` bytes are known. For a
-   * large file, the ends of its first lines are left out, unless a copy ends there.
+   * The marks to save for a file that was delivered up to `end`, and whose first `head` bytes are known. For a large
+   * file, the ends of its first lines are left out, unless a copy ends there.
    */
   saved(end: number, head: number): readonly Mark[] {
     const isLarge = end >= 4 * FIRST_MARK

@@ -144,8 +144,8 @@ export class Unseen {
   }
 
   /**
-   * The files that must be read after the files that are searched for. These are the files that have a displaced name
-   * now, the files that had it during the search, and at the start the files with this name of which nothing was read.
+   * The files that must be read after the files that are searched for. These files have a displaced name now, or had it
+   * during the search. At the start, unread files with this name must also be read later.
    */
   *delayed(): Iterable<Tailer> {
     const { files, context } = this.#options

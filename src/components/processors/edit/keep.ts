@@ -6,7 +6,7 @@ import { sawEscape, skipSpace, slotOf, stringEnd, valueEnd, WantedNames } from '
 import { writeBytes } from '../../../lib/formats/json-string.js'
 import { defineStep, fieldList } from './step.js'
 
-/** The names to keep in an object. `inner` has at a name's slot what to keep of its value; undefined: all of it. */
+/** The names to keep in an object. `inner`, at a name's slot: the part of the value to keep; undefined: all. */
 class KeptFields {
   readonly names = new WantedNames()
   readonly inner: (KeptFields | undefined)[] = []

@@ -193,7 +193,7 @@ export function jsonRecords(text: string, columns: Columns): TableRecord[] {
       const object = objectOf(item, `item ${n}`)
       const missing = key.find(name => keyText(object[name]) === undefined)
       if (missing !== undefined || key.length < columns.keys)
-        throw new TableError(`item ${n} has no text or number "${missing ?? 'of a key'}"`)
+        throw new TableError(`item ${n}: "${missing ?? 'the key'}" is missing, or is neither a text nor a number`)
       return { line: undefined, keys: key.map(name => keyText(object[name])!), columns: taken(object, columns, key) }
     })
   }

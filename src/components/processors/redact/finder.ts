@@ -7,7 +7,7 @@ import { PresetScanner } from './presets/scanner.js'
 import { isBehindSecretName } from './presets/tokens.js'
 
 const QUOTE = 0x22
-/** Bytes to search before and after the quotes around an escape. They may have a name, or the start of its value. */
+/** Bytes to search before and after the quotes around an escape. A name or the start of its value may be there. */
 const BESIDE_QUOTE = 64
 
 /** Presets that find letters and digits without a marker. If a text has escapes, these only see its unescaped form. */

@@ -68,7 +68,7 @@ export function mostBytes({ length, bytes }: Expected): number {
   return length * COLUMN_BYTES + mostTexts(length, bytes)
 }
 
-/** Whether each line of [start, last) is a JSON object, on which readers of events rely. A line feed is at `last`. */
+/** Whether each line of [start, last) is a JSON object. Readers of events rely on this. A line feed is at `last`. */
 function areObjects(bytes: Buffer, start: number, last: number): boolean {
   for (let at = start; at <= last; ) {
     const end = bytes.indexOf(LF, at)

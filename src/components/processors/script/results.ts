@@ -202,7 +202,7 @@ export function isSameObject(line: string, text: string): boolean {
 }
 
 function differsInNotation(line: string, text: string): boolean {
-  // A field was probably appended, because JSON.stringify rarely writes more characters than another notation has.
+  // JSON.stringify rarely writes more characters than another notation has. So a field was probably appended.
   const last = line.length - 1
   if (text.length > line.length && text[last] === ',' && text[last - 1] === line[last - 1]) return false
   let at = 0

@@ -49,7 +49,7 @@ const limitOptions = {
   window_mode: windowMode
     .default('fixed')
     .describe(
-      'How windows begin. fixed: with the first event counted in the bucket. aligned: at multiples of their length since the epoch. sliding: the window ends with the current event. gcra: no windows; one event passes in each interval of `window` divided by `limit`, and up to `burst` more pass at once.',
+      'How windows begin. fixed: with the first event counted in the bucket. aligned: at multiples of their length since the epoch. sliding: the window ends with the current event. gcra: no windows; one event passes every `window` / `limit`, and up to `burst` more pass at once.',
     ),
   burst: burst()
     .optional()
@@ -152,7 +152,7 @@ const fields = z.strictObject({
   allowed_lateness: duration(0)
     .optional()
     .describe(
-      'With time_field only: an event counts in its own window if it is at most this much older than the newest event of its source or of its bucket. Default: `1 Minutes`.',
+      'With time_field only: how much older than the newest event of its source, or of its bucket, an event may be to count in its own window. Default: `1 Minutes`.',
     ),
   on_late: z
     .enum(['pass', 'discard'])

@@ -5,7 +5,7 @@ import { BucketColumns } from '../../throttle/windows.js'
 /** How long the count of a bucket is kept while the bucket has no events over the limit. */
 const KEPT_MS = 3_600_000
 
-/** By bucket: the number of events over the limit that came after the last of these events that passed. */
+/** By bucket: the number of events over the limit since one of them last passed. */
 class OverLimitCounts extends BucketColumns {
   /** Counts an event over the limit. Returns whether this event passes. One in `oneIn` passes. */
   next(bucket: number, oneIn: number, now: number): boolean {

@@ -308,7 +308,7 @@ export class WithoutBacklog {
   #wall = 0
 
   constructor(options: DeciderOptions, clock: Clock, mostMs: number, before: unknown) {
-    // If max_keys leaves no room for the bucket of an event, the event passes here. At worst, the event then waits.
+    // If max_keys leaves no room for the bucket of an event, the event passes here. At worst, this makes it wait.
     const limits = options.limits.map(tolerant)
     this.#options = { ...options, limits, exclude: undefined, onMaxKeys: 'pass', persists: false }
     this.#clock = clock

@@ -246,7 +246,7 @@ export function hashBytes(bytes: DataView, start: number, end: number, seed: num
     hash = Math.imul(hash ^ (both >>> 16), 0x01000193) ^ (hash >>> 15)
   }
   for (; p + 2 <= end; p += 2) hash = Math.imul(hash ^ bytes.getUint16(p, true), 0x01000193) ^ (hash >>> 15)
-  // The bit 0x10000 makes a last byte of 0 differ from no byte.
+  // The bit 0x10000 shows that a last byte exists, even a 0.
   if (p < end) hash = Math.imul(hash ^ bytes.getUint8(p) ^ 0x10000, 0x01000193) ^ (hash >>> 15)
   hash = Math.imul(hash ^ (hash >>> 16), 0x7feb352d)
   return (hash ^ (hash >>> 15)) | 0

@@ -92,7 +92,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     return this.#options.idleMs
   }
 
-  /** Drops idle buckets. Call once for all lookups at the same time, before the first of these lookups. */
+  /** Drops idle buckets. Call once for each `now`, before the first lookup at this time. */
   advance(now: number): void {
     const { idleMs } = this.#options
     if (now < this.#searchedAt) this.#searchedAt = now

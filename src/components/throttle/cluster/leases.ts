@@ -132,7 +132,7 @@ export class Leases extends BucketColumns {
     this.#set(bucket, SIZE + BYTES, 0)
   }
 
-  /** Valid units for costs that are left of a lease. */
+  /** Units for costs that a valid lease has left. */
   left(bucket: number, now: number): number {
     return now < this.times[bucket]! ? this.#get(bucket, LEFT) : 0
   }

@@ -15,7 +15,7 @@ export class MissingKey {
     this.#isFound = fields.length === 0
   }
 
-  /** Returns true only for the first batch with events that are not excluded, if all these events lack the key. */
+  /** Checks the first batch with events that are not excluded. Returns true if all these events lack the key. */
   see(batch: EventBatch, decisions: Uint8Array): boolean {
     if (this.#isFound) return false
     const isFirst = this.events === 0

@@ -49,7 +49,7 @@ export class EarlierRows {
     this.#head = HEAD + state
   }
 
-  /** Makes room for bucket ids below `capacity`, because V8 would make an array with large gaps a dictionary. */
+  /** Makes room for bucket ids below `capacity`, because V8 turns an array with large gaps into a dictionary. */
   reserve(capacity: number): void {
     if (this.#lists.length < capacity) this.#lists.length = capacity
   }

@@ -98,7 +98,7 @@ export class EventProgress {
     return clock - this.#enteredAt
   }
 
-  /** In a bucket whose newest event is at `newest`, events of the current origin are late before the returned time. */
+  /** The time before which events of the current origin are late in a bucket whose newest event is at `newest`. */
   lateBefore(newest: number): number {
     return Math.min(newest, this.#current.newest) - this.latenessMs
   }

@@ -21,7 +21,7 @@ export class KeyPattern {
   /** The characters that all matching texts begin with. */
   readonly prefix: string
   readonly #suffix: string
-  /** Undefined if every text with the prefix matches, or only the prefix itself. Then the prefix is sufficient. */
+  /** Undefined if the prefix is sufficient: every text with the prefix matches, or only the prefix itself matches. */
   readonly #pattern: Pattern | undefined
 
   /** `isList`: texts are JSON arrays, so a bracket at the beginning is literal. Throws KeyPatternError. */

@@ -78,7 +78,7 @@ export class RuleLimits {
   readonly #finder: RuleFinder
   readonly #ruleLimits: (RuleLimit | undefined)[]
 
-  /** `limiter`: the throttle's limiter. It drops the limiters of rules that are not in `rules`. */
+  /** `limiter`: the throttle's limiter. This limiter drops the limiters of rules that are not in `rules`. */
   constructor(rules: readonly Rule[], limiter: RuledLimiter) {
     this.rules = rules
     this.#limiter = limiter

@@ -106,7 +106,7 @@ export class GcraRate {
     } else this.#addLarge(time, Math.min(cost, Number.MAX_SAFE_INTEGER))
   }
 
-  /** Adds T times each power of two in `cost`, because the product of `cost` and T may have 106 bits. */
+  /** Adds each power of two in `cost`, times T, because the product of `cost` and T may have 106 bits. */
   #addLarge(time: GcraTime, cost: number): void {
     let ms = this.#unitMs
     let rest = this.#unitRest

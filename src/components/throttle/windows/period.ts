@@ -6,8 +6,8 @@ import type { Periods } from './periods.js'
 import type { WallTime } from './wall-time.js'
 
 /**
- * Windows that are periods of the wall clock, for aligned limits and quotas. An event from before its bucket's period
- * is counted in this period. So the limit is not granted twice if the clock is set back.
+ * Windows that are periods of the wall clock, for aligned limits and quotas. If an event is older than the period of
+ * its bucket, this period counts the event. So the limit is not granted twice if the clock is set back.
  */
 export class PeriodWindows extends LimitWindows {
   readonly #periods: Periods

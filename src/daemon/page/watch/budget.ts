@@ -16,7 +16,7 @@ export type Turn = () => Promise<void> | undefined
 /** Limits all answers together to a quarter of the time of the process. */
 export class Budget {
   readonly #clock: TimerClock
-  /** The time at which the pauses for all work so far end. */
+  /** At this time, the pauses for all work until now end. */
   #paidAt = Number.NEGATIVE_INFINITY
 
   constructor(clock: TimerClock) {

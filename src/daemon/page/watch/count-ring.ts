@@ -153,7 +153,7 @@ export class CountRing {
       const row = this.#row(n)
       const time = this.#times[row]! + shift
       const start = time - (time % stepMs)
-      // This does not overwrite unread rows, because at least as many rows have been read as are written.
+      // This does not overwrite unread rows, because it never writes more rows than it has read.
       if (start !== at) write()
       at = start
       const key = this.#keys[row]!

@@ -35,7 +35,7 @@ interface Pace {
 }
 const EVERY_BATCH: Pace = { pauseMs: 0, reads: Number.POSITIVE_INFINITY }
 const BUSY: Pace = { pauseMs: 50, reads: 80 }
-/** Applies to more than MANY times `busy` events per second, and to a large backlog. */
+/** Applies if more than MANY * `busy` events come in a second, and to a large backlog. */
 const VERY_BUSY: Pace = { pauseMs: 100, reads: 10 }
 const MANY = 10
 /**
@@ -58,7 +58,7 @@ export interface KeyCountsOptions {
   readonly bytes: number
   /** If more events than this come in a second, only some of them are counted, and the steps are longer. */
   readonly busy: number
-  /** Returns the number of events that the throttle had decided on before it decided on the batch that `see` gets. */
+  /** Returns how many events the throttle had decided on before the batch that `see` gets. */
   readonly decided: () => number
   readonly clock: Clock
   /** Counts by these fields instead of the throttle's fields. */
@@ -297,7 +297,7 @@ export class KeyCounts {
       if (decision === WAITS) waiting++
       if (decision === WAITS || (exclude ? exclude(batch, i) : !isCounted(decision))) continue
       const bucket = bucketOf ? bucketOf[i]! : -1
-      // Spreads bucket numbers, which are multiples of a power of two with rules.
+      // Spreads bucket numbers. With rules, these numbers are multiples of a power of two.
       const place = Math.imul(bucket, GOLDEN) >>> this.#shift
       let id = this.#ids[place]!
       if (bucket < 0 || this.#buckets[place] !== bucket) {

@@ -3,7 +3,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 /** If more than `most` events come, about `most` / SAMPLE_PART are chosen, since a sample takes less work. */
 const SAMPLE_PART = 4
 /**
- * If more than MANY times `most` events come, only about `most` / SAMPLE_PART_OF_MANY are chosen, because even a larger
+ * If more than MANY * `most` events come, only about `most` / SAMPLE_PART_OF_MANY are chosen, because even a larger
  * sample would contain a given event only by luck.
  */
 const [MANY, SAMPLE_PART_OF_MANY] = [100, 32]

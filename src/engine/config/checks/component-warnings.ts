@@ -121,7 +121,7 @@ export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problem
   }
 }
 
-/** Whether the source's events can have a field in `search.names`. The time of reading a line is no such field. */
+/** Whether the source's events can have a field in `search.names`. A field with the time of reading does not count. */
 function mayHaveTime({ config }: Draft, search: TimeSearch): boolean {
   if (!config) return true
   const { decode } = config.options as { decode?: Codec }

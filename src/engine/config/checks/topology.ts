@@ -108,8 +108,8 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
 }
 
 /**
- * Reports each cycle of components at the input that closes the cycle. Skips a cycle if one of the two components that
- * this input connects is in a cycle reported before. Returns whether there is a cycle.
+ * Reports each cycle of components at the input that closes the cycle. This input connects two components. If one of
+ * them is in a cycle reported before, skips the cycle. Returns whether a cycle exists.
  */
 function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()

@@ -51,7 +51,7 @@ interface Named {
   readonly value: string
 }
 
-/** Everything outside the process that the options of a component name. */
+/** The resources outside the process to which the options of a component refer. */
 function namedBy({ definition, options, delivery }: ComponentConfig): Named[] {
   const parts: [z.ZodType, unknown][] = [[definition.options, options]]
   if (delivery) parts.push([deliverySchema(definition), delivery])
@@ -97,7 +97,8 @@ const RULES: Record<
 }
 
 /**
- * The IP address (`host`) and port of a URL. For names such as localhost, `host` is fixed; for other names, undefined.
+ * The IP address (`host`) and port of a URL. A name such as localhost has a known `host`. For other names, `host` is
+ * undefined.
  */
 function literalAddress(url: string): { host: string | undefined; port: number } {
   const { port } = placeOf(new URL(url))

@@ -109,8 +109,9 @@ function openedAt({ contents }: Parsed, at: number, quote: boolean): number | un
   return opened
 }
 
-// References can contain characters with a meaning in YAML: `{` in `[a, ${B}]`, `,` or `: ` in a default. During
-// parsing, each of these is replaced by a single character that no text contains, so that all offsets stay the same.
+// References can contain characters with a meaning in YAML. Examples: `{` in `[a, ${B}]`, and a comma or `: ` in a
+// default. During parsing, each of these is replaced by a single character that no text contains, so that all offsets
+// stay the same.
 const SHIELDED = '{}[],:#'
 const SHIELDS = '\uFDD0\uFDD1\uFDD2\uFDD3\uFDD4\uFDD5\uFDD6'
 const UNSHIELDED_REFERENCE = /\$\{(?:[A-Za-z_][A-Za-z0-9_]*(?::-[^}"'\r\n]*)?|\.[^}"'\r\n]*)\}/g

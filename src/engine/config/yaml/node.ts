@@ -63,7 +63,7 @@ export interface ScalarNode extends NodeBase {
   readonly environment: FromEnvironment | undefined
   /** The text to use if the option is a template. Present only if the value contains `${`. */
   readonly template?: TemplateText
-  /** Whether a problem was reported for this value. Others only follow from the first, so they are not reported. */
+  /** Whether a problem of this value was reported. Its other problems follow from that one and are not reported. */
   broken: boolean
 }
 

@@ -168,7 +168,7 @@ export class Attempts {
     return this.#longPauseEnds !== undefined && clock.now() < this.#pausedUntil ? this.#longPauseEnds : undefined
   }
 
-  /** Whether the destination is not ready, because attempts have failed for long or before the first delivery. */
+  /** Whether attempts have failed for long, or since the start. If so, the destination is not ready. */
   get failing(): boolean {
     const { failures, hasDelivered, inheritedError } = this.#outage
     if (hasDelivered) return this.#failingMs >= LONG_MS

@@ -86,7 +86,7 @@ export class Delivery extends BatchQueue {
   #started = false
   #cancelTimer: (() => void) | undefined
   #isLeaving = false
-  /** Whether the events were counted that were in the spool at the start. */
+  /** Whether the events that were in the spool at the start were counted. */
   #hasFound = false
   /** Whether the spool keeps its open objects for the next run. */
   #isResting = false

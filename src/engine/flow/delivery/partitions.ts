@@ -131,7 +131,7 @@ export class Partitions {
     return Array.from(this.#open.values(), ({ batcher }) => batcher)
   }
 
-  /** The partition to send next. If batches need room to be divided, the least recently used one that is not busy. */
+  /** The partition to send next. If batches lack room to be divided, the least recently used idle partition. */
   #next(now: number, isEnding: boolean): Partition | undefined {
     const isFull = this.#undivided.length > 0
     for (const partition of this.#open.values())

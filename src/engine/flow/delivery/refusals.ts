@@ -38,7 +38,7 @@ export class Refusals {
     this.#spanBegan = clock.now()
   }
 
-  /** The last rejection, if more recent requests were rejected than accepted, and at least FEW were rejected. */
+  /** The last rejection, if at least FEW recent requests were rejected, and fewer were accepted. */
   get most(): DeliveryError | undefined {
     this.#move()
     const [now, before] = this.#spans as [Span, Span]

@@ -328,7 +328,8 @@ export class DiskBuffer extends BatchQueue {
     this.#cancelRest?.()
     this.#reading.stop()
     this.#ended.abort()
-    // If a part of a batch is stored, all parts are, even without room, because sources reread only whole batches.
+    // If one part of a batch is stored, the others are stored even without room, because sources reread only whole
+    // batches.
     let storesRest = true
     for (; this.#blocked; this.#next()) {
       const blocked = this.#blocked

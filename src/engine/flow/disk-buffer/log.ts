@@ -58,8 +58,8 @@ const READ_SIZE = CHUNK_BYTES
 const NOTHING: Buffer = Buffer.alloc(0)
 
 /**
- * Reads the records of the segments in order, up to the last one that is safe on disk. Skips damaged data up to the
- * next intact record, and records that were passed on before. Keeps only the bytes of one read or record in memory.
+ * Reads the records of the segments in order, up to the last one that is safe on disk. Skips records that were passed
+ * on before, and damaged data up to the next intact record. Keeps only the bytes of one read or record in memory.
  */
 export class SegmentReader {
   readonly #folder: BufferFolder

@@ -140,7 +140,7 @@ function settledRanges(batch: EventBatch, { place, start }: Incoming, again: rea
   for (let i = 0; i < batch.length; i++) {
     const at = batch.sentOffsets!.before(batch.starts, i)
     const size = batch.size(i)
-    // An event without bytes at the border of a range that was given back belongs to that range.
+    // An event without bytes may be at the border of a range that was given back. It then belongs to that range.
     const least = size === 0 ? 1 : 0
     if (again.some(([from, to]) => !(at - least >= to || at + size + least <= from))) range = undefined
     else {

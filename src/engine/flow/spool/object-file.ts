@@ -183,7 +183,7 @@ async function nextMark(
 
 /**
  * An object that is being written or waits to be sent. When `append` resolves, the record and the name of the file are
- * synced. If `append` rejects, the record is not part of the object; `finish` cuts off its bytes at the latest.
+ * synced. If `append` rejects, the record is not part of the object. Its bytes are cut off by `finish` or earlier.
  */
 export class ObjectFile {
   name: string

@@ -44,7 +44,7 @@ export class SpoolReport {
     this.#problem('crowded', 'warn', { most }, text)
   }
 
-  /** Reports a full spool. `isShared`: the space that is full is the one that destinations share. */
+  /** Reports a full spool. `isShared`: the space that destinations share is full. */
   full(maxBytes: number, isShared: boolean): void {
     if (!this.#isFull)
       this.#problem('full', 'warn', { max_bytes: formatSize(maxBytes), shared: isShared }, 'the spool is full')
@@ -65,8 +65,8 @@ export class SpoolReport {
   }
 
   /**
-   * Reports data cut off after the last whole record of an open object. `events`: how many events that data claims to
-   * contain.
+   * Reports data cut off after the last whole record of an open object. `events`: how many events the cut data claims
+   * to contain.
    */
   cut(name: string, bytes: number, events: number): void {
     const fields = { file: `${this.#path}/${name}`, bytes, events }

@@ -136,8 +136,8 @@ export class ObjectSpool implements Spool {
       ids.push(...recent)
       const { facts, end } = found
       const { from, to } = found.last
-      // The last record of an open object may come from an unfinished write, so its events do not count as stored. The
-      // events of a closed object's last record count.
+      // The last record of an open object may come from an unfinished write, so its events do not count as stored. If
+      // the object is closed, the events of its last record do count.
       const known = isClosed(name) ? to : from
       const place = known.event > found.place.event ? known : found.place
       const age = Math.max(0, clock.wall() - (facts?.openedAt ?? 0))

@@ -262,7 +262,7 @@ export class Metrics extends ComponentSet {
     return false
   }
 
-  /** The response to a scrape. Calls during a rendering share the next response, whose rendering begins after them. */
+  /** The response to a scrape. Calls during a rendering share the next response, which is rendered after this. */
   render(format: Format = 'text'): Promise<Buffer> {
     return this.#renders[format].result()
   }

@@ -10,7 +10,7 @@ export interface Totals {
   readonly received: number
   /**
    * Events that reloads gave back to their sources, which pass them on again. An event counts each time it is given
-   * back. Settled events that are read again only because they follow such an event do not count. Missing if 0.
+   * back. Settled events that follow such an event may be read again, too, but do not count. Missing if 0.
    */
   readonly given_back?: number
   /**
@@ -22,8 +22,8 @@ export interface Totals {
   /**
    * Events that passed every component on their way. Each event counts once, even if several destinations receive it.
    * received + all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing if the number
-   * is uncertain, because events have several ways through processors or were discarded in several places, or because a
-   * reload gave back events, which may be discarded or consumed twice.
+   * is uncertain: if events have several ways through processors, if events were discarded in several places, or if a
+   * reload gave back events. Events that were given back may be discarded or consumed twice.
    */
   readonly passed?: number
   readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
@@ -122,9 +122,9 @@ function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Pla
 }
 
 /**
- * Whether it is certain which events the destinations of one output hold and which events they discarded. All of these
- * destinations receive the same events in the same order. So if destination A holds fewer events than B, these are the
- * last events that B holds. But if A and B discarded events, it is unknown whether these are the same events.
+ * Whether it is certain which events the destinations of one output hold and which they discarded. All of these
+ * destinations receive the same events in the same order. So if destination A holds fewer events than B, the events of
+ * A are the last ones of B. But if A and B discarded events, it is unknown whether they discarded the same ones.
  */
 function isOnce(end: readonly Place[]): boolean {
   const discarding = end.filter(({ discards }) => discards)
@@ -136,8 +136,7 @@ class Ways {
   /** Groups of destinations with the same inputs. */
   readonly ends: readonly (readonly string[])[]
   /**
-   * Components that events reach only through outputs of discarded or rejected events, and components whose copies of
-   * events reach no destination.
+   * Components that only get discarded or rejected events, and components whose copies of events reach no destination.
    */
   readonly aside: ReadonlySet<string>
   /** Whether an event can take more than one way. */
@@ -173,9 +172,7 @@ class Ways {
   }
 }
 
-/**
- * Components that lead to no destination, and whose inputs are all also read by components that lead to a destination.
- */
+/** Components that lead to no destination. All their inputs also have readers that lead to a destination. */
 function deadEnds(main: ReadonlyMap<string, readonly string[]>, destinations: TotalsOf['destinations']): Set<string> {
   const leading = new Set(destinations.map(({ id }) => id))
   // The set grows during this loop.

@@ -131,7 +131,7 @@ async function take(dir: string, namespace: string): Promise<Taken> {
   }
 }
 
-/** Writes a new file. On a full disk, renames and overwrites the spare file, which only one process can get. */
+/** Writes a new file. On a full disk, renames and overwrites the spare file. Only one process can get it. */
 function writeNew(spare: string, path: string, text: string): void {
   try {
     writeFileSync(path, text, { mode: 0o600 })
@@ -199,7 +199,7 @@ async function acquire(dir: string, beside: string, namespace: string): Promise<
         isNear ? { pid: holder.pid } : {},
       )
     }
-    if (highest === HIGHEST) throw new Error(`lock.${highest} has the highest number; remove it`)
+    if (highest === HIGHEST) throw new Error(`lock.${highest} has the highest possible number; remove it`)
     const path = join(dir, `lock.${highest + 1}`)
     try {
       linkSync(beside, path)
@@ -246,7 +246,7 @@ function read(path: string): Holder | undefined {
       return { pid, started: started!, boot: boot!, namespace: namespace!, socket: named }
     }
   } catch {
-    // A damaged file does not belong to a living process, which would have written the file completely.
+    // A living process writes the file completely, so a damaged file does not belong to one.
   }
   return undefined
 }

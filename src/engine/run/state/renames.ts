@@ -28,7 +28,7 @@ export function renamesOf(components: Components): Rename[] {
   })
 }
 
-/** The renames that undo the renames of `failed`, since `config` runs again. */
+/** The renames before `config` runs again. They undo those of `failed`. */
 export function renamesBack(failed: Components, config: Components): Rename[] {
   const ids = new Set(componentsOf(config).map(({ id }) => id))
   return renamesOf(failed).flatMap(({ kind, from, to }) =>

@@ -110,8 +110,8 @@ class Guard {
 }
 
 /**
- * Rethrows a SilentFileSystem. Ignores other errors, as they are facts about the file. With `folder`, rethrows only if
- * the folder itself is on the silent file system, not just a mount point or link in it.
+ * Rethrows a SilentFileSystem. Ignores other errors: they are facts about the file. With `folder`, rethrows only if the
+ * folder itself is on the silent file system. A mount point or link in it does not count.
  */
 export function unlessSilent(error: unknown, folder?: string): void {
   if (!(error instanceof SilentFileSystem)) return

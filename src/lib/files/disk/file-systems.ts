@@ -11,12 +11,12 @@ const PATIENCE_MS = 3000
 const FRESH_MS = 1000
 /** How long a call may wait for its turn while earlier calls run. */
 const TURN_MS = 10_000
-/** How long a file system still counts as silent, although it responds again, if a call does not return. */
+/** If a call does not return: how long its file system counts as silent, even if it responds again. */
 const STUCK_MS = 60_000
 /** How long the list of mounts and resolved links are cached. */
 const MOUNTS_MS = 1000
 const PATHS_MS = 60_000
-/** Maximum concurrent remote calls. Node.js has only four threads, also for local files, names and compression. */
+/** Maximum concurrent remote calls. Local files, names and compression share the four threads of Node.js. */
 const MOST_CALLS = 2
 
 interface State {
@@ -102,7 +102,7 @@ export class FileSystems {
     state.isSilent = true
     state.stuck++
     void returned.then(() => state.stuck--)
-    // The timer keeps the process alive, but until the call returns, the process cannot exit anyway (see endProcess).
+    // The timer keeps the process alive. But the process cannot exit anyway until the call returns (see endProcess).
     const isOver = within(STUCK_MS, returned, this.#after)
     this.#expect(state, Promise.all([state.probe ?? this.#probe(mount), isOver]))
   }
@@ -236,7 +236,7 @@ function readMounts(): string {
   }
 }
 
-/** An exit code of the shell of at least this value means that a signal ended the program. */
+/** If the shell exits with this code or a higher one, a signal ended the program. */
 const ENDED_BY_SIGNAL = 128
 
 /** Starts a program for each probe of a file system, so that a stuck probe blocks nothing else. */

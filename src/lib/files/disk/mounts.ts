@@ -6,7 +6,7 @@ import { readlinkSync } from 'node:fs'
  */
 const REMOTE =
   /^(nfs4?|cifs|smb3|smbfs|fuse(\..+)?|ceph|9p|afs|autofs|lustre|beegfs|gpfs|glusterfs|ocfs2|gfs2|orangefs|virtiofs|vboxsf)$/
-/** Types of REMOTE that a local program serves, without storing anything elsewhere. Parts of /proc use this one. */
+/** Types of REMOTE that a local program serves, and that store nothing elsewhere. Parts of /proc have this type. */
 const NOT_REMOTE = new Set(['fuse.lxcfs'])
 /** Limit of symbolic links in a path, as in the kernel. */
 const MOST_LINKS = 40

@@ -19,8 +19,8 @@ export function daysIn(year: u32, month: u32): u32 {
 }
 
 /**
- * Returns the number of days since March 1 of the year 0. Until the year 8000, this time in minutes is less than 2^32.
- * Years are counted from March, so that the leap day is the last day of a year.
+ * Returns the number of days since March 1 of the year 0. Until the year 8000, the minutes of these days are fewer than
+ * 2^32. Years are counted from March, so that the leap day is the last day of a year.
  */
 export function dayNumber(year: u32, month: u32, day: u32): u32 {
   if (month <= 2) year--

@@ -39,7 +39,7 @@ export function closerAt(level: u32): u32 {
   return load<u32>(open + (<usize>level << 3))
 }
 
-/** Returns the head of the innermost member whose value is, or contains, the innermost open container. */
+/** Returns the head of the innermost open member. Its value is the innermost open container, or contains it. */
 @inline
 export function openHead(): usize {
   return <usize>load<u32>(open + (<usize>depth << 3), HEAD)

@@ -29,7 +29,7 @@ export const KIND: usize = 39
 export const SLOT: usize = 40
 export const NEWER: usize = 44
 export const OLDER: usize = 48
-/** Add this to the address of an entry to read the entries that followed its value, at NEWER and OLDER. */
+/** Add this to the address of an entry. At NEWER and OLDER from there are the entries that followed its value. */
 export const BEHIND: usize = 8
 
 /** Bits of a kind. STRING, OBJECT and ARRAY: the type of the value. LONG: the head has more than 16 bytes. */
@@ -43,14 +43,14 @@ const ENTRIES: u32 = 128
 /** Maximum probes per lookup. */
 const PROBES: u32 = 4
 
-/** Stands for the previous head before the first member of a line, and after a head that is not remembered. */
+/** Used as the previous head for the first member of a line, and if the previous head is not remembered. */
 export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 16)
 
 /**
  * Elements of arrays have no names. Their heads have two entries of their own: ELEMENTS for the quote of a string, and
- * OBJECTS for the brace of an object. Only these two entries follow an element, and they never follow the head of a
- * member. An array therefore never expects a name, and an object never expects a value without a name. ELEMENTS also
- * stands for the previous head of every element.
+ * OBJECTS for the brace of an object. Only these two come after an element. They never come after the head of a member.
+ * An array therefore never expects a name, and an object never expects a value without a name. ELEMENTS also stands for
+ * the previous head of every element.
  */
 export const ELEMENTS: usize = memory.data(<i32>(ENTRY * 2), 16)
 export const OBJECTS: usize = ELEMENTS + ENTRY
@@ -66,7 +66,7 @@ function setElement(entry: usize, byte: u32, kind: u32): void {
   store<u32>(entry, <u32>OBJECTS, OLDER)
 }
 
-/** How many heads of the line had never followed the head before them. */
+/** How many heads of the line newly follow the head before them. */
 let surprises: u32 = 0
 /** Number of consecutive lines in which `surprises` reached SURPRISES. */
 let surprised: u32 = 0

@@ -87,9 +87,9 @@ function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
 }
 
 /**
- * The names read so far in this object: address, length and use of each (3 u32). While these names equal those of the
- * previous object, the entries after them, up to `known`, still contain its other names. `lengths` has a bit for each
- * length of a name read so far, modulo 32.
+ * The names read so far in this object: address, length and use of each (3 u32). While they equal the names of the
+ * previous object, the next entries, up to `known`, still contain that object's other names. `lengths` has a bit for
+ * each length of a name read so far, modulo 32.
  */
 const NAME: usize = 16
 const names: usize = memory.data(<i32>(16 * MOST_MEMBERS), 16)

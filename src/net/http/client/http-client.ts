@@ -10,7 +10,7 @@ import type { TlsContent } from '../../tls-check.js'
 import { isSuccess } from './answers/statuses.js'
 import type { Body } from './request-bodies.js'
 
-/** Limit of the time without bytes of a response body. The delivery limits the time of the whole attempt. */
+/** How long a response body may send no bytes. The delivery limits the time of the whole attempt. */
 const STALLED_BODY_MS = 10_000
 
 export interface Sent {
@@ -123,7 +123,7 @@ export class HttpClient {
 
 /**
  * Closes the connection if a request was answered before it was sent. Otherwise, a receiver that stops reading could
- * hold the connection and the body indefinitely. Bytes that were read count as written a turn later.
+ * hold the connection and the body indefinitely. Bytes count as written a turn after they were read.
  */
 async function closeUnlessSent(sent: ClientRequest): Promise<void> {
   await nextTurn()

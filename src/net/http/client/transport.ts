@@ -36,7 +36,7 @@ export class Transport {
     this.#inherited = undefined
   }
 
-  /** Makes one attempt at a request. If the signal aborts, throws its reason; without a response, a DeliveryError. */
+  /** Makes one attempt at a request. Throws the signal's reason if it aborts, or a DeliveryError without a response. */
   async request(request: Sent, url: string, signal: AbortSignal): Promise<Answer> {
     // A needless await would let sources read before the request is sent.
     const renewing = this.#dialer.renew(true)

@@ -105,8 +105,8 @@ function inflate(
   done: (inflated: Collected) => void,
   fail: (error: unknown) => void,
 ): () => void {
-  // Counts only the larger of the compressed and the decompressed buffer. The compressed buffer is freed soon, and a
-  // body of `maxBytes` must fit until then.
+  // Counts only the larger of the compressed and the decompressed buffer. The compressed buffer is freed soon; until
+  // then, a body of `maxBytes` must have room.
   const inflated = new Collected(maxBytes, bytes => lease.hold(Math.max(bytes, body.bytes.length)))
   const gunzip = createGunzip()
   const add = (part: Buffer) => {

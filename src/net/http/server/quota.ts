@@ -53,7 +53,7 @@ export class Quota {
 
   /** Reserves the share of one request. Throws a Refusal if there are too many requests. Call `release` at its end. */
   lease(asking?: Asking): Lease {
-    // Requests without a known sender count as from different senders.
+    // Each request without a known sender gets a sender of its own.
     const name = asking?.sender ?? {}
     const sender = this.#senders.get(name) ?? new Sender()
     const held: Held = { sender, refuse: asking?.refuse, bytes: 0, receiving: asking !== undefined }

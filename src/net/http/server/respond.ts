@@ -118,7 +118,7 @@ export function endWith(
   const all = { ...headers, 'content-length': Buffer.byteLength(body), connection: 'close' }
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  // After a timeout (408), closes the connection, because the client may never close its side. Other clients may still
-  // be sending, and closing their connections could discard the response.
+  // After a timeout (408), closes the connection, because the client may never close its side. After other errors, the
+  // client may still be sending, and closing the connection could discard the response.
   if (status === 408) socket.destroySoon()
 }

@@ -74,7 +74,7 @@ class Schemas {
     if (typeof node !== 'object' || node === null) return node
     const copy: Json = {}
     for (const [key, value] of Object.entries(node)) {
-      // Leaves out limits of safe integers, which say nothing, and ids of zod, which are names here and not URIs.
+      // Leaves out limits of safe integers, as they say nothing. Leaves out ids of zod: they are names, not URIs.
       if ((node as Json).type === 'integer' && Math.abs(Number(value)) === Number.MAX_SAFE_INTEGER) continue
       if (key === 'id' && typeof value === 'string' && Object.hasOwn(node, 'type')) continue
       copy[key] = key === '$ref' ? String(value).replace('#/$defs/', '#/components/schemas/') : this.#relink(value)

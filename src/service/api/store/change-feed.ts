@@ -136,7 +136,7 @@ export class ChangeFeed {
     if (missing) {
       monitor.changed(undefined)
       const newest = await this.#newest(client)
-      // If this node has not read for long and the table has newer rows, other nodes may have pruned the missing row.
+      // If this node has not read for a long time and newer rows exist, other nodes may have pruned the missing row.
       // Otherwise, PostgreSQL has lost changes.
       if (!wasAway || (newest?.id ?? 0) < missing.id) monitor.lost(await this.#lastBefore(client, missing))
       this.#seen = newest

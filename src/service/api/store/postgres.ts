@@ -31,7 +31,7 @@ import {
 /** Time limit to get a connection, new or from the pool. */
 const CONNECT_MS = 5000
 const STATEMENT_MS = 5000
-/** Time limit in this process, in case the server does not enforce STATEMENT_MS, as behind a broken network. */
+/** Time limit in this process, because a server behind a broken network cannot enforce STATEMENT_MS. */
 const ANSWER_MS = STATEMENT_MS + 1000
 /** How long a change waits for earlier changes of its owner. */
 const TURN_MS = 5000

@@ -23,7 +23,7 @@ export class Feed {
     summary: 'Events that are sent to the pipeline.',
     options: z.strictObject({}),
     examples: [{ title: 'As it is', yaml: '' }],
-    // With `once`, the engine resends undelivered events after a publish, which clients do not notice.
+    // With `once`, the engine resends undelivered events after a publish. Clients do not notice that.
     create: (_options, context) => ({
       once: true,
       answers: true,

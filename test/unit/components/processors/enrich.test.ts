@@ -164,7 +164,7 @@ t.test('what is wrong with a table is named with its line', async t => {
     [problem('t.csv', Buffer.from([0xff])), '1: is not valid UTF-8'],
     [problem('t.json', '{'), '1: is not valid JSON'],
     [problem('t.json', '[1]'), '1: item 0 is not an object'],
-    [problem('t.json', '[{"a":"x"},{"b":1}]'), '1: item 1 has no text or number "a"'],
+    [problem('t.json', '[{"a":"x"},{"b":1}]'), '1: item 1: "a" is missing, or is neither a text nor a number'],
     [problem('t.json', '{"a":1}'), '1: "a" is not an object'],
     [problem('t.mmdb', 'no database'), '1: is not a MaxMind database'],
   ])

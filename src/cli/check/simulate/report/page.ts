@@ -81,7 +81,7 @@ ${factsSection('settings', 'What was simulated', [...settings, ...notes, { name:
 `
 }
 
-/** Chooses the results to show in detail, results at a knee before others. `first`: the result that is shown first. */
+/** Chooses the results to show in detail. Prefers results at a knee. `first`: the result that is shown first. */
 function detailedTrials(results: readonly TrialResult[], curves: readonly Curve[]) {
   const knees = curves.flatMap(({ knee }) => (knee ? [knee.result] : []))
   const chosen = new Set([...new Set([...knees, ...results])].slice(0, MOST_DETAILED))

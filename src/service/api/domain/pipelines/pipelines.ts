@@ -84,7 +84,7 @@ export class Pipelines {
     return this.#revisions.sizes
   }
 
-  /** Lists pipelines, at enterprise scope those of all accounts. Returns the same object while nothing changes. */
+  /** Lists the account's pipelines, or all at enterprise scope. Returns the same object while nothing changes. */
   async list(principal: Principal, page: PageQuery): Promise<Page<PipelineDocument>> {
     requireScope(principal, 'pipeline:read')
     const { account, enterpriseId } = principal
