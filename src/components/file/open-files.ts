@@ -422,7 +422,7 @@ export class OpenFiles {
         this.displace(name)
       }
       tailer.claimed = entry?.claimed
-      tailer.isUncompared = tailer.isNew && stat.size === 0n
+      tailer.isUncompared = tailer.isNew && (stat.size === 0n || entry?.head.bytes === 0)
       tailer.open(fd)
       tailer.look(Number(stat.size), stat.mtimeNs)
       if (entry || this.#sweeps.isAfter(stat)) tailer.fellBehind()

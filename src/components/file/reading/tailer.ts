@@ -9,6 +9,7 @@ import { closeSync, fstatSync } from '../../../lib/files/disk/disk.js'
 import type { Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
 import type { Clock } from '../../../lib/time.js'
 import { Checks } from '../checks.js'
+import { formatOf } from '../compression.js'
 import type { Remote } from '../discovery/remote.js'
 import {
   begins,
@@ -469,6 +470,8 @@ export class Tailer {
   learnHead(): void {
     if (this.#at > 0 || this.#fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
     const first = firstBytes(this.#fd)
+    // With these bytes, the next start would read a compressed file as lines.
+    if (this.isUncompared && formatOf(first)) return
     // The file was truncated after the last look. Keep the old head, because the next read compares with it.
     if (!begins(first, this.#content.head)) return
     this.#content.head = fingerprint(first, 0, first.length)
@@ -488,9 +491,9 @@ export class Tailer {
 
   /** Remembers where a copy of the file ends, to recognize it after a truncation. `markIn`: finds the last mark in it. */
   noteCopy(size: number, markIn: (size: number) => Mark | undefined): void {
-    if (size >= Math.max(this.#at, this.head.bytes)) return
-    const mark = markIn(size)
+    const mark = size < Math.max(this.#at, this.head.bytes) ? markIn(size) : undefined
     if (mark?.offset === size) this.trail.insert(mark)
+    else if (size > this.#at) this.trail.expect(size)
   }
 
   /** Whether the open file certainly contains what was read. */

@@ -92,7 +92,8 @@ function whole(sizeOf: () => number, read: (use: (fd: number) => Fingerprint) =>
     size: sizeOf,
     markIn(size) {
       const tail = read(fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size))
-      return tail && { offset: size, tail }
+      // If the file was just truncated, these bytes are gone.
+      return tail?.bytes === Math.min(size, FINGERPRINT_BYTES) ? { offset: size, tail } : undefined
     },
   }
 }

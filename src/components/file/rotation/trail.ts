@@ -15,6 +15,8 @@ export const FIRST_MARK = 2 * FINGERPRINT_BYTES
  */
 export class Trail {
   readonly #marks: Mark[]
+  /** Sizes of copies that are longer than the part that was read. */
+  readonly #copies = new Set<number>()
 
   constructor(marks: readonly Mark[] = []) {
     this.#marks = [...marks]
@@ -36,10 +38,12 @@ export class Trail {
    */
   add(at: number, end: number, bytes: Buffer, tailAt: (offset: number) => Fingerprint): void {
     let from = this.#marks.at(-1)?.offset ?? 0
-    const mark = (offset: number) => {
+    const mark = (offset: number, isCopied = false) => {
       const tail = tailAt(offset)
       // If a position within a batch was restored, fewer bytes before this offset are known.
-      if (tail.bytes === Math.min(offset, FINGERPRINT_BYTES)) this.#marks.push({ offset, tail })
+      if (tail.bytes !== Math.min(offset, FINGERPRINT_BYTES)) return
+      if (isCopied) this.insert({ offset, tail })
+      else this.#marks.push({ offset, tail })
     }
     while (from < end && at < FIRST_MARK) {
       const lf = bytes.indexOf(LF, Math.max(0, from - at))
@@ -49,6 +53,16 @@ export class Trail {
       mark(from)
     }
     for (let offset = FIRST_MARK; offset <= end; offset *= 2) if (offset > from && offset > at) mark(offset)
+    for (const offset of this.#copies) {
+      if (offset > end) continue
+      this.#copies.delete(offset)
+      if (offset > at) mark(offset, true)
+    }
+  }
+
+  /** Registers that a copy ends at an offset that was not read yet. */
+  expect(size: number): void {
+    this.#copies.add(size)
   }
 
   /** Registers that a copy ends at this mark. */
