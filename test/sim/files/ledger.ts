@@ -53,11 +53,12 @@ export class Ledger {
     this.#logs.set(log, lines)
     const number = lines.length
     const mark = `${log}-${number} `
-    // A kilobyte of one line must not be equal to a kilobyte of another one.
-    const filler = FILLER.substr((number * 31) % 1000, Math.max(0, bytes - mark.length))
+    // No part of a line is equal to a part of another one.
+    const at = number * 16_381 + log.charCodeAt(0) * 700_001
+    const filler = FILLER.substr(at % (FILLER.length - 16_000), Math.max(0, bytes - mark.length))
     let text = mark
-    for (let at = 0; at < filler.length; at += 900)
-      text += at + 900 > filler.length ? filler.slice(at) : filler.slice(at + mark.length, at + 900) + mark
+    for (let from = 0; from < filler.length; from += 900)
+      text += from + 900 > filler.length ? filler.slice(from) : filler.slice(from + mark.length, from + 900) + mark
     const fate = {
       isOptional: false,
       isDelivered: false,
@@ -188,4 +189,15 @@ export function namesOf(lines: readonly Line[]): string {
   return shown.join(', ') + (lines.length > MOST_SHOWN ? ` and ${lines.length - MOST_SHOWN} more` : '')
 }
 
-const FILLER = Array.from({ length: 12_000 }, (_, i) => String.fromCharCode(97 + ((i * i + 7 * i) % 26))).join('')
+/** Random letters. */
+const FILLER = letters(2 ** 21)
+
+function letters(count: number): string {
+  const bytes = Buffer.allocUnsafe(count)
+  let random = 1
+  for (let i = 0; i < count; i++) {
+    random = (Math.imul(random, 1_664_525) + 1_013_904_223) >>> 0
+    bytes[i] = 97 + ((random >>> 16) % 26)
+  }
+  return bytes.toString('latin1')
+}

@@ -103,8 +103,6 @@ export class Tailing {
       } catch (error) {
         if (this.#isDead) return
         if (!(error instanceof GivenBackError)) this.#world.violate(`the run was rejected: ${(error as Error).stack}`)
-        // So do batches that were not sent; their files are not known.
-        if (this.#unsent.size > 0) for (const ofFile of this.#sent.values()) this.#goesBack(ofFile)
         this.#unsent.clear()
         await new Promise<void>(resolve => this.#world.after(AGAIN_MS, resolve, true))
         this.#ledger.rerun()
@@ -233,7 +231,12 @@ export class Tailing {
 
   get #output(): Output {
     const ack = (onSettled: OnSettled) => {
-      const made = new Ack(onSettled)
+      const made: Ack = new Ack((status, ...rest) => {
+        // A batch that was not sent comes back, too. Its file is not known.
+        if (status === 'errored' && this.#unsent.delete(made))
+          for (const ofFile of this.#sent.values()) this.#goesBack(ofFile)
+        onSettled(status, ...rest)
+      })
       this.#unsent.add(made)
       return made
     }

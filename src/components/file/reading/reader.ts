@@ -27,7 +27,7 @@ export interface ReaderOptions {
   /** How long a renamed file must be quiet before its unfinished line is delivered. */
   readonly rotateWaitMs: number
   isStopped(): boolean
-  readonly files: Pick<OpenFiles, 'unfindable' | 'truncated' | 'hold' | 'hasGrown'>
+  readonly files: Pick<OpenFiles, 'unfindable' | 'truncated' | 'hold' | 'hasGrown' | 'tailers'>
   /** Called when the source stops. `tailers`: the files that must be delivered before the run ends. */
   onUnfindable(tailers: readonly Tailer[]): void
   onLost(tailer: Tailer): void
@@ -132,6 +132,8 @@ export class Reader {
     signal.addEventListener('abort', onAbort)
     try {
       this.#failure = undefined
+      // After a failure, earlier files may have to be read again.
+      for (const tailer of this.#options.files.tailers) tailer.sawEarlier = false
       while (!signal.aborted && !this.#givenUp) {
         if (this.#failure) throw this.#failure
         const isFresh = await this.#take(out)

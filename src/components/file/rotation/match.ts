@@ -114,12 +114,12 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
 
 /** `content`: the whole content of the candidate. It is shorter than the known beginning of the file. */
 function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint): Relation {
-  if ((content.bytes < ALIKE_BYTES && !isBeingMade(file, one)) || !mayBePart(file, one)) return 'other'
+  if (content.bytes < ALIKE_BYTES && !isBeingMade(file, one)) return 'other'
   const mark = file.markIn(content.bytes)
-  if (mark?.offset === content.bytes && same(mark.tail, content)) return relationBySize(file, content.bytes)
+  if (mark?.offset === content.bytes && same(mark.tail, content)) return relationBySize(file, one, content.bytes)
   // A copy may end within a line. If nothing after the last whole line was delivered, no line is lost by mistake.
   const line = file.lineIn?.(content.bytes)
-  const isRest = line && line.offset >= Math.max(ALIKE_BYTES, file.position.offset)
+  const isRest = line && line.offset >= Math.max(ALIKE_BYTES, file.position.offset) && mayBePart(file, one)
   return isRest && same(one.head(line.offset), line.tail) ? 'rest' : 'other'
 }
 
@@ -131,8 +131,11 @@ function isBeingMade({ isNamed, birth, names }: Known, one: Candidate): boolean 
   return isNamed === true && one.birth !== undefined && one.birth >= birth && one.name.startsWith(names[0]!)
 }
 
-function relationBySize({ position: { offset } }: Known, size: number): Relation {
-  return size < offset ? 'prefix' : size === offset ? 'whole' : 'rest'
+/** The relation if all bytes of the candidate, which has this size, are also in the file. */
+function relationBySize(file: Known, one: Candidate, size: number): Relation {
+  const { offset } = file.position
+  if (size >= offset) return size === offset ? 'whole' : 'rest'
+  return mayBePart(file, one) ? 'prefix' : 'other'
 }
 
 function mayBeCopy(file: Known, one: Candidate): boolean {
@@ -163,9 +166,8 @@ function* compare(file: Known, one: Candidate, size: number): Asking<Relation> {
   if (file.isThere && size > file.size()) return 'other'
   const mark = file.markIn(size)
   if (!mark) return 'other'
-  const relation = relationBySize(file, size)
-  if (relation === 'prefix' && !mayBePart(file, one)) return 'other'
-  if (mark.offset <= head.bytes) return relation
+  const relation = relationBySize(file, one, size)
+  if (relation === 'other' || mark.offset <= head.bytes) return relation
   const answer = yield { candidate: one, offset: mark.offset, bytes: mark.tail.bytes }
   const isSame = answer && (answer.end ?? mark.offset) >= mark.offset && same(answer.tail, mark.tail)
   return isSame ? relation : 'other'

@@ -420,7 +420,7 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
     splitting: new Splitting(file.options.parse({ include: ['app.log'] })),
     beforeSend: () => undefined,
     isStopped: () => true,
-    files: { unfindable: async () => [tailer as unknown as Tailer] } as unknown as ReaderOptions['files'],
+    files: { tailers: [], unfindable: async () => [tailer as unknown as Tailer] } as unknown as ReaderOptions['files'],
     onUnfindable: () => {},
     onLost: () => said.push('lost'),
     problems: { failed: (...args: unknown[]) => said.push(args) } as unknown as PathProblems,
