@@ -36,7 +36,7 @@ export const commands: readonly Command[] = [
     name: 'simulate',
     summary: 'Shows how a throttle would decide on recorded events.',
     text: [
-      'Shows how many events would have passed, by key, and prints the throttle as YAML. The command does not deliver events. It reads lines as their source would read them, and replays them in event time, through the processors before the throttle. Files may be compressed with gzip.',
+      'Shows how many events would have passed, by key, and prints the throttle as YAML. The command does not deliver events. It reads each line as its source would, and replays the lines in event time, through the processors before the throttle. Files may be compressed with gzip.',
       'Options change the throttle of the configuration. If options have several values, the command shows a result for each combination. Without a configuration, the options describe the throttle, and each line is a JSON object.',
       'A line that cannot be decoded also counts as an event. An event whose time is missing or unreadable gets the time of the previous event; the result shows the number of these events. If all events lack the time or the key, the command fails and lists the existing fields. If the throttle is behind reduce or aggregate, use --tap.',
       'Ctrl-C ends the input early. The result then covers the events that were read.',
@@ -54,7 +54,7 @@ export const commands: readonly Command[] = [
       },
       time: {
         value: 'PATH',
-        text: 'The field with the time of an event: milliseconds since the epoch, or an ISO 8601 string. auto: the first of the usual fields that has a time. Default: time_field of the throttle, otherwise auto.',
+        text: 'The field with the time of an event: milliseconds since the epoch, or an ISO 8601 string. auto: the first usual field with a time. Default: time_field of the throttle, otherwise auto.',
       },
       limit: {
         many: true,
@@ -169,10 +169,10 @@ export const commands: readonly Command[] = [
     name: 'throttle',
     summary: 'Throttles standard input to standard output.',
     text: [
-      'The command does not need a configuration. Each line is an event: a JSON object has its own fields, any other line has the field .message. Lines that pass are written unchanged. At the end, or on Ctrl-C, a summary by key is printed to standard error.',
+      'The command does not need a configuration. Each line is an event. A JSON object has its own fields; any other line has the field .message. Lines that pass are written unchanged. At the end, or on Ctrl-C, a summary by key is printed to standard error.',
     ],
     options: {
-      limit: { value: 'N', required: true, text: 'Events of each bucket that pass per window.' },
+      limit: { value: 'N', required: true, text: 'Number of events that pass per window, in each bucket.' },
       window: { value: 'DURATION', required: true, text: 'Length of the window: "10 Seconds" or 10s.' },
       key: { value: 'PATH', text: 'The field whose value names the bucket. Default: one bucket for all.' },
       exclude: { value: 'CONDITION', text: 'Events that always pass and are not counted.' },
@@ -263,7 +263,7 @@ export const commands: readonly Command[] = [
     name: 'quickstart',
     summary: 'Shows how Sluice works, with generated events.',
     text: [
-      'Four invented apps generate 100 events per second; one app at a time is noisy. The daemon passes at most 20 events per second of each app and discards the others. The command also starts a service at 127.0.0.1 with a new account, and the daemon delivers to this service. The daemon also delivers a log of this machine, without a limit: the first of several common logs that it can read. Each second, a line shows how many events passed and how many were discarded. At the end, a summary shows the totals.',
+      'Four invented apps generate 100 events per second; one app at a time is noisy. The daemon passes at most 20 events per second of each app and discards the others. The command also starts a service at 127.0.0.1 with a new account, and the daemon delivers to this service. Without a limit, the daemon also delivers the first of several common logs of this machine that it can read. Each second, a line shows how many events passed and how many were discarded. At the end, a summary shows the totals.',
       'The folder .sluice-quickstart in the current folder contains the configuration, the keys of the account, and received.ndjson with the events that the service received. Each start replaces these files. The command uses free ports, and prints their addresses.',
       'If the environment has SLUICE_URL and SLUICE_ACCESS_KEY, the events go to that service instead, to its published pipeline or to the pipeline that --pipeline names. A log of this machine goes there only with --log.',
     ],

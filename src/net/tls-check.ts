@@ -222,7 +222,7 @@ class Inspection {
       this.#add(option, `has expired: ${subject} was valid until ${dateOf(expiresAt)}; renew it`, 'warning')
     const { validFrom } = validityOf(certificates[0]!)
     if (validFrom <= this.#wall) return
-    const text = `is not valid yet: ${nameOf(certificates[0]!)} begins on ${dateOf(validFrom)}; is the clock right?`
+    const text = `is not valid yet: ${nameOf(certificates[0]!)} is valid from ${dateOf(validFrom)}; is the clock right?`
     this.#add(option, text, 'warning')
   }
 

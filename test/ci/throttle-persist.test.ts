@@ -182,7 +182,7 @@ t.test('a throttle with another name takes over the buckets of the old one, at a
   await come(daemon, 'first', 3)
   await daemon.stop(t)
   daemon = await startDaemon(t, folder, named('second', 'first'))
-  await daemon.until(() => daemon.stderr.includes('buckets of the renamed component taken over'))
+  await daemon.until(() => daemon.stderr.includes('took over the buckets of the renamed component'))
   more()
   await come(daemon, 'second', 1)
   const next = named('third', 'second')

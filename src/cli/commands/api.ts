@@ -195,7 +195,7 @@ export const apiCommands: readonly Command[] = [
   ...(['enable', 'disable'] as const).map(name =>
     command({
       name: `api ${name}`,
-      summary: `${name === 'enable' ? 'Enables' : 'Disables'} the beta feature throttle for the account of the key.`,
+      summary: `${name === 'enable' ? 'Enables' : 'Disables'} the beta feature "throttle" for the account of the key.`,
       text: [`The key must be a personal key of a manager of the account. ${PRINTS}`],
       options: CONNECTION,
       operands: { name: 'FEATURE', min: 1, max: 1, takes: ['throttle'], text: 'The name of the feature: throttle.' },

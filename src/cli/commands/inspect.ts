@@ -42,7 +42,7 @@ export const inspectCommands: readonly Command[] = [
     summary: 'Shows how one event passes through a configuration.',
     text: [
       'Shows the decision of each component and the reason for it: each part of a condition with the value in the event. The command works offline and does not deliver the event. Each throttle decides as if this were its first event.',
-      'With --live, the running daemon also reports the bucket of the event in each throttle: how full the bucket is, when its window began, how many of its events were discarded in the last hour, and where these events went. It also reports the problems of destinations. With a status page, the daemon also reports past events with the same fields: which component passed, discarded or rejected them, when and why.',
+      'With --live, the running daemon also reports the bucket of the event in each throttle: how full the bucket is, when its window began, how many of its events were discarded in the last hour, and where these events went. It also reports the problems of destinations. With a status page, the daemon also reports past events with the fields of this event: which component passed, discarded or rejected them, when and why.',
       'The exit code is 1 if the event does not reach a destination.',
     ],
     options: {
@@ -119,7 +119,7 @@ export const inspectCommands: readonly Command[] = [
     summary: 'Shows live rates of a daemon: events, discards, buffers.',
     text: [
       FOUND,
-      'The command shows discards by reason, and the busiest keys of throttles. In a pipe, it prints one screen after the other. Keys are counted only while the command runs; above 20,000 events per second, only a sample is counted. With a status page, the command also shows how many events of each key passed and were discarded in the last minute, and since when the throttle discards them.',
+      "The command shows discards by reason, and the busiest keys of throttles. In a pipe, it prints one screen after the other. Keys are counted only while the command runs; above 20,000 events per second, only a sample is counted. With a status page, the command also shows the passed and discarded events of each key in the last minute, and since when the key's events are discarded.",
     ],
     options: {
       ...DAEMON_OPTIONS,

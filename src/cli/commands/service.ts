@@ -12,7 +12,7 @@ export const serviceCommands: readonly Command[] = [
     name: 'serve',
     summary: 'Runs the service: accounts, keys, pipelines, ingest.',
     text: [
-      'The API is under /v3. sluice admin init creates the first keys. SIGTERM and SIGINT stop the service gracefully: it answers the requests in progress. A second signal exits immediately.',
+      'The API is under /v3. sluice admin init creates the first keys. SIGTERM and SIGINT stop the service gracefully: it answers the requests in progress. At a second signal, the service exits immediately.',
       'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen, by default 127.0.0.1:9599.',
     ],
     options: { config: SERVICE },
@@ -95,7 +95,8 @@ export const serviceCommands: readonly Command[] = [
   }),
   command({
     name: 'admin import',
-    summary: 'Saves an export in the empty store of the configuration. The service must not be running.',
+    summary:
+      'Saves an export in the store that the configuration names, which must be empty. The service must not be running.',
     text: [
       'Saves either all records or nothing, and compares each saved record with the file. Rejects a file that was changed or cut off. data_dir must contain the file `secret` of the exported store. Run the command as the user of the service.',
     ],

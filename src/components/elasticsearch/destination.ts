@@ -27,7 +27,7 @@ const options = z
         error: 'must not contain spaces or \\ / * ? " < > | , # : and must not begin with - _ or +',
       })
       .describe(
-        'Index or data stream to write to. It may contain fields, as in `logs-${.app}`. Each distinct value creates an index, so keep their number small.',
+        'Index or data stream to write to. It may contain fields, as in `logs-${.app}`. Each distinct value creates an index, so use few values.',
       ),
     mode: z
       .enum(['index', 'data_stream'])
@@ -45,7 +45,7 @@ const options = z
     timestamp: fieldPath()
       .prefault('.timestamp')
       .describe(
-        'Field with the time of the event, used if the event lacks `@timestamp`. Events without both get the time when they were read.',
+        'Field with the time of the event, used if the event lacks `@timestamp`. Events with neither get the time when they were read.',
       ),
     compression: compression
       .prefault('gzip')
@@ -78,7 +78,7 @@ export const elasticsearch = defineHttpDestination({
       '`batch.max_bytes` (1 MB) and `batch.max_events` (1,000) for a request; `max_in_flight` requests at a time.',
     tested: 'OpenSearch 2.19.3, Elasticsearch 7.17.29. Simulated: Elasticsearch 8 and 9, API keys, failure stores.',
     advice:
-      'By default (`mode: index`), Sluice assumes an index, but the server decides: the first event creates a data stream if an index template with `data_stream` matches the name. Elasticsearch has a template for `logs-*-*`, which also matches `logs-my-shop`. Sluice only checks `mode`: if `index` uses no fields, the log and `sluice validate --online` report an index or data stream that does not fit `mode`.\n\nTo log in, set `auth: { type: basic, username: sluice, password_file: /etc/sluice/elastic-password }` or `auth: { type: api_key, key_file: /etc/sluice/elastic-key }`. The key file contains the encoded API key.',
+      'By default (`mode: index`), Sluice assumes an index, but the server decides: the first event creates a data stream if an index template with `data_stream` matches the name. Elasticsearch has a template for `logs-*-*`, which also matches `logs-my-shop`. Sluice only checks `mode`: the log and `sluice validate --online` report an index or data stream that does not fit `mode`, if the option `index` uses no fields.\n\nTo log in, set `auth: { type: basic, username: sluice, password_file: /etc/sluice/elastic-password }` or `auth: { type: api_key, key_file: /etc/sluice/elastic-key }`. The key file contains the encoded API key.',
   },
   options,
   examples: [

@@ -62,7 +62,7 @@ export const options = z
     scan_interval: duration(10)
       .prefault('2 Seconds')
       .describe(
-        'How often Sluice searches for new files and checks the files that it knows. In local folders, Sluice usually notices new files and new lines at once. It then checks a file only every 8 seconds after a minute without new lines.',
+        'How often Sluice searches for new files and checks the files that it knows. In local folders, Sluice usually notices new files and new lines at once. There, after a minute without new lines, it checks a file only every 8 seconds.',
       ),
     max_open_files: z
       .int()

@@ -26,7 +26,7 @@ export const options = z
       ),
     max_body_bytes: byteSize(1024, 256 * 1024 * 1024)
       .prefault('10MiB')
-      .describe('Maximum size of a body, both as received and decompressed.'),
+      .describe('Maximum size of a body, both before and after decompression.'),
     max_unsettled_bytes: byteSize(1024)
       .prefault('32MiB')
       .describe(

@@ -54,7 +54,7 @@ const options = z
       .describe('Maximum number of keys counted separately. All other keys are counted together as `__other__`.'),
     time_field: fieldPath()
       .optional()
-      .describe('Field of each emitted event that holds the time at which its interval ends.'),
+      .describe('In each emitted event, the field that holds the time at which its interval ends.'),
   })
   .superRefine(({ counters, histograms, time_field }, context) => {
     if (time_field && time_field.segments.length > 1)

@@ -80,7 +80,7 @@ export type EnrichOptions = z.output<typeof options>
 
 export const enrich = defineProcessor({
   type: 'enrich',
-  summary: 'Looks up a field in a table, and puts the row that it finds into the event.',
+  summary: 'Looks up a field in a table, and adds the found row to the event.',
   notes:
     'Tables are CSV, JSON or MaxMind databases; the key can be a text, an IP address in a range, or a number in a range. ' +
     'Values of CSV are strings, and empty values are left out. Without a table, facts about the machine or environment variables are put into every event. ' +

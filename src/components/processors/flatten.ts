@@ -24,7 +24,7 @@ const options = z
       .max(100)
       .default(32)
       .describe(
-        'Maximum number of levels that are joined into one name, or made from one name. Deeper levels stay unchanged.',
+        'Maximum number of levels to join into one name, or to make from one name. Deeper levels stay unchanged.',
       ),
   })
   .superRefine(({ mode, arrays }, context) => {

@@ -22,7 +22,7 @@ const options = z
     ...codecShape,
     codec: codecShape.codec
       .optional()
-      .describe('Format of the text: one of the [codecs](#codecs). Write its options beside it.'),
+      .describe('Format of the text: one of the [codecs](#codecs). Write the options of the codec beside `codec`.'),
     try: z
       .array(attempt)
       .min(1)
@@ -46,7 +46,7 @@ const options = z
     remove_field: z
       .boolean()
       .default(false)
-      .describe('Whether to remove the field after its text was read, unless the result has a field of that name.'),
+      .describe('Whether to remove the field after its text was read; a field of that name in the result stays.'),
   })
   .superRefine((given, context) => {
     const { codec, try: tried } = given
@@ -103,7 +103,7 @@ function shownNames({ names, others }: EventFields): string {
 
 export const parse = defineProcessor({
   type: 'parse',
-  summary: 'Reads the text of a field with a codec, and merges the fields that it finds into the event.',
+  summary: 'Reads the text of a field with a codec, and merges the found fields into the event.',
   notes:
     'The field is `.message` by default, which has the whole line if the source has `decode: text`. The field stays unless `remove_field` is set or the result has a field of the same name. For example, syslog, klog, cri, docker_json and the error logs of nginx and apache give a `.message`. To keep the whole line too, set a `target`, or copy the line with `edit` before. ' +
     'If the codecs cannot read the text, or the event lacks the field, the event is handled as set by `on_error`. ' +

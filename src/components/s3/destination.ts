@@ -42,7 +42,7 @@ const options = z.strictObject({
       max_bytes: byteSize(1, 5 * 1024 ** 3)
         .prefault('64MB')
         .describe(
-          'Size at which an object is sent, after compression. Objects can be larger by at most the size of one request.',
+          'Compressed size at which an object is sent. Objects can be larger by at most the size of one request.',
         ),
       max_age: duration(1000)
         .refine(ms => ms <= DAY_MS, { error: 'must be at most 24 Hours', params: { constant: true } })
@@ -103,7 +103,7 @@ export const s3 = defineDestination({
   promises: {
     guarantee: 'An event is acknowledged when the spool is synced, and delivered with its object.',
     order: 'Events of an object keep their order. Two objects are sent at a time.',
-    duplicates: 'A repeated object replaces its copy. The spool recognizes event ids of the last minute.',
+    duplicates: 'A repeated object replaces the earlier one. The spool recognizes event ids of the last minute.',
     limits: '`object.max_bytes`, `object.max_age`, 500 open objects, `spool.max_bytes`; parts of 8 MiB.',
     tested: 'versitygw 1.8.0; MinIO of 2026-02-12. Simulated: KMS, EC2, containers, web identities.',
   },
@@ -123,7 +123,7 @@ export const s3 = defineDestination({
   delivery: {
     max_events: 50_000,
     max_bytes: '4MB',
-    bytes: 'Maximum bytes of events per write to the spool, by their size when they were read.',
+    bytes: 'Maximum bytes of events per write to the spool, as counted when the events were read.',
     max_wait: '1 Seconds',
     max_in_flight: 4,
   },

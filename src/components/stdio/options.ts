@@ -10,7 +10,7 @@ export const options = z
     partial_line_timeout: duration()
       .optional()
       .describe(
-        'How long an unfinished line may wait for its rest before it is delivered as it is. Programs that buffer their output pause in the middle of lines. Default: no limit; the last line is delivered when the input ends.',
+        'How long Sluice waits for the rest of a line before it delivers the unfinished line. Programs pause in the middle of lines if they buffer their output. Default: no limit; the last line is delivered when the input ends.',
       ),
     multiline: multilineOption(),
   })

@@ -40,7 +40,7 @@ class Msgpack extends RecordCodec {
 
 export const msgpack = defineCodec({
   name: 'msgpack',
-  summary: 'Each record is a map of MessagePack, one directly after the other, without line ends.',
+  summary: 'Records are maps of MessagePack, one directly after the other, without line ends.',
   notes:
     'The map is the event; no field is added to it. Integers keep all of their digits, and doubles stay doubles: the double 1 is `1.0`. NaN and infinity become null. ' +
     'Binary values become base64, see `binary`. Timestamps, and the EventTime of Fluentd, become text in RFC 3339; other extensions become an object with their type and their bytes: `{"ext":5,"data":"AAE="}`. ' +

@@ -42,7 +42,7 @@ const options = z.strictObject({
     .enum(['proto', 'json'])
     .default('proto')
     .describe(
-      'How fields are named in events. proto: as in the definition (`took_ms`). json: by their JSON names (`tookMs`). If a destination encodes events with this codec, it accepts both.',
+      'How fields are named in events. proto: as in the definition (`took_ms`). json: by their JSON names (`tookMs`). Both kinds of names are accepted when a destination encodes events with this codec.',
     ),
   int64: z
     .enum(['string', 'number'])

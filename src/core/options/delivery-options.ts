@@ -14,7 +14,7 @@ const REMOTE: DeliveryDefaults = {
   max_events: 1000,
   max_bytes: '1MB',
   bytes:
-    'Maximum bytes of one request, encoded but not compressed. After a 413, requests are at most as large as the largest part that was accepted. This limit doubles after every 1,000 accepted requests.',
+    'Maximum bytes of one request, encoded but not compressed. After a 413, no request is larger than the largest part that was accepted. This limit doubles after every 1,000 accepted requests.',
   max_wait: '1 Seconds',
   max_in_flight: 'auto',
 }
@@ -23,7 +23,7 @@ const REMOTE: DeliveryDefaults = {
 export const LOCAL: DeliveryDefaults = {
   max_events: 50_000,
   max_bytes: '1MB',
-  bytes: 'Maximum bytes of events per write, by their size when they were read.',
+  bytes: 'Maximum bytes of events per write, as measured when they were read.',
   max_wait: '10ms',
   max_in_flight: 1,
 }
@@ -110,7 +110,7 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
     max_in_flight: maxInFlight()
       .prefault(defaults.max_in_flight)
       .describe(
-        'Maximum number of concurrent requests; 1 preserves the order of events. auto: 1 to 64, initially 4. The number grows while requests wait and latency hardly rises, and is halved after 408, 429, 503, 504 and timeouts.',
+        'Maximum number of concurrent requests; 1 preserves the order of events. auto: 1 to 64, initially 4. While requests wait and latency hardly rises, the number grows; 408, 429, 503, 504 and timeouts halve it.',
       ),
     hold_after_refusals: z
       .int()

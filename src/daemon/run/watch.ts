@@ -99,7 +99,7 @@ export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, re
       logged = ''
       const code = 'SLUICE_DATA_DIR_REPLACED'
       const text =
-        'data_dir was removed or replaced while the daemon was running; using the present folder. Events from disk buffers are lost if the daemon stops before they are delivered'
+        'data_dir was removed or replaced while the daemon was running; using the folder now there. Events from disk buffers are lost if the daemon stops before delivering them'
       log.error({ code, data_dir: dataDir }, text)
       renewed()
     } catch (error) {
@@ -107,7 +107,7 @@ export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, re
       if (logged === error.message) return
       logged = error.message
       const text =
-        'data_dir was removed or replaced while the daemon was running and cannot be used; positions may not be saved'
+        'data_dir cannot be used: it was removed or replaced while the daemon was running; positions may not be saved'
       log.error({ code: error.code, data_dir: dataDir, error: error.message }, text)
     } finally {
       checking = false

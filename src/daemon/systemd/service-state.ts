@@ -99,7 +99,10 @@ export class DaemonHealth implements Subject {
     for (const component of stuck) {
       if (this.#stuck.includes(component)) continue
       const fields = { code: 'SLUICE_STUCK', component }
-      this.#log.error(fields, 'a component makes no progress although nothing blocks it; watchdog pings stop')
+      this.#log.error(
+        fields,
+        'a component makes no progress although nothing blocks it; the watchdog gets no more pings',
+      )
     }
     this.#stuck = stuck
     return stuck.length === 0

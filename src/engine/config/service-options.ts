@@ -40,7 +40,7 @@ const ingest = z.strictObject({
   max_unsettled: byteSize(1024)
     .prefault('32MiB')
     .describe(
-      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. A single account can use three quarters of that; if other accounts use memory, too, it can use at most three times as much as it leaves free. Requests beyond a limit get status 503 with Retry-After.',
+      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. A single account can use three quarters of that; if other accounts use memory, too, it must leave free at least a third as much as it uses. Requests beyond a limit get status 503 with Retry-After.',
     ),
   max_processes: z
     .int()
@@ -58,7 +58,7 @@ const ingest = z.strictObject({
   process_timeout: duration(500)
     .prefault('10 Seconds')
     .describe(
-      'Time limit for one piece of work in the process of an account. The service ends a process that exceeds the limit, as it ends a process that uses too much memory.',
+      'Time limit for one piece of work in the process of an account. The service ends a process that exceeds this limit, like one that uses too much memory.',
     ),
   max_disk_per_account: byteSize(1_000_000)
     .prefault('1GB')
@@ -69,7 +69,7 @@ const ingest = z.strictObject({
     .array(absolutePath())
     .default([])
     .describe(
-      'Files of this machine that pipelines of all accounts may use, as absolute paths or patterns such as /srv/sluice/**: file destinations, key files, certificates. Symbolic links are resolved first, so specify their targets. Files in data_dir are always denied.',
+      'Files of this machine (file destinations, key files, certificates) that pipelines of all accounts may use, as absolute paths or patterns such as /srv/sluice/**. Symbolic links are resolved first, so specify their targets. Files in data_dir are always denied.',
     ),
   allow_urls: z
     .array(z.url())
@@ -121,11 +121,11 @@ const options = z.strictObject({
     .array(filePath())
     .default([])
     .describe(
-      'Plugins whose components and codecs published pipelines may use, as in `plugins` of a configuration. They are loaded when the service starts, and run in the process of each account, with all its rights. A pipeline cannot list plugins itself.',
+      'Plugins with components and codecs that the published pipelines may use, as in `plugins` of a configuration. They are loaded when the service starts, and run in the process of each account, with all its rights. A pipeline cannot list plugins itself.',
     ),
   ingest: ingest
     .prefault({})
-    .describe('Options of the published pipelines that run in the service and process the events sent to it.'),
+    .describe('Options of the published pipelines that the service runs to process the events sent to it.'),
   limits: limits.prefault({}).describe('Limits for a single client.'),
   request_log: z
     .boolean()

@@ -31,7 +31,7 @@ const options = z
       .describe('Name of a systemd credential (LoadCredential=) that holds the token.'),
     memory: byteSize(1024 * 1024, 4 * 1024 * 1024 * 1024)
       .prefault('64MB')
-      .describe('Memory for the data of the page. The numbers of the last hour take up to a quarter of it.'),
+      .describe('Memory for the data of the page. At most a quarter of it is for the numbers of the last hour.'),
   })
   .superRefine((page, context) => {
     const given = PLACES.filter(name => page[name] !== undefined)

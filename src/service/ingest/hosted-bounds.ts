@@ -148,7 +148,7 @@ export function boundsOf(asked: Components, runs: Components, maxDisk: number): 
   if (onDisk.length > 0)
     bounds.push({
       path: '',
-      message: `in the service, disk buffers, dead-letter queues, idempotency keys and saved revisions of all pipelines of the account share ${formatSize(maxDisk)} of disk space; when it is used up, destinations wait and ingest answers 503`,
+      message: `in the service, all pipelines of the account share ${formatSize(maxDisk)} of disk space for disk buffers, dead-letter queues, idempotency keys and saved revisions; when it is used up, destinations wait and ingest answers 503`,
     })
   return bounds
 }

@@ -421,7 +421,7 @@ export class IngestHost {
       if (error instanceof Refusal && COMES_AGAIN.has(error.code)) this.#waitForProcess(published)
       else {
         const fields = { pipeline: published.id, error: errorText(error) }
-        this.#options.log.warn(fields, 'cannot start a pipeline; its disk buffers still contain events')
+        this.#options.log.warn(fields, 'cannot start a pipeline whose disk buffers still contain events')
       }
     }
   }

@@ -224,7 +224,7 @@ t.test('what expires is told some days before, and shown', async t => {
     /leaf.pem has expired: leaf/,
   ])
   t.match(inspectTls(paths, 0).problems.map(tlsProblemText), [
-    /is not valid yet: Test CA begins on/,
+    /is not valid yet: Test CA is valid from/,
     /is not valid yet/,
   ])
 

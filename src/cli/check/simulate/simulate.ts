@@ -69,7 +69,7 @@ export async function simulate(given: SimulateOptions, operands: readonly string
     throw new UsageError('--decisions is for one throttle: give one --limit, one --window and one --key', 'simulate')
   if (options.compare !== undefined && (goal || options.decisions || options.report !== undefined || asked.length > 1))
     throw new UsageError(
-      '--compare is for one throttle, without --suggest, --budget, --decisions and --report',
+      '--compare is for one throttle: leave out --suggest, --budget, --decisions and --report',
       'simulate',
     )
   const inputs = inputsOf(files, subject.route)

@@ -128,6 +128,6 @@ function durationOf(text: string | undefined): number {
 function tapNotes(shown: number, skipped: number): Fact[] {
   if (skipped === 0) return [{ name: 'tap', text: 'no event was skipped' }]
   const part = `${number(skipped)} events (${percent(skipped, shown + skipped)})`
-  const text = `${part} were skipped, so the throttle would discard more: a tap shows at most ${number(TAPPED_PER_SECOND)} per second`
+  const text = `${part} were skipped (a tap shows at most ${number(TAPPED_PER_SECOND)} per second): with them, the throttle would discard more`
   return [{ name: 'tap', text }]
 }

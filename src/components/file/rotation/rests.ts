@@ -124,7 +124,7 @@ export class Rests {
     const { path, stat } = place
     if (isCompressed(place)) {
       this.#start(entry, place)
-      context.log.debug({ file, copy: path }, 'file is gone; searching a compressed copy for its rest')
+      context.log.debug({ file, copy: path }, 'file is gone; searching for its rest in a compressed copy')
     } else if (stat.size <= BigInt(entry.offset)) {
       const { gone: _gone, size: _size, ...rest } = entry
       const head = place.head(rest.head.bytes)
@@ -170,7 +170,7 @@ function birthOf({ changedAt }: Place): string {
 
 function report({ origin, unread, at }: Tailer, place: Place, { log }: SourceContext): void {
   const fields = { file: origin.path, copy: place.path, offset: at, unread_bytes: unread }
-  if (place.isCompressed) log.info(fields, 'file is gone; searching a compressed copy for its rest')
+  if (place.isCompressed) log.info(fields, 'file is gone; searching for its rest in a compressed copy')
   else if (unread > 0) log.info(fields, 'reading the rest of a truncated file from its copy')
   else log.debug(fields, 'the copy of a truncated file was read to its end')
 }

@@ -72,7 +72,7 @@ export const set = defineStep({
 export const setDefault = defineStep({
   name: 'default',
   schema: byField(value()).describe(
-    'Sets fields that are missing, as `set` does. A field that is null is not missing.',
+    'Sets fields as `set` does, if they are missing. A field that is null is not missing.',
   ),
   operations: given => given.map(([path, value]) => setField(path, value, true)),
 })

@@ -125,7 +125,7 @@ function timeOf(
   const value = `${path.text} is ${shownValue(field)}`
   if (own) {
     const late = onLate === 'pass' ? 'passes' : 'is discarded'
-    const text = `time_field: it counts at its own time; an event that is too late to be counted (more than ${formatDuration(latenessMs)} behind the newest one) ${late}`
+    const text = `time_field: the event counts at its own time; an event that is too late to be counted (more than ${formatDuration(latenessMs)} behind the newest one) ${late}`
     return { text, holds: true, value }
   }
   const why = read ? 'its time cannot be read' : 'its time is ahead of the clock by more than allowed_lateness'

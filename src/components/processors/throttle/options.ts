@@ -152,7 +152,7 @@ const fields = z.strictObject({
   allowed_lateness: duration(0)
     .optional()
     .describe(
-      'With time_field only: how much older than the newest event of its source, or of its bucket, an event may be to count in its own window. Default: `1 Minutes`.',
+      'With time_field only: how much older an event may be than the newest of its source, or of its bucket, and still count in its own window. Default: `1 Minutes`.',
     ),
   on_late: z
     .enum(['pass', 'discard'])
@@ -184,7 +184,7 @@ const fields = z.strictObject({
             .int()
             .min(2)
             .max(1_000_000_000)
-            .describe('Of the events over the limit, one in this many passes. Each bucket counts separately.'),
+            .describe('One in this many of the events over the limit passes. Each bucket counts separately.'),
         }),
         z.strictObject({
           wait: duration().describe('How long an event over the limit may wait for room. Then it is discarded.'),
@@ -227,7 +227,7 @@ const fields = z.strictObject({
     })
     .optional()
     .describe(
-      'Emits an event for each bucket with discarded events at the end of each interval, and when the throttle stops: `{"message":"throttled","timestamp":…,"throttle":{"component","bucket","discarded_events","discarded_bytes","first","last","interval_ms","sample"}}`. The throttle does not throttle these events. In shadow mode, the message is `would be throttled`, with `"mode":"shadow"`.',
+      'At the end of each interval, and when the throttle stops, emits an event for each bucket with discarded events: `{"message":"throttled","timestamp":…,"throttle":{"component","bucket","discarded_events","discarded_bytes","first","last","interval_ms","sample"}}`. The throttle does not throttle these events. In shadow mode, the message is `would be throttled`, with `"mode":"shadow"`.',
     ),
   per_key_metrics: z
     .strictObject({
@@ -238,7 +238,7 @@ const fields = z.strictObject({
     })
     .optional()
     .describe(
-      'Counts the discarded events of the keys that have most of them, in `sluice_throttle_key_discarded_events_total{key}`. All other keys are counted together as `key="__other__"`, events without a key as `key="__default__"`.',
+      'Counts the discarded events of the keys with the most discarded events, in `sluice_throttle_key_discarded_events_total{key}`. All other keys are counted together as `key="__other__"`, events without a key as `key="__default__"`.',
     ),
   limits: z
     .array(ruleSchema)

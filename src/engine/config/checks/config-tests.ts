@@ -50,7 +50,7 @@ const configTest = z.strictObject({
   expect: z
     .record(z.string(), expected)
     .describe(
-      'The events that leave a component or side output (`limit_app.discarded`) or reach a destination: their number, or a list of them in order. A mapping compares only its fields; a text compares the whole line.',
+      'The events that leave a component or side output (`limit_app.discarded`), or that reach a destination: their number, or a list in order. A mapping compares only its fields; a text compares the whole line.',
     ),
 })
 export type ConfigTest = z.output<typeof configTest>

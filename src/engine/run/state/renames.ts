@@ -46,7 +46,7 @@ export async function carryOver(dataDir: string, renames: readonly Rename[], log
       if (kind === 'spool' && existsSync(old) && (await holdsNothing(folderOnDisk(own))))
         await rm(own, { recursive: true, force: true })
       if (await (kind === 'dead_letters' ? moveLetters(old, own) : move(old, own)))
-        log.info(fields, `${nameOf(kind)} of the renamed component taken over`)
+        log.info(fields, `took over the ${nameOf(kind)} of the renamed component`)
     } catch (error) {
       log.error(
         { code: 'SLUICE_NOT_CARRIED_OVER', ...fields, error: errorText(error) },

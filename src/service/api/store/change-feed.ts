@@ -168,7 +168,7 @@ export class ChangeFeed {
 
   #lost(error: unknown): void {
     const { log, monitor } = this.#options
-    const text = 'cannot read the changes of other nodes; nothing is cached for longer than a second meanwhile'
+    const text = 'cannot read the changes of other nodes; meanwhile, nothing is cached for longer than a second'
     if (!this.#isDeaf) log.warn({ error: errorText(error) }, text)
     this.#isDeaf = true
     this.#disconnect()
