@@ -65,7 +65,8 @@ export class DetachedFiles {
         // Saves the size of the file, because the next start after a kill needs it to count lost bytes.
         checkpoints.changed()
       }
-      if (tailer.copy?.isLost) tailer.copy = undefined
+      // Another file may get the inode of the copy.
+      if (tailer.copy?.isLost) tailer.copy = tailer.claimed = undefined
       tailer.copy?.look()
       if (tailer.isOpen) this.#visit(tailer, now)
       else closed.push(tailer)

@@ -154,7 +154,7 @@ export class Newcomers {
       return isDone ? { ...state, isCompressed: true } : 'later'
     }
     // An empty file may be a copy that has just been created.
-    if (size === 0n && names.some(name => files.named(name)?.fd !== undefined)) return state
+    if (size === 0n && names.some(name => files.named(name))) return state
     // If a copy was still empty when the files were compared, it must be compared again.
     if (of === undefined) return size === 0n || compared ? 'new' : 'later'
     return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'
