@@ -1,6 +1,6 @@
 /**
- * Checks in any test runner whether components keep the contract that the engine relies on. Each check resolves with a
- * list of sentences, one for each violation. docs/plugins.md shows how.
+ * Checks, in any test runner, whether components keep the contract on which the engine relies. Each check resolves with
+ * a list of sentences, one per violation. docs/plugins.md shows how.
  */
 
 import { fileURLToPath } from 'node:url'

@@ -2,8 +2,8 @@
 import { holdSignals } from '../daemon/process/early-signals.js'
 
 /**
- * The program's entry point, and the only place that ends the process. Signals are handled before anything else is
- * loaded, because SIGHUP ends a process without a handler. Only Node.js starts earlier, and takes 50 ms of CPU time.
+ * The program's entry point, and the only place that ends the process. Handles signals before it loads anything else,
+ * because SIGHUP ends a process that has no handler. Only Node.js starts earlier, and takes 50 ms of CPU time.
  */
 
 // If process.exit gets an argument, even undefined, it overrides process.exitCode.

@@ -152,8 +152,8 @@ export abstract class Codec {
   abstract fields(b: Buffer, start: number, end: number, receivedAt: number): Fields
 
   /**
-   * Writes the fields of the line [start, end), which is valid UTF-8, to `to`. Returns false if the line cannot be
-   * decoded. Then, ignore the written fields. This default builds an object, which is several times slower.
+   * Writes the fields of the line [start, end), which is valid UTF-8, to `to`. On false, the line cannot be decoded:
+   * ignore the written fields. This default builds an object, which is several times slower.
    */
   read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {
     if (!this.scan(b, start, end, NO_NAMES, NO_SLOTS, 0)) return false

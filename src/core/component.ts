@@ -31,9 +31,9 @@ export interface Lifecycle {
   /** Releases all resources. Gives up pending work when `deadline` aborts. */
   stop?(deadline: AbortSignal): Promise<void>
   /**
-   * On reload, returns the state for a successor with the same options, which finds the state in `inherited`. The
-   * engine calls this method when no more events arrive, and then calls `stop`. The component must not keep a reference
-   * to the state. Only for processors and destinations.
+   * On reload, returns the state, which a successor with the same options finds in `inherited`. The engine calls this
+   * method when no more events arrive, and then calls `stop`. The component must not keep a reference to the state.
+   * Only for processors and destinations.
    */
   handOver?(): HandoverState | undefined
 }
@@ -143,7 +143,7 @@ export interface ProcessorOutage {
 export interface BucketState {
   /** The rule of the bucket, as written in the configuration. */
   readonly rule?: string
-  /** The limit closest to being reached, an amount per window in `unit`. Missing if the limit is shared or unknown. */
+  /** The limit closest to being reached, in `unit` per window. Missing if the limit is shared or unknown. */
   readonly limit?: number
   readonly unit?: 'events' | 'bytes' | 'cost'
   readonly window_ms?: number
@@ -302,7 +302,7 @@ export interface ComponentMetrics {
   gauges(name: string, help: string, read: () => Iterable<{ labels: Record<string, string>; value: number }>): void
   /**
    * Registers a changing set of counters. `read` is called at each scrape. The counters replace those of the
-   * predecessor. When a counter is removed, the counter with the labels `rest` must include its value.
+   * predecessor. The counter with the labels `rest` must include the values of removed counters.
    */
   counters(
     name: string,
@@ -448,7 +448,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly single?: string
   /** Destinations only: the option that names the output file, if any. */
   readonly writes?: string
-  /** Destinations only: whether it has a `spool` below `data_dir`. */
+  /** Whether a destination has a `spool` below `data_dir`. */
   readonly spools?: true
   /** Processors and destinations: whether the component uses ids or positions of events (core/event/event-id.ts). */
   usesIds?(options: z.output<S>): boolean
@@ -478,7 +478,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   findsTime?(options: z.output<S>): TimeSearch | undefined
   /** Returns the options that name event fields. */
   usesFields?(options: z.output<S>): readonly UsedField[]
-  /** Processors and destinations: whether the component uses only the lines as read and the fields in `usesFields`. */
+  /** Processors and destinations: whether the component uses only the fields in `usesFields` and the lines as read. */
   copiesLines?(options: z.output<S>): boolean
 
   // Checks of a configuration that the schema does not make.
@@ -487,7 +487,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
    * this component. This method may call `stat` for files, but must not open them.
    */
   warnings?(options: z.output<S>, upstream: readonly Upstream[]): readonly OptionProblem[]
-  /** For `sluice validate`: problems that show only if the files and modules that the options name are read. */
+  /** For `sluice validate`: problems that show only on reading the files and modules that the options name. */
   checkFiles?(options: z.output<S>): Promise<readonly (OptionProblem | FileProblem)[]>
 
   /**

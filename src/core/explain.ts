@@ -6,7 +6,7 @@ export interface Example {
   readonly title: string
   /** The component's options as YAML, without `type` and `inputs`. */
   readonly yaml: string
-  /** By NAME: the content of each file that the options refer to as `./NAME`. */
+  /** The content of each file that the options refer to as `./NAME`, by NAME. */
   readonly files?: Readonly<Record<string, string>>
   /** Input and output as NDJSON lines. For processors only. */
   readonly input?: readonly string[]
@@ -16,7 +16,7 @@ export interface Example {
 }
 
 export interface MadeLines {
-  /** One line per event, in the form in which the source processes them. */
+  /** One line per event, in the form that the source processes. */
   readonly lines: Buffer
   /** Describes the input: `an entry of the journal`. */
   readonly of: string
@@ -36,7 +36,7 @@ export interface Finding {
   readonly rule?: string | null
 }
 
-/** What a component would do with an event, and why, if the event were the first to arrive. */
+/** What a component would do with an event if it were the first to arrive, and why. */
 export interface Explanation {
   readonly outcome: 'passed' | 'discarded' | 'consumed' | 'delivered'
   /** The discard reason, as in the metric label. */

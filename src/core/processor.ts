@@ -96,8 +96,8 @@ export interface BatchScope {
   /** False if the stage is ending and LATER events could not be read again. In that case, decide now if possible. */
   readonly mayWait: boolean
   /**
-   * Makes the stage ask again, with only the LATER events in the batch, in `ms` milliseconds or slightly later. Of
-   * several calls, the smallest `ms` applies. Events of one source stay in their order of arrival.
+   * Makes the stage ask again after `ms` milliseconds or slightly more, with only LATER events in the batch. Of several
+   * calls, the smallest `ms` applies. Events of one source stay in their order of arrival.
    */
   later(ms: number): void
   /** Replaces event `i` by any number of events, which are acknowledged together with it. */
@@ -109,7 +109,7 @@ export interface BatchScope {
   replaceByLines(i: number, lines: Buffer, start?: number, end?: number): void
   /**
    * Also sends a copy of event `i` to output `n` of the plan, which must have `copies`. The event itself goes where the
-   * column says. Copies count as emitted. An event that fails, waits or is replaced is not copied.
+   * column says. Copies count as emitted. Makes no copy if the event fails, waits or is replaced.
    */
   copy(i: number, n: number): void
   /**

@@ -36,7 +36,7 @@ export class NearestName {
     return nearest
   }
 
-  /** Returns the number of insertions, deletions, replacements and swaps of neighbours between `a` and `b`. */
+  /** Returns how many insertions, deletions, replacements and swaps of neighbours turn `a` into `b`. */
   #distance(a: string, b: string): number {
     this.#budget -= a.length * b.length
     let [before, last, row] = this.#rows

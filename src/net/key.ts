@@ -175,7 +175,7 @@ export function keyProblem(key: string, what = 'key'): string | undefined {
 
 const LONGEST_KEY = 16 * 1024
 const EXPOSED = 'everyone can read it'
-/** Time limit of a program that prints a key, and minimum time between the runs that `changed` starts. */
+/** Time limit of a program that prints a key. Minimum time between the runs that `changed` starts. */
 const RUN_MS = 10_000
 const RUN_AGAIN_MS = 10_000
 

@@ -305,7 +305,7 @@ function ofVerification(code: string): string {
   return 'bad_certificate'
 }
 
-/** The peer of a TLS connection that Node.js closed. The underlying socket has the address if it was read before. */
+/** The peer of a TLS connection that Node.js closed. If the address was read, the underlying socket has it. */
 function peerBefore(socket: Socket): string | undefined {
   const { _parent: beneath } = socket as { readonly _parent?: Socket }
   return beneath && peerOf(beneath)

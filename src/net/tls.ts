@@ -20,13 +20,13 @@ const DAY_MS = 86_400_000
  * How long before the expiry a warning is logged. Automatic renewals happen earlier. If one fails, a person can act.
  */
 const WARN_BEFORE_MS = 14 * DAY_MS
-/** For short-lived certificates: the time of the warning before the expiry, as a share of the lifetime. */
+/** For short-lived certificates: how long before the expiry to warn, as a share of the lifetime. */
 const WARN_BEFORE_SHARE = 0.2
 
 /** Thrown if files of TLS options are unusable. */
 export class TlsFilesError extends Error {
   readonly code = 'SLUICE_TLS_FILES'
-  /** Whether the component must not read one of the files. */
+  /** Whether reading one of the files is denied. */
   readonly denied: boolean
   readonly problems: readonly TlsProblem[]
 

@@ -36,7 +36,7 @@ export interface ThrottleCallOptions extends ThrottleFlags {
 /** Lines are held in memory. A line longer than this counts as several events. */
 
 const MAX_LINE_BYTES = 64 * 1024 * 1024
-/** Maximum keys to count, and to show in the summary. */
+/** Maximum keys to count. SHOWN_KEYS: in the summary. */
 const MOST_KEYS = 250_000
 const SHOWN_KEYS = 20
 /** No slot, because this command does not count events over time. */

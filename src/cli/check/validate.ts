@@ -154,7 +154,7 @@ async function checkLocalPart(
 
 /**
  * Warns about data in data_dir that would belong to no component of this configuration. Throws ConfigError if a source
- * would read an input again that another source has read.
+ * would again read what another source has read.
  */
 async function reportOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
   await refuseRepeats(config)

@@ -61,7 +61,7 @@ function inodeOf(path: string): string | undefined {
   return stat && `${stat.dev}:${stat.ino}`
 }
 
-/** The daemons other than the daemon at a default path, in words. `command`: inspects these other daemons. */
+/** Describes the daemons beside the daemon at a default path. `command`: a command that inspects them. */
 export interface OtherDaemons {
   readonly text: string
   readonly command: string

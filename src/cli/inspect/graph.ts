@@ -75,7 +75,7 @@ function topologyOf(config: Config, live: Live | undefined): Topology {
   return { boxes, arrows }
 }
 
-/** Draws a tree per source. The branch of a component with several inputs is drawn once; elsewhere, only its name. */
+/** Draws a tree per source. Draws the branch of a component with several inputs once; elsewhere, draws its name. */
 function text({ boxes, arrows }: Topology, width: number): string {
   const drawn = new Set<Box>()
   const lines: string[] = []

@@ -75,7 +75,7 @@ async function running(socket: string): Promise<readonly Named[]> {
   return components
 }
 
-/** The components of a configuration or, if it has become invalid, of the daemon that runs with this configuration. */
+/** The components of a configuration, or of the daemon that runs with it if the configuration is now invalid. */
 async function configured(path: string, io: Io): Promise<readonly Named[]> {
   try {
     return componentsOf(await loadDaemonConfig(path, io.env))

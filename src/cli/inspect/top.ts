@@ -28,7 +28,7 @@ export interface TopOptions extends DaemonOptions {
 
 const SHOWN_REASONS = 8
 const SHOWN_BACKLOG = 3
-/** Maximum number of lines that are shown of the worst problem. */
+/** Maximum number of lines of the worst problem to show. */
 const SHOWN_OF_PROBLEM = 4
 
 /** Shows live rates of every component. Redraws the screen or, in a pipe, prints one screen after the other. */

@@ -14,7 +14,7 @@ import { type OwnService, startOwnService } from './service.js'
 import { LiveView } from './view.js'
 
 const FOLDER = '.sluice-quickstart'
-/** Files that a run, also of an earlier version, leaves in the quickstart's folder. */
+/** Files left in the quickstart's folder by a run of this or an earlier version. */
 const LEFT =
   /^(sluice\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|page-token|apps\.log(\.1)?|passed\.log)$/
 /** Lines are printed this many milliseconds after each full second, because the apps then do not create events. */

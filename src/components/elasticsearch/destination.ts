@@ -8,7 +8,7 @@ import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
 
 const PATH = '/_bulk'
-/** Asks only for these members of the response. All other members of an event together are as long as a short event. */
+/** Asks only for these members of the response. For each event, the others together are as long as a short event. */
 const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
 /** Whether the template gives valid names. If a name is between < and >, the server computes the date in this name. */

@@ -23,7 +23,7 @@ import { Slices } from './slices.js'
 const SAVE_SHARE = 20
 /** Minimum time between sweeps, as a multiple of the last sweep's duration. */
 const SWEEP_SHARE = 50
-/** URGENT_SHARE: the same multiple for urgent sweeps. URGENT_MS: minimum delay of an urgent sweep in milliseconds. */
+/** URGENT_SHARE: this multiple for urgent sweeps. URGENT_MS: minimum delay of an urgent sweep in milliseconds. */
 const URGENT_SHARE = 10
 const URGENT_MS = 20
 
@@ -242,7 +242,7 @@ export class FileSource implements Source {
     }
   }
 
-  /** Saves new files now, so that the next start finds them even if the process is killed and they are renamed. */
+  /** Saves new files now. The next start then finds them even if they are renamed and the process is killed. */
   #saveNew(): void {
     const { clock, checkpoints } = this.#context
     const started = clock.now()

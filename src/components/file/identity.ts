@@ -31,8 +31,8 @@ export function fingerprint(bytes: Buffer, start: number, end: number): Fingerpr
 }
 
 /**
- * Fingerprint of the bytes before `portion[end]`. `before`: the `known` bytes before the portion, then the portion's
- * first bytes.
+ * Fingerprint of the bytes before `portion[end]`. `before` holds `known` bytes before the portion, then its first
+ * bytes.
  */
 export function fingerprintBefore(portion: Buffer, end: number, before: Buffer, known: number): Fingerprint {
   if (end >= FINGERPRINT_BYTES) return fingerprint(portion, end - FINGERPRINT_BYTES, end)

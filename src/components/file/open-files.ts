@@ -53,7 +53,7 @@ export class OpenFiles {
   unsaved = 0
   readonly #options: OpenFilesOptions
   readonly #tailers = new Map<string, Tailer>()
-  /** Files that are not read yet, because Sluice still searches for the files whose lines come before theirs. */
+  /** Files that are not read yet, because Sluice still searches for files that must be read before them. */
   readonly #held = new Set<Tailer>()
   readonly #lineages = new Map<string, Lineage<Tailer>>()
   readonly #names = new CurrentNames(this)
@@ -123,7 +123,7 @@ export class OpenFiles {
 
   targetFolders = (): Iterable<string> => this.#names.targetFolders()
 
-  /** Whether the closed file has grown. If another file has its path, a sweep must first look for the closed file. */
+  /** Whether the closed file has grown. A sweep must first look for the closed file if another file has its path. */
   hasGrown(tailer: Tailer): boolean {
     if (tailer.isMissing) return false
     const stat = statOrNone(tailer.path)
@@ -440,7 +440,7 @@ export class OpenFiles {
     }
   }
 
-  /** Whether new files may be copies. They may if files are followed, except in the first sweep of a first run. */
+  /** Whether new files may be copies. True if files are followed, except in the first sweep of a first run. */
   get #compares(): boolean {
     const { options, saved } = this.#options
     return options.follow && !(this.#sweeps.isFirst && saved.savedAt === undefined)
@@ -558,7 +558,7 @@ export class OpenFiles {
     return true
   }
 
-  /** If a copy was read further than its file was delivered, forgets how far. The copy must be searched again. */
+  /** Forgets how far a copy was read if its file was delivered less far. The copy must be searched again. */
   releaseCopy(file: Tailer): void {
     const { known } = file
     this.#options.saved.releaseCopy(known)

@@ -63,8 +63,8 @@ export function resumeOf(fd: number, entry: Entry): Position {
 }
 
 /**
- * The position at which to start a file that has no saved position. If `fromEnd`, a file that existed when the source
- * first started is started at its end.
+ * The position at which to start a file that has no saved position. With `fromEnd`, this is the end if the file existed
+ * when the source first started.
  */
 export function startOf(
   fd: number,

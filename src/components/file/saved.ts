@@ -110,8 +110,8 @@ export class Saved {
       if (entry.success) this.put(entry.data)
       else this.unreadable++
     }
-    // The position of a copy is at the end of the copy, even if not all of its content was delivered. In that case, the
-    // copy must be searched again.
+    // The position of a copy is at the end of the copy, even if some of its content was not delivered. Such a copy must
+    // be searched again.
     const claimants = new Map<string, Entry[]>()
     for (const entry of this.#entries.values())
       if (entry.claimed !== undefined) claimants.set(entry.claimed, [...(claimants.get(entry.claimed) ?? []), entry])

@@ -36,7 +36,7 @@ export function eventOptions(
   return { host, included: included && new Set(included) }
 }
 
-/** Returns the event as JSON without line end: first common, then journal fields. `cut`: names of truncated fields. */
+/** Returns the event as JSON without line end: common fields, then journal fields. `cut`: names of the cut fields. */
 export function lineOf(entry: Entry, { host, included }: EventOptions, cut: readonly string[] = []): string {
   let line = ''
   const put = (name: string, value: unknown) => {

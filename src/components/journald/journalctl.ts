@@ -21,7 +21,7 @@ const FIRST_MS = 30_000
  */
 export class Journalctl {
   readonly stdout: Readable
-  /** Resolves when journalctl ended and its output was read. `why`: how it ended. `fine`: whether with exit code 0. */
+  /** Resolves when journalctl ended and its output was read. `why`: how it ended. `fine`: if the exit code was 0. */
   readonly ended: Promise<{ readonly why: string; readonly fine: boolean }>
   readonly #child: ChildProcess
   readonly #exited: Promise<void>

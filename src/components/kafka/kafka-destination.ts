@@ -61,7 +61,7 @@ interface Session {
 /**
  * Sends one request of a topic at a time, to the leaders of the topic's partitions. Invariant: a batch whose outcome is
  * unknown is sent again with the same sequence numbers and the same bytes, so that the broker recognizes the batch.
- * Before a different batch is sent to that partition, a new producer is needed. Otherwise, the broker would mistake the
+ * Before its partition gets a different batch, a new producer is needed. Otherwise, the broker would mistake the
  * different batch for the earlier batch.
  */
 export class KafkaDestination implements Destination {
@@ -327,7 +327,7 @@ export class KafkaDestination implements Destination {
       if (kind === 'session') this.#renew(lane)
       if (isStale) this.#cluster.forget(topic)
       const who = `topic ${topic}, partition ${partition}`
-      // A leader may not know a new topic yet, so this is retried. Only metadata decides whether the topic is unknown.
+      // Retried, because a leader may not know a new topic yet. Only metadata decides whether the topic is unknown.
       const meant = errorCode === CODES.UNKNOWN_TOPIC ? 'retry' : failure
       const error = this.#cluster.refusal(errorCode, who, errorMessage, isOfTopic && meant)
       if (kind === 'too_large') outcome.tooLarge(indices, error)

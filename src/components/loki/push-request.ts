@@ -13,7 +13,7 @@ import { ProtobufPush } from './protobuf-push.js'
 /** After this time without an event, a stream may be forgotten to make room for other streams. */
 const IDLE_MS = 3_600_000
 const FORGET_EVERY_MS = 10_000
-/** Maximum bytes of all label values of a stream, which stay in memory with it. Loki accepts 2,048 per value. */
+/** Maximum bytes of all label values that a stream keeps in memory. Loki accepts 2,048 per value. */
 const LONGEST_LABELS = 16 * 1024
 const OTHER = 'other'
 /** Typical bytes of an entry, without its line and metadata. */

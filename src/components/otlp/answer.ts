@@ -15,7 +15,7 @@ const inJson = z.object({
 })
 
 /**
- * Reads a protobuf message. By field number, returns the last value of each field that contains an integer or bytes.
+ * Reads a protobuf message. Returns the last value of each field that contains an integer or bytes, by field number.
  * Returns undefined if the message is invalid.
  */
 function fieldsOf(bytes: Buffer): Map<number, number | Buffer> | undefined {

@@ -30,7 +30,7 @@ type EachMember = (
 ) => void
 
 export const HASHES = 4096
-/** For each hash, the number of the last object with a name of this hash. `object`: the current object's number. */
+/** For each hash, which object was the last with a name of this hash. `object`: the current object's number. */
 const seenIn = new Int32Array(HASHES)
 let object = 0
 

@@ -87,7 +87,7 @@ export class ExportRequest {
     this.#record.add(batch, i, this.records)
   }
 
-  /** Adds as many events from `first` on as the kernel writes in one call. Returns the index after the last added. */
+  /** From `first` on, adds the events that the kernel writes in one call. Returns the index after the last one. */
   #addObjects(batch: EventBatch, first: number, objects: Lines, groups: Map<string, Group>): number {
     const { output, starts, ends, same } = this.#kernel!
     // Finds the group before `write` is called, because reading the resource and the scope may also use the kernel.
@@ -151,8 +151,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * Returns the JSON of the events from `first` on that follow each other in the same buffer. Undefined if event `first`
- * has no JSON. `json`: the JSON of all events, if the lines have another format.
+ * From `first` on, returns the JSON of events that follow each other in the same buffer. Undefined if event `first` has
+ * no JSON. `json`: the JSON of all events, if the lines have another format.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch

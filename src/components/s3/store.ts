@@ -73,7 +73,7 @@ export class S3Store implements ObjectStore {
       if (!upload) await this.#begin(object, signal)
       else return await this.#continue(object, upload, signal)
     } catch (error) {
-      // If the upload was aborted, perhaps by a rule of the bucket, or a part is unknown, the object is sent again.
+      // The object is sent again if a part is unknown, or the upload was aborted, perhaps by a bucket rule.
       if (error instanceof Refusal && LOST_UPLOAD.has(error.awsCode)) object.progress = undefined
       throw error
     }

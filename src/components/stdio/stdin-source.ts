@@ -124,8 +124,8 @@ function fileOf(stdin: Readable): number | undefined {
 }
 
 /**
- * If standard input is a pipe or a socket, and nothing was read from it, returns a new socket for it, which does not
- * allocate a buffer for each read. After the caller has destroyed this socket, another socket can be created.
+ * If standard input is an unread pipe or socket, returns a new socket for it. The new socket does not allocate a buffer
+ * for each read. After the caller has destroyed the new socket, another can be created.
  */
 function pipeOf(stdin: Readable): SharedReadSocket | undefined {
   const isUnread = stdin instanceof Socket && !stdin.destroyed && stdin.bytesRead === 0

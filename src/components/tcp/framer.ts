@@ -6,7 +6,7 @@ import { OctetSplitter } from './octet-splitter.js'
 
 /** Divides the bytes of a connection into messages. */
 export interface Framer {
-  /** Number of pieces so far into which over-long messages were divided, without the last piece of each message. */
+  /** Number of pieces made so far from over-long messages, without the last piece of each message. */
   readonly pieces: number
   /** Number of places where a message was not recognized or was cut off. */
   readonly broken: number

@@ -91,7 +91,7 @@ export class OctetSplitter extends LineSplitter implements Framer {
     return stop
   }
 
-  /** Adds to the message `bytes` bytes, which the caller copied to `chunk`. `isLast`: the message is now complete. */
+  /** The caller copied `bytes` bytes to `chunk`. Adds them to the message. `isLast`: the message is now complete. */
   #add(bytes: number, isLast: boolean): void {
     this.end += bytes
     const isTerminated = this.pending > 0 && this.chunk[this.end - 1] === LF

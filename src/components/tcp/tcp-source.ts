@@ -144,7 +144,7 @@ export class TcpSource implements Source {
     log.warn(fields, problem ? 'closed a connection that cannot be read' : 'a connection ended within a record')
   }
 
-  /** Adds to the totals how much the framer's counts have changed since the last call. */
+  /** Adds the changes of the framer's counts since the last call to the totals. */
   #count(framer: Framer, counted: { pending: number; pieces: number; broken: number }): void {
     const { pending, pieces, broken } = framer
     this.#pending += pending - counted.pending

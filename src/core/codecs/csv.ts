@@ -46,7 +46,7 @@ let valueStart = 0
 let valueEnd = 0
 let doubled = false
 
-/** Finds the value that begins at `p`. Returns the end of the value, at a delimiter or at `end`, or -1 if malformed. */
+/** Finds the value that begins at `p`. Returns where the value ends (a delimiter or `end`), or -1 if malformed. */
 function valueEndAt(b: Uint8Array, p: number, end: number, delimiter: number): number {
   doubled = false
   valueStart = p

@@ -6,7 +6,7 @@ import { FieldsCodec } from './fields-codec.js'
 import { fail, indexOfByte, putNumber, whatFailed } from './web-log.js'
 
 const CLOSE = 0x5d
-/** Lengths of `0505 17:59:40.692994`, of its part before the point, and of the same part as ISO 8601. */
+/** Lengths of `0505 17:59:40.692994`, of its part before the point, and of this part in ISO 8601. */
 const TIME = 20
 const SECOND = 13
 const ISO_SECOND = 19

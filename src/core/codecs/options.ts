@@ -55,7 +55,7 @@ export function offerCodecs(definitions: readonly CodecDefinition[]): void {
   choose(ofPlugins.length === 0 ? definitions : [...definitions, ...ofPlugins])
 }
 
-/** Sets which codecs of plugins options can name. This also changes existing schemas. */
+/** Sets the plugin codecs that options can name. This also changes existing schemas. */
 export function useCodecs(definitions: readonly CodecDefinition[]): void {
   addCodecs(definitions)
   choose(definitions.length === 0 ? loadedCodecs() : [...loadedCodecs(), ...definitions])

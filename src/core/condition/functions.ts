@@ -5,8 +5,8 @@ import { ARRAY, FieldReader, OBJECT_VALUE, STRING, type ValueKind } from '../eve
 import { hasText } from './texts.js'
 
 /**
- * The functions of conditions. Conditions read the result of a function like a field. If a function does not support
- * the type of a value, the result is missing.
+ * The functions of conditions. Conditions read a function's result as if from a field. If a function does not support a
+ * value's type, the result is missing.
  */
 
 /** The left side of a comparison: a field, or functions applied to it. */
@@ -59,7 +59,7 @@ function charactersOf(reader: FieldReader): number {
 class CaseReader extends FieldReader {
   readonly #inner: FieldReader
   readonly #convert: (text: string) => string
-  /** The letter A in the case that the function replaces: `A` for `lower`, `a` for `upper`. */
+  /** The first letter that the function replaces: `A` for `lower`, `a` for `upper`. */
   readonly #first: number
   #kept = Buffer.alloc(0)
 

@@ -25,7 +25,7 @@ export function isIn(reader: FieldReader, part: Buffer): boolean {
   return false
 }
 
-/** Compares the reader's text with bytes[start, end). The result is below 0 if the text comes first, 0 if equal. */
+/** Compares the reader's text with bytes[start, end). The result is 0 if equal, below 0 if the text comes first. */
 export function compareText(reader: FieldReader, bytes: Buffer, start = 0, end = bytes.length): number {
   if (!reader.plain) return Buffer.compare(Buffer.from(reader.text()), bytes.subarray(start, end))
   const length = reader.end - reader.start

@@ -80,7 +80,7 @@ export class EventBatch {
     return memoryOf(this.chunk) + this.length * EVENT_OVERHEAD + BATCH_OVERHEAD
   }
 
-  /** Size of the part of the chunk that contains its events. */
+  /** Size of the part of the chunk that contains the events. */
   get span(): number {
     const last = this.length - 1
     return this.starts[last]! + this.size(last) - this.starts[0]!
@@ -226,8 +226,8 @@ export class EventBatch {
   }
 
   /**
-   * Allocates the slots. If the codec supports it, the codec scans all lines in one call. Each remaining line that is
-   * already DECODED is scanned separately, for example after a move of the bytes.
+   * Allocates the slots. If the codec supports it, the codec scans all lines in one call. Lines that remain, for
+   * example after a move of the bytes, are scanned separately if already DECODED.
    */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
@@ -248,7 +248,7 @@ export class EventBatch {
     return slots
   }
 
-  /** Removes the events that `keep` does not accept from this batch. Returns the number of removed events. */
+  /** Removes from this batch the events that `keep` does not accept. Returns the number of removed events. */
   retain(keep: (i: number) => boolean): number {
     const column = new Uint8Array(this.length)
     let count = this.length

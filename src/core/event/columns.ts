@@ -20,7 +20,7 @@ export function columnOf(chunk: Buffer, column: Int32Array, length: number): Int
   return copy
 }
 
-/** Returns the rows at these indices of a table with `stride` numbers a row. */
+/** Returns the rows at these indices. The table has `stride` numbers a row. */
 export function selectedRows(rows: Int32Array, stride: number, indices: readonly number[]): Int32Array {
   const selected = new Int32Array(indices.length * stride)
   for (let to = 0; to < indices.length; to++) {

@@ -134,7 +134,7 @@ export class EventEditor {
     return this.#finish(field)
   }
 
-  /** Sets a field to a string, the UTF-8 text [start, end). See `setJson`. */
+  /** Sets a field to a string: the UTF-8 text [start, end). See `setJson`. */
   setText(field: EditedField, text: Buffer, start = 0, end = text.length): boolean {
     if (!this.#begin(field)) return false
     this.#splices.text.addByte(QUOTE)

@@ -10,7 +10,7 @@ const EPOCH = /^(\d{1,19})(?:\.(\d{1,9})\d*)?$/
 const NANO_DIGITS = 9
 /** The end of the year 9999. */
 const MOST_SECONDS = 253_402_300_799
-/** For each number of digits: the largest prime. */
+/** The largest prime for each number of digits. */
 const PRIMES = [1, 7, 97, 997, 9973, 99_991, 999_983, 9_999_991, 99_999_989, 999_999_937]
 
 /** For each number of fraction digits: the value of the last digit in nanoseconds. */

@@ -256,7 +256,7 @@ export class LateFieldReader extends FieldReader {
   }
 }
 
-/** 10^0 to 10^15. These powers and integers of up to 15 digits are exact doubles, so division rounds only once. */
+/** 10^0 to 10^15. Integers of up to 15 digits and these powers are exact doubles, so division rounds only once. */
 const POWERS = Array.from({ length: LONGEST_PLAIN_NUMBER + 1 }, (_, digits) => 10 ** digits)
 
 /** Parses the JSON number [start, end). Builds a string only for a long number or a number with an exponent. */

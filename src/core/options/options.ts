@@ -190,7 +190,7 @@ function readPath(text: string, context: z.RefinementCtx, at: readonly number[] 
   }
 }
 
-/** Parses a regular expression, without flags except `u`. */
+/** Parses a regular expression. Its only flag is `u`. */
 export const regex = once(() => {
   return z
     .string()

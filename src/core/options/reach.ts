@@ -17,7 +17,7 @@ export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'ho
 
 const declared = z.registry<{ reaches: Reached }>()
 
-/** By title of a schema that many options use: the kind of resource that the text of these options names. */
+/** For schemas that many options use, by title: the kind of resource that the options' text names. */
 const BY_TITLE: Readonly<Record<string, Reached>> = {
   duration: 'nothing',
   size: 'nothing',
@@ -49,7 +49,7 @@ export const absolutePath = () =>
     z.string().refine(path => path.startsWith('/'), 'must be an absolute path or pattern, as in /var/log/app/**'),
   )
 
-/** A place in the options of a component that accepts text. */
+/** A place that accepts text in the options of a component. */
 export interface TextOption {
   /** `*` stands for any list item or mapping key. */
   readonly path: readonly string[]

@@ -4,7 +4,7 @@ import type { Clock } from '../../lib/time.js'
 import { booksOf } from '../status/status.js'
 import { totalsOf } from './history.js'
 
-/** The latency covers the attempts of at least this many milliseconds. */
+/** The latency covers the attempts in at least this many milliseconds. */
 const WINDOW_MS = 10_000
 
 /** The counts of a histogram at two times. `before` is at most 20 seconds old, and `last` is at most 10 seconds old. */

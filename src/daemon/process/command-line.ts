@@ -66,7 +66,7 @@ export interface Command<S extends OptionSpecs = OptionSpecs> {
   readonly text?: readonly string[]
   readonly options: S
   readonly operands?: Operands
-  /** Advice if there are too many operands. `more`: those too many. `line`: the command line without `more`. */
+  /** Advice on too many operands. `more`: the extra ones. `line`: the command line without `more`. */
   readonly instead?: (more: readonly string[], line: string) => string
   readonly examples: readonly { readonly title: string; readonly line: string }[]
   /**

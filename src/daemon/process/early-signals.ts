@@ -9,7 +9,7 @@ const held = new Set<NodeJS.Signals>()
 const handlers = new Map<NodeJS.Signals, number>()
 
 /**
- * During startup and shutdown, when nothing handles signals, keeps them from ending a daemon. `onHeldSignal` delivers
+ * Keeps signals from ending a daemon during startup and shutdown, when nothing handles them. `onHeldSignal` delivers
  * these signals later. A second SIGINT or SIGTERM still ends the process.
  */
 export async function holdSignals(args: readonly string[], exit: (code: number) => void): Promise<void> {

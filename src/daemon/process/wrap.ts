@@ -8,7 +8,7 @@ export const displayWidth = (text: string): number => stringWidth(text)
 const graphemes = new Intl.Segmenter()
 const WIDEST = 2
 
-/** Splits text into graphemes. Splits a grapheme that is wider than two columns into code points. */
+/** Splits text into graphemes, and graphemes wider than two columns into code points. */
 function* characters(text: string): Generator<string> {
   for (const { segment } of graphemes.segment(text)) {
     if (displayWidth(segment) <= WIDEST) yield segment

@@ -118,7 +118,7 @@ interface Waiting extends Pick<ReloadOrigin, 'applied' | 'files'> {
 
 /**
  * Resolves with the configuration with which a managed daemon starts. Until a revision can run, the daemon serves its
- * metrics and its socket and accepts reloads of the local part. If a signal ends the wait, resolves with undefined.
+ * metrics and socket, and accepts reloads of the local part. If a signal ends the wait, resolves with undefined.
  */
 export async function waitForRevision(managed: ManagedPipeline, around: Waiting): Promise<Config | undefined> {
   const { local, readLocal, applied, files, report, systemd, log } = around

@@ -181,8 +181,8 @@ async function serveOpened(
     const goesOn = () => options.store.type === 'postgresql' || answers(state.store)
     systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn })
     if (!(await service.initialized())) log.warn('there are no keys yet: run sluice admin init --config FILE --json')
-    // Keys must be revocable at once, so the service listens first. Starting an account's pipelines takes up to a
-    // second.
+    // Starting an account's pipelines takes up to a second, so the service listens first: keys must be revocable at
+    // once.
     const started = ingest.start().then(() => left)
     const forced = await Promise.race([
       started.then(() => false),

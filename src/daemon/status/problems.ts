@@ -133,7 +133,7 @@ const LOST_BYTES: Positive = {
   what: (id, value) => `${id} has lost ${short(value)}B of its files since the daemon started`,
   todo: 'The files were removed or truncated before they were read to their end, and no copy was found. The log names the files (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
 }
-/** Maximum number of files that are named. These are the files that lost the most bytes. */
+/** At most this many files are named: those that lost the most bytes. */
 const NAMED_LOSSES = 3
 
 function lostBytesProblems(seen: Observed): Problem[] {
@@ -409,7 +409,7 @@ const SENT = 'sluice_component_sent_events_total'
 const BUFFERED = 'sluice_buffer_max_bytes'
 const DISCARDED = 'sluice_component_discarded_events_total'
 
-/** By reason, advice for discarded events that are not kept as rejected. Processors discard others on purpose. */
+/** Advice by reason, if discarded events are not kept as rejected. Processors discard other events on purpose. */
 const LOST_FOR: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
   throttled_backlog:

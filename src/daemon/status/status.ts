@@ -204,7 +204,7 @@ function componentStatus(
   rates: ReturnType<Rates['all']> | undefined,
   error: string | undefined,
 ): ComponentStatus {
-  // A reload may have removed a component of the same id but another kind or type.
+  // A reload may have removed a component with this id but another kind or type.
   const labels = { component_id: id, component_kind: kind, component_type: type }
   const sum = (name: string) => series.sum(`sluice_component_${name}`, labels)
   const sides = series.all('sluice_component_sent_events_total', labels).flatMap(({ labels, value }) => {

@@ -16,7 +16,7 @@ export interface Subject {
   goesOn?(): boolean | Promise<boolean>
 }
 
-/** Checks per watchdog interval. Every other check sends a watchdog ping. */
+/** Number of checks per watchdog interval. One of two sends a ping. */
 export const CHECKS = 4
 
 const LONGEST = 400

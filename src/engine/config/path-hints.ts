@@ -19,8 +19,8 @@ interface Named {
 }
 
 /**
- * Checks every option that names a file or folder. Returns by component id the files that a component reads in addition
- * to its events, such as keys and tables.
+ * Checks every option that names a file or folder. By component id, returns the files (such as keys and tables) that
+ * the component reads besides its events.
  */
 export function checkPaths(
   root: MapNode,

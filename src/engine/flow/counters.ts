@@ -125,7 +125,7 @@ export class ComponentCounters implements ComponentMetrics {
   readonly kind: Kind
   readonly type: string
   readonly received: Amount = { events: 0, bytes: 0 }
-  /** Events sent to the main output or, by a destination, accepted by the receiver. */
+  /** Events that the main output got or, for a destination, the receiver accepted. */
   readonly passed: Amount = { events: 0, bytes: 0 }
   /** Events sent to side outputs, by output. */
   readonly aside = new Map<string, Amount>()
@@ -334,7 +334,7 @@ export class ComponentCounters implements ComponentMetrics {
     }
   }
 
-  /** For a removed component. Counts as discarded the events that it gave back, since these will not arrive again. */
+  /** For a removed component: the events that it gave back will not arrive again, so they count as discarded. */
   abandon(): void {
     const { events, bytes } = takeOff(this.#givenBack, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
     if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)

@@ -113,9 +113,7 @@ export class Dispatch {
     return this.#context.onError === 'dead_letter' && this.failures(work) > 0
   }
 
-  /**
-   * Sends events as decided, but keeps those with LATER in `work.kept`. Returns the events for the dead-letter queue.
-   */
+  /** Sends events as decided, but `work.kept` keeps those with LATER. Returns the events for the dead-letter queue. */
   send(work: Work, failures: number): EventBatch | undefined {
     const { batch, to } = work
     const { length } = batch
@@ -169,7 +167,7 @@ export class Dispatch {
     return letters
   }
 
-  /** Sends a batch with replaced events in pieces, so that the order of the events is kept. */
+  /** If a batch has replaced events, sends it in pieces that keep the order of the events. */
   #inPieces(work: Work, replaced: Replacements): void {
     const { batch, to } = work
     const { metrics } = this.#context

@@ -34,7 +34,7 @@ const aboutBatch = ({ origin: { source, path: file, peer }, length: events }: Ev
   events,
 })
 
-/** Logs the failures of a processor. Writes events that the processor could not process to the dead-letter queue. */
+/** Logs a processor's failures. If the processor could not process an event, writes it to the dead-letter queue. */
 export class Failures {
   readonly #context: FailuresContext
   readonly #limit: LogLimit

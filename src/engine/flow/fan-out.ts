@@ -60,7 +60,7 @@ export class Input {
     this.#room = undefined
   }
 
-  /** If there is room for more batches, returns undefined, otherwise a promise to wait for before the next batch. */
+  /** Returns undefined if more batches fit. Otherwise returns a promise; wait for it before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const stream = this.#stream
     for (const tap of this.taps) tap(batch)
@@ -97,7 +97,7 @@ export class FanOut {
     if (!this.#inputs.includes(input)) this.#inputs.push(input)
   }
 
-  /** If there is room for more batches, returns undefined, otherwise a promise to wait for before the next batch. */
+  /** Returns undefined if more batches fit. Otherwise returns a promise; wait for it before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const inputs = this.#inputs
     for (const tap of this.taps) tap(batch)

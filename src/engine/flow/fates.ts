@@ -1,12 +1,12 @@
 import type { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 
-/** Those events of a batch that a component does not pass on. */
+/** In a batch, the events that a component does not pass on. */
 export interface DiscardedEvents {
   readonly batch: EventBatch
   readonly reason: string
   readonly events: number
-  /** If given, only events whose decision in `to` is `value` are meant; otherwise all events of the batch. */
+  /** If given, means only events with the decision `value` in `to`; otherwise all events of the batch. */
   readonly to?: Uint8Array
   readonly value?: number
   /** Whether these events are written to the dead-letter queue. */

@@ -2,8 +2,8 @@ import { PassThrough } from 'node:stream'
 
 /**
  * How many batches may wait at the end of a component, and how many at the beginning of the next component. A higher
- * number would only take more memory. With 1, a component that waits would block the components before it, and so would
- * a component that takes several batches at a time.
+ * number would only take more memory. If the number were 1, a component that waits or takes several batches at a time
+ * would block the components before it.
  */
 export const STREAM_DEPTH = 2
 

@@ -294,7 +294,7 @@ export class SourceOutput implements Output {
     gate?.resolve()
   }
 
-  /** Whether downstream components, or their successors, will receive events again that they have already received. */
+  /** Whether downstream components, or their successors, will get events that they have already received. */
   get repeats(): boolean {
     if (this.#gaveBack) return true
     for (const open of this.#open) if (open.isErrored) return true

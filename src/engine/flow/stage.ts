@@ -326,7 +326,7 @@ export class Stage extends Transform {
   }
 
   override _read(size: number): void {
-    // Node.js calls `_read` before it takes a batch from a full queue, and not again until another batch was pushed. So
+    // Node.js calls `_read` before it takes a batch from a full queue, and next only after another batch was pushed. So
     // the call must be remembered.
     this.#isAsked = true
     super._read(size)

@@ -76,9 +76,9 @@ export interface WaitingStage {
 }
 
 /**
- * Keeps the events for which a processor decided LATER, and asks the processor again when these events are due. It asks
- * about events of the same source in order of arrival, and about due events before an arriving batch of that source.
- * Events of one source never wait for events of another.
+ * Keeps the events for which a processor decided LATER, and asks the processor again when these events are due. Asks
+ * about the events of a source in order of arrival: first about due events, then about an arriving batch. Events of one
+ * source never wait for events of another.
  */
 export class WaitingEvents {
   readonly #stage: WaitingStage
@@ -208,7 +208,7 @@ export class WaitingEvents {
         const at = clock.now()
         hasRoom = mayAsk()
         for (let next = hasRoom && this.#next(at); next; next = hasRoom && this.#next(at)) {
-          // Events in the same chunk may no longer be needed. Compacting the batch can then release that chunk.
+          // The batch's chunk may hold events that are no longer needed. Compacting can then release the chunk.
           next.batch.compact()
           ask(next)
           hasRoom = mayAsk()

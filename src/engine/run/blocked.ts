@@ -11,10 +11,10 @@ export interface Stuck {
 }
 
 /**
- * During a reload: the reason why waiting longer is useless; undefined if there may still be progress. Waiting is
- * useless if all ending destinations with events are failing or paused, if a full buffer is not being emptied, or if
- * only stuck processors have work. For a destination that passes its events to its successor, the reload waits only
- * until its attempts have ended.
+ * During a reload: why waiting longer is useless; undefined if there may still be progress. Waiting is useless if all
+ * ending destinations that have events are failing or paused, if a full buffer is not being emptied, or if only stuck
+ * processors have work. If a destination passes its events to its successor, the reload waits only until the
+ * destination's attempts end.
  */
 export function stuckOf(ending: readonly DestinationRun[], stages: Pick<Stages, 'hanging'>): Stuck | undefined {
   const open = ending

@@ -171,7 +171,7 @@ export class Engine {
       writes: stats => this.#outputs.writes(id, stats),
     }
     const destination = await createComponent<'destination'>(config, context)
-    // Registers the destination now, so that it is released if a later step fails.
+    // Registers the processor now, so that it is released if a later step fails.
     this.#lasting.set(id, destination)
     const deadLetter = this.#deadLetters(id, context)
     const outage = outageBefore(this.#handover?.outages, config)
@@ -209,7 +209,7 @@ export class Engine {
       editor,
     }
     const processor = await createComponent<'processor'>(config, context)
-    // Registers the destination now, so that it is released if a later step fails.
+    // Registers the processor now, so that it is released if a later step fails.
     this.#lasting.set(id, processor)
     const isOnce = (id: string) => this.#isOnce(id)
     const readsAgain = (id: string) => this.#sources.has(id) && !isOnce(id)
@@ -330,7 +330,7 @@ export class Engine {
     }
   }
 
-  /** The sources of a batch's events. If a processor made the events, all sources that reach this processor. */
+  /** The sources of a batch's events; for events that a processor made, all sources that reach it. */
   #sourcesOf({ source: id }: Origin): string[] {
     if (this.#sources.has(id)) return [id]
     if (!this.#config.processors.some(processor => processor.id === id)) return []

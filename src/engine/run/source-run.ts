@@ -31,7 +31,7 @@ export interface SourceRunParts {
   readonly clock: TimerClock
 }
 
-/** A source that does not read now, because it failed and will be restarted, or because it waits for an operator. */
+/** A source that is not reading now: it failed and will be restarted, or it waits for an operator. */
 export interface SourceFailure {
   readonly id: string
   readonly state: 'failing' | 'holding'

@@ -18,7 +18,7 @@ import { carryOver, type Rename, renamesBack, renamesOf } from './state/renames.
 /** How long a reload waits for attempts at failing destinations, for removed destinations, and for stuck processors. */
 const STUCK_MS = 2000
 const CHECK_MS = 100
-/** Maximum size of a disk buffer, in bytes, that a reload delivers before it removes the destination. */
+/** Maximum size in bytes of a disk buffer that a reload delivers before it removes the destination. */
 const MOST_DRAINED_BYTES = 16 * 1024 * 1024
 /** A shutdown stops waiting when this many consecutive checks find all remaining destinations paused. */
 const HOLD_CHECKS = 2

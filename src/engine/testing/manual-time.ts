@@ -1,6 +1,6 @@
 import { type after, type Clock, nextTurn } from '../../lib/time.js'
 
-/** A clock with timers that stands still until `advance`. */
+/** A clock with timers. It stands still until `advance`. */
 export class ManualTime implements Clock {
   #now = 0
   #timers: { at: number; fn: () => void }[] = []

@@ -47,7 +47,7 @@ export class Taker implements Output {
   }
 }
 
-/** Keeps a document in memory. As after a kill, the next run finds only the data that `flush` has saved. */
+/** Keeps a document in memory. The next run finds only the data that `flush` has saved, as after a kill. */
 export class MemoryCheckpoints implements Checkpoints {
   document: unknown
   changes = 0

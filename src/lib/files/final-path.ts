@@ -10,7 +10,7 @@ export function finalPath(path: string, links = MOST_LINKS): string {
   const whole = resolve(path)
   const found = orNone(() => realpathSync(whole))
   if (found !== undefined) return found
-  // The path does not exist, or is a symbolic link to something that does not.
+  // The path is missing, or is a symbolic link to something missing.
   const folder = dirname(whole)
   if (folder === whole) return whole
   const real = join(finalPath(folder, links), basename(whole))

@@ -156,8 +156,8 @@ function isDigit(): boolean {
 }
 
 /**
- * Reads the digits of the fraction. Ignores digits after the microseconds, which a double cannot hold. Returns false if
- * there is no digit.
+ * Reads the fraction's digits. Ignores digits after the microseconds, because a double cannot hold them. Returns false
+ * without any digit.
  */
 function fraction(): boolean {
   const first = at

@@ -2,7 +2,7 @@ import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT, Q
 import type { GrowingBytes } from './growing-bytes.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 
-/** Finds members of objects and items of arrays in valid JSON, and the bytes to cut to remove a member or item. */
+/** Finds members of objects and items of arrays in valid JSON, and the bytes to cut for removing them. */
 
 /** The last result, reused to avoid allocations. */
 export const found = {
@@ -169,7 +169,7 @@ function isSame(b: Buffer, quote: number, end: number, { bytes }: MemberName): b
   return true
 }
 
-/** Sets the range to cut: the member or item with the comma after it or, if it is the last, the comma before it. */
+/** Sets the range to cut: the member or item and the comma after it, or before it if it is the last. */
 function cut(b: Buffer, from: number, to: number, comma: number, next: number, end: number): void {
   const isLast = b[next] !== COMMA
   found.cutStart = isLast && comma >= 0 ? comma : from

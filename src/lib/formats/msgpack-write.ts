@@ -39,7 +39,7 @@ export class MsgpackWriter {
       if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) {
         this.#open(byte === OPEN_OBJECT)
         p = skipSpace(b, p + 1, end)
-        // In ASCII, the closing bracket of each kind comes two after the opening bracket.
+        // In ASCII, each closing bracket has the code of its opening bracket plus 2.
         if (b[p] !== byte + 2) {
           p = this.#member(p)
           continue

@@ -50,7 +50,7 @@ export interface MessageType {
   /** Number of fields. Each oneof counts as one. */
   places: number
   readonly fields: Map<number, Field>
-  /** Both names of each field. `named` contains the field for the slot of each name. */
+  /** Both names of each field. `named` has each field at the slots of its names. */
   readonly wanted: WantedNames
   readonly named: Field[]
 }

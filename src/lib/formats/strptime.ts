@@ -133,7 +133,7 @@ export function timeOf(given: Readonly<Record<string, string>>, zone: TimeZone, 
   return Number.isNaN(ms) ? undefined : { ms, fraction }
 }
 
-/** Returns a local time as the milliseconds of the same clock time in UTC; NaN if the day does not exist. */
+/** Returns the milliseconds of a local time as if it were in UTC; NaN if the day does not exist. */
 function localTime(
   given: Readonly<Record<string, string>>,
   year: number,
@@ -175,7 +175,7 @@ function minutesOf(zone: string): number | undefined {
 /** If a timestamp without a year is at most this far from its time of receipt, the assumed year is right. */
 const HALF_YEAR_MS = 183 * 86_400_000
 
-/** Returns a time, in the year for which it is nearest to `wall`. `inYear`: milliseconds; NaN for an invalid day. */
+/** Returns a time in the year that brings it nearest to `wall`. `inYear`: milliseconds; NaN for an invalid day. */
 export function nearest(inYear: (year: number) => number, wall: number): number {
   const received = new Date(wall).getFullYear()
   let best = inYear(received)

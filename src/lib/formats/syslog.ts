@@ -118,7 +118,7 @@ function putMessage(b: Uint8Array, p: number, end: number): void {
   put(MESSAGE, marked ? p + 3 : p, end)
 }
 
-/** Scans a line of RFC 3164 from `p`: the part after its priority, or a whole line of a file without a priority. */
+/** Scans a line of RFC 3164 from `p`: the part after its priority or, in a file, a whole line without priority. */
 function scanClassic(b: Uint8Array, p: number, end: number): boolean {
   clearParts()
   if (priority >= 0 && p < end && b[p] === SPACE) p++

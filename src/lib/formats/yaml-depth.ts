@@ -4,8 +4,8 @@ import { Lexer, Parser } from 'yaml'
 const MOST_OPEN = 256
 
 /**
- * Returns the offset at which a YAML text is nested so deeply that parsing could exhaust the memory or the stack;
- * undefined if it never is. Memory matters because each level of `- - -` repeats all tokens of the levels outside it.
+ * Returns the offset at which a YAML text is nested so deeply that parsing could exhaust memory or stack; undefined if
+ * this never happens. Memory matters because each level of `- - -` repeats all tokens of the levels outside it.
  */
 export function tooDeepAt(text: string): number | undefined {
   const parser = new Parser()

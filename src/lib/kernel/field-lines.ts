@@ -22,7 +22,7 @@ export interface EventFrame {
   readonly middle: Buffer
   /** The part after the fields. */
   readonly end: Buffer
-  /** The places of wanted values in `middle`, as three numbers each: the slot, and its two numbers (see SLOT). */
+  /** Three numbers for each wanted value in `middle`: its slot, and the slot's two numbers (see SLOT). */
   readonly middleSlots: Int32Array
 }
 

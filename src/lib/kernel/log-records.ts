@@ -33,7 +33,7 @@ const TEXT_AT = 16
 const MOST_TEXT = 16
 const MOST_ENTRIES = 64
 const MOST_GROUPED = 15
-/** Number of bits for the use of a field. If the field decides the group, the bits above contain its number. */
+/** Number of bits for a field's use. If the field decides the group, higher bits contain the field's number. */
 const USE_BITS = 8
 
 /** Writes JSON objects as log records of OTLP. Leaves rare objects to the caller. */

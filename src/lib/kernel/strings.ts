@@ -97,7 +97,7 @@ export class Strings {
     code.setKnown(memory.take(KNOWN_BYTES))
   }
 
-  /** Whether the kernel can read values of these lines: their chunk is in its memory, and a line's slots have room. */
+  /** Whether the kernel can read values of these lines: their chunk is in its memory, and a line's slots fit. */
   #reaches({ chunk, stride }: ScannedLines): boolean {
     return isInChunkMemory(chunk) && stride <= this.#memory.slots.length
   }

@@ -58,7 +58,7 @@ export function roomForPortion(bytes: number): number {
   return bytes < LARGE_PORTION_BYTES ? bytes : Math.max(bytes, REUSED_BYTES)
 }
 
-/** Size of a page of memory, and of the file cache. */
+/** Size of the pages of memory and the file cache. */
 export const PAGE_BYTES = 4096
 
 /** Returns how many of `bytes` new bytes to add to `pending` bytes. If possible, the sum fits into a reused chunk. */
@@ -75,7 +75,7 @@ export function isMostlyFree(chunk: Buffer, pending: number): boolean {
   return pending * 4 < chunk.length && (pending * 2 < REUSED_BYTES || !holders.has(chunk))
 }
 
-/** Adds a holder of the chunk. Returns a function to call once for the release; undefined if it is not reused. */
+/** Adds a chunk holder. Returns a function to call once for the release; undefined if the chunk is not reused. */
 export function holdChunk(chunk: Buffer): (() => void) | undefined {
   const count = holders.get(chunk)
   if (count === undefined) return undefined

@@ -82,7 +82,7 @@ function inPage(offset: number): number {
   return ((offset % PAGE_BYTES) + PAGE_BYTES) % PAGE_BYTES
 }
 
-/** Returns the end of the last line with its line end; `start` if there is no line. */
+/** Returns where the last line ends, with its line end; `start` without any line. */
 function endOf({ length, ends, flags }: LineColumns, start: number): number {
   return length === 0 ? start : ends[length - 1]! + flags[length - 1]!
 }
@@ -280,7 +280,7 @@ export class LineSplitter {
   }
 
   /**
-   * Cuts pieces of the maximum size, or up to 3 bytes less, while the line is too long. The line ends at `to` or later.
+   * Cuts pieces, at most 3 bytes below the maximum size, while the line is too long. The line ends at `to` or later.
    */
   protected cutPieces(to: number): void {
     while (to - this.start > this.maxLineBytes) {

@@ -44,7 +44,7 @@ export interface RecordLimits {
   readonly maxBytes: number
 }
 
-/** Low bits of the carry, below the joiner's state. OPEN: an event exists to which the next line can belong. */
+/** Low bits of the carry, below the joiner's state. OPEN: the next line can belong to an existing event. */
 const OPEN = 1
 /** The previous line was the last line of a piece, so a line that JOINS continues the event. */
 const CUT = 2

@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { AddressList } from './address-list.js'
 
-/** Some users must not reach this machine's network. Decides which addresses this process may connect to for them. */
+/** Some users must not reach this machine's network. Decides to which addresses this process may connect for them. */
 
 /** Throws if `text` is neither an address nor a range. */
 const listOf = (text: string) => new AddressList([text])

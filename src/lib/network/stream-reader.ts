@@ -24,7 +24,7 @@ export interface ReadLimits {
 /** Why reading stopped. ended: the stream has ended or failed. refused: the receiver refused bytes. */
 export type Stopped = 'ended' | 'idle' | 'aborted' | 'refused'
 
-/** If a stream has small buffers, a read from this size on waits for more data. Both are passed on together. */
+/** If a stream has small buffers, a read of this size or more waits for more data. Both are passed together. */
 const LARGE_READ_BYTES = 16 * 1024
 /** Limit of the bytes that wait for more data, for all streams. */
 const MOST_GATHERED_BYTES = 16 * 1024 * 1024

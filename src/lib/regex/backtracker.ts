@@ -230,7 +230,7 @@ export class Backtracker {
     slots[1] = Math.max(begin, p)
     this.#slots.fill(-1)
     this.#from = p
-    // Clears the notes at the end of the match. Some of these instructions led to the match, so they have not failed.
+    // Clears the notes at the match's end. Some of the instructions noted there led to the match, and did not fail.
     const first = (p - this.#first) * states
     for (let bit = first; bit < first + states; bit++) notes[bit >>> 5]! &= ~(1 << (bit & 31))
     return slots

@@ -21,7 +21,7 @@ const LAST_ROUND = 0xffff_ffff
 
 const DEAD = 0
 const START = 1
-/** Replaces any symbol if it matters only whether a symbol is there, and not which one. */
+/** Replaces any symbol if only the presence of a symbol matters, not which one it is. */
 const SOMETHING = 1
 
 const filled = new Set<Scanner>()

@@ -30,7 +30,7 @@ export const sha256 = (content: Buffer | string) => createHash('sha256').update(
 
 const hmac = (key: Buffer | string, text: string) => createHmac('sha256', key).update(text).digest()
 
-/** Encodes all except the unreserved characters of RFC 3986 as `%XX`. */
+/** Encodes characters as `%XX`, except unreserved ones (RFC 3986). */
 export const encodeUri = (text: string) =>
   encodeURIComponent(text).replace(/[!'()*]/g, character => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
 

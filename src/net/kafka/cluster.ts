@@ -32,7 +32,7 @@ export interface Topic {
   readonly at: number
 }
 
-/** The brokers of a cluster. Provides connections to brokers, the leaders of partitions, and ids of producers. */
+/** The brokers of a cluster. Provides ids of producers, the leaders of partitions, and connections to brokers. */
 export class KafkaCluster {
   readonly client: KafkaClient
   readonly #options: ClusterOptions

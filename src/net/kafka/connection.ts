@@ -15,7 +15,7 @@ const MOST_SIZE = 256 * 1024 * 1024
 /** The client's error code for failures within SASL. */
 export const NOT_AUTHENTICATED = 'PLT_KFK_AUTHENTICATION'
 const CLIENT_ID = Buffer.from('sluice')
-/** The version of the produce request since Kafka 2.8. The responses to this version name the rejected records. */
+/** The version of the produce request since Kafka 2.8. Its responses say which records were rejected. */
 export const PRODUCE = { key: 0, version: 9 } as const
 
 /** The server does not speak the Kafka protocol, or not the required version. */

@@ -19,7 +19,7 @@ export class RedisTimeout extends Error {
   }
 }
 
-/** Texts of replies to problems that only an operator can fix, with advice. */
+/** Reply texts for problems that only an operator can fix, with advice. */
 const DENIED: readonly [RegExp, string][] = [
   [/^WRONGPASS|invalid password/, 'the user name or the password is wrong; correct "username" and the password'],
   [

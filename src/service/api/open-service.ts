@@ -43,7 +43,7 @@ export const LIMITS = 'service.limits'
 const MINUTE_MS = 60_000
 
 /**
- * Opens the store in `dataDir` and the service. Throws StoreError SLUICE_STORE_IN_USE if another service has it open.
+ * Opens the service and its store in `dataDir`. Throws StoreError SLUICE_STORE_IN_USE if another service has it open.
  */
 export async function openService(options: OpenOptions): Promise<OpenService> {
   const { dataDir, store, limits, random, beside = false, metrics, ...rest } = options

@@ -88,7 +88,7 @@ export class ManagedPipeline {
   #polling: Promise<void> = Promise.resolve()
   /** Ends the wait between two attempts to start. */
   #retry = new AbortController()
-  /** Serializes replacements of the configuration and, independently of these, writes to the cache. */
+  /** Serializes the replacements of the configuration and, independently, the writes to the cache. */
   readonly #turns = new Turns()
 
   constructor(local: ManagedConfig, options: ManagedPipelineOptions) {
@@ -264,7 +264,7 @@ export class ManagedPipeline {
     await Promise.all([this.#polling, this.#reporting])
   }
 
-  /** Called after `failed` has replaced `back` but could not start, so that `back` runs again. */
+  /** Called when `back` runs again, because `failed` replaced `back` but could not start. */
   wentBack(error: Error, failed: Config, back: Config): void {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
     // If both have the same revision, the local part of the configuration caused the error, so the revision is not

@@ -10,7 +10,7 @@ import { parseJson } from '../../lib/formats/json-text.js'
 import type { PublishedRevision } from './service-link.js'
 
 /**
- * Caches the last revision that ran well in a file. While the service is unreachable, a start uses this revision. The
+ * Caches in a file the last revision that ran well. While the service is unreachable, a start uses this revision. The
  * file is replaced atomically, and only its owner can read it. A damaged file is ignored. A file that cannot be read at
  * the moment does not count as damaged.
  */

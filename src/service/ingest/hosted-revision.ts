@@ -3,7 +3,7 @@ import type { ConfigSecrets } from '../api/domain/secrets/secrets.js'
 import type { PublishedData } from './process/messages.js'
 
 export interface HostedRevision extends Omit<PublishedData, 'secrets'> {
-  /** The secrets of the account to which the configuration refers. */
+  /** The account's secrets to which the configuration refers. */
   readonly secrets?: ConfigSecrets
 }
 

@@ -302,8 +302,8 @@ function nameOf(key: string): string {
 const NONCE = Buffer.alloc(12)
 
 /**
- * Computes the digest of a body with a secret. Otherwise, a client that knows another client's key could find a body
- * with the same digest. AES-GCM without a plaintext takes a quarter of the time of SHA-256.
+ * Computes the digest of a body with a secret. Without it, a client knowing another client's key could find a body with
+ * the same digest. AES-GCM without a plaintext takes a quarter of the time of SHA-256.
  */
 function digestOf({ bytes, size, content }: KeyedRequest['body'], secret: Buffer, ...of: readonly string[]): string {
   const key = createHmac('sha256', secret)

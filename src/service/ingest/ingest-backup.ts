@@ -12,7 +12,7 @@ import { makeFolder } from '../../lib/files/make-folder.js'
 
 /** Name of the folder in the data_dir of the service, and in a backup. */
 export const INGEST_FOLDER = 'ingest'
-/** Files that only the process that created them can use. */
+/** Files usable only by the process that created them. */
 const OF_A_PROCESS = /^lock[.-]|\.sock$/
 const FIRST = 'ledger'
 /** Maximum attempts to copy a folder whose files are renamed or removed meanwhile. */
@@ -50,7 +50,7 @@ async function copy(from: string, to: string): Promise<void> {
     const file = await open(to, 'r')
     await file.sync().finally(() => file.close())
   } catch (error) {
-    // The file was removed after delivery, or it was renamed, and the next attempt finds its new name.
+    // The file was removed after delivery, or renamed; if so, the next attempt finds its new name.
     if (errorCode(error) !== 'ENOENT') throw error
   }
 }

@@ -83,7 +83,7 @@ export class IngestHost {
   readonly #waitingForProcess = new Map<string, HostedRevision>()
   readonly #stopTicking: () => void
   #resuming: Promise<void> | undefined
-  /** Revisions that wait for a process to serve a request or a publish. */
+  /** Revisions that wait for a process, for a request or a publish. */
   readonly #asking = new Set<HostedRevision>()
   /** For each pipeline that has stopped since the service started: the number of events in its disk buffers. */
   readonly #left = new Map<string, number>()
@@ -321,7 +321,7 @@ export class IngestHost {
     }
   }
 
-  /** Applies a revision and records it. The revision may rename or remove destinations with events in disk buffers. */
+  /** Applies a revision and records it. Destinations that it renames or removes may have events in disk buffers. */
   async #update(hosted: RunningPipeline, published: HostedRevision): Promise<void> {
     const { revision } = hosted
     await hosted.update(published)

@@ -57,7 +57,7 @@ export function milliseconds(text: string): number | undefined {
   return Number(amount) * (/^(ms|milli)/i.test(unit) ? 1 : UNITS_MS[unit[0]!.toLowerCase()]!)
 }
 
-/** Replaces invisible characters, and characters that change the direction of text, by JSON escapes. */
+/** Uses JSON escapes for invisible characters, and for characters that change the text direction. */
 export const visible = (text: string) =>
   text.replace(
     /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,

@@ -76,8 +76,8 @@ export function isTapped(source: string, codec: Codec, lines: Buffer): boolean {
 }
 
 /**
- * If the input is an event that `sluice tap` printed, and its original line was not JSON, reads this event. Otherwise
- * returns undefined.
+ * Reads an event that `sluice tap` printed, if the original line of the event was not JSON. Returns undefined for other
+ * inputs.
  */
 function readTapped(source: string, codec: Codec, frames: Frame[], wanted: WantedNames): ReadEvent | undefined {
   const { chunk, starts, ends } = frames[0]!
@@ -93,8 +93,8 @@ function readTapped(source: string, codec: Codec, frames: Frame[], wanted: Wante
   const letter = lineOf(given)
   if (letter?.codec.form !== 'message') return undefined
   const batch = firstOf([frameOf(letter)], originOf(letter, source, wanted), letter.receivedAt)
-  // If the event made from this line has all fields of the input, `sluice tap` printed the input. Otherwise the input
-  // is a line to read.
+  // `sluice tap` printed the input if the event made from this line has all fields of the input. Otherwise the input is
+  // a line to read.
   const fields = batch.fields(0)
   const same = Object.entries(given).every(([name, value]) => fields[name] === value)
   return same ? { batch, own: given, as: 'the text of an event as sluice tap shows it', more } : undefined

@@ -98,7 +98,7 @@ export class Chain {
   }
 
   /**
-   * Passes `events` from `output` to its readers, and their results to the next readers. Calls `arrive` with the events
+   * Passes `events` from `output` to its readers, and what they return to the next readers. Calls `arrive` with events
    * that reach the throttle.
    */
   async follow(output: string, events: EventBatch, arrive: (events: EventBatch) => void): Promise<void> {

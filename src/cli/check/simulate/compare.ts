@@ -38,7 +38,7 @@ const OTHER = 2
 /** Counts how often each event of a frame passes a throttle. */
 class Passes implements Visitor {
   counts = new Uint8Array(1024)
-  /** For each event of the frame: the batch with which the event reached the throttle. `indices`: its index there. */
+  /** For each event of the frame: the batch in which it reached the throttle. `indices`: its index in this batch. */
   batches: (EventBatch | undefined)[] = []
   indices = new Int32Array(1024)
   /** How many events were read before the frame. */
@@ -168,7 +168,7 @@ export interface ComparisonResult {
   readonly others: Difference | null
 }
 
-/** Maximum number of keys in the result. SHOWN_KEYS: in its text. */
+/** Maximum keys in the result. SHOWN_KEYS: in the result's text. */
 const REPORTED_KEYS = 1000
 const SHOWN_KEYS = 20
 

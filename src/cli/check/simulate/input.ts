@@ -93,7 +93,7 @@ async function* replayedFrom(
   yield
 }
 
-/** For a codec with framing: whether the input contains, instead of the records, JSON lines made from them. */
+/** For a codec with framing: whether the input contains JSON lines made from the records, not the records. */
 function isText(first: Buffer): boolean {
   // A scan needs a byte at which it stops.
   const line = Buffer.concat([first, Buffer.from('\n')])
@@ -106,7 +106,7 @@ async function take(frame: Frame | undefined, frames: FrameReader): Promise<void
   frame.release?.()
 }
 
-/** Reads until there is a complete line, or FIRST_LINE_BYTES. */
+/** Reads until it has a complete line or FIRST_LINE_BYTES. */
 async function firstLines(chunks: AsyncGenerator<Buffer, undefined>): Promise<Buffer> {
   let first: Buffer = Buffer.alloc(0)
   while (!first.includes('\n') && first.length < FIRST_LINE_BYTES) {

@@ -190,7 +190,7 @@ export function resultOf(simulation: Simulation): SimulationResult {
   }
 }
 
-/** If there are several throttles, a YAML comment. It says that the YAML describes only the first throttle. */
+/** If the YAML describes only the first of several throttles, returns a YAML comment that says this. */
 function choiceText(throttles: number): string {
   return throttles > 1 ? `# The first of the ${throttles} throttles above: change it to the one that you choose.\n` : ''
 }

@@ -129,7 +129,7 @@ async function simulateLive(options: SimulateOptions, files: readonly string[], 
   })
 }
 
-/** Replays the input through a throttle, and through the throttle of another configuration to compare with. */
+/** Replays the input through a throttle and the throttle of another configuration, to compare them. */
 async function compare(
   { throttle, subject, path, inputs, signal }: Compared,
   { compare: other, component, json }: SimulateOptions,

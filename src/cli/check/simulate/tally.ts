@@ -93,9 +93,7 @@ export class TrialTally {
     return { events: this.#sum(LEFT_OUT), bytes: this.#sum(LEFT_OUT + 1) }
   }
 
-  /**
-   * The `most` keys with the most discarded events (if equal, the most events), and the exact sum of all other keys.
-   */
+  /** The `most` keys with the most discarded events (ties: most events first), and the exact sum of all other keys. */
   byKey(most: number): Pick<TrialResult, 'losing_keys' | 'by_key' | 'others'> {
     const columns = this.#columns
     const discarded = (id: number) => columns[id * TALLY_WIDTH + DISCARDED]!
@@ -144,7 +142,7 @@ function countsIn(value: (column: number) => number): Omit<OtherKeys, 'keys'> {
   }
 }
 
-/** To take the row of another key, a key needs more than this many times as many discards as that key. */
+/** To take the row of another key, a key's discards divided by the other's must be more than this. */
 const CLEARLY_MORE = 1.5
 
 /**

@@ -19,7 +19,7 @@ export type Outcome = typeof PASS | typeof DISCARD | typeof EXCLUDED
 
 /** Decides as the daemon does, on one event after the other, and counts unusual decisions. */
 export abstract class TrialDecider {
-  /** Events of keys beyond `max_keys`. `failedOpen`: the events passed uncounted. `refused`: the discarded events. */
+  /** Events of keys beyond `max_keys`. `failedOpen`: those that passed uncounted. `refused`: those discarded. */
   failedOpen = 0
   refused = 0
   /** Only with windows in event time: the events that came later than allowed. */
@@ -246,7 +246,7 @@ class WaitingTrial extends TrialDecider {
         const roomAt = decider.roomAt(batch, i)
         const at = this.#room ? roomAt + LATE_MS : roomAt
         if (roomAt - now > this.#waitMs || decider.decideOne(batch, i, at) === DISCARD) {
-          // If earlier events of its bucket wait, the event waits, too. It is discarded when the maximum wait is over.
+          // The event waits if earlier events of its bucket wait. A waiting event is discarded after the maximum wait.
           if (from > now) this.#room?.add(now + this.#waitMs, batch.size(i))
           return this.#samples.outcome(batch, i, now)
         }

@@ -138,9 +138,7 @@ export function matchName(segment: string | ((name: string) => boolean), name: s
   return typeof segment === 'string' ? segment === name : segment(name)
 }
 
-/**
- * Creates a test for excluded paths. A pattern without a slash is compared with a file's name, others with the path.
- */
+/** Creates a test for excluded paths. A pattern with a slash tests the path, other patterns test the file's name. */
 export function compileExclude(patterns: readonly string[]): (path: string, name: string) => boolean {
   const options = { posix: true, nonegate: true, dot: true }
   const all = patterns.flatMap(pattern => expandBraces(pattern))

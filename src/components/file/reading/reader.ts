@@ -307,9 +307,9 @@ export class Reader {
   }
 
   /**
-   * Whether this file must wait for earlier files with the same name. It waits for those that have grown, because
-   * programs write to them until they open the new file. Queues these files. After the tailer was at its end, checks
-   * only once, because the tailer must not wait forever for a file that always grows.
+   * Whether this file must wait for earlier files with the same name. Waits for those that have grown, and queues them,
+   * because programs write to an earlier file until they open the new file. After the tailer was at its end, checks
+   * only once, because it must not wait forever for a file that always grows.
    */
   #waitsForEarlier(tailer: Tailer): boolean {
     if (tailer.sawEarlier) return false
@@ -353,7 +353,7 @@ export class Reader {
     this.#post(tailer.flush(out))
   }
 
-  /** Posts the unfinished parts that are due or, if `all`, all unfinished parts. */
+  /** Posts the unfinished parts that are due, or all unfinished parts if `all`. */
   #postDue(out: Output, all: boolean): void {
     for (const tailer of this.#unfinished.due(all)) this.#post(tailer.flush(out))
   }

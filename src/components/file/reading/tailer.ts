@@ -88,7 +88,7 @@ export class Tailer {
    * grow.
    */
   isBehind = true
-  /** Whether, after this file was last at its end, the earlier files were checked for new lines. */
+  /** Whether the earlier files were checked for new lines after this file was last at its end. */
   sawEarlier = false
   /** The copy that is read after the file itself is gone. */
   copy: Copy | undefined
@@ -100,7 +100,7 @@ export class Tailer {
   isUncompared = false
   /** Whether reading must wait until the search for the former file with this name is over. */
   held = false
-  /** After a truncation: when the file was last known to contain what was read, wall clock in milliseconds. */
+  /** After a truncation, the wall clock in milliseconds when the file was last known to hold what was read. */
   truncatedSince: number | undefined
   /** Until this time or longer, the file contained what was read from it. Wall clock in milliseconds. */
   sureUntil: number
@@ -151,7 +151,7 @@ export class Tailer {
   #parts: Parts | undefined
   /** Everything before this offset was in the file when reading began, or when reading resumed after a stall. */
   #backlogEnd = 0
-  /** The modification time of the file when a check last showed that it continues what was read. */
+  /** The modification time when a check last showed that the file continues what was read. */
   #verified = -1
 
   constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
@@ -216,8 +216,8 @@ export class Tailer {
 
   /**
    * Whether this file was created when another file, last written at `writtenAt`, was rotated. Programs write to a
-   * renamed file for a while, and copies may have rounded times. So `writtenAt` may be later than this file's birth.
-   * But `writtenAt` must be nearer to this birth than to this file's last change.
+   * renamed file for a while, and copies may have rounded times. So `writtenAt` may be after this file's birth, but
+   * must be nearer to the birth than to the file's last change.
    */
   #follows(writtenAt: bigint): boolean {
     return this.birth > writtenAt || writtenAt - this.birth < this.changedAt - writtenAt
@@ -347,7 +347,7 @@ export class Tailer {
   moveTo(path: string, stat: BigIntStats, fd: number): void {
     this.#gone = false
     this.setFile(path, stat)
-    // A copy may have less than what was read of its original.
+    // A copy may lack bytes that were read of its original.
     const content = this.#content
     if (stat.size < content.head.bytes) content.head = fingerprintAt(fd, 0, Number(stat.size))
     this.look(Number(stat.size), stat.mtimeNs)
@@ -575,7 +575,7 @@ export class Tailer {
     return true
   }
 
-  /** Records that the file had at least `size` bytes and, until `until` or longer, surely contained what was read. */
+  /** Records two facts: the file had at least `size` bytes, and surely held what was read, at least until `until`. */
   becomesSure(size = 0, until = this.#context.lookedAt()): void {
     this.#sureSize = Math.max(this.#sureSize, size)
     this.sureUntil = Math.max(this.sureUntil, until)

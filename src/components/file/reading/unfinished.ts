@@ -75,7 +75,7 @@ export class Unfinished {
     return this.#dueAtOf(tailer) <= this.#options.clock.now()
   }
 
-  /** The files whose unfinished part is due or, if `all`, all unfinished files. */
+  /** The files whose unfinished part is due, or all unfinished files if `all`. */
   *due(all: boolean): Iterable<Tailer> {
     const { clock, onReady } = this.#options
     const now = clock.now()

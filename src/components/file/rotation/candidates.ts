@@ -30,7 +30,7 @@ import type { Answer, Candidate, Question } from './match.js'
 
 const NOTHING = Buffer.alloc(0)
 
-/** Maximum compressed files examined per folder, besides new ones. The files that were modified last are examined. */
+/** Maximum compressed files examined per folder, besides new ones: the files modified last. */
 const MAX_COPIES = 2000
 /** Maximum work for reading the first bytes of a compressed file, in bytes read and inflated. */
 const PEEK_BUDGET = 1024 * 1024
@@ -91,7 +91,7 @@ export interface Unreadable extends Listed {
   readonly error: unknown
 }
 
-/** Reads as much of the files that may be copies as a search needs. A file is examined again only if it changes. */
+/** Reads only what a search needs of files that may be copies. Examines a file again only if it changes. */
 export class Candidates {
   readonly #options: CandidatesOptions
   /** By folder, and in each folder by the result of `stateOf`. */
@@ -295,8 +295,8 @@ export async function list(folder: string, slices: Slices): Promise<Listed[]> {
 }
 
 /**
- * Opens a file and calls `use`. Returns undefined if the file is gone or cannot be read, or if another file has its
- * path now. `keeps`: the result of `use` closes the file.
+ * Opens a file and calls `use`. Returns undefined if the file is gone or unreadable, or if another file has its path.
+ * `keeps`: whether the result of `use` closes the file.
  */
 export function withKnown<T>(
   path: string,

@@ -26,7 +26,7 @@ export class CurrentNames {
     return this.#paths
   }
 
-  /** The names that no file has, and since when. Other files may have had them after that. */
+  /** The names that no file has, and since when. Other files may have had the names later. */
   get vacant(): Displaced[] {
     const vacant = [...this.#former].filter(([path]) => !this.#paths.has(path))
     return vacant.map(([path, { since }]) => ({ path, since }))

@@ -16,8 +16,8 @@ interface DetachedFilesOptions extends Omit<SearchOptions, 'births'> {
 
 /**
  * Files without a matching name, because they were renamed, deleted, compressed or excluded. Invariants: a file is read
- * while it grows. It is released when it has been quiet for a while, was read to its end, and all of it is settled. Of
- * a file that no longer matches, only the rest is read. Another file that has its inode now is never read.
+ * while it grows. It is released when it has been quiet for a while, was read to its end, and all of it is settled. If
+ * a file no longer matches, only its rest is read. Another file that took over an inode is never read.
  */
 export class DetachedFiles {
   readonly #options: DetachedFilesOptions
@@ -105,7 +105,7 @@ export class DetachedFiles {
     const { context, saved, options, files, search } = this.#options
     if (context.clock.now() - quietSince(tailer) < options.rotate_wait || tailer.unsettled || tailer.reading) return
     const { unlinked } = tailer
-    // Keep the entry, because without it the next run could match the copy of this file to another file.
+    // Keep the entry, because without it the next run could match another file to the copy of this file.
     const mayBeCopied = unlinked && namesOrNone(dirname(tailer.path)).some(name => formatOfName(name) !== undefined)
     const mayBeHidden = tailer.unread > 0 && search.mayHideRestOf(tailer)
     if (tailer.unread > 0 && !mayBeHidden) this.#reportLost(tailer)

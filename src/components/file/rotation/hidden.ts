@@ -72,7 +72,7 @@ export class Hidden {
     return hides
   }
 
-  /** The folders to search again, because a file in them that may be a copy has changed, became readable or is gone. */
+  /** The folders to search again, because a possible copy in them has changed, became readable or is gone. */
   *uncovered(): Iterable<string> {
     for (const [path, { stat: before, error }] of this.#hiding) {
       const stat = statOrNone(path)

@@ -94,7 +94,7 @@ export class Inflated {
     return inflater
   }
 
-  /** Fills `room` and returns the number of bytes. Stops at the end or damaged data, or when the budget is used up. */
+  /** Fills `room` and returns the number of bytes. Stops at the end, at damage, or when the budget is used up. */
   async read(room: Buffer): Promise<number> {
     let length = 0
     while (length < room.length && (await this.#more())) {

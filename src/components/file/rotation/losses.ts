@@ -38,7 +38,7 @@ export class Losses {
     )
   }
 
-  /** Logs deleted or moved files with undelivered bytes. Only descriptors of this process can read these bytes now. */
+  /** Warns of deleted or moved files with undelivered bytes. Only descriptors of this process can read these bytes. */
   warn(tailers: readonly Tailer[]): void {
     const text =
       'stopping, but a file that was deleted or moved to another folder is not fully delivered; its undelivered bytes are lost when the daemon ends. To keep them, copy the file now; its path is open_as'

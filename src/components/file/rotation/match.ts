@@ -202,7 +202,7 @@ export function* assign<F extends Known, C extends Candidate>(
   const sorted = [...files].sort((a, b) => b.head.bytes - a.head.bytes || b.position.offset - a.position.offset)
   const gone = new Set(sorted.filter(({ isThere }) => !isThere))
   for (const file of gone) if (yield* claim(file, ({ key }) => key === file.claimed)) gone.delete(file)
-  // First, missing files claim candidates of their own size. Then existing files, compared completely, claim theirs.
+  // First, missing files claim candidates of equal size. Then existing files are compared fully and claim copies.
   for (const file of gone) if (yield* claim(file, one => one.size === sizeIn(one, file))) gone.delete(file)
   for (const file of sorted) if (file.isThere) yield* claim(file, () => true)
   for (const file of gone) yield* claim(file, () => true)

@@ -76,7 +76,7 @@ export class Newcomers {
     return true
   }
 
-  /** Whether this file begins like a file that is or was read. Files whose name this file took do not count. */
+  /** Whether this file begins like a file that is or was read. Ignores the files whose name this file took. */
   #isKnown(path: string, first: Buffer): boolean {
     const { files, saved } = this.#options
     const all = fingerprint(first, 0, first.length)

@@ -280,7 +280,7 @@ export class Search {
     let areSame = true
     for (const [name, tailer] of named) {
       if (!files.open(tailer) || tailer.fd === undefined) continue
-      // After this file was renamed, another file that the search found may have had its old name.
+      // Another file found by the search may have had the old name of this file after the rename.
       if (tailer.hasPortion || (name !== undefined && !leadsTo(name, tailer.key))) areSame = false
       else if (!tailer.holds()) {
         files.truncated(tailer)
@@ -391,7 +391,7 @@ export class Search {
     else if (this.#isCurrent(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed })
   }
 
-  /** If the copy of a file is gone, the copy of another file may have its inode now. No file reads from `places`. */
+  /** If the copy of a file is gone, another file's copy may have its inode now. No file is read from `places`. */
   #dropOldClaims(
     subjects: readonly Subject[],
     places: readonly Place[],

@@ -66,7 +66,7 @@ export class Unseen {
     this.#displaced.set(name, Math.min(since - CLOCK_MS, this.#displaced.get(name) ?? Number.POSITIVE_INFINITY))
   }
 
-  /** Repeats the search for a displaced name when the file that could not be opened can be opened or is gone. */
+  /** Repeats the search for a displaced name when its unreadable file can be opened or is gone. */
   begin(): void {
     const { problems, context } = this.#options
     for (const [file, { path, since }] of this.#unreadable) {
@@ -85,7 +85,7 @@ export class Unseen {
     }
   }
 
-  /** `names`: the folder's displaced names that a listed file may have had. `over`: its other displaced names. */
+  /** Splits the folder's displaced names. `names`: a listed file may have had them. `over`: the others. */
   namesIn(folder: string, listed: readonly Listed[], isKnown: (one: Listed) => boolean) {
     const all = [...this.#displaced.keys()].filter(name => dirname(name) === folder)
     let newest = Number.NEGATIVE_INFINITY
@@ -122,7 +122,7 @@ export class Unseen {
       (!births.kept(stat) || Number(stat.birthtimeNs) / 1e6 >= since)
     const damaged = new Set(unreadable.map(({ path }) => path))
     const mayGrow = ({ path, stat }: Listed) => {
-      // Both were born in one tick of the clock, so the compressed one may be in the making.
+      // Both files were born in one tick of the clock, so `path` may be in the making.
       const isTwin = stat.birthtimeNs > 0n && statOrNone(uncompressedName(path))?.birthtimeNs === stat.birthtimeNs
       const isComplete = this.isStarting && !damaged.has(path) && !isTwin
       return Number(stat.ctimeNs) / 1e6 > now - (isComplete ? WRITES_MS : SETTLE_MS)

@@ -127,8 +127,8 @@ export class Dedupe implements Processor {
 }
 
 /**
- * Replaces a key that is too long to keep. The replacement is longer than every key that was not replaced, so the two
- * cannot be equal.
+ * Replaces a key that is too long to keep. The replacement is longer than every key that was not replaced, so it equals
+ * no such key.
  */
 function digest(text: string): string {
   return createHash('sha256')

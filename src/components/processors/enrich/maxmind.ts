@@ -94,7 +94,7 @@ function at(value: unknown, names: readonly string[]): unknown {
   return value
 }
 
-/** Maximum size of an entry, which is VALUE_BYTES per value, plus the bytes of texts. Real ones take some kilobytes. */
+/** Maximum size of an entry: VALUE_BYTES per value, plus the bytes of texts. Real entries take some kilobytes. */
 const MOST_BYTES = 256 * 1024
 const VALUE_BYTES = 8
 const DEEPEST = 64

@@ -49,7 +49,7 @@ export class Nester {
     return false
   }
 
-  /** The members of an object. If a name is repeated, the member has its first place and its last value. */
+  /** The members of an object. If a name is repeated, its first place and its last value are kept. */
   #members({ start, end }: Range): Map<string, Range> {
     const b = this.#bytes
     const members = new Map<string, Range>()

@@ -16,10 +16,7 @@ import type { ParseOptions } from '../parse.js'
 import { loadedCodecs } from './codec-options.js'
 import { TypedMembers } from './typed-members.js'
 
-/**
- * Reads a field with several codecs in turn. Merges the result of the first codec that can read the field into the
- * event.
- */
+/** Tries several codecs in turn to read a field. Merges the result of the first that succeeds into the event. */
 export class Parser implements Processor {
   readonly #reader: FieldReader
   readonly #editor: EventEditor

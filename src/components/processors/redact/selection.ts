@@ -53,7 +53,7 @@ export interface ValueVisitor {
   number(b: Buffer, start: number, end: number): void
 }
 
-/** Visits the selected parts of the valid JSON value at `p` in order. If members share a name, visits all of them. */
+/** Visits in order the selected parts of the valid JSON value at `p`. If members share a name, visits all of them. */
 export function visitSelected(b: Buffer, p: number, end: number, selection: Selection, visitor: ValueVisitor): void {
   if (selection.all) visitAll(b, p, end, visitor)
   else if (b[p] === OPEN_OBJECT && selection.names.size > 0) visitMembers(b, p, end, selection, visitor)

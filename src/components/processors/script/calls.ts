@@ -9,7 +9,7 @@ import type { ScriptContext } from './types.js'
 
 export type ScriptFunction = (given: unknown, context: ScriptContext) => unknown
 
-/** The time is checked each time that this many calls have begun, even if they return without waiting. */
+/** The time is checked whenever this many calls have begun, even if they return without waiting. */
 const LOOK_EVERY = 16
 
 interface Running {
@@ -141,7 +141,7 @@ export class Calls {
     else results.failRest(scriptError(error))
   }
 
-  /** Ends a batch. Events that have no result yet fail. */
+  /** Ends a batch. Events without a result fail. */
   #finish(batch: Running): void {
     if (batch.isOver) return
     batch.isOver = true

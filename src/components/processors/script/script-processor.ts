@@ -31,7 +31,7 @@ const MOST_DEATHS = 10
 interface Unanswered {
   readonly id: number
   readonly length: number
-  /** Bytes of the lines that the process was sent. */
+  /** Bytes of the lines sent to the process. */
   bytes: number
   readonly batch: EventBatch
   readonly answer: (result: JobDone) => void

@@ -6,7 +6,7 @@ export const LONGEST_LINE = 4096
 
 /**
  * Passes on lines that a script writes, for example with `console.log`. Passes on at most MOST_LINES lines a minute,
- * and of further lines only their number.
+ * and the number of further lines.
  */
 export class WrittenLines {
   readonly #pass: (line: string) => void

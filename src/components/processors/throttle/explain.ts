@@ -70,7 +70,7 @@ function insteadText({ mode, over_limit: over }: ThrottleOptions): string | unde
   return `over_limit: one in ${over.pass_one_in} events over the limit passes`
 }
 
-/** What happens to events over the limit while their source catches up. Undefined if the same as at other times. */
+/** What happens to events over the limit while their source catches up. Undefined if they are treated as usual. */
 function backlogText(options: ThrottleOptions): string | undefined {
   const { mode, on_backlog, time_field } = options
   if (mode === 'shadow' || time_field) return undefined

@@ -17,7 +17,7 @@ class OverLimitCounts extends BucketColumns {
   }
 }
 
-/** Lets one in N events over the limit of each bucket pass. */
+/** Per bucket, lets one in N events over the limit pass. */
 export class OneInN {
   readonly seed: number
   readonly #oneIn: number

@@ -18,7 +18,7 @@ import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 import { Summary } from './summary.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
-/** Maximum discarded events inspected for the history per second. After that, each batch may inspect one more. */
+/** Maximum discarded events to inspect for the history each second. Then each batch may inspect one more. */
 const LOOKS_PER_SECOND = 1000
 /** If a batch discards more events than may still be inspected in this second, at most this many are inspected. */
 const SOME_LOOKS = 16

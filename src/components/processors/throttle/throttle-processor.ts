@@ -263,8 +263,8 @@ export class ThrottleProcessor implements Processor {
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
     const beyondMaxKeys = counts[FAIL_OPEN]! + counts[FULL]!
-    // In shadow mode, all events pass, so max_keys has no effect. With a cluster limit, an unreachable server may be
-    // the cause instead. The cluster limit itself logs an unreachable server.
+    // In shadow mode, all events pass, so max_keys has no effect. With a cluster limit, the cause may be an unreachable
+    // server, not max_keys. The cluster limit itself logs this.
     if (beyondMaxKeys > 0 && !this.#cluster && this.#options.mode === 'enforce') this.#reportMaxKeys()
     this.#countDropped()
     this.#countInEventTime?.()

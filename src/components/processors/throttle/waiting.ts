@@ -186,7 +186,7 @@ export class Pacing {
   #waits(batch: EventBatch, i: number, bucket: number, leftMs: number, now: number, scope: BatchScope): boolean {
     if (leftMs <= 0) return false
     const inMs = this.#roomIn(batch, i, bucket, now)
-    // The event would wait in vain. Only if daemons share the limit, the bucket may have room earlier.
+    // If daemons share the limit, the bucket may have room sooner. If not, the event waits in vain.
     if (inMs > leftMs && !this.#isShared) return false
     scope.later(Math.min(Math.max(0, inMs), leftMs, this.#askEveryMs))
     return true
@@ -308,7 +308,7 @@ export class WithoutBacklog {
   #wall = 0
 
   constructor(options: DeciderOptions, clock: Clock, mostMs: number, before: unknown) {
-    // If max_keys leaves no room for the bucket of an event, the event passes here. At worst, this makes it wait.
+    // If max_keys leaves no room for the bucket of an event, the event passes here. At worst, it then waits.
     const limits = options.limits.map(tolerant)
     this.#options = { ...options, limits, exclude: undefined, onMaxKeys: 'pass', persists: false }
     this.#clock = clock

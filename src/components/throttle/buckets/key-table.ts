@@ -10,7 +10,7 @@ export interface Key {
   readonly hash: number
 }
 
-/** Values instead of an id, which is not needed (NONE), must be found (TO_FIND) or cannot be found here (ALONE). */
+/** Values instead of an id. NONE: not needed. TO_FIND: must be found. ALONE: cannot be found here. */
 export const NONE = -1
 export const TO_FIND = -2
 export const ALONE = -3
@@ -24,8 +24,8 @@ export interface Keys {
   /** The id of each key, or one of the constants above. */
   readonly ids: Int32Array
   /**
-   * Indices, in order, of the events whose id was found (`found`) and of the events whose id is still missing
-   * (`alone`), and the numbers of both.
+   * Indices of the events whose id was found (`found`) and of those whose id is still missing (`alone`), both in order,
+   * and the count of each.
    */
   readonly found: Int32Array
   foundCount: number

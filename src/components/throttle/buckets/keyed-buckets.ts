@@ -7,14 +7,14 @@ export interface BucketsOptions extends Lifetime {
   readonly maxKeys: number
 }
 
-/** If `maxKeys` is higher than this, there are several parts, usually of at most PART buckets each, instead of one. */
+/** If `maxKeys` is higher than this, several parts replace the single part. Usually, each has at most PART buckets. */
 const UNDIVIDED = 100_000
 /** Buckets per part. Growing or searching a part of this size takes a few milliseconds. */
 const PART = 65_536
 const MOST_PARTS = 64
 /** A part may exceed its share of `maxKeys` by this factor, because parts drop idle buckets at different times. */
 const SPREAD = 1.25
-/** Maximum work of one call of `advance`, in checked buckets. Moving a bucket costs as much as KEEPING checks. */
+/** Maximum work of one call of `advance`, in checked buckets. A moved bucket counts as KEEPING checked ones. */
 const MOST_WORK = 100_000
 const KEEPING = 16
 /** A part drops idle buckets if they are at least 1/4 of its buckets. A small part always drops its idle buckets. */

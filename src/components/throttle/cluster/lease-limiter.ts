@@ -157,7 +157,7 @@ export class LeaseLimiter implements RuledLimiter {
     return ASK
   }
 
-  /** Creates a demand without events. The demand gives back the units that are left of the bucket's lease. */
+  /** Creates a demand without events. The demand gives back the remaining units of the bucket's lease. */
   #demand(leases: Leases, id: number, key: Buffer, now: number, lists: boolean): LimiterDemand {
     const spent = leases.spent(id, now)
     const back = leases.takeBack(id, now)

@@ -132,7 +132,7 @@ export class Leases extends BucketColumns {
     this.#set(bucket, SIZE + BYTES, 0)
   }
 
-  /** Units for costs that a valid lease has left. */
+  /** Remaining cost units of a valid lease. */
   left(bucket: number, now: number): number {
     return now < this.times[bucket]! ? this.#get(bucket, LEFT) : 0
   }

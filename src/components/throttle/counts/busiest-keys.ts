@@ -28,7 +28,7 @@ export class BusiestKeys {
   /** The keys in `#counts` that are names of buckets instead of texts. */
   readonly #named = new Set<string>()
 
-  /** `fields`: the fields of the key; if empty, all events share one bucket. `stands`: that of the previous object. */
+  /** `fields`: the key's fields; if empty, all events share one bucket. `stands`: from the previous object. */
   constructor(fields: readonly FieldReader[], clock: Clock, stands = 1) {
     this.#key = new BucketKey(fields)
     this.#sampler = new EventSampler(clock, LOOKS_PER_SECOND, stands)

@@ -3,7 +3,7 @@ import type { Refusal } from '../decider.js'
 
 const MINUTE_MS = 60_000
 const MINUTES = 60
-/** If there would be more than twice this number of buckets, only this number is kept. */
+/** Number of buckets to keep if there would be more than twice as many. */
 const KEPT = 256
 
 interface Row {

@@ -1,6 +1,6 @@
 import type { Clock } from '../../../lib/time.js'
 
-/** Chooses the events to inspect: a random sample if more than a maximum arrive per second, otherwise every event. */
+/** Chooses the events to inspect: every event, or a random sample if the events per second exceed a maximum. */
 export class EventSampler {
   #stands: number
   /** Whether some events were not inspected. */

@@ -13,8 +13,8 @@ export interface HeavyKey {
 }
 
 /**
- * Of any number of keys, finds those with the most events, in bounded memory (Space-Saving). One call can add many
- * events. A followed key had at least `counted` and at most `counted + missed` events, any other at most `floor`.
+ * Finds the keys with the most events among any number of keys, in bounded memory (Space-Saving). One call can add many
+ * events. A followed key had `counted` to `counted + missed` events. Other keys had at most `floor`.
  */
 export class HeaviestKeys {
   /** Maximum number of events of a key that is not followed. */

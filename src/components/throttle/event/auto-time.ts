@@ -6,8 +6,8 @@ import { parseIsoTime } from '../../../lib/formats/iso-time.js'
 import type { TimeReader } from './time.js'
 
 /**
- * The usual time fields, in this order: of winston, Google Cloud, Rust's tracing, the journal and syslog; of Elastic
- * and logstash; of pino, bunyan, logrus, slog and docker; of zap and klog; of Serilog; and of others.
+ * The usual time fields, in the order of their users: winston, Google Cloud, Rust's tracing, the journal and syslog;
+ * Elastic and logstash; pino, bunyan, logrus, slog and docker; zap and klog; Serilog; and others.
  */
 export const TIME_FIELDS: readonly FieldPath[] = [
   '.timestamp',

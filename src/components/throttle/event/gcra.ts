@@ -8,8 +8,8 @@ import { LimitEventWindows } from './earlier-windows.js'
 import type { Shared } from './timing.js'
 
 /**
- * Columns of a run: its time, the TAT after the run in two columns (see GcraWindows), the sum of the costs that passed
- * at this time, and the last of these costs.
+ * Columns of a run: its time, the TAT after the run (two columns, see GcraWindows), the sum of the costs that passed at
+ * this time, and the last of these costs.
  */
 const TIME = 0
 const TAT_MS = 1

@@ -103,7 +103,7 @@ export class EventProgress {
     return Math.min(newest, this.#current.newest) - this.latenessMs
   }
 
-  /** In a bucket whose newest event is at `newest`, events of active origins are late before the returned time. */
+  /** In a bucket whose newest event is at `newest`, events of active origins before the returned time are late. */
   keptFrom(newest: number): number {
     return Math.min(newest, this.oldest) - this.latenessMs
   }

@@ -23,8 +23,8 @@ const SILENCE_MS = 3_600_000
 
 /**
  * Event time: an event is counted at its own time. A bucket is idle when every further event of active origins would be
- * late in this bucket. An event is counted at its arrival if it has no valid time. The same holds if its time is ahead
- * of the clock by more than the allowed lateness, so that a single wrong time does not make other events late.
+ * late in this bucket. An event is counted at its arrival if it has no valid time, or if its time is ahead of the clock
+ * by more than the allowed lateness. So a single wrong time does not make other events late.
  */
 export class EventTiming implements Timing, Shared {
   readonly progress: EventProgress

@@ -12,7 +12,7 @@ type Test = Pick<Rule, 'when' | 'key'>
 
 /** The rules that may apply to the events of a key. */
 interface Route {
-  /** The index of the first rule that matches the key and has no condition; the number of rules if no rule does. */
+  /** Index of the first rule without a condition that matches the key. Without such a rule: the number of rules. */
   readonly stop: number
   /** The rules before `stop` that match the key and have a condition, in order. */
   readonly conditional: readonly number[]
@@ -31,8 +31,8 @@ interface Glob {
 
 /**
  * Finds the first rule that holds for an event. The patterns for a key are tested only once. A hash table finds
- * patterns that match a single text. Other patterns are tested if the key begins with their prefix. Conditions are
- * tested for each event, but only the conditions of rules before the first matching rule without a condition.
+ * patterns that match a single text. Other patterns are tested if the key begins with their prefix. For each event,
+ * conditions are tested in order, up to the first matching rule without a condition.
  */
 export class RuleFinder {
   readonly #rules: readonly Test[]

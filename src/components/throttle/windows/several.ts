@@ -8,7 +8,7 @@ import { AlignedPeriods, CalendarPeriods, type Periods } from './periods.js'
 import { SlidingWindows } from './sliding.js'
 import type { WallTime } from './wall-time.js'
 
-/** Several limits. An event passes only if it fits all limits. Only events that pass are counted, by all limits. */
+/** Several limits. An event passes only if it fits all limits. All limits count exactly the events that pass. */
 export class SeveralWindows extends Windows {
   override readonly spanMs: number
   readonly #members: readonly LimitWindows[]

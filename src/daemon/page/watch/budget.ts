@@ -16,7 +16,7 @@ export type Turn = () => Promise<void> | undefined
 /** Limits all answers together to a quarter of the time of the process. */
 export class Budget {
   readonly #clock: TimerClock
-  /** At this time, the pauses for all work until now end. */
+  /** When the pauses for all work until now are over. */
   #paidAt = Number.NEGATIVE_INFINITY
 
   constructor(clock: TimerClock) {

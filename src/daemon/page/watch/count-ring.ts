@@ -10,10 +10,7 @@ const ROWS_AT_ONCE = 10_000
 /** Receives a row. `at`: wall clock in milliseconds. */
 export type SeeRow = (at: number, key: number, offered: number, passed: number) => void
 
-/**
- * Counts by time and key. The rows are stored in columns, oldest first. The columns grow up to a maximum number of
- * rows.
- */
+/** Rows of counts by time and key, stored in columns, oldest first. The columns grow up to a maximum number of rows. */
 export class CountRing {
   #most: number
   #times: Uint32Array
@@ -153,7 +150,7 @@ export class CountRing {
       const row = this.#row(n)
       const time = this.#times[row]! + shift
       const start = time - (time % stepMs)
-      // This does not overwrite unread rows, because it never writes more rows than it has read.
+      // `write` overwrites no unread rows, because it never writes more rows than were read.
       if (start !== at) write()
       at = start
       const key = this.#keys[row]!

@@ -65,7 +65,7 @@ const KINDS = ['discarded', 'rejected', 'passed'] as const
 
 const kindOf = (what: Fate) => (what === 'discarded' || what === 'rejected' ? what : 'passed')
 
-/** For each kind of event, reports the time since which events are kept, and their number. */
+/** For each kind of event, reports how many events are kept, and since when. */
 function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number): LookedAt[] {
   return KINDS.map(kind => {
     const { from, oneIn, bytes } = evidence[kind].about()

@@ -152,8 +152,8 @@ export class KeyCounts {
   #from: number
   #step = 0
   /**
-   * When and how much the steps were lengthened, when and how much events were sampled, and when keys without counts of
-   * their own were last counted.
+   * When and how much the steps were lengthened and events were sampled, and when keys without counts of their own were
+   * last counted.
    */
   #coarse: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #sampled: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
@@ -379,7 +379,7 @@ export class KeyCounts {
     return order.sort((a, b) => this.#weights[a]! - this.#weights[b]!)
   }
 
-  /** Adds the counts of these keys to REST, including past counts. */
+  /** Adds the counts of these keys, also past counts, to REST. */
   #drop(dropped: ReadonlySet<number>): void {
     const to = new Uint16Array(this.#weights.length)
     to[DEFAULT] = DEFAULT

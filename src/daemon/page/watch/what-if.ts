@@ -8,7 +8,7 @@ import { DEFAULT, type KeyCounts, REST } from './key-counts.js'
 
 /** The length of the steps of the curve, in milliseconds. */
 const CURVE_MS = 5000
-/** At most this many keys with the largest changes are shown, and as many other keys with the most events. */
+/** Shows at most this many keys with the largest changes, and as many other keys with the most events. */
 const SHOWN_KEYS = 10
 
 /** Numbers of events. `key`: null for events without a key. */

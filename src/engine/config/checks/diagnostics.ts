@@ -142,7 +142,7 @@ function missingText(must: string): string {
   return must.startsWith('must ') ? `; it ${must}` : `; ${must}`
 }
 
-/** Of a union's branches that accept this kind of value, the one with the fewest faults, which was probably meant. */
+/** The branch that was probably meant: of those that accept this kind of value, the one with the fewest faults. */
 export function nearestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] | undefined {
   let best: readonly Issue[] | undefined
   for (const branch of branches) {
@@ -262,9 +262,7 @@ function environmentValues(node: ConfigNode): string[] {
   return children.flatMap(environmentValues)
 }
 
-/**
- * Whether to read the variable in `node` as a number or boolean, because it looks like one and the option rejects text.
- */
+/** Whether to read the variable in `node` as a number or boolean: it looks like one, and the option rejects text. */
 export function wantsPlain(issue: Issue, node: ScalarNode): boolean {
   if (node.environment?.plain === undefined || typeof node.value !== 'string') return false
   return issue.code === 'invalid_type' || issue.code === 'invalid_union' || issue.code === 'invalid_value'

@@ -92,8 +92,8 @@ function outputOf({ writes }: AnyDefinition, options: unknown): string | undefin
 }
 
 /**
- * Reports a source that would read a file to which a destination writes the events of this source. These events would
- * be read and written without end.
+ * Reports a source that reads the file to which a destination writes this source's events. These events would be read
+ * and written without end.
  */
 function reportReadAgain(
   output: Output,

@@ -108,8 +108,8 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
 }
 
 /**
- * Reports each cycle of components at the input that closes the cycle. This input connects two components. If one of
- * them is in a cycle reported before, skips the cycle. Returns whether a cycle exists.
+ * Reports each cycle of components at the input that closes it. This input connects two components. Skips a new cycle
+ * if one of the two is in a reported cycle. Returns whether a cycle exists.
  */
 function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
@@ -140,7 +140,7 @@ function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Prob
   return reported.size > 0
 }
 
-/** Reports a second source for a stream that only one can read. Otherwise each would miss bytes the other reads. */
+/** Reports a second source for a stream that only one can read. Two sources would miss each other's bytes. */
 function reportSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
   const first = new Map<string, Draft>()
   for (const draft of drafts.values()) {
@@ -174,7 +174,7 @@ interface Connection {
 /** The readers of each component. There are no cycles. */
 type Connections = ReadonlyMap<Draft, readonly Connection[]>
 
-/** A configuration is rejected only if the copies exceed both limits, because a large one may need many copies. */
+/** Both limits must be exceeded before a configuration is rejected, because a large one may need many copies. */
 const MOST_COPIES = 1000
 const MOST_FOR_EACH_CONNECTION = 4
 /** Larger counts are replaced by this number. */

@@ -115,8 +115,8 @@ export function plainValue(text: string): number | boolean | undefined {
 const RUN = 4
 
 /**
- * Whether `message` may reveal one of the secret values. This is the case if the message contains part of a value, or a
- * whole value as a word, or quotes a text that occurs in a value. May return true for a harmless message.
+ * Whether `message` may reveal one of the secret values: it contains a part of a value, contains a whole value as a
+ * word, or quotes a text that occurs in a value. May return true for a harmless message.
  */
 export function reveals(message: string, values: readonly string[]): boolean {
   const quoted = [...message.matchAll(/"([^"]+)"|'([^']+)'|`([^`]+)`/g)].map(match => match[1] ?? match[2] ?? match[3]!)

@@ -48,7 +48,7 @@ export interface FromEnvironment {
   /** The text as written in the file, with `${NAME}`. */
   readonly text: string
   readonly values: readonly string[]
-  /** If the whole value is an unquoted `${NAME}`: the number or boolean the variable looks like. Else undefined. */
+  /** The number or boolean that an unquoted `${NAME}` looks like, if it is the whole value. Else undefined. */
   readonly plain: number | boolean | undefined
 }
 
@@ -117,7 +117,7 @@ export function locate(root: ConfigNode, path: Path, rootKey?: Place): Located {
   return { node: nearest, key, nearest }
 }
 
-/** The place to report for a value. If the value is empty or begins on a later line, its key; otherwise the value. */
+/** The place to report: the key of a value if the value is empty or begins on a later line, otherwise the value. */
 export function placeOf({ node, key, nearest }: Located): Place {
   if (!key) return nearest
   if (!node) return key

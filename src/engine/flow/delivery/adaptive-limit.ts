@@ -48,8 +48,8 @@ export class AdaptiveLimit {
   #baseline: number | undefined
   #slowRounds = 0
   /**
-   * Number of requests in flight at the last refusal. `#trips`: round trips since that refusal. `#wait`: after this
-   * many round trips, `#refused` requests are tried again.
+   * Number of requests in flight at the last refusal. `#trips`: round trips since that refusal. `#wait`: round trips
+   * after which that number of requests is tried again.
    */
   #refused: number
   #trips = 0

@@ -544,7 +544,7 @@ class Hold {
   }
 }
 
-/** Counts failed attempts since the last success, and tracks when the next is due. Times are from `Clock.now`. */
+/** Counts failures since the last success, and knows when the next attempt is due. Times are from `Clock.now`. */
 class Outage {
   readonly #clock: Clock
   readonly #next = new Map<object, number>()

@@ -145,7 +145,7 @@ export class Batcher {
     return amount
   }
 
-  /** Takes all waiting events. If part of the first batch is already in a request, takes only its other events. */
+  /** Takes all waiting events. If part of the first batch is in a request, takes the rest of this batch. */
   takeAll(): EventBatch[] {
     const all = this.#batches.map(batch => this.#rest(batch))
     this.#batches.length = 0

@@ -131,7 +131,7 @@ export class Partitions {
     return Array.from(this.#open.values(), ({ batcher }) => batcher)
   }
 
-  /** The partition to send next. If batches lack room to be divided, the least recently used idle partition. */
+  /** The partition to send next: the least recently used idle one if batches lack room to be divided. */
   #next(now: number, isEnding: boolean): Partition | undefined {
     const isFull = this.#undivided.length > 0
     for (const partition of this.#open.values())
@@ -180,7 +180,7 @@ export class Partitions {
     return rest
   }
 
-  /** The partition of an event. If the partition is not open, opens it if there is room; otherwise undefined. */
+  /** The partition of an event, which is opened if necessary. Undefined if it is not open and lacks room. */
   #find(batch: EventBatch, i: number): Partition | undefined {
     const named = this.#nameOf(batch, i)
     if (named === this.#last) return this.#last

@@ -38,7 +38,7 @@ export class Refusals {
     this.#spanBegan = clock.now()
   }
 
-  /** The last rejection, if at least FEW recent requests were rejected, and fewer were accepted. */
+  /** The last rejection, if at least FEW recent requests, and more than half, were rejected. */
   get most(): DeliveryError | undefined {
     this.#move()
     const [now, before] = this.#spans as [Span, Span]

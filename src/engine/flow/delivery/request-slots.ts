@@ -45,7 +45,7 @@ export class RequestSlots {
     return this.#running < this.#max() && (this.#pool?.hasRoom(this.idle) ?? true)
   }
 
-  /** Whether a request may start. If not and no request of the destination is running, waits for room in the pool. */
+  /** Whether a request may start. If not, and if no other request of the destination runs, waits for the pool. */
   freeOrWait(): boolean {
     if (this.free) return true
     if (this.idle && !this.#waits) {
@@ -58,7 +58,7 @@ export class RequestSlots {
     return false
   }
 
-  /** Starts a request. Call the returned function when it ends. */
+  /** Starts a request. Call the result when the request ends. */
   begin(bytes: number): () => void {
     const first = this.idle
     this.#count(1)

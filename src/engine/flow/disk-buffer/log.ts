@@ -87,7 +87,7 @@ export class SegmentReader {
     return this.#cursor
   }
 
-  /** Whether all that is safe on disk was read. */
+  /** Whether all data safe on disk was read. */
   get atEnd(): boolean {
     const last = this.#segments.last
     if (!last || this.#cursor.segment > last.number) return true
@@ -330,7 +330,7 @@ export class RecordLog {
     return this.#taken.event < this.#end.event
   }
 
-  /** Bytes of those records in memory that were not taken. */
+  /** Bytes of the records in memory, without taken ones. */
   get memory(): number {
     return this.#recentBytes
   }

@@ -14,7 +14,7 @@ import type { Settlement } from './settlement.js'
 const RECORD_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
-/** The consumer of the batches. If it has room for more, `write` returns undefined, otherwise a promise to wait for. */
+/** The consumer of the batches. If it has no room for more, `write` returns a promise to wait for; else undefined. */
 export interface Downstream {
   write(batch: EventBatch): Promise<void> | undefined
   end(): void

@@ -154,8 +154,8 @@ async function findEnd(
 
 interface Found {
   /**
-   * The place after all records, including records that cannot be read now, because their places must not be used
-   * again. Each byte of such unreadable records counts as one event.
+   * The place after all records, even those that cannot be read now: their places must not be used again. Each byte of
+   * such unreadable records counts as one event.
    */
   readonly end: LogPosition
   readonly tornBytes: number

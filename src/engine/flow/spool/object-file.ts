@@ -147,7 +147,7 @@ export async function writeIds(folder: BufferFolder, name: string, ids: readonly
   await folder.sync()
 }
 
-/** Reads a file that `writeIds` wrote; an empty array if it is damaged. */
+/** Reads what `writeIds` wrote. Returns [] if the file is damaged. */
 export async function readIds(folder: BufferFolder, name: string): Promise<Buffer[]> {
   const file = await folder.open(name)
   try {
@@ -205,7 +205,7 @@ export class ObjectFile {
   readonly #folder: BufferFolder
   #place = START
   #pieces: readonly Piece[] | undefined
-  /** Whether the name that marks the object as closed is synced, so that it stays closed after a power failure. */
+  /** Whether the name of the closed object is synced, so that the object stays closed after a power failure. */
   #isClosed = false
 
   constructor(folder: BufferFolder, name: string, facts: ObjectFacts, openedAt: number) {

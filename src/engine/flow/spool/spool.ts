@@ -308,7 +308,7 @@ export class ObjectSpool implements Spool {
     const oldest = Math.min(...Array.from(this.#open.values(), ({ openedAt }) => openedAt))
     if (this.#hasEnded || oldest === Number.POSITIVE_INFINITY) return
     const ms = oldest + maxObjectAgeMs - clock.now()
-    // An object that is being written when the timer fires is closed after the write.
+    // If an object is being written when the timer fires, closes it after the write.
     this.#cancelTimer = clock.after(Math.max(10, Math.ceil(ms)), () => {
       this.changed()
       this.#setTimer()

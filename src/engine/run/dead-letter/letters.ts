@@ -22,8 +22,8 @@ interface Found {
 }
 
 /**
- * Yields a file's records from offset `from` on, several at a time. The last record may lack a line end. If it is
- * incomplete, skips it, because a crash interrupted the write, and the component that had the event resends it.
+ * Yields a file's records from offset `from` on, several at a time. The last record may lack a line end. Skips this
+ * record if it is incomplete: a crash interrupted the write, and the component that had the event resends it.
  */
 async function* readRecords(path: string, from: number): AsyncGenerator<Found[]> {
   const splitter = new LineSplitter(LONGEST_RECORD)

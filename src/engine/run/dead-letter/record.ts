@@ -156,7 +156,7 @@ function lineOf(line: unknown, event: Record<string, unknown>): Found | undefine
   return codec && bytes && { bytes, codec, partial, ...(typeof host === 'string' && { host }) }
 }
 
-/** For three codecs, earlier releases wrote just "raw": json, text and this one. */
+/** Earlier releases wrote just "raw" for three codecs: json, text and this one. */
 const FORMERLY_RAW = 'syslog'
 
 /** The codec of a line that is not UTF-8: text if it is the whole message, json if it is an object, else syslog. */

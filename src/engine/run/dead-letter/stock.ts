@@ -132,7 +132,7 @@ async function count(path: string, from: number, known: Counted | undefined): Pr
   }
 }
 
-/** When the event of the record at `from` was first rejected. If that is unknown, when the file was modified. */
+/** Time when the event at `from` was first rejected or, if that is unknown, when the file was modified. */
 async function timeAt(file: FileHandle, from: number): Promise<number> {
   const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD), 0, HEAD, from)
   const [, again = '', first = again] = TIMES.exec(buffer.toString('latin1', 0, bytesRead)) ?? []

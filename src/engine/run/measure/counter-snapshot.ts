@@ -5,7 +5,7 @@ export interface SeriesRow {
   readonly labels: Record<string, string>
   readonly value: number
   readonly exemplar?: Exemplar
-  /** Only for a counter that can be removed: labels of the rest counter, to which its value is then added. */
+  /** If the counter can be removed: labels of the rest counter to which the removed value is added. */
   readonly rest?: Record<string, string>
 }
 

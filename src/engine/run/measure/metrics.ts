@@ -124,7 +124,7 @@ class Family {
     return this.#about.help
   }
 
-  /** The family's name and its samples. Omits values that are not finite, and histograms. */
+  /** The family's name and its samples. Omits histograms, and values that are not finite. */
   get samples(): readonly [string, readonly { readonly labels: Labels; readonly value: number }[]] {
     const plain = this.#values.filter(({ metricName, value }) => metricName === undefined && Number.isFinite(value))
     const texts = (labels: Sample['labels'] = {}) =>
@@ -262,7 +262,7 @@ export class Metrics extends ComponentSet {
     return false
   }
 
-  /** The response to a scrape. Calls during a rendering share the next response, which is rendered after this. */
+  /** The response to a scrape. Calls during a rendering share the next response, which is rendered afterwards. */
   render(format: Format = 'text'): Promise<Buffer> {
     return this.#renders[format].result()
   }

@@ -139,7 +139,7 @@ export class MirroredCounters {
   }
 }
 
-/** The counters of one component. If the component is folded, its share in the counters of `__other__/KIND`. */
+/** The counters of one component; for a folded component, its share in the counters of `__other__/KIND`. */
 class Mirror {
   readonly id: string
   readonly group: string

@@ -135,9 +135,7 @@ function isOnce(end: readonly Place[]): boolean {
 class Ways {
   /** Groups of destinations with the same inputs. */
   readonly ends: readonly (readonly string[])[]
-  /**
-   * Components that only get discarded or rejected events, and components whose copies of events reach no destination.
-   */
+  /** Components that receive only discarded or rejected events, or whose copies of events reach no destination. */
   readonly aside: ReadonlySet<string>
   /** Whether an event can take more than one way. */
   readonly several: boolean

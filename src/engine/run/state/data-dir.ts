@@ -246,7 +246,7 @@ function read(path: string): Holder | undefined {
       return { pid, started: started!, boot: boot!, namespace: namespace!, socket: named }
     }
   } catch {
-    // A living process writes the file completely, so a damaged file does not belong to one.
+    // Living processes write complete files, so a damaged file is not from a living process.
   }
   return undefined
 }

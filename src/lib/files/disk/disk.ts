@@ -11,7 +11,7 @@ import { FsThread } from './thread.js'
  * later calls about it throw the same error without waiting.
  */
 
-/** Time limit of a remote call. It doubles up to the maximum whenever a call exceeds it. */
+/** Time limit of a remote call. Doubles, up to the maximum, if a call takes longer. */
 const PATIENCE_MS = 1000
 const MOST_PATIENCE_MS = 5000
 /** Maximum number of threads whose call does not return. */
@@ -128,7 +128,7 @@ export function orNone<T>(call: () => T, folder?: string): T | undefined {
   }
 }
 
-/** Returns the stats of a path; undefined if nothing is there or it is not accessible. */
+/** Returns the stats of a path; undefined if it does not exist or is not accessible. */
 export function statOrNone(path: string, folder?: string): BigIntStats | undefined {
   return orNone(() => statSync(path, { bigint: true, throwIfNoEntry: false }), folder)
 }

@@ -13,7 +13,7 @@ const FRESH_MS = 1000
 const TURN_MS = 10_000
 /** If a call does not return: how long its file system counts as silent, even if it responds again. */
 const STUCK_MS = 60_000
-/** How long the list of mounts and resolved links are cached. */
+/** How long the mount list and resolved links are cached. */
 const MOUNTS_MS = 1000
 const PATHS_MS = 60_000
 /** Maximum concurrent remote calls. Local files, names and compression share the four threads of Node.js. */

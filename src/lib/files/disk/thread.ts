@@ -6,7 +6,7 @@ const START_MS = 5000
 /**
  * A thread that makes synchronous calls of node:fs for a caller that waits a limited time. The descriptors that it
  * opens are valid in the whole process. After a timeout, the thread accepts no more calls. When the late call returns,
- * the thread closes the file, if the call opened one, and ends.
+ * the thread closes any file that the call opened, and ends.
  */
 export class FsThread {
   /** Resolves when the thread is ready or has failed. */

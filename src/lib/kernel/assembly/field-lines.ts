@@ -16,7 +16,7 @@ const CRI: u32 = 2
 const DOCKER_JSON: u32 = 3
 
 const OPEN_OBJECT: u32 = 0x7b
-/** Output bytes for field names and for copying beyond ends, without a line and the parts around its fields. */
+/** Output bytes for field names and copying beyond ends. Excludes a line and the parts around its fields. */
 const MARGIN: usize = 1024
 /** Maximum output per byte of a line: the line is written at most twice, and an escape takes up to six bytes. */
 const MOST_PER_BYTE: usize = 12
@@ -32,8 +32,8 @@ let middleSlots: usize = 0
 let middleSlotCount: u32 = 0
 
 /**
- * Sets the parts of an event that surround its fields. `bytes` contains three parts in order: the beginning, the part
- * before the fields, and the part after them. With `withLine`, the line follows the beginning as the content of a
+ * Sets the parts of an event that surround its fields. `bytes` holds three parts in order: the beginning, the part
+ * before the fields, and the part after them. With `withLine`, the line follows the beginning, as the content of a
  * string. `slot` is the slot of that string, or -1. `slots` has three i32 for each wanted value in the part before the
  * fields: its slot, its start in that part, and its end shifted left by one. The lowest bit of the end marks a special
  * value.

@@ -29,7 +29,7 @@ export const KIND: usize = 39
 export const SLOT: usize = 40
 export const NEWER: usize = 44
 export const OLDER: usize = 48
-/** Add this to the address of an entry. At NEWER and OLDER from there are the entries that followed its value. */
+/** Add this to the address of an entry. The entries that followed its value are at NEWER and OLDER from there. */
 export const BEHIND: usize = 8
 
 /** Bits of a kind. STRING, OBJECT and ARRAY: the type of the value. LONG: the head has more than 16 bytes. */
@@ -66,7 +66,7 @@ function setElement(entry: usize, byte: u32, kind: u32): void {
   store<u32>(entry, <u32>OBJECTS, OLDER)
 }
 
-/** How many heads of the line newly follow the head before them. */
+/** How many heads of the line have a new head before them. */
 let surprises: u32 = 0
 /** Number of consecutive lines in which `surprises` reached SURPRISES. */
 let surprised: u32 = 0

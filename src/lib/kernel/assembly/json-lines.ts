@@ -197,7 +197,7 @@ function scanCopy(p: usize, length: usize, out: usize, shift: i32): u32 {
   if (length > copyBytes) return UNDECIDED
   memory.copy(copy, p, length)
   store<u8>(copy + length, 0)
-  // The current block has bytes of the previous line in this memory.
+  // The current block has bytes of this memory's previous line.
   forgetBlock()
   return scanText(copy, copy + length, out, shift + <i32>(p - copy))
 }

@@ -6,8 +6,8 @@ import { forgetBlock } from './special-characters'
 
 /**
  * Writes valid JSON objects as log records of OTLP in protobuf, with the same results as components/otlp/log-record.ts.
- * Leaves rare objects to that file. Rare are objects that contain objects or arrays, repeated names, names with
- * escapes, escapes of code points, white space other than a space, long numbers, or unusual bodies, times and so on.
+ * Leaves rare objects to that file. Rare objects contain objects or arrays, repeated names, names with escapes, escapes
+ * of code points, white space other than a space, long numbers, or unusual bodies, times and so on.
  */
 
 /**
@@ -43,7 +43,7 @@ const MAP_TAG: u8 = 0x32
 
 const MINUS: u32 = 0x2d
 const POINT: u32 = 0x2e
-/** Maximum digits of a number that is read as an integer of 64 bits, or as the quotient of two exact doubles. */
+/** Maximum digits of a number read as a 64-bit integer, and of one read as a quotient of two exact doubles. */
 const MOST_DIGITS: usize = 18
 const MOST_OF_FRACTION: usize = 15
 const DAYS_TO_1970: u32 = 719_468
@@ -242,7 +242,7 @@ function putText(to: usize, name: usize, length: usize, p: usize): usize {
   return putBytes(to, TEXT_TAG, text, textSize)
 }
 
-/** Writes an attribute with the number or literal at `p`. Returns its end; 0: there is none, or a rare number. */
+/** Writes an attribute with the number or literal at `p`. Returns its end; 0: it is neither, or a rare number. */
 function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   const word = load<u32>(p)
   if (word == NULL) {
@@ -361,7 +361,7 @@ function putBody(to: usize, hasEscapes: u32): usize {
   return putBytes(to, TEXT_TAG, text, textSize)
 }
 
-/** Writes the heads of a body at `to`, and moves its members after them from `to` + HEADS. Returns the body's end. */
+/** Writes a body's heads at `to`. Moves its members from `to` + HEADS to after the heads. Returns the body's end. */
 function endMap(to: usize, size: usize): usize {
   const members = to + HEADS
   to = putHead(to, BODY_TAG, 1 + sizeOfVarint(size) + size)

@@ -40,7 +40,7 @@ const templateUrl = once(() => {
   return templateText(reaches('urls', schema))
 })
 
-/** The base URL of a receiver, without `path`, at which the receiver accepts events. */
+/** A receiver's base URL, without the path (`path`) at which it accepts events. */
 export const baseUrl = (path: string) =>
   httpUrl().superRefine((url, context) => {
     if (url.includes('?')) refuse(context, 'must not have a part after "?"')

@@ -36,7 +36,7 @@ export class Transport {
     this.#inherited = undefined
   }
 
-  /** Makes one attempt at a request. Throws the signal's reason if it aborts, or a DeliveryError without a response. */
+  /** Attempts a request once. If the signal aborts, throws its reason. Without a response, throws a DeliveryError. */
   async request(request: Sent, url: string, signal: AbortSignal): Promise<Answer> {
     // A needless await would let sources read before the request is sent.
     const renewing = this.#dialer.renew(true)
@@ -53,7 +53,7 @@ export class Transport {
     }
   }
 
-  /** Connects as requests for `url` do, but sends nothing. Throws a DeliveryError. */
+  /** Connects like a request for `url`, but sends nothing. Throws a DeliveryError. */
   async connect(url: string): Promise<void> {
     const target = new URL(new URL(url).origin)
     try {

@@ -18,7 +18,7 @@ class Collected {
   readonly #firstBytes: number
   readonly #hold: (bytes: number) => void
 
-  /** Before it allocates a buffer, calls `hold` with its size. `announced`: the announced length, if known. */
+  /** Calls `hold` with a buffer's size before allocating it. `announced`: the announced length, if known. */
   constructor(maxBytes: number, hold: (bytes: number) => void, announced?: number) {
     this.#maxBytes = maxBytes
     this.#hold = hold

@@ -51,7 +51,7 @@ export class Quota {
     this.#maxOfSender = maxOfSender
   }
 
-  /** Reserves the share of one request. Throws a Refusal if there are too many requests. Call `release` at its end. */
+  /** Reserves one request's share. Throws a Refusal for too many requests. Call `release` when the request ends. */
   lease(asking?: Asking): Lease {
     // Each request without a known sender gets a sender of its own.
     const name = asking?.sender ?? {}

@@ -81,7 +81,7 @@ type Details = AuditDocument['details']
 
 /**
  * Adds the audit entry of a change. Details must not contain secrets. Throws ApiError 429 after too many changes,
- * because audit entries stay in the store for a long time, even if another change reverses their change.
+ * because audit entries stay in the store for a long time, even if a later change reverses the first.
  */
 export type AddAudit = (action: string, target: { type: string; id: string }, details?: Details) => Promise<void>
 
@@ -123,7 +123,7 @@ export class Context {
     this.ids = new Ids(clock, random)
   }
 
-  /** Creates a limiter that counts uses by key. If the nodes share their limits, it counts their uses together. */
+  /** Creates a limiter that counts uses by key. If nodes share their limits, all uses are counted together. */
   limiter(name: 'requestsPerKey' | 'failedTries' | 'newDaemons' | 'changes' | 'changesOfAccount'): RateLimits {
     const local = new RateLimiter(this.limits[name], this.clock, this.nodes)
     // Only requests may wait. A change must not wait, because it holds a connection to the database.

@@ -4,7 +4,7 @@ import type { Principal } from './keys/principal.js'
 /** An error response of the service: `{"code","message","errors"}`. Messages do not contain keys. */
 export class ApiError extends Error {
   readonly status: number
-  /** A code in snake case that does not change; programs may depend on it. */
+  /** A stable code in snake case; programs may depend on it. */
   readonly code: string
   readonly errors: readonly Fault[]
   /** Names in lower case. */

@@ -25,7 +25,7 @@ import { Secrets } from './secrets/secrets.js'
 const TICK_MS = 10_000
 const USES_EVERY = 6
 const SWEEP_EVERY = 360
-/** Minimum time between two sweeps of all nodes together. It is less than the sweep interval of one node. */
+/** Minimum time between two sweeps, whichever nodes run them. Less than the sweep interval of one node. */
 const SWEEP_MS = 0.9 * SWEEP_EVERY * TICK_MS
 
 export interface ServiceCounts {

@@ -72,7 +72,7 @@ export interface Route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObjec
   handle(call: Call<z.output<Q>, z.output<B>>): Promise<Reply> | Promise<void>
 }
 
-/** Declares a route. `handle` gets the types of the route's schemas, which the table of routes does not need. */
+/** Declares a route. `handle` gets the types of the route's schemas. The route table does not need these types. */
 export const route = <Q extends z.ZodObject, B extends z.ZodObject>(declared: Route<Q, B>): Route =>
   declared as unknown as Route
 

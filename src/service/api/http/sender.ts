@@ -212,7 +212,7 @@ export class RequestCounts {
   }
 }
 
-/** Counts the bytes of a response until it is sent or disconnected. If they exceed the quota, throws ApiError 503. */
+/** Counts a response's bytes until it is sent or disconnected. Throws ApiError 503 if the bytes exceed the quota. */
 export function hold(unsent: AccountQuotas, account: string, text: string, response: ServerResponse): void {
   const bytes = Buffer.byteLength(text)
   if (bytes <= SHORT) return

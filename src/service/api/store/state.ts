@@ -36,7 +36,7 @@ const SECRET_BYTES = 32
 const CHECK = 'secret-check'
 
 /**
- * Opens or creates the state. Throws StoreError, with the code SLUICE_STORE_IN_USE if another service runs on the state
+ * Opens or creates the state. Throws StoreError. Its code is SLUICE_STORE_IN_USE if another service runs on the state
  * and `beside` is not set.
  */
 export async function openState(
@@ -207,8 +207,8 @@ async function backUp(
 }
 
 /**
- * Restores a backup into `dataDir`. If `dataDir` has a store, throws, or moves the content to a subfolder (`replace`).
- * Checks the backup before changing anything. Also restores those `folders` that the backup has.
+ * Restores a backup into `dataDir`. If `dataDir` has a store, `replace` moves the content to a subfolder; otherwise
+ * throws. Checks the backup before changing anything. Also restores those `folders` the backup has.
  */
 export async function restoreState(
   backup: string,

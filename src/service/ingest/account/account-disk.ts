@@ -11,10 +11,10 @@ import { KEY_BYTES } from '../idempotency-keys.js'
 import type { BytesInStore } from '../process/messages.js'
 
 /**
- * The disk usage of the pipelines of an account, running or not. The process of the account counts the folders of the
- * pipelines, which hold buffers and dead-letter queues, and decides whether events have room. The service stores
- * idempotency keys and saved revisions, and decides whether these have room. For this decision, the service adds the
- * sum that the process last reported for the folders.
+ * The disk usage of an account's pipelines, running or not. The account's process counts the folders of the pipelines,
+ * which hold buffers and dead-letter queues, and decides whether events have room. The service stores idempotency keys
+ * and saved revisions, and decides whether these have room. This decision includes the sum that the process last
+ * reported for the folders.
  */
 
 /** An account counts as full if it uses this share of its disk space. */

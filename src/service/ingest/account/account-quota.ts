@@ -34,7 +34,7 @@ export class AccountQuotas {
   }
 
   /**
-   * Counts a request until its lease is released, which also releases `other`. Throws Refusal after too many requests.
+   * Counts a request until its lease is released. This also releases `other`. Throws Refusal after too many requests.
    */
   lease(account: string, other?: Lease): Lease {
     try {

@@ -3,8 +3,8 @@ import type { Body, BodyBytes } from '../../../net/http/events/send-body.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
 
 /**
- * Messages between the service and the process of an account. The service calls, and the process replies. Without a
- * call, the process reports pipeline states, counters and log lines. Messages are plain data in the head of a frame
+ * Messages between the service and the process of an account. The service calls, and the process replies. The process
+ * reports pipeline states, counters and log lines unasked. Messages are plain data in the head of a frame
  * (lib/frames.ts). Messages from the process are JSON. The bytes of a request follow its call.
  */
 
@@ -17,7 +17,7 @@ export interface PublishedData {
   readonly secrets?: {
     readonly version: string
     readonly names: readonly string[]
-    /** The values by name of the secret, or the reason why one is missing. */
+    /** The secrets' values by name, or the reason why one is missing. */
     readonly values: ReadonlyMap<string, string> | string
   }
 }

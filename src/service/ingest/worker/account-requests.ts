@@ -14,7 +14,7 @@ interface RequestBounds {
 export const MOST_REQUESTS: RequestBounds = { requests: 256, bytes: 256 * 1024 * 1024 }
 
 /**
- * Limits the number of requests of one account to its receivers, and the memory of their bodies. Each destination that
+ * Limits how many requests one account sends to its receivers, and the memory of their bodies. Each destination that
  * sends an event has its own copy of the event. The first request of a destination is limited by memory only, so
  * receivers that do not answer do not block other destinations of the account.
  */

@@ -40,7 +40,7 @@ export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'componen
   readonly folder: string
   /** Disk space of all pipelines, in bytes. */
   readonly maxDisk: number
-  /** Maximum series by key of all pipelines together. */
+  /** Maximum series by key, all pipelines together. */
   readonly maxSeries: number
   readonly log: Logger
   readonly tell: (message: FromProcess) => void

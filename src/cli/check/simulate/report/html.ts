@@ -4,7 +4,7 @@ import type { Fact } from '../result.js'
 
 /** Text from events is untrusted. Put it into elements and quoted attributes only through `escaped`. */
 
-/** Maximum characters of a key on the page. LABEL_LENGTH: of a key in a legend or a tooltip. */
+/** Maximum characters of a key: KEY_LENGTH on the page, LABEL_LENGTH in a legend or tooltip. */
 export const KEY_LENGTH = 200
 export const LABEL_LENGTH = 40
 /** Maximum characters of a text about inputs and settings. */

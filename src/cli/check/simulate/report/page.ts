@@ -13,7 +13,7 @@ import { type Cell, type Column, cut, factsSection, KEY_LENGTH, sortableTable } 
  * script and style, and forbids loading files. This policy protects readers even if untrusted text gets into the page.
  */
 
-/** Maximum results with charts and a table of keys. */
+/** How many results may have charts and key tables. */
 const MOST_DETAILED = 12
 /** Maximum keys that are shown by name in all results together. MOST_KEYS_OF_ONE: in one result. */
 const MOST_KEYS = 2000
@@ -163,7 +163,7 @@ function resultTable(
 
 interface Shown {
   readonly id: string
-  /** If the script shows one result at a time: whether it shows this result first. */
+  /** Whether a script that shows one result at a time shows this one first. */
   readonly isFirst: boolean
   /** Number of keys to show by name. */
   readonly keys: number

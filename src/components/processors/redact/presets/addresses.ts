@@ -90,7 +90,7 @@ function isNumber(b: Buffer, from: number, to: number): boolean {
   return true
 }
 
-/** Finds an IPv6 address whose first colon is at `p`, with its zone. Returns where to continue. */
+/** Finds an IPv6 address and its zone. Its first colon is at `p`. Returns where to continue. */
 export function findIpv6(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = startOf(b, p, Math.max(start, p - 5), HEX)
   if (p - from > 4 || (from > start && (is(b[from - 1], WORD) || b[from - 1] === COLON))) return p + 1

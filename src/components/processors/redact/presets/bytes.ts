@@ -47,7 +47,7 @@ export function startOf(b: Buffer, p: number, start: number, bits: number): numb
   return p
 }
 
-/** Whether `text` (lower case) is at `p`, in any case. A + there matches a space in `text`, as in forms. */
+/** Whether lower-case `text` is at `p`, ignoring case. A + there matches a space in `text`, as in forms. */
 export function isTextAt(b: Buffer, p: number, end: number, text: string): boolean {
   if (p + text.length > end) return false
   for (let i = 0; i < text.length; i++) {

@@ -133,7 +133,7 @@ export class StateSaver {
     }
   }
 
-  /** Writes the changes, or all buckets to a new segment. Returns how many milliseconds creating the blocks took. */
+  /** Writes the changes, or all buckets to a new segment. Returns the time to create the blocks, in milliseconds. */
   async #write(): Promise<number> {
     const isWhole = await this.#isWhole()
     if (!isWhole) await this.#begin()

@@ -6,7 +6,7 @@ import type { Entry } from './divided.js'
 /** Reads the bodies of responses, which are untrusted. */
 
 const TEXT_BYTES = 4096
-/** Maximum bytes read of an error response. The response may quote a long name before it says what is wrong. */
+/** Reads at most this much of an error response, which may quote a long name before it says what is wrong. */
 const ERROR_BYTES = 64 * 1024
 const TEXT_CHARACTERS = 300
 /** Limit of a response that lists events. After a longer response, the events are sent again in smaller requests. */

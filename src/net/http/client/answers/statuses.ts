@@ -10,7 +10,7 @@ export function failureOf(status: number): Failure {
   return status >= 500 || RETRIED.has(status) ? 'retry' : 'reject'
 }
 
-/** Texts of 400 responses that reject the connection and not the request, and advice for each text. */
+/** Texts of status-400 responses that reject the connection, not the request, and advice for each. */
 const OF_THE_CONNECTION: readonly [RegExp, string][] = [
   [
     /<title>400 The plain HTTP request was sent to HTTPS port<|^Client sent an HTTP request to an HTTPS server|You're speaking plain HTTP to an SSL-enabled server port/,

@@ -1,7 +1,7 @@
 import type { ApiError } from '../errors.js'
 import { forbidden } from '../errors.js'
 
-/** Beta features. After a manager has enabled a feature, the account may publish pipelines with its processor. */
+/** Beta features. After a manager enables one, the account may publish pipelines with the feature's processor. */
 export const FEATURES: Readonly<Record<string, { readonly processor: string }>> = {
   throttle: { processor: 'throttle' },
 }

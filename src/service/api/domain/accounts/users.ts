@@ -123,7 +123,7 @@ export class Users {
     })
   }
 
-  /** Adds a first key. Keys that the user creates with it may last longer than it, but not beyond `givesUntil`. */
+  /** Adds a first key. Keys that the user creates with it may outlast the first key, but not `givesUntil`. */
   async #addFirstKey(sql: Sql, user: Row, expiresIn: number | null | undefined, givesUntil: string | null) {
     const { key, document } = await this.#keys.add(sql, {
       type: 'personal',

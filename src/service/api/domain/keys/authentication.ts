@@ -184,7 +184,7 @@ export class Authentication {
     return unauthorized(problem, message)
   }
 
-  /** Throws `error`. Throws 429 instead if the key may be a guess and its address has sent too many guesses. */
+  /** Throws `error`, or 429 if the key may be a guess and the caller's address has sent too many guesses. */
   #refusal({ address }: AuthenticateRequest, error: unknown): Promise<never> {
     if (!(error instanceof ApiError && GUESSES.has(error.code))) throw error
     const state = this.#failures.take(networkOf(address))

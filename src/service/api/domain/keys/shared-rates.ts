@@ -78,7 +78,7 @@ interface Wait {
   left: number
   /** Resolves after the other nodes had time to give back unused units. Undefined after it has resolved. */
   over: Promise<void> | undefined
-  /** The end of the window. After the wait, uses that are refused before this time do not wait. */
+  /** The end of the window. Uses refused before this time do not wait once the wait is over. */
   readonly until: number
 }
 

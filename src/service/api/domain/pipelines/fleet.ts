@@ -65,7 +65,7 @@ export class Fleet {
     this.#registrations = context.limiter('newDaemons')
   }
 
-  /** Lists the daemons of the account's pipelines, or of all accounts at enterprise scope. */
+  /** Lists the daemons of the account's pipelines; at enterprise scope, of all accounts. */
   async list(principal: Principal, { limit, after = '' }: PageQuery): Promise<Page<DaemonDocument>> {
     requireScope(principal, 'pipeline:read')
     const [scope, of] = principal.account

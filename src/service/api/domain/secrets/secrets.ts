@@ -34,7 +34,7 @@ const MOST_REMEMBERED = 5000
 const NONE: ConfigSecrets = { version: '', names: [], values: () => ({}) }
 
 /**
- * Secrets of accounts, which pipelines refer to by name. They can be written, replaced and removed, but never read
+ * Secrets of accounts. Pipelines refer to them by name. They can be written, replaced and removed, but never read
  * through the API. In the store they are encrypted.
  */
 export class Secrets {
