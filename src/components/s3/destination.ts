@@ -103,7 +103,7 @@ export const s3 = defineDestination({
   promises: {
     guarantee: 'An event is acknowledged when the spool is synced, and delivered with its object.',
     order: 'Events of an object keep their order. Two objects are sent at a time.',
-    duplicates: 'A repeated object replaces the earlier one. The spool recognizes event ids of the last minute.',
+    duplicates: 'A repeated object replaces the first. The spool recognizes event ids of the last minute.',
     limits: '`object.max_bytes`, `object.max_age`, 500 open objects, `spool.max_bytes`; parts of 8 MiB.',
     tested: 'versitygw 1.8.0; MinIO of 2026-02-12. Simulated: KMS, EC2, containers, web identities.',
   },
