@@ -88,7 +88,7 @@ export async function connect(connection: Connection, io: Io): Promise<Client> {
 
 /**
  * The base address of the service. If the address has a path before /v3, this path is part of the base address. Errors
- * do not show credentials and queries. `name`: the setting, as it stands before the address. Throws UsageError.
+ * do not show credentials and queries. `name`: the name of the setting, with the `=` or space that precedes the address. Throws UsageError.
  */
 export function baseAddress(given: string, name: string, advice = '', command = 'api'): string {
   const setting = name.replace(/[= ]$/, '')

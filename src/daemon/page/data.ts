@@ -46,7 +46,7 @@ export class PageData {
   #memory: number
   /** The last status, without numbers and times that change all the time. If this text changes, there is news. */
   #news = ''
-  /** A text that changes with most news; it is cheap to compute. */
+  /** A text that is cheap to compute, and differs after most changes of the data. */
   #signs = ''
   #sentAt = Number.NEGATIVE_INFINITY
   #lookAt = Number.NEGATIVE_INFINITY

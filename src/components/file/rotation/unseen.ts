@@ -113,7 +113,7 @@ export class Unseen {
     const since = this.since(name)
     const current = files.named(name)
     // Without birth times, the current file counts as the older file if it was already known or read.
-    const isNew = current?.isNew === true && !this.isStarting
+    const isNew = current?.isNew === true
     const isFormer = ({ stat, birth }: Place) =>
       !current || (birth === undefined || stat.birthtimeNs === current.birth ? isNew : stat.birthtimeNs < current.birth)
     const isLate = ({ name: found, stat }: Listed) =>

@@ -39,7 +39,7 @@ const ownLimit = (options: ThrottleOptions): Limit | undefined => limitsOf(optio
 export function questionOf(options: ThrottleOptions, asked: Asked): Question {
   const own = ownLimit(options)
   if (!own && asked.limit === undefined)
-    throw new QuestionError('the throttle limits bytes only; ask with limit=N, a number of events')
+    throw new QuestionError('the throttle has only a limit in bytes; to ask about a limit in events, add limit=N')
   const limit = asked.limit === undefined ? own!.limit : numberOf(asked.limit)
   const window = asked.window ?? (own ? `${own.windowMs}ms` : `${limitsOf(options)[0]!.windowMs}ms`)
   const mode = asked.mode ?? own?.mode ?? 'fixed'

@@ -225,7 +225,7 @@ t.test('what cannot be asked is said in words', async t => {
   ] as [Asked, RegExp][])
     await t.rejects(watch.whatIf(asked), { constructor: QuestionError, message }, JSON.stringify(asked))
   const bytes = await watchedThrottle({ limit: undefined, limit_bytes: '1MB' })
-  await t.rejects(bytes.watch.whatIf({}), { message: /limits bytes only/ })
+  await t.rejects(bytes.watch.whatIf({}), { message: /has only a limit in bytes/ })
 })
 
 t.test('what is not taken into account is said', async t => {

@@ -120,8 +120,8 @@ export class Revisions {
   }
 
   /**
-   * Adds the latest revision of a pipeline, and removes the oldest revisions beyond the limit. Resolves with the bytes
-   * of all revisions of the account. Throws ApiError 409 if the account does not have room.
+   * Adds the latest revision of a pipeline, and removes the oldest revisions beyond the limit. Resolves with the size
+   * of all revisions of the account in bytes. Throws ApiError 409 if the account does not have room.
    */
   async add(sql: Sql, pipeline: PipelineRow, config: string, { subject }: Principal): Promise<number> {
     const { id, account_id, revision, updated_at } = pipeline
