@@ -9,7 +9,7 @@ const FILES = [
   ['/var/lib/sluice', 'Checkpoints, disk buffers, dead-letter queues, and the socket of the daemon (sluice.sock).'],
 ] as const
 
-/** Escapes text so that roff does not interpret any of it as a request, and quotes and dashes stay ASCII. */
+/** Escapes text: roff interprets no part of it as a request, and keeps quotes and dashes in ASCII. */
 function plain(text: string): string {
   return text
     .replaceAll('\\', '\\e')

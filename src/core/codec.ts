@@ -76,7 +76,7 @@ export interface CodecDefinition {
   readonly contentType?: string
   /** Further media types that it decodes. */
   readonly mediaTypes?: readonly string[]
-  /** Why the codec has no `encode` and cannot encode events with these options. */
+  /** Why, with these options, the codec has no `encode` and cannot encode. */
   readonly cannotEncode?: string
   /** Whether `write` may omit values. For each omitted value, `write` calls `onLeftOut`. */
   readonly leavesOut?: true
@@ -152,7 +152,7 @@ export abstract class Codec {
   abstract fields(b: Buffer, start: number, end: number, receivedAt: number): Fields
 
   /**
-   * Writes the fields of the line [start, end), which is valid UTF-8, to `to`. On false, the line cannot be decoded:
+   * Writes to `to` the fields of the line [start, end), which is valid UTF-8. On false, the line cannot be decoded:
    * ignore the written fields. This default builds an object, which is several times slower.
    */
   read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {

@@ -312,8 +312,8 @@ export interface ComponentMetrics {
   ): void
   histogram(name: string, help: string, buckets: readonly number[]): Observer
   /**
-   * If the number of series with a key as label is limited, reserves `count` of these series. Returns false if fewer
-   * than `count` are free. When the component ends, all its series are released.
+   * Reserves `count` series with a key as label, if their number is limited. Returns false if fewer than `count` are
+   * free. When the component ends, all its series are released.
    */
   takeSeries?(count: number): boolean
   freeSeries?(count: number): void
@@ -481,7 +481,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   /** Processors and destinations: whether the component uses only the fields in `usesFields` and the lines as read. */
   copiesLines?(options: z.output<S>): boolean
 
-  // Checks of a configuration that the schema does not make.
+  // Configuration checks that the schema does not make.
   /**
    * Returns warnings about options that are valid but rarely intended. `upstream`: the components whose events reach
    * this component. This method may call `stat` for files, but must not open them.
@@ -498,7 +498,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   check?(options: z.output<S>, context: ComponentContext, signal: AbortSignal): Promise<string | undefined>
 
   // For the reference.
-  /** Text after the summary, about rules for several options. The schema checks these rules but cannot express them. */
+  /** Text after the summary about rules for several options. The schema can check these rules, but not express them. */
   readonly notes?: string
   /** Processors only: the meaning of every discard reason. */
   readonly reasons?: Readonly<Record<string, string>>

@@ -36,7 +36,7 @@ export const UNROUTED = 'unrouted'
 export interface Plan {
   /** Names of side outputs, such as a route's. Events sent there count as sent or, without a reader, as UNROUTED. */
   readonly outputs?: readonly string[]
-  /** Name of a further side output, which receives the MAIN events instead of the main output. */
+  /** Name of a further side output: MAIN events go there instead of to the main output. */
   readonly main?: string
   /** Whether an event may go to several outputs: see `BatchScope.copy`. */
   readonly copies?: boolean

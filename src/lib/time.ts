@@ -121,8 +121,8 @@ export function cpuTime(): number {
 
 /**
  * Measures computing work, for pauses proportional to the work. The returned function returns the milliseconds since
- * the call of `measureWork`, without the time of other processes. With their time, a busy machine, a CPU quota or a
- * stop of the process would lengthen the pause many times.
+ * the call of `measureWork`, without the time of other processes. Otherwise, a busy machine, a CPU quota or a stop of
+ * the process would lengthen the pause many times.
  */
 export function measureWork(clock: Clock): () => number {
   const [began, usedBefore] = [clock.now(), cpuTime()]

@@ -131,7 +131,7 @@ export class TlsFiles {
     return versions.join(';')
   }
 
-  /** Warns about certificates that expire soon, at most once a day. */
+  /** At most once a day, warns about certificates that expire soon. */
   #warnOfExpiry(): void {
     const { log, clock } = this.#context
     const wall = clock.wall()

@@ -339,7 +339,7 @@ destinations:
     const arrived = receiver.lines().map(line => (JSON.parse(line) as { message: string }).message)
     // Several requests are under way at a time.
     t.same(arrived.sort(), [...lines].sort(), 'everything arrives once')
-    for (const msg of ['the buffer can be written again', 'positions can be saved again'])
+    for (const msg of ['writes to the buffer work again', 'positions can be saved again'])
       await daemon.until(() => daemon.logs().some(line => line.msg === msg))
     await daemon.stop(t)
   }

@@ -51,7 +51,7 @@ export const run = command({
       for (const [name, value] of Object.entries({ 'key-file': keyFile, 'ca-file': caFile, delegate }))
         if (value !== undefined) throw new UsageError(`--${name} has no effect without --pipeline`, 'run')
       if (config === undefined)
-        throw new UsageError('FILE is missing: the configuration, as in sluice run sluice.yaml', 'run')
+        throw new UsageError('give FILE, the configuration, as in sluice run sluice.yaml', 'run')
       preload(new URL('../../daemon/run/run.js', import.meta.url))
       const { run } = await import('../../daemon/run/run.js')
       return run({ configPath: config, metricsOnSocket }, io)

@@ -32,7 +32,7 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
   )
 }
 
-/** Matches a line in the kernel's list of sockets if a daemon listens on that socket. */
+/** In the kernel's list of sockets, matches sockets on which a daemon listens. */
 const LISTENING = / 00010000 0001 01 +\d+ (\/.*\/sluice\.sock)$/gm
 
 /** Sockets of local daemons that this user may connect to. Empty except on Linux, because only Linux lists sockets. */

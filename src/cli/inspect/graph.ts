@@ -75,7 +75,7 @@ function topologyOf(config: Config, live: Live | undefined): Topology {
   return { boxes, arrows }
 }
 
-/** Draws a tree per source. Draws the branch of a component with several inputs once; elsewhere, draws its name. */
+/** Draws a tree per source. Draws a component with several inputs once as a branch, and elsewhere by its name. */
 function text({ boxes, arrows }: Topology, width: number): string {
   const drawn = new Set<Box>()
   const lines: string[] = []

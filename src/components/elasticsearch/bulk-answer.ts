@@ -76,7 +76,7 @@ const FORBIDDEN = {
 
 const CREATED = 201
 
-/** Whether the item is the usual report of a stored event. Skips parsing, because it is slower than sending. */
+/** Whether the item is the usual report of a stored event. Skips parsing, which is slower than sending. */
 function isCreated(item: unknown): boolean {
   const { status, error, failure_store: store } = (item ?? {}) as Readonly<Record<string, unknown>>
   return status === CREATED && error === undefined && store === undefined

@@ -73,7 +73,7 @@ export const elasticsearch = defineHttpDestination({
   promises: {
     guarantee: 'An event is delivered when its status is below 300, or its `_id` exists already.',
     order: 'Events do not keep their order. Sort by a field with a number or time.',
-    duplicates: '`_id` prevents that an event is stored twice; in data streams, only until the rollover.',
+    duplicates: '`_id` prevents that an event is stored twice (in data streams, until the rollover).',
     limits:
       '`batch.max_bytes` (1 MB) and `batch.max_events` (1,000) for a request; `max_in_flight` requests at a time.',
     tested: 'OpenSearch 2.19.3, Elasticsearch 7.17.29. Simulated: Elasticsearch 8 and 9, API keys, failure stores.',

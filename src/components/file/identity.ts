@@ -153,8 +153,8 @@ export function isKnownFile(path: string, stat: BigIntStats, remembered: Remembe
 }
 
 /**
- * Determines which devices store birth times. File systems without birth times report the time of the last change or
- * zero. So a device is trusted only after it has reported another value.
+ * Determines which devices store birth times. File systems without birth times report zero or the time of the last
+ * change. So a device is trusted only after it has reported another value.
  */
 export class BirthTimes {
   readonly #kept = new Set<bigint>()

@@ -123,7 +123,7 @@ export class OpenFiles {
 
   targetFolders = (): Iterable<string> => this.#names.targetFolders()
 
-  /** Whether the closed file has grown. A sweep must first look for the closed file if another file has its path. */
+  /** Whether the closed file has grown. If another file has its path, a sweep must seek the closed file first. */
   hasGrown(tailer: Tailer): boolean {
     if (tailer.isMissing) return false
     const stat = statOrNone(tailer.path)
@@ -558,7 +558,7 @@ export class OpenFiles {
     return true
   }
 
-  /** Forgets how far a copy was read if its file was delivered less far. The copy must be searched again. */
+  /** Forgets how far a copy was read if less of its file was delivered. The copy must be searched again. */
   releaseCopy(file: Tailer): void {
     const { known } = file
     this.#options.saved.releaseCopy(known)

@@ -38,7 +38,7 @@ export const options = z
       .boolean()
       .default(false)
       .describe(
-        'Whether to read compressed files that existed at the first start (with `read_from: end`), or that an earlier version of Sluice skipped.',
+        'Whether to read compressed files that an earlier version of Sluice skipped or, with `read_from: end`, that existed at the first start.',
       ),
     decode: decodeOption(),
     max_line_bytes: maxLineBytesOption(),
@@ -62,7 +62,7 @@ export const options = z
     scan_interval: duration(10)
       .prefault('2 Seconds')
       .describe(
-        'How often Sluice searches for new files and checks the files that it knows. In local folders, Sluice usually notices new files and new lines at once. There, after a minute without new lines, it checks a file only every 8 seconds.',
+        'How often Sluice searches for new files and checks the files that it knows. In local folders, Sluice usually notices new files and new lines at once. After a minute without new lines, it checks a local file only every 8 seconds.',
       ),
     max_open_files: z
       .int()

@@ -62,7 +62,7 @@ const options = z
       .union([z.literal('all'), z.literal(1)], { error: 'must be all or 1' })
       .prefault('all')
       .describe(
-        'Which brokers must store events before they count as delivered. all: the in-sync replicas, at least `min.insync.replicas` of the topic. 1: the partition leader, which may lose them when it fails.',
+        'Which brokers must store an event before it counts as delivered. all: the in-sync replicas, at least `min.insync.replicas` of the topic. 1: the partition leader; its failure may lose events.',
       ),
     idempotence: z
       .boolean()

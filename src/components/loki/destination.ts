@@ -10,7 +10,7 @@ import { readRefusal } from './refusal.js'
 
 const PATH = '/loki/api/v1/push'
 const TENANT = 'x-scope-orgid'
-/** Maximum number of streams waiting for more events, because all are checked whenever a request begins or ends. */
+/** Limits how many streams wait for more events, because all are checked whenever a request begins or ends. */
 const MOST_OPEN = 1000
 
 /** A name that queries can use. Loki limits its length in bytes. */

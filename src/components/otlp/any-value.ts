@@ -30,7 +30,7 @@ type EachMember = (
 ) => void
 
 export const HASHES = 4096
-/** For each hash, which object was the last with a name of this hash. `object`: the current object's number. */
+/** By hash: the last object that had a name with this hash. `object`: the current object's number. */
 const seenIn = new Int32Array(HASHES)
 let object = 0
 

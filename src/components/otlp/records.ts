@@ -37,7 +37,7 @@ export interface Records {
   number(field: RecordField, value: number): void
   word(field: RecordField, text: string): void
   id(field: RecordField, hex: string): void
-  /** text, bool, integer and double write the value of the open body, attribute, member or item. */
+  /** Write the value of the open body, attribute, member or item: text, bool, integer, double. */
   text(b: Buffer, start: number, end: number): void
   bool(value: boolean): void
   /** `value` has at most 64 bits. */

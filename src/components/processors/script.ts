@@ -15,7 +15,7 @@ export const script = defineProcessor({
     outputs,
     option: 'outputs',
     reasons: ['dropped'],
-    // The script gets one batch more than it works on at a time, so that the next batch is always ready.
+    // The script gets one batch that it does not work on yet, so that the next batch is always ready.
     concurrency: Math.min(concurrency, MOST_BATCHES) + 1,
   }),
   reasons: { dropped: 'The function returned `null` or an empty array.' },

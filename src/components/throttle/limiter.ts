@@ -37,7 +37,7 @@ export interface Timing {
   readonly graceMs: number
   /** Whether to keep a bucket that was used since the last search for idle buckets, even if its windows have ended. */
   readonly keepsUsed: boolean
-  /** For a decision on an event at `time`, buckets idle at the returned time count as idle. */
+  /** Decisions at `time` treat a bucket as idle if it is idle at the returned time. */
   present(time: number): number
   /** Only in event time. */
   readonly progress?: SavedProgress
@@ -111,7 +111,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     for (const [shape, exact] of this.#exact) if (!exact.sweep()) this.#exact.delete(shape)
   }
 
-  /** Drops the buckets, also buckets of rules, that are idle after `ms` milliseconds without any event. */
+  /** If buckets are idle after `ms` milliseconds without any event, drops them, also buckets of rules. */
   dropUnused(ms: number): void {
     if (ms >= this.#buckets.idleMs) this.#buckets.clear()
     for (const limiter of this.#ofRules.values()) if (limiter instanceof Limiter) limiter.dropUnused(ms)

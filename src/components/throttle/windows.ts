@@ -88,7 +88,7 @@ export abstract class Windows extends BucketColumns {
    */
   abstract level(bucket: number, time: number, cost: number, bytes: number): Level
 
-  /** The earliest time from `now` on at which an event fits if no other event passes; Infinity if never, or unknown. */
+  /** The first time at or after `now` at which an event fits if no other event passes; Infinity if never or unknown. */
   roomAt(_bucket: number, _now: number, _cost: number, _bytes: number): number {
     return Number.POSITIVE_INFINITY
   }

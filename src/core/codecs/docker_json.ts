@@ -100,7 +100,7 @@ class Line implements FieldSink {
     }
   }
 
-  /** Reads a line in the usual form `{"log":"…","stream":"stdout","time":"…"}`. At `end` is a control character. */
+  /** Reads a line in the usual form `{"log":"…","stream":"stdout","time":"…"}`. A control character is at `end`. */
   readUsual(b: Buffer, start: number, end: number): boolean {
     this.isUsual = false
     this.starts.fill(-1)
@@ -187,7 +187,7 @@ class DockerJson extends FieldsCodec {
     return true
   }
 
-  /** If the range begins with a quote, `read` passed the range to the sink's `string`. It lacks the closing quote. */
+  /** A range that begins with a quote lacks the closing quote. `read` passed such a range to the sink's `string`. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)

@@ -18,7 +18,7 @@ const OPEN = Buffer.from('{')
 const NOTHING = Buffer.alloc(0)
 const NO_SLOTS = new Int32Array(0)
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
-/** The kernel may write the event of a line only if DECODED is set, but not the other flags. */
+/** The kernel may write a line's event only if DECODED is set and the other flags are not. */
 const STATE = PIECE | CONTINUES | DECODED | INVALID | MODIFIED
 const ORIGIN_NAMES = new WantedNames()
 for (const name of ORIGIN_FIELDS) ORIGIN_NAMES.slot(name)

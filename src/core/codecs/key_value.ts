@@ -77,7 +77,7 @@ class KeyValue extends FieldsCodec {
       if (isAt(b, between, end, this.#between)) {
         hasPair = true
         const behind = between + this.#between.length
-        // The value of a is empty in "a= b=1", but not in "a = b".
+        // `a` has an empty value in "a= b=1", but not in "a = b".
         const isTight = this.#isBlank && between === p
         p = this.#textEnd(b, isTight ? behind : skipBlanks(b, behind, end), end, false)
         if (escaped) to.value(this.#name, unescaped(b.toString('utf8', textStart, textEnd)))

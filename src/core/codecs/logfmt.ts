@@ -10,7 +10,7 @@ import { FieldsCodec } from './fields-codec.js'
 
 const UNDERSCORE = 0x5f
 
-/** The pair that was found last: its key, and its value without quotes. `valueStart` is -1 if it has no value. */
+/** The pair found last: its key, and its value without quotes. If it has no value, `valueStart` is -1. */
 let keyStart = 0
 let keyEnd = 0
 let valueStart = 0

@@ -135,7 +135,7 @@ function isHttp(b: Buffer, start: number, end: number): boolean {
   return true
 }
 
-/** Whether the text has only printable ASCII characters except spaces and backslashes, as in M-SEARCH. */
+/** Whether text such as M-SEARCH has only printable ASCII characters except spaces and backslashes. */
 function isMethod(b: Buffer, start: number, end: number): boolean {
   for (let p = start; p < end; p++) if (b[p]! <= SPACE || b[p]! >= 0x7f || b[p] === BACKSLASH) return false
   return end > start

@@ -3,7 +3,7 @@ import type { FieldReader } from '../event/field-reader.js'
 import { narrowStrings, UNKNOWN } from '../event/plain-strings.js'
 import type { ValueTest } from './operators.js'
 
-/** Tests all events of a batch in one call. This takes a fraction of the time of one call for each event. */
+/** Tests all events of a batch in one call. This takes a fraction of the time of separate calls. */
 
 /**
  * For each event `i` that does not satisfy a condition, sets `among[i]` to 0. Before the call, `among[i]` is 1 for each

@@ -2,7 +2,7 @@ import type { Comparison, Condition, FieldComparison } from './parse.js'
 
 /**
  * Finds a field whose absence makes a condition false unintentionally. Example: `.path not_equal '/healthz'` is false
- * for events without `.path`. Undefined if another reason, too, makes the condition false for an event without fields.
+ * for events without `.path`. Undefined if something else also makes the condition false for an event without fields.
  */
 export function lostWithout(condition: Condition): string | undefined {
   if (holds(condition, false) || !holds(condition, true)) return undefined

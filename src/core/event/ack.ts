@@ -62,7 +62,7 @@ export class Ack {
   }
 
   /**
-   * If the status is `errored`, the source must read the events in the range [`from`, `to`) of the sent batch again.
+   * If the status is `errored`, the source must again read the events in the range [`from`, `to`) of the sent batch.
    */
   settle(status: AckStatus, from = 0, to = Number.POSITIVE_INFINITY): void {
     if (this.#holders === 0) throw new Error('a batch was settled twice')

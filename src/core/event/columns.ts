@@ -34,7 +34,7 @@ export function areUtf8({ chunk, length, starts, ends }: Lines): boolean {
   return length === 0 || isUtf8(chunk.subarray(starts[0]!, ends[length - 1]!))
 }
 
-/** Copies the lines with their line ends, without gaps, into new memory of exactly that size. */
+/** Copies lines with their line ends, without gaps, into new memory of exactly their size. */
 export function compacted({ chunk: from, length, bytes, starts: begins, ends: stops, flags }: Lines) {
   const chunk = Buffer.allocUnsafeSlow(bytes)
   const [starts, ends] = [new Int32Array(length), new Int32Array(length)]

@@ -115,7 +115,7 @@ export interface TimeParts {
 export class TimeText {
   #lastText = ''
   #lastParts: TimeParts | undefined
-  /** The last text without fraction, and that time's seconds, kept because consecutive times mostly share a second. */
+  /** Consecutive times mostly share a second. So this class keeps the last text without fraction, and its seconds. */
   #last = ''
   #seconds = 0
 

@@ -1,7 +1,7 @@
 /**
  * Two places of each event: its place in the batch as it was sent, and its place in the input. The first lets a source
- * read only the batch's last events again. The second identifies an event, so that the event keeps its id when it is
- * read or sent again.
+ * reread only the batch's last events. The second identifies an event, so that the event keeps its id when it is read
+ * or sent again.
  */
 export class SentOffsets {
   /** Where the batch began in its chunk when it was sent. */

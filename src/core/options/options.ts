@@ -128,7 +128,7 @@ export const secret = once(() => {
 const withoutHost = (port: number | string) =>
   `has no host; write 127.0.0.1:${port} for programs on this machine only, or 0.0.0.0:${port} for all`
 
-/** Parses `127.0.0.1:9598` or `[::1]:9598`. Port 0 means any free port, and `systemd:NAME` an inherited socket. */
+/** Parses `127.0.0.1:9598` or `[::1]:9598`. Port 0 means any free port. `systemd:NAME` is an inherited socket. */
 export const listenAddress = once(() => {
   return z
     .string({ error: ({ input }) => (isPort(input) ? withoutHost(Number(input)) : undefined) })

@@ -17,7 +17,7 @@ export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'ho
 
 const declared = z.registry<{ reaches: Reached }>()
 
-/** For schemas that many options use, by title: the kind of resource that the options' text names. */
+/** By title of schemas that many options use: which kind of resource the options' text names. */
 const BY_TITLE: Readonly<Record<string, Reached>> = {
   duration: 'nothing',
   size: 'nothing',

@@ -31,7 +31,7 @@ const STATUS_MS = 10_000
 const LOOK_MS = 2000
 const TIMES_A_LOOK = 400
 
-/** Maximum number of live tails of all readers, and of events a second that each tail inspects. Both limit CPU time. */
+/** Maximum number of live tails of all readers, and of events that a tail inspects each second. Both bound CPU time. */
 const MOST_TAPS = 8
 const MOST_TAPPED_PER_SECOND = 2000
 

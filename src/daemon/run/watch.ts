@@ -99,7 +99,7 @@ export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, re
       logged = ''
       const code = 'SLUICE_DATA_DIR_REPLACED'
       const text =
-        'data_dir was removed or replaced while the daemon was running; using the folder now there. Events from disk buffers are lost if the daemon stops before delivering them'
+        'data_dir was removed or replaced while the daemon was running; using the new folder. Events from disk buffers are lost if the daemon stops before delivering them'
       log.error({ code, data_dir: dataDir }, text)
       renewed()
     } catch (error) {

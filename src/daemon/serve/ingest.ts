@@ -220,7 +220,7 @@ export class ServedIngest implements Ingest {
     if (!this.#isShared) await this.#service.pipelines.filesRemoved(id)
   }
 
-  /** Applies a publication with current secrets. Reads them for one publication at a time, to keep the order. */
+  /** Applies a publication with current secrets. Reads secrets for one publication at a time, to keep order. */
   async #publish(published: PublishedDocument): Promise<void> {
     this.#applied.set(published.id, published.revision)
     const secrets = this.#reading.then(() => this.#service.secrets.for(published.account_id, published.config))
@@ -259,7 +259,7 @@ export class ServedIngest implements Ingest {
   }
 }
 
-/** The operator decides what pipelines can reach, so that publishing never gives the rights of the service's user. */
+/** The operator decides what pipelines can reach, so that publishers never get the rights of the service's user. */
 function permittedBy({ dataDir, ingest }: ServiceConfig, ownPorts: () => readonly number[]): Permissions {
   return {
     files: ingest.allow_files,

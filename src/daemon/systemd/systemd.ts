@@ -6,7 +6,7 @@ import { CHECKS, oneLine, type Subject } from './service-state.js'
 const CHECK_MS = 1000
 /** Interval of checks during startup. It is short, because other units wait until the startup has ended. */
 const FIRST_CHECKS_MS = 50
-/** During startup, every EXTEND_EVERY checks extend the time limit for the startup by this many milliseconds. */
+/** During startup, the time limit for the startup grows by this many milliseconds every EXTEND_EVERY checks. */
 const EXTEND_MS = 30_000
 const EXTEND_EVERY = 200
 

@@ -53,7 +53,7 @@ export const settings = z.strictObject({
     .enum(['signal', 'watch'])
     .default('signal')
     .describe(
-      'When the configuration is reloaded. signal: on SIGHUP. watch: also one second after its files change, including files that are replaced and symbolic links that are switched (as in a ConfigMap). An invalid configuration is not applied.',
+      'When to reload the configuration. signal: on SIGHUP. watch: also one second after its files change, including replaced files and switched symbolic links (as in a ConfigMap). An invalid configuration is not applied.',
     ),
   shutdown_timeout: duration()
     .prefault('30 Seconds')
@@ -64,7 +64,7 @@ export const settings = z.strictObject({
     .array(filePath())
     .default([])
     .describe(
-      'Modules with components and codecs of your own, made with `@sluice-logs/sluice/plugin` (docs/plugins.md): files such as ./company.ts, relative to this file, or packages in a node_modules folder beside or above this file. A reload applies changed files. They run with all rights of the daemon.',
+      'Modules with components and codecs of your own, made with `@sluice-logs/sluice/plugin` (docs/plugins.md): files such as ./company.ts, relative to this file, or packages in a node_modules folder beside or above this file. A reload applies changed files. Plugins have all rights of the daemon.',
     ),
   discard_orphans: z
     .array(z.string().regex(ID))

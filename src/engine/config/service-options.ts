@@ -81,7 +81,7 @@ const ingest = z.strictObject({
     .array(addressRule)
     .default([])
     .describe(
-      'Addresses that are not public, but that pipelines may send to, as in 10.1.0.0/16, 127.0.0.1:9000 or [fd00::/8]:443. Default: only public addresses of other machines. Ports on which the service itself listens require an entry with that port.',
+      'Addresses that are not public, but that pipelines may send to, as in 10.1.0.0/16, 127.0.0.1:9000 or [fd00::/8]:443. Default: only public addresses of other machines. A port the service itself listens on requires an entry with that port.',
     ),
 })
 

@@ -125,7 +125,7 @@ export class ComponentCounters implements ComponentMetrics {
   readonly kind: Kind
   readonly type: string
   readonly received: Amount = { events: 0, bytes: 0 }
-  /** Events that the main output got or, for a destination, the receiver accepted. */
+  /** Events of the main output, or events that a destination's receiver accepted. */
   readonly passed: Amount = { events: 0, bytes: 0 }
   /** Events sent to side outputs, by output. */
   readonly aside = new Map<string, Amount>()

@@ -17,7 +17,7 @@ export class SideOutput extends PassThrough {
     super({ objectMode: true, highWaterMark: STREAM_DEPTH })
   }
 
-  /** Whether a reader or a tap receives the events written to it. */
+  /** Whether a reader or a tap receives the output's events. */
   get isRead(): boolean {
     return (this.connected || this.tapped) && !this.destroyed
   }

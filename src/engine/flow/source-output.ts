@@ -256,7 +256,7 @@ export class SourceOutput implements Output {
   /**
    * Gives up all unsettled batches while sending is paused, even batches that other components still hold. `attach`
    * resends kept batches; other batches go back to their source. Without `isAborted`, does this only if the source
-   * sends in order and events have already gone back. This keeps later events from overtaking those events.
+   * sends in order and events have already gone back, so that later events do not overtake them.
    */
   giveUp(isAborted = true): void {
     this.#resendsAll = isAborted

@@ -326,8 +326,8 @@ export class Stage extends Transform {
   }
 
   override _read(size: number): void {
-    // Node.js calls `_read` before it takes a batch from a full queue, and next only after another batch was pushed. So
-    // the call must be remembered.
+    // Node.js calls `_read` before it takes a batch from a full queue, and not again before another push. So the call
+    // must be remembered.
     this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()

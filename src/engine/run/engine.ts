@@ -276,7 +276,7 @@ export class Engine {
     this.#handovers.waiting = await this.#takeLeft(undelivered)
     await this.checkpoints.flush()
     const over = this.#delivering.signal
-    // Events that were given back will be decided again. State that already counts these events must not be passed on.
+    // Events that were given back will be decided again. A state that already counts them must not be passed on.
     const isExact = (id: string) => !this.#wasCut && !this.repeats(id)
     for (const [id, component] of this.#lasting)
       if (!this.#keepsRunning(id) && this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id)))
@@ -366,7 +366,7 @@ export class Engine {
     else this.abort()
   }
 
-  /** Stops reading. Until `deadline` aborts, `timeoutMs` from now, delivers the events read so far. */
+  /** Stops reading. Delivers the events read so far until `deadline` aborts (`timeoutMs` from now). */
   stop(deadline: AbortSignal, timeoutMs = this.#config.shutdownTimeoutMs): void {
     this.#endSources()
     this.#stages.giveBack()
@@ -432,7 +432,7 @@ export class Engine {
   }
 
   /**
-   * During a replacement: destinations that are not delivering pass their events to their successors. With `all`,
+   * During a replacement: a destination that does not deliver passes its events to its successor. With `all`,
    * delivering destinations also do this.
    */
   leaveFailing(all = false): void {

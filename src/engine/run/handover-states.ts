@@ -27,7 +27,7 @@ export class HandoverStates {
     return waiting
   }
 
-  /** Call this if the new configuration failed to start. State that its components took can then be taken again. */
+  /** Call this if the new configuration failed to start. The state its components took can then be taken again. */
   giveBack(): void {
     this.#taken.clear()
   }

@@ -18,7 +18,7 @@ export class ProcessorRun {
   /** The outputs that are read or were tapped, by name. */
   readonly fanOuts = new Map<string, FanOut>()
   readonly watched: Watched
-  /** Functions that each return, for one output, the number of events between the processor and the next queue. */
+  /** Functions, one for each output, that return the number of events between the processor and the next queue. */
   readonly #between: (() => number)[] = []
   #state: 'new' | 'started' | 'runs' | 'ended' = 'new'
   /** Lets `run` return. */

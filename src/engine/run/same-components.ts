@@ -74,7 +74,7 @@ export function sameOptions(a: unknown, b: unknown): boolean {
   )
 }
 
-/** Whether the options before parsing and the codecs are equal. */
+/** Whether the codecs and the options before parsing are equal. */
 function sameGiven(a: ComponentConfig, b: ComponentConfig): boolean {
   const codecs = ({ options }: ComponentConfig) => [...codecsIn(options as object)]
   return a.given !== undefined && sameOptions(a.given, b.given) && sameOptions(codecs(a), codecs(b))

@@ -175,7 +175,7 @@ export class SourceRun {
         }
         calm()
         await sleep(waitMs, signal, (ms, fn) => clock.after(ms, fn))
-        // Waits until the replacement is over, because events that are read before that would only be given back.
+        // Waits until the replacement is over, because events read earlier would only be given back.
         await output.resumed()
       } finally {
         calm()

@@ -10,12 +10,12 @@ export function notWhole(
   largest: number,
 ): string | undefined {
   if (stats.isDirectory()) return 'is a folder; name a file in it'
-  // Reading a device such as /dev/zero never ends, and reading a FIFO may not.
+  // Devices such as /dev/zero never end, and a FIFO may never end.
   if (!stats.isFile()) return 'is not a regular file'
   return stats.size > largest ? `is larger than ${largest / MIB} MiB` : undefined
 }
 
-/** Returns the bytes of a regular file of at most `largest` bytes. Throws an error that says why it cannot. */
+/** Returns the bytes of a regular file of at most `largest` bytes. If this fails, throws the reason. */
 export function readRegularSync(path: string, largest: number): Buffer {
   const wrong = notWhole(statSync(path), largest)
   if (wrong !== undefined) throw new Error(`it ${wrong}`)

@@ -126,7 +126,7 @@ function octalEnd(b: Buffer, p: number, end: number): number {
   return p + 3
 }
 
-/** Returns where the numeric character reference of HTML or XML at `p` ends; -1: there is none. */
+/** Returns the end of the numeric character reference (HTML, XML) at `p`; -1: no reference. */
 function referenceEnd(b: Buffer, p: number, end: number): number {
   if (b[p + 1] !== HASH) return -1
   const isInHex = b[p + 2] === LOWER_X

@@ -16,7 +16,7 @@ export const FIXED_BYTES = Uint8Array.of(
 export const ARRAY_16 = 0xdc
 export const MAP_16 = 0xde
 
-/** Returns the number in the `size` bytes, 0 to 4, at `p`. */
+/** Returns the number in the `size` (0 to 4) bytes at `p`. */
 export function lengthAt(b: Buffer, p: number, size: number): number {
   let length = 0
   for (let i = 0; i < size; i++) length = length * 256 + b[p + i]!

@@ -32,7 +32,7 @@ export class LengthScanner implements RecordScanner {
 }
 
 /**
- * Returns how many bytes the length at the start of a record takes. If that length is incomplete, returns the number of
+ * Returns the size in bytes of the length at the start of a record. If that length is incomplete, returns the number of
  * available bytes plus one.
  */
 export function varintSize(b: Buffer, p: number, to: number): number {

@@ -1,7 +1,7 @@
 import { SLOT, type WantedNames } from '../formats/json-scan.js'
 import { AHEAD, type LineMemory, type Lines } from './line-memory.js'
 
-/** Masks of the flags for lines to skip and lines with a line end, and of the flags a scan sets. */
+/** Masks of the flags of lines to skip, of lines with a line end, and of flags that a scan sets. */
 export interface ScanFlags {
   readonly skipped: number
   readonly ended: number
@@ -26,7 +26,7 @@ export interface JsonExports {
   ): number
 }
 
-/** The kernel scans lines without a line end up to this length. */
+/** Up to this length, the kernel scans lines with no line end. */
 const COPY_BYTES = 256 * 1024
 const NAMES_BYTES = 16 * 1024
 const NAME_SIZE = 24

@@ -72,7 +72,7 @@ export class LineMemory {
     return to
   }
 
-  /** Puts flags and slots of lines from `from` on into the shared memory, as many as fit. Returns their end. */
+  /** From line `from` on, puts flags and slots into the shared memory, as many as fit. Returns their end. */
   putScanned(lines: ScannedLines, from: number): number {
     const { length, flags, slots, stride } = lines
     const to = this.#until(length, from, stride)

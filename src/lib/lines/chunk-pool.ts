@@ -128,7 +128,7 @@ const MOST_SPARE = 4 * 1024 * 1024
 const spare = new Map<number, ArrayBuffer[]>()
 let spareBytes = 0
 
-/** Returns memory with any content. It is larger than `least` bytes by at most a quarter, or 255 bytes. */
+/** Returns memory with any content. It exceeds `least` by at most a quarter or, if more, 255 bytes. */
 function takeMemory(least: number): ArrayBuffer {
   const step = 2 ** Math.max(8, Math.floor(Math.log2(least)) - 2)
   const size = Math.ceil(least / step) * step

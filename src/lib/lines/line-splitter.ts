@@ -62,7 +62,7 @@ const MARK = Buffer.from('\ufeff')
 /** Bytes of the longest UTF-8 character. A piece has room for at least one. */
 const LONGEST_CHARACTER = 4
 
-/** The columns of the frame that is being built. `commit` and `flush` never yield, so all splitters share them. */
+/** The columns of the frame that is being built. All splitters share them, as `commit` and `flush` never yield. */
 let starts = new Int32Array(256)
 let ends = new Int32Array(256)
 let flagsOf = new Uint8Array(256)
@@ -279,9 +279,7 @@ export class LineSplitter {
     this.scanned = 0
   }
 
-  /**
-   * Cuts pieces, at most 3 bytes below the maximum size, while the line is too long. The line ends at `to` or later.
-   */
+  /** While the line is too long, cuts pieces of maximum size or up to 3 bytes less. The line ends at `to` or later. */
   protected cutPieces(to: number): void {
     while (to - this.start > this.maxLineBytes) {
       let cut = this.start + this.maxLineBytes

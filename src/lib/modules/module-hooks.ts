@@ -17,7 +17,7 @@ import { fileURLToPath } from 'node:url'
 /** The parameter in the URL of a user's module. Its value distinguishes versions of the file. */
 export const VERSION = 'sluice'
 
-/** The URL scheme of a package to find from a folder. The JSON of `[name, URL of a file in the folder]` follows. */
+/** The URL scheme to find a package from a folder. The JSON of `[name, URL of a file in the folder]` follows. */
 export const PACKAGE = 'sluice-package:'
 
 type Maybe<T> = T | Promise<T>

@@ -34,8 +34,8 @@ export interface Program {
   /** Number of states that all these instructions have at one place of the text. */
   readonly states: number
   /**
-   * For each instruction: a slot for each iteration around it, innermost first, only if the iteration must advance. It
-   * holds the iteration's start.
+   * For each instruction: slots for the iterations around it that must advance, innermost first. A slot holds the
+   * iteration's start.
    */
   readonly starts: readonly (readonly number[])[]
   /** Look-arounds with groups. The slot has the position where the look-around last held. */

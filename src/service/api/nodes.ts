@@ -40,7 +40,7 @@ interface Row extends Node {
 
 interface Known {
   readonly beat: number
-  /** Number of reads in a row that found the beat of the other node unchanged. */
+  /** Number of consecutive reads that found the other node's beat unchanged. */
   readonly readings: number
 }
 

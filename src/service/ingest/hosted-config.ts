@@ -35,8 +35,8 @@ export interface Hosted {
 }
 
 /**
- * Returns the part of a published document that runs in the service, which is all components that events from `ingest`
- * reach. Other sources are for daemons. The document cannot use environment variables of the service. Throws NotHosted.
+ * Returns the part of a published document that runs in the service: all components that events from `ingest` reach.
+ * Other sources are for daemons. The document cannot use environment variables of the service. Throws NotHosted.
  */
 export function hostedConfig(document: unknown, options: HostedOptions): Hosted {
   const { name, dataDir, components, ingest, permitted, secrets, maxDisk } = options

@@ -183,7 +183,7 @@ export class IdempotencyKeys {
     const { row, account } = attempt
     try {
       const { received } = await take()
-      // The events are safe even if saving their number fails. The attempt then stays in memory until it is saved.
+      // If saving their number fails, the events are safe, and the attempt stays in memory until saving succeeds.
       await this.#store
         .change(row.join(' '), sql => this.#keep(sql, attempt, received))
         .then(
@@ -302,7 +302,7 @@ function nameOf(key: string): string {
 const NONCE = Buffer.alloc(12)
 
 /**
- * Computes the digest of a body with a secret. Without it, a client knowing another client's key could find a body with
+ * Computes a body's digest with a secret. Otherwise, a client that knows another client's key could find a body with
  * the same digest. AES-GCM without a plaintext takes a quarter of the time of SHA-256.
  */
 function digestOf({ bytes, size, content }: KeyedRequest['body'], secret: Buffer, ...of: readonly string[]): string {

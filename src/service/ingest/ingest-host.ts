@@ -83,7 +83,7 @@ export class IngestHost {
   readonly #waitingForProcess = new Map<string, HostedRevision>()
   readonly #stopTicking: () => void
   #resuming: Promise<void> | undefined
-  /** Revisions that wait for a process, for a request or a publish. */
+  /** Revisions whose request or publish waits for a process. */
   readonly #asking = new Set<HostedRevision>()
   /** For each pipeline that has stopped since the service started: the number of events in its disk buffers. */
   readonly #left = new Map<string, number>()
@@ -336,7 +336,7 @@ export class IngestHost {
     this.#asking.add(published)
     try {
       while (!this.#slots.hasRoomFor(account)) {
-        // The wait is limited: if a process was ended for this account, another account may take its place.
+        // The wait is limited: if a process was ended for this account, another account may take the place.
         if (clock.now() > giveUp) throw this.#slots.refusal()
         const isEnded = await this.#endAnAccount(({ demand }) => demand !== 'attended')
         if (!isEnded && !(await this.#someStarted())) throw this.#slots.refusal()

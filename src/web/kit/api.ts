@@ -56,7 +56,7 @@ export async function* lines(path: string, params: Params, signal: AbortSignal):
   }
 }
 
-/** Reads server-sent events with fetch, because EventSource does not report its errors or stop when it should. */
+/** Reads server-sent events with fetch, because EventSource neither reports errors nor stops when it should. */
 export async function* events(path: string, signal: AbortSignal): AsyncGenerator<{ event: string; data: string }> {
   let event = 'message'
   let data: string[] = []

@@ -39,7 +39,7 @@ export function duration(ms: number): string {
 const parts = (large: number, unit: string, small: number, of: string) =>
   small === 0 ? `${large}${unit}` : `${large}${unit} ${small}${of}`
 
-/** Formats a time of day, local, with the date if that is not today. */
+/** Formats a local time of day, with the date if that is not today. */
 export function clock(time: string | number, now = Date.now()): string {
   const at = new Date(time)
   if (Number.isNaN(at.getTime())) return String(time)

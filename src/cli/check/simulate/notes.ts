@@ -67,7 +67,7 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
   return facts
 }
 
-/** For a simulation of live events. `backlog`: how many events are discarded as backlog. `live`: as live events. */
+/** For a simulation of live events. How many are discarded: `backlog` as backlog, `live` as live events. */
 function backlogText(backlog: number, live: number): string {
   return `sluice run reads existing lines all at once when it starts: if they count as live events, ${number(backlog)} are discarded; if they count in event time, ${number(live)} are discarded`
 }

@@ -142,11 +142,11 @@ function countsIn(value: (column: number) => number): Omit<OtherKeys, 'keys'> {
   }
 }
 
-/** To take the row of another key, a key's discards divided by the other's must be more than this. */
+/** A key can take another's row only if its discards are more than this many times the other's. */
 const CLEARLY_MORE = 1.5
 
 /**
- * Discards over time of the keys with the most discards, in bounded memory. A key gets a row with its first discard. If
+ * Discards over time of the keys with the most discards, in bounded memory. A key gets a row at its first discard. If
  * no row is free, a key with clearly more discards takes and clears the row of the key with the fewest.
  */
 export class HeavyKeys {

@@ -89,7 +89,7 @@ function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
   return facts
 }
 
-/** Text such as `limit 5 or 10 in 1 second by .app, fixed windows`. If modes differ, each mode follows its limit. */
+/** Text such as `limit 5 or 10 in 1 second by .app, fixed windows`. If modes differ, a mode is after each limit. */
 function limitsText(all: readonly (readonly Limit[])[], by: string): string {
   const [own, ...others] = all[0] as [Limit, ...Limit[]]
   const same = others.every(({ mode }) => mode === own.mode || mode === 'quota')

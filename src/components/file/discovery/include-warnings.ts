@@ -10,7 +10,7 @@ import { ANY_DEPTH, compileExclude, compileGlobs, matchName, type Segment } from
 
 /** Maximum number of folders that are read for one pattern. If a pattern needs more folders, it gets no warning. */
 const MAX_FOLDERS = 1000
-/** Maximum number of files per pattern whose first bytes are read. */
+/** Per pattern: maximum files whose first bytes are read. */
 const MAX_FILES = 1000
 
 type IsExcluded = (path: string, name: string) => boolean

@@ -73,7 +73,7 @@ export class Portion {
     }
   }
 
-  /** Reads into memory of its own, because a read that was abandoned may still write to this memory much later. */
+  /** Reads into its own memory, because an abandoned read may still write to its memory much later. */
   async #readRemote(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> {
     const room = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0))
     try {

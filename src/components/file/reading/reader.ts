@@ -158,7 +158,7 @@ export class Reader {
     }
   }
 
-  /** Reads to the end all files that the next start could not find. Also delivers their unfinished last lines. */
+  /** Completely reads all files that the next start could not find, and delivers their unfinished last lines. */
   async #readOutGone(out: Output): Promise<void> {
     await this.#take(out)
     const unfindable = await this.#options.files.unfindable()
@@ -383,7 +383,7 @@ export class Reader {
     if (this.#options.clock.now() - began >= STALL_MS) this.fellBehind()
   }
 
-  /** Called when nothing was read for a while. Marks what the files contain now as backlog. */
+  /** Called when nothing was read for a while. Marks the files' present content as backlog. */
   fellBehind(): void {
     for (const tailer of [...this.#queue, ...this.#hinted]) {
       if (tailer.fd !== undefined && !this.#options.remote.has(tailer.path)) tailer.glance()

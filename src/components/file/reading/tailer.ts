@@ -84,8 +84,7 @@ export class Tailer {
   next: this | undefined
   list: unknown
   /**
-   * Whether earlier files of the lineage must be read first. False after this file was at its end, until earlier files
-   * grow.
+   * Whether earlier files of the lineage must be read first. False between this file's end and growth of earlier files.
    */
   isBehind = true
   /** Whether the earlier files were checked for new lines after this file was last at its end. */
@@ -215,9 +214,9 @@ export class Tailer {
   }
 
   /**
-   * Whether this file was created when another file, last written at `writtenAt`, was rotated. Programs write to a
+   * Whether this file was created at the rotation of another file (last written at `writtenAt`). Programs write to a
    * renamed file for a while, and copies may have rounded times. So `writtenAt` may be after this file's birth, but
-   * must be nearer to the birth than to the file's last change.
+   * must be nearer to its birth than to its last change.
    */
   #follows(writtenAt: bigint): boolean {
     return this.birth > writtenAt || writtenAt - this.birth < this.changedAt - writtenAt
@@ -566,7 +565,7 @@ export class Tailer {
     }
   }
 
-  /** Whether the `length` bytes of the last read continue the earlier content. Call if the bytes before them match. */
+  /** Whether the `length` bytes of the last read continue the earlier content. The bytes before them must match. */
   #isSure(length: number): boolean {
     if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
     // The file is shorter than before, so it has new content. The previous content only began with the same bytes.
@@ -575,7 +574,7 @@ export class Tailer {
     return true
   }
 
-  /** Records two facts: the file had at least `size` bytes, and surely held what was read, at least until `until`. */
+  /** Records two facts: the file had `size` bytes or more, and until `until` or later surely held what was read. */
   becomesSure(size = 0, until = this.#context.lookedAt()): void {
     this.#sureSize = Math.max(this.#sureSize, size)
     this.sureUntil = Math.max(this.sureUntil, until)

@@ -30,7 +30,7 @@ import type { Answer, Candidate, Question } from './match.js'
 
 const NOTHING = Buffer.alloc(0)
 
-/** Maximum compressed files examined per folder, besides new ones: the files modified last. */
+/** Per folder, new compressed files are examined, and this many others: the last modified. */
 const MAX_COPIES = 2000
 /** Maximum work for reading the first bytes of a compressed file, in bytes read and inflated. */
 const PEEK_BUDGET = 1024 * 1024

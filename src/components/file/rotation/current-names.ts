@@ -26,7 +26,7 @@ export class CurrentNames {
     return this.#paths
   }
 
-  /** The names that no file has, and since when. Other files may have had the names later. */
+  /** Names that no file has now, and since when. Other files may have had them meanwhile. */
   get vacant(): Displaced[] {
     const vacant = [...this.#former].filter(([path]) => !this.#paths.has(path))
     return vacant.map(([path, { since }]) => ({ path, since }))
@@ -36,7 +36,7 @@ export class CurrentNames {
     return this.#paths.get(path) ?? this.#targets.get(path)
   }
 
-  /** Whether a file has this name, or a file that had this name is still read. */
+  /** Whether a file has this name, or a file that had it is still being read. */
   knows(path: string): boolean {
     return this.#paths.has(path) || this.#former.has(path)
   }

@@ -41,7 +41,7 @@ export class Losses {
   /** Warns of deleted or moved files with undelivered bytes. Only descriptors of this process can read these bytes. */
   warn(tailers: readonly Tailer[]): void {
     const text =
-      'stopping, but a file that was deleted or moved to another folder is not fully delivered; its undelivered bytes are lost when the daemon ends. To keep them, copy the file now; its path is open_as'
+      'stopping, but a file that was deleted or moved to another folder is not fully delivered; its undelivered bytes are lost when the daemon ends. To keep them, copy it now from the path in open_as'
     for (const tailer of tailers) {
       const undelivered = undeliveredOf(tailer)
       if (undelivered === 0) continue

@@ -56,7 +56,7 @@ export interface Candidate {
   readonly birth: number | undefined
   readonly changedAt: number
   readonly crc?: number
-  /** The fingerprint of the first `bytes` bytes of the candidate, or of all its first bytes if there are fewer. */
+  /** The fingerprint of the candidate's first bytes: `bytes` bytes, or all bytes if there are fewer. */
   head(bytes: number): Fingerprint
 }
 

@@ -25,7 +25,7 @@ export function mayBecome(name: string, later: string): boolean {
   return formatOfName(name) !== undefined || formatOfName(later) === undefined
 }
 
-/** Names of the files that a file with this name may be a copy of. */
+/** Names of the possible originals of a file with this name. */
 export function* originalNames(name: string): Iterable<string> {
   for (let at = name.length - 1; at > 0; at--) if ('-._~'.includes(name[at]!)) yield name.slice(0, at)
   const dated = /^(.+?)([-._]\d{4}[-._:T\d]{2,})(\.[^.]+)$/.exec(name)

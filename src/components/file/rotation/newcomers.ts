@@ -178,7 +178,7 @@ function isSame({ size, changedAt }: Seen, stat: BigIntStats): boolean {
   return size === stat.size && changedAt === stat.mtimeNs
 }
 
-/** The paths of the files that the file at `path` may be a copy of, according to its name. */
+/** The paths of the possible originals of the file at `path`, according to its name. */
 export function originalsOf(path: string): string[] {
   const folder = dirname(path)
   return [...originalNames(basename(path))].map(name => join(folder, name))

@@ -182,7 +182,7 @@ export class Search {
       if (!files.open(tailer)) tailer.awaySince = context.clock.now()
       else if (births.kept(one.stat) || tailer.verify()) this.#rests.goOn(tailer, one.path)
       else {
-        // Restore the names, because `forget` needs those under which the tailer is registered.
+        // `forget` needs the names under which the tailer is registered, so restore them.
         Object.assign(tailer, { path: name, found })
         files.forget(tailer)
       }
@@ -280,7 +280,7 @@ export class Search {
     let areSame = true
     for (const [name, tailer] of named) {
       if (!files.open(tailer) || tailer.fd === undefined) continue
-      // Another file found by the search may have had the old name of this file after the rename.
+      // After this file was renamed, another file found by the search may have had the old name.
       if (tailer.hasPortion || (name !== undefined && !leadsTo(name, tailer.key))) areSame = false
       else if (!tailer.holds()) {
         files.truncated(tailer)
@@ -290,7 +290,7 @@ export class Search {
     return areSame
   }
 
-  /** Returns a function: whether to examine an uncompressed file, because it has the name of a copy or is new. */
+  /** Returns a function that says if an uncompressed file is examined: if it has a copy's name or is new. */
   #wantedIn({ path }: Folder, sought: readonly Tailer[], missing: readonly Entry[]): (one: Listed) => boolean {
     const stems = new Set<string>()
     const add = (name: string) => stems.add(stemOf(name))

@@ -29,7 +29,7 @@ function bornAt(birth: bigint | string, key: string, claimed: string | undefined
 
 /** Describes a tailer that does not read a compressed copy. `there`: where the tailer's file was found. */
 export function ofTailer(tailer: Tailer, there?: Listed): Subject {
-  const { origin, path, birth, fd, head, at, tail, trail, claimed, truncatedSince } = tailer
+  const { origin, path, birth, changedAt, fd, head, at, tail, trail, claimed, truncatedSince } = tailer
   const position = { offset: at, tail }
   // When `size` or `markIn` is called, the descriptor may already belong to another file.
   const isOpen = () => tailer.fd === fd
@@ -44,7 +44,8 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     tailer,
     names: [basename(origin.path ?? path), basename(path)],
     isNamed: there?.path === origin.path,
-    birth: bornAt(birth, tailer.key, claimed),
+    // A copy may have kept the time of its original, which is before the birth of the copy.
+    birth: Math.min(bornAt(birth, tailer.key, claimed), Number(changedAt) / 1e6),
     head,
     position,
     since: truncatedSince,

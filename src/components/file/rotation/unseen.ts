@@ -144,8 +144,8 @@ export class Unseen {
   }
 
   /**
-   * The files that must be read after the files that are searched for. These files have a displaced name now, or had it
-   * during the search. At the start, unread files with this name must also be read later.
+   * The files of a search must be read before these files, which have a displaced name now, or had it during the
+   * search. At the start, unread files with this name must also be read later.
    */
   *delayed(): Iterable<Tailer> {
     const { files, context } = this.#options

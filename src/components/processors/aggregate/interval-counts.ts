@@ -10,7 +10,7 @@ export const WITHOUT_KEY = 1
 /** The row of the first key; the rows of other keys follow, in the order of their ids. */
 const KEYED = 2
 
-/** `take` reserves room for the series of a key, or returns false if it is used up. `free` gives the room back. */
+/** `take` reserves room for the series of a key, or returns false if no room is left. `free` gives it back. */
 export interface SeriesOfKeys {
   take(): boolean
   free(): void

@@ -100,7 +100,7 @@ const KINDS: Readonly<Record<FieldType, number | undefined>> = {
   timestamp: undefined,
 }
 
-/** Whether a text is plain, and is an unsigned integer as JSON writes integers. */
+/** Whether a text is plain, and is an unsigned integer in the notation of JSON. */
 function isInteger({ plain, bytes, start, end }: FieldReader): boolean {
   if (!plain || start === end || end - start > MOST_DIGITS || (bytes[start] === ZERO && end - start > 1)) return false
   for (let p = start; p < end; p++) if (bytes[p]! < ZERO || bytes[p]! > ZERO + 9) return false

@@ -6,7 +6,7 @@ import { jsonText } from '../../../lib/formats/json-text.js'
 import { type Pattern, PatternError, type PatternMatch } from '../../../lib/pattern.js'
 import { byField, changeText, changeValue, defineStep, fieldList, Refusal, type StepKind } from './step.js'
 
-/** Detects text that needs no change, without creating a string. */
+/** Without creating a string, detects text that needs no change. */
 type IsDone = (reader: FieldReader) => boolean
 
 function ofTexts(name: string, text: string, change: (text: string) => string, isDone?: IsDone): StepKind {

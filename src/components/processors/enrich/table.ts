@@ -1,6 +1,6 @@
 import { BoundedMap } from '../../../lib/bounded-map.js'
 
-/** Maximum number of keys whose rows are remembered. This makes repeated lookups fast. */
+/** Maximum number of keys whose rows are remembered, to make repeated lookups fast. */
 const MOST_REMEMBERED = 10_000
 /** Keys with more characters are not remembered, to limit memory. Addresses and numbers are shorter than this. */
 const LONGEST_REMEMBERED = 64

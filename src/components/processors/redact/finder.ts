@@ -10,7 +10,7 @@ const QUOTE = 0x22
 /** Bytes to search before and after the quotes around an escape. A name or the start of its value may be there. */
 const BESIDE_QUOTE = 64
 
-/** Presets that find letters and digits without a marker. If a text has escapes, these only see its unescaped form. */
+/** Presets that find letters and digits without a marker. They only see the unescaped form of a text with escapes. */
 const UNESCAPED: ReadonlySet<string> = new Set<Preset>(['card', 'email', 'ipv4', 'ipv6', 'mac', 'iban', 'phone'])
 
 export interface NamedPattern {
@@ -34,7 +34,7 @@ export class SecretFinder {
   /** By rule: 1 if its matches in text with escapes are kept; 0 if not, because they may include parts of escapes. */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
-  /** Number of the rule for values of members whose name is the name of a secret, or -1. */
+  /** Number of the rule for values of members that have the name of a secret, or -1. */
   readonly #named: number
   /** Positions of the first and the last escape that `mayHold` saw. */
   #firstEscape = 0
@@ -115,7 +115,7 @@ export class SecretFinder {
       const hasEscapes = this.#find(level.text, 0, level.length)
       for (let i = first; i < matches.count; i++) {
         matches.starts[i] = this.#placeOf(matches.starts[i]!, n)
-        // If a color follows a match, it is not part of the match.
+        // A color that follows a match is not part of the match.
         const at = joins ? this.#placeOf(matches.ends[i]! - 1, n) : -1
         const isWritten = at >= 0 && !ESCAPE_BYTES.includes(b[at]!)
         matches.ends[i] = isWritten ? at + 1 : this.#placeOf(matches.ends[i]!, n)

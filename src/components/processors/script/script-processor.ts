@@ -13,8 +13,8 @@ import { NotLoadable, type ProcessEvents, ScriptProcess, scriptData } from './sc
 import { WrittenLines } from './written-lines.js'
 
 /**
- * A healthy process answers within the timeout. If it has not answered after the timeout plus twice this time, one of
- * its calls does not return. This time is added twice, because both processes may have been suspended.
+ * A healthy process answers within the timeout. If it has not answered after the timeout plus 2 × GRACE_MS, one of its
+ * calls does not return. GRACE_MS counts twice, because both processes may have been suspended.
  */
 const GRACE_MS = 500
 /**

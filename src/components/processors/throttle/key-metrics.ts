@@ -20,7 +20,7 @@ const FOLLOWED_EACH = 4
 const FOLLOWED = 1000
 /** When the heaviest keys are chosen, events of this age have half their weight. */
 const HALF_LIFE_MS = 3_600_000
-/** A key must be this many times as heavy to replace another, so that keys of similar weight do not alternate. */
+/** A key replaces another if it is this many times as heavy. So keys of similar weight do not alternate. */
 const HEAVIER = 1.1
 
 /**

@@ -37,7 +37,7 @@ export interface Decisions {
   readonly keys?: Pick<BatchKeys, 'ids' | 'owner'> | undefined
 }
 
-/** Returns which limit discarded event `i` of the last batch. Undefined if no limit did, or if this is unknown. */
+/** Returns the limit that discarded event `i` of the last batch. Undefined if no limit did, or if unknown. */
 export type RefusalOf = (batch: EventBatch, i: number) => Refusal | undefined
 
 type Context = Pick<ProcessorContext, 'id' | 'log' | 'clock' | 'editor'> & { readonly metrics: ThrottleMetrics }

@@ -128,7 +128,7 @@ export class Pacing {
       if (this.#paces) {
         if (waits && !hasWaited) this.#queues.join(this.#queues.open(bucket, now), batch.isBacklog, wouldPassAlone)
         if (!waits && hasWaited && queue) this.#queues.leave(queue, batch.isBacklog)
-        // If its bucket is not behind, a live event has waited only because of the limit.
+        // A live event whose bucket is not behind has waited only because of the limit.
         const isLate = batch.isBacklog || this.#isLate || (hasWaited && isQueueBehind)
         if (decisions[i] === PASS) this.#notePass(batch, i, bucket, isLate, now)
       }

@@ -234,7 +234,7 @@ export const randomSeed = (): number => randomInt(2 ** 31)
 
 /**
  * A 32-bit hash of [start, end). Multiplies once for each two bytes, then mixes. A random `seed` prevents forged
- * collisions. If each multiplication took more bytes, a change of the highest bit would pass unchanged, so that
+ * collisions. If each multiplication took more bytes, a difference in the top bit would stay as it is, so that
  * collisions could be forged.
  */
 export function hashBytes(bytes: DataView, start: number, end: number, seed: number): number {

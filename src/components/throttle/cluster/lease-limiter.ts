@@ -227,7 +227,7 @@ export class LeaseLimiter implements RuledLimiter {
     return this.#limits.part === 0 ? known : Math.min(known, now + this.idleMs)
   }
 
-  /** Units left in the lease plus those on the server at its last reply. `until`: end of the only limit's window. */
+  /** Units left in the lease and on the server (at its last reply). `until`: end of the only limit's window. */
   left(key: PlacedKey, now: number): { left: number; until: number } {
     const { most } = this.#limits.limits[0]!
     const id = this.#buckets.bucket(key, now)

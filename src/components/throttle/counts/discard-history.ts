@@ -3,7 +3,7 @@ import type { Refusal } from '../decider.js'
 
 const MINUTE_MS = 60_000
 const MINUTES = 60
-/** Number of buckets to keep if there would be more than twice as many. */
+/** Buckets that stay when their number would exceed twice this one. */
 const KEPT = 256
 
 interface Row {

@@ -14,7 +14,7 @@ export interface HeavyKey {
 
 /**
  * Finds the keys with the most events among any number of keys, in bounded memory (Space-Saving). One call can add many
- * events. A followed key had `counted` to `counted + missed` events. Other keys had at most `floor`.
+ * events. Followed keys had between `counted` and `counted + missed` events; others at most `floor`.
  */
 export class HeaviestKeys {
   /** Maximum number of events of a key that is not followed. */

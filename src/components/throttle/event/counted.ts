@@ -36,8 +36,8 @@ const NOWHERE = 6
 
 /**
  * fixed: a window opens at the time t of the first event that it counts, and covers [t, t + window). An earlier event
- * may be outside of all kept windows. If such an event is less than a window length before the last event of the next
- * window, it joins that window and becomes its start. Otherwise, the event opens its own window. So windows do not
+ * may be outside of all kept windows. If the last event of the next window is less than a window length later, the
+ * earlier event joins this window and becomes its start. Otherwise, the event opens its own window. So windows do not
  * overlap, and the first event of a window and the last event of the next window are at least a window length apart.
  * With periods (aligned windows, quotas), each window is a period.
  */

@@ -70,7 +70,7 @@ class Runs extends EarlierRows {
     }
   }
 
-  /** The amount that passed before the current window began, but less than a window length before `time`. */
+  /** The amount that passed after `time - windowMs`, but before the current window began. */
   before(time: number, windowMs: number): number {
     const { array, rows } = this
     let sum = 0

@@ -35,7 +35,7 @@ const PROGRESS = 'progress'
 export class SavedBuckets {
   readonly #limiter: SavedLimiter
   readonly #now: () => number
-  /** By the digest of each rule: the state of its default bucket that was written last. */
+  /** By the digest of each rule: the last written state of its default bucket. */
   readonly #defaults = new Map<string, Buffer>()
   readonly #digests = new Map<string, string>()
   readonly #to = new StateWriter()

@@ -101,7 +101,7 @@ class PatternReader {
         if (this.#open === 0) break
         return '|'
       case '\\':
-        if (this.#at === this.#source.length) throw new KeyPatternError('ends with a backslash; write \\\\ for one')
+        if (this.#at === this.#source.length) throw new KeyPatternError('ends with a \\; write \\\\ instead')
         return this.#literal(this.#source[this.#at++]!)
     }
     return this.#literal(character)

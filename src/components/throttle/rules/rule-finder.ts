@@ -12,7 +12,7 @@ type Test = Pick<Rule, 'when' | 'key'>
 
 /** The rules that may apply to the events of a key. */
 interface Route {
-  /** Index of the first rule without a condition that matches the key. Without such a rule: the number of rules. */
+  /** Index of the first unconditional rule that matches the key. Without such a rule: the number of rules. */
   readonly stop: number
   /** The rules before `stop` that match the key and have a condition, in order. */
   readonly conditional: readonly number[]

@@ -152,8 +152,8 @@ export class KeyCounts {
   #from: number
   #step = 0
   /**
-   * When and how much the steps were lengthened and events were sampled, and when keys without counts of their own were
-   * last counted.
+   * When steps were lengthened and events sampled, and how much; when keys without counts of their own were last
+   * counted.
    */
   #coarse: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #sampled: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }

@@ -75,7 +75,7 @@ export class PlaceSample {
     return Math.ceil(batch.place(i) / this.#step) * this.#step
   }
 
-  /** The first event after event `i` that ends after `#multiple(batch, i)`. */
+  /** After event `i`, the first event that ends after `#multiple(batch, i)`. */
   #after(batch: EventBatch, i: number): number {
     const multiple = this.#multiple(batch, i)
     let [low, high] = [i + 1, batch.length]

@@ -93,7 +93,7 @@ class Replay {
     curve.would[step]! += would
   }
 
-  /** If `events` events of a key arrive at the same time, returns how many of them pass. */
+  /** Returns how many events of a key pass if `events` of them arrive at the same time. */
   #take(key: number, at: number, events: number): number {
     const windows = this.#windows
     if (this.#oneByOne) {

@@ -262,7 +262,7 @@ function environmentValues(node: ConfigNode): string[] {
   return children.flatMap(environmentValues)
 }
 
-/** Whether to read the variable in `node` as a number or boolean: it looks like one, and the option rejects text. */
+/** Whether to read `node`'s variable as a number or boolean, since it looks like one and the option rejects text. */
 export function wantsPlain(issue: Issue, node: ScalarNode): boolean {
   if (node.environment?.plain === undefined || typeof node.value !== 'string') return false
   return issue.code === 'invalid_type' || issue.code === 'invalid_union' || issue.code === 'invalid_value'

@@ -51,7 +51,7 @@ interface Named {
   readonly value: string
 }
 
-/** The resources that a component's options refer to outside the process. */
+/** The resources outside the process that a component's options refer to. */
 function namedBy({ definition, options, delivery }: ComponentConfig): Named[] {
   const parts: [z.ZodType, unknown][] = [[definition.options, options]]
   if (delivery) parts.push([deliverySchema(definition), delivery])

@@ -35,8 +35,8 @@ export function digestOfFiles(paths: readonly string[]): string | undefined {
 }
 
 /**
- * Returns a text that changes when a file is written or replaced, or when a link to a file changes. The files are those
- * of the configuration and `others`. Computing this text takes less time than computing the digest.
+ * Returns a text that changes when a file of the configuration or of `others` is written or replaced, or when a link to
+ * such a file changes. Computing this text takes less time than computing the digest.
  */
 export function stateOfFiles(path: string, others: readonly string[] = []): string {
   try {

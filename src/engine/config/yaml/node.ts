@@ -48,7 +48,7 @@ export interface FromEnvironment {
   /** The text as written in the file, with `${NAME}`. */
   readonly text: string
   readonly values: readonly string[]
-  /** The number or boolean that an unquoted `${NAME}` looks like, if it is the whole value. Else undefined. */
+  /** If the whole value is an unquoted `${NAME}`, the number or boolean that it looks like. Else undefined. */
   readonly plain: number | boolean | undefined
 }
 

@@ -9,7 +9,7 @@ const LEAST_MS = 1
 const FALL = 0.25
 /** After this many rounds with a queue, halves the number of requests and measures the baseline again. */
 const SLOW_ROUNDS = 30
-/** The number of requests that was refused is tried again after this many round trips. */
+/** After this many round trips, the refused number of requests is tried again. */
 const WAIT = 32
 /** If the receiver requested a pause, the refused number is tried again only after this multiple of the pause. */
 const WAIT_PAUSES = 10

@@ -498,7 +498,7 @@ class Hold {
     return begins
   }
 
-  /** Resolves when `who` may make an attempt. Without a hold, this is immediately. */
+  /** Resolves when `who` may make an attempt, or immediately without a hold. */
   async pass(who: object): Promise<void> {
     while (this.error && !this.#closed) {
       this.#probe ??= who

@@ -38,7 +38,7 @@ export class Refusals {
     this.#spanBegan = clock.now()
   }
 
-  /** The last rejection, if at least FEW recent requests, and more than half, were rejected. */
+  /** The last rejection, if over half of recent requests, and at least FEW, were rejected. */
   get most(): DeliveryError | undefined {
     this.#move()
     const [now, before] = this.#spans as [Span, Span]

@@ -25,7 +25,7 @@ export interface LedgerState {
   readonly settled: Cursor & LogPosition
   /** Settled ranges after `settled`, in order, at most MOST_RANGES. Earlier releases did not record them. */
   readonly ahead?: readonly Range[]
-  /** The place after the last record that was safe on disk then. */
+  /** The place after the last record safe on disk in this state. */
   readonly end: LogPosition
   /** The highest segment number ever used. */
   readonly highest: number

@@ -371,7 +371,7 @@ export class RecordLog {
       await this.#abandon(open)
       throw error
     }
-    // These changes are synchronous, because a read between them could take a record from disk that is also in memory.
+    // These changes are synchronous, because a read between them could take from disk a record that is also in memory.
     if (segment.end === 0) this.segments.add(segment)
     segment.end = offset
     this.#end = place

@@ -29,7 +29,7 @@ import { HEAD_SIZE } from './segments.js'
 
 const VERSION = 1
 const HEAD = 24
-/** Codecs that records name by number. For any other codec, the record's origin has the name and the options. */
+/** Records name these codecs by number. For other codecs, the record's origin has the name and the options. */
 const NUMBERED: readonly string[] = ['text', 'json', 'syslog']
 const NAMED = 255
 /** Maximum number of cached origins. Batches of the same file share one. */

@@ -54,7 +54,7 @@ export class BufferReport {
     this.#fails = false
     if (!this.#isReported || !all) return
     this.#isReported = false
-    this.#log.info({ folder: this.#folder.path }, 'the buffer can be written again')
+    this.#log.info({ folder: this.#folder.path }, 'writes to the buffer work again')
   }
 
   notWritten(error: unknown): void {

@@ -124,8 +124,8 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
-      // Settled segments must be removed even on a full disk. The outdated ledger, according to which the events of
-      // these segments would be missing, is removed first.
+      // Settled segments must be removed even on a full disk. The outdated ledger is removed first, because in it the
+      // events of these segments would be missing.
       if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }

@@ -189,7 +189,7 @@ class Together<T> {
  */
 export class Metrics extends ComponentSet {
   #process: ReturnType<typeof measureProcess> | undefined
-  /** Metric families that were shown before. Up to MOST_KNOWN of them keep HELP and TYPE lines without samples. */
+  /** Metric families shown before. Even without samples, up to MOST_KNOWN of them keep HELP and TYPE lines. */
   readonly #known = new Map<string, About>()
   readonly #counters = new Map<string, { labels: Labels; value: number }[]>()
   readonly #log: Logger

@@ -28,7 +28,7 @@ export function renamesOf(components: Components): Rename[] {
   })
 }
 
-/** Renames that undo the renames of `failed`, before `config` runs again. */
+/** The renames that undo `failed`, to apply before `config` runs again. */
 export function renamesBack(failed: Components, config: Components): Rename[] {
   const ids = new Set(componentsOf(config).map(({ id }) => id))
   return renamesOf(failed).flatMap(({ kind, from, to }) =>

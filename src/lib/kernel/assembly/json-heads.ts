@@ -43,7 +43,7 @@ const ENTRIES: u32 = 128
 /** Maximum probes per lookup. */
 const PROBES: u32 = 4
 
-/** Used as the previous head for the first member of a line, and if the previous head is not remembered. */
+/** Stands for the previous head of a line's first member, or a previous head that is not remembered. */
 export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 16)
 
 /**

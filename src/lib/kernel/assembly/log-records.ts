@@ -54,7 +54,7 @@ const HEADS: usize = 32
 const MOST_PER_BYTE: usize = 4
 const MARGIN: usize = 256
 
-/** An entry of a table: the length of a text, its number, and from 16 on the text, of at most 16 bytes. */
+/** An entry of a table: a text's length, its number and, from byte 16 on, the text (at most 16 bytes). */
 const ENTRY: usize = 32
 const LONGEST: u32 = 16
 let fields: usize = 0

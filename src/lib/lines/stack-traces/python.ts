@@ -3,7 +3,7 @@ import { INDENTED, marginOf, skipSpace, startsWith, startsWithAny, TEXT } from '
 
 /**
  * Tracebacks of Python. The head joins the line before it, because `logging.exception` prints its message before the
- * traceback. The line at the margin after the frames names the exception. Chained tracebacks are one event.
+ * traceback. After the frames, a line at the margin names the exception. Chained tracebacks are one event.
  */
 
 const IDLE = 0

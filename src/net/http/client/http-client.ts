@@ -10,7 +10,7 @@ import type { TlsContent } from '../../tls-check.js'
 import { isSuccess } from './answers/statuses.js'
 import type { Body } from './request-bodies.js'
 
-/** How long a response body may send no bytes. The delivery limits the time of the whole attempt. */
+/** How long a response body may pause. The delivery limits the time of the whole attempt. */
 const STALLED_BODY_MS = 10_000
 
 export interface Sent {

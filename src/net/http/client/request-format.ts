@@ -35,9 +35,9 @@ export interface RequestFormat {
    */
   readonly takenStatus?: number
   /**
-   * Encodes the body. Called once for each request, because all attempts send the same bytes. The parts may be slices
-   * of the batches' chunks, which the client holds until the last attempt has ended. `texts`: the values of `texts` for
-   * these events.
+   * Encodes the body, once for each request, because all attempts send the same bytes. The parts may be slices of the
+   * batches' chunks, which the client holds until the last attempt has ended. `texts`: these events' values of the
+   * member `texts`.
    */
   encode(request: readonly EventBatch[], texts: Readonly<Record<string, string>>): Encoded
   /** The body as JSON, for people, if `encode` writes another format. */
@@ -80,7 +80,7 @@ export interface Inspection {
   readonly problem?: string
 }
 
-/** What an error response means. The status decides about missing properties. */
+/** What an error response means. If a property is unset, the status decides. */
 export interface Refused
   extends Partial<Pick<DeliveryError, 'failure' | 'reason' | 'rejected' | 'again' | 'groups' | 'ofPartition'>> {
   readonly advice?: string | undefined

@@ -7,9 +7,9 @@ const isSpace = (byte: number) => byte === 0x20 || byte === 0x09 || byte === 0x0
 
 /**
  * Converts a JSON body in place to JSON lines. The body may be an array of objects, one object, or objects separated by
- * white space. Returns the number of bytes of the lines. Only replaces line ends inside objects by spaces, and
- * separators by line ends. If the body has another form, throws a Refusal that names the line. The buffer must have
- * room for one byte after `size`.
+ * white space. Returns the number of bytes of the lines. Changes only line ends in objects (to spaces) and separators
+ * (to line ends). If the body has another form, throws a Refusal that names the line. The buffer must have room for one
+ * byte after `size`.
  */
 export function linesOfJson(body: Buffer, size: number): number {
   // Every scan stops at this line end after the body. Inside the body, a line end counts as white space.

@@ -8,7 +8,7 @@ export interface Asking {
 
 /** Bytes that a request takes in addition to its body. */
 const REQUEST_BYTES = 4096
-/** If a sender has several requests, it may hold at most this many times the memory that remains for others. */
+/** A sender with several requests may hold at most the memory that remains for others, times this factor. */
 const TIMES_WHAT_IS_LEFT = 3
 
 interface Held {

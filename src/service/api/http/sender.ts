@@ -212,7 +212,7 @@ export class RequestCounts {
   }
 }
 
-/** Counts a response's bytes until it is sent or disconnected. Throws ApiError 503 if the bytes exceed the quota. */
+/** Counts a response's bytes until it is sent or cut off. Throws ApiError 503 if the bytes exceed the quota. */
 export function hold(unsent: AccountQuotas, account: string, text: string, response: ServerResponse): void {
   const bytes = Buffer.byteLength(text)
   if (bytes <= SHORT) return

@@ -280,8 +280,8 @@ export class PostgresStore implements Store {
       // A failed connection is closed, so that the server rolls back.
       if (failure) {
         isBroken = true
-        // The server may still commit the change. Because of the new name, this node then treats the change as a change
-        // of another node.
+        // The server may still commit the change. With a new name, this node then treats it as a change of another
+        // node.
         this.node = newName()
       } else await client!.query('ROLLBACK').catch(() => (isBroken = true))
       throw failure ?? error

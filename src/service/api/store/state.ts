@@ -207,7 +207,7 @@ async function backUp(
 }
 
 /**
- * Restores a backup into `dataDir`. If `dataDir` has a store, `replace` moves the content to a subfolder; otherwise
+ * Restores a backup into `dataDir`. If `dataDir` has a store, moves the content to a subfolder (with `replace`) or
  * throws. Checks the backup before changing anything. Also restores those `folders` the backup has.
  */
 export async function restoreState(

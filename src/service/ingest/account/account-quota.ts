@@ -34,7 +34,8 @@ export class AccountQuotas {
   }
 
   /**
-   * Counts a request until its lease is released. This also releases `other`. Throws Refusal after too many requests.
+   * Counts a request until the release of its lease, which also releases `other`. Throws Refusal after too many
+   * requests.
    */
   lease(account: string, other?: Lease): Lease {
     try {

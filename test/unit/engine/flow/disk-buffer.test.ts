@@ -467,7 +467,7 @@ t.test('a disk that is full or fails for long: everything waits, it is told once
   t.equal(run.settled.delivered.length, 10)
   const told = run.logs.filter(({ code }) => code === 'SLUICE_BUFFER_NOT_WRITTEN').length
   t.equal(told, 2, 'once for each cause')
-  t.equal(run.logs.at(-1)!.msg, 'the buffer can be written again')
+  t.equal(run.logs.at(-1)!.msg, 'writes to the buffer work again')
   t.equal(run.counter('sluice_buffer_unwritable'), 0)
   await run.drain()
   t.same(run.out, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])

@@ -163,7 +163,7 @@ function resultTable(
 
 interface Shown {
   readonly id: string
-  /** Whether a script that shows one result at a time shows this one first. */
+  /** Whether a script that shows one result at a time starts with this one. */
   readonly isFirst: boolean
   /** Number of keys to show by name. */
   readonly keys: number

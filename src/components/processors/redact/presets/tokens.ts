@@ -134,7 +134,7 @@ export function findKey(b: Buffer, p: number, start: number, end: number, out: M
   return b[p] === UNDERSCORE || b[p] === UPPER_K ? findNamed(b, p, start, end, out, rule) : p + 1
 }
 
-/** `p` is after the mark of a key. Returns the end of the key, or `p` if the key cannot have the letter after it. */
+/** `p` is after the mark of a key. Returns the end of the key, or `p` if the letter there cannot follow the key. */
 function keyEnd(b: Buffer, p: number, end: number, { bits, hasParts }: Key): number {
   let to = endOf(b, p, end, bits)
   while (hasParts && to + 1 < end && b[to] === DOT && is(b[to + 1], bits)) to = endOf(b, to + 1, end, bits)

@@ -14,7 +14,7 @@ const INTERVAL_MS = 1000
 /** The creation of blocks takes at most 1/50 of the time. */
 const BUSY_SHARE = 50
 const RETRY_MAX_MS = 30_000
-/** A segment is replaced when it exceeds this size, and also `GROWTH` times the size of its part with all buckets. */
+/** A segment is replaced when it exceeds both this size and `GROWTH` times the size of its part with all buckets. */
 const SMALLEST_SEGMENT = 1024 * 1024
 const GROWTH = 2
 
@@ -133,7 +133,7 @@ export class StateSaver {
     }
   }
 
-  /** Writes the changes, or all buckets to a new segment. Returns the time to create the blocks, in milliseconds. */
+  /** Writes the changes, or all buckets to a new segment. Returns the milliseconds that creating the blocks took. */
   async #write(): Promise<number> {
     const isWhole = await this.#isWhole()
     if (!isWhole) await this.#begin()

@@ -62,7 +62,7 @@ export class SharedRates {
     this.backend.close()
   }
 
-  /** Gives leases that were not used for `idleMs` back to Redis. */
+  /** Gives leases back to Redis if unused for `idleMs`. */
   async #giveBack(idleMs?: number): Promise<void> {
     const now = this.clock.now()
     const demands = this.#all.flatMap(leases => leases.giveBack(now, idleMs ?? leases.idleMs))

@@ -43,7 +43,7 @@ export class UserKeys {
       const scopes = grantedScopes(principal, input.scopes)
       const expires_at = endOfNew(context, principal.givesUntil, input.expires_in)
       const { subject, enterpriseId, keyId } = principal
-      // Users who were removed in the meantime may not get a new key, nor may holders of a revoked key.
+      // Users who were removed in the meantime, and holders of a revoked key, may not get a new key.
       if (!(await sql.get('SELECT id FROM person WHERE id = $1', subject.id))) throw notFound('user')
       if (!(await sql.get(`${ROWS} AND k.id = $1`, keyId)))
         throw unauthorized('revoked', 'this access key was revoked; use another key')

@@ -246,7 +246,7 @@ export class Pipelines {
     return { document: publishedOf(row, principal.type === 'personal' ? shown : config), etag: publishedTag(row) }
   }
 
-  /** Returns the revision that the service runs, for a request with `ingest:write`. Throws 503 not_published. */
+  /** For a request with `ingest:write`, returns the revision that the service runs. Throws 503 not_published. */
   async forIngest(principal: Principal, id: string): Promise<PublishedDocument> {
     requireScope(principal, 'ingest:write')
     const row = await this.#read(principal, id)
