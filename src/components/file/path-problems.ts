@@ -104,7 +104,7 @@ export class PathProblems {
   ownOutput(path: string): void {
     if (!this.#first(path, 'own output', false)) return
     const text =
-      'ignoring a file to which this daemon writes events of this source; add it to exclude, or write elsewhere'
+      'ignoring a file to which this daemon writes events of this source; list the file in `exclude`, or write elsewhere'
     this.#context.log.warn({ code: 'SLUICE_OWN_OUTPUT', file: path }, text)
   }
 

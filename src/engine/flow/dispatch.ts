@@ -209,7 +209,7 @@ export class Dispatch {
     return origin
   }
 
-  /** Sends the events of a batch. `first`: the index of the batch's first event in the work. */
+  /** Sends the events of a batch. `first`: the index in `work` of the batch's first event. */
   #divide(batch: EventBatch, to: Uint8Array, work: Work, first = 0): void {
     const { length, starts, ends, flags } = batch
     const events = this.#events.fill(0)
