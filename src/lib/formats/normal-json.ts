@@ -17,7 +17,8 @@ export function normalJson(b: Buffer, start: number, end: number): string {
   // In `normal`, numbers beyond the range of a double have become null.
   if (!normal.includes('null') && !MANY_DIGITS.test(text)) return normal
   const numbers: string[] = []
-  // Replaces each kept number by a mark during JSON.parse and `jsonText`. The input cannot contain a random mark.
+  // Replaces each kept number by a mark during JSON.parse and `jsonText`. The mark is random, so the input cannot
+  // contain it.
   const mark = randomUUID()
   let marked = ''
   let copied = start

@@ -87,7 +87,7 @@ export class Tailer {
    * Whether earlier files of the lineage must be read first. False between this file's end and growth of earlier files.
    */
   isBehind = true
-  /** Whether the earlier files were checked for new lines after this file was last at its end. */
+  /** Whether the earlier files were checked for new lines since this file was last at its end. */
   sawEarlier = false
   /** The copy that is read after the file itself is gone. */
   copy: Copy | undefined

@@ -163,7 +163,8 @@ function textOf(event: unknown): string {
       )
   }
   const text = written(event)
-  if (text?.[0] !== '{') throw new TypeError('returned an object whose JSON is not an object')
+  if (text?.[0] !== '{')
+    throw new TypeError('returned an object, such as a Date, that JSON.stringify does not turn into a JSON object')
   return text
 }
 

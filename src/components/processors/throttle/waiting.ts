@@ -63,7 +63,7 @@ export class Pacing {
   readonly #without: WithoutBacklog
   /** The throttle's limits, which apply to events without a rule. */
   readonly #ownLimits: readonly Limit[]
-  /** Whether some limits may be gcra limits. The level of a gcra limit does not sink to 0 at a fixed time. */
+  /** False if no limit can be a gcra limit. The level of a gcra limit does not sink to 0 at a fixed time. */
   readonly #hasGcra: boolean
   /** For each list of limits: the longest window, in milliseconds. */
   readonly #spans = new WeakMap<readonly Limit[], number>()

@@ -40,7 +40,7 @@ t.test('what cannot be an event fails, with the reason', async t => {
     bigint: /cannot be written as JSON: .*BigInt/,
     cycle: /cannot be written as JSON: .*circular structure[^\n]*$/,
     method: /field \.f is a function/,
-    date: /whose JSON is not an object/,
+    date: /that JSON.stringify does not turn into a JSON object/,
     route: /a route inside an array/,
     thrown: /^a text$/,
   }
