@@ -118,7 +118,7 @@ t.test('as each source reads it', async t => {
   t.match(several.stdout, /26 bytes|27 bytes/)
   t.match(several.stdout, /no {3}time_field: its time cannot be read, so it counts at its arrival/)
   const timed = await run(t, '2026-01-01T00:00:30Z', { source: 'plain' })
-  t.match(timed.stdout, /yes {2}time_field: it counts at its own time/)
+  t.match(timed.stdout, /yes {2}time_field: the event counts at its own time/)
   t.match(
     timed.stdout,
     /here from 2026-01-01T00:00:00\.000Z to 2026-01-01T00:01:00\.000Z; in each window, the first of its bucket passes/,

@@ -340,7 +340,7 @@ t.test('a pattern that cannot be used says why', async t => {
     ['a'.repeat(1025), /longer than 1024/],
     ['a[bc', /a \[ without a \]; write \\\[/],
     ['a{b', /a \{ without a \}/],
-    ['a\\', /ends with a backslash/],
+    ['a\\', /ends with a \\; write/],
     ['[b-a]', /cannot be used: .*out of order/],
   ] as const) {
     t.throws(() => new KeyPattern(source), message, source.slice(0, 20))

@@ -46,7 +46,7 @@ t.test('a publish answers with what the service bounds, and the log has it', asy
   const bounds = [
     { path: at('max_in_flight'), message: 'the service uses 64 instead of 500' },
     { path: at('buffer.max_bytes'), message: /^5\.0 GB exceeds the 2\.0 GB of disk space/ },
-    { path: '', message: /disk buffers, dead-letter queues, .* share 2\.0 GB .* ingest answers 503$/ },
+    { path: '', message: /share 2\.0 GB of disk space for disk buffers, dead-letter queues, .* ingest answers 503$/ },
   ]
   const { document } = await pipelines.publish(me, id, {})
   t.match(document, { id, published_revision: 1, service_bounds: bounds })

@@ -430,7 +430,7 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
   runsWith('destinations.d0.batch.max_events', '50000 instead of 1000000')
   runsWith('destinations.d0.retry.initial', '1s instead of 1ms')
   runsWith('destinations.d0.retry.max', '10s instead of 1ms')
-  t.match(bounds.at(-1), { path: '', message: /dead-letter queues.* share 1\.0 GB of disk space/ })
+  t.match(bounds.at(-1), { path: '', message: /share 1\.0 GB of disk space for disk buffers, dead-letter queues/ })
   t.equal(bounds.length, 1 + 16 * 5 + 1)
   const counting = { type: 'aggregate', inputs: ['ingest'], counters: { a: {}, b: {} }, max_keys: 1e6 }
   const took = { field: '.took', buckets: Array.from({ length: 100 }, (_, n) => n) }
