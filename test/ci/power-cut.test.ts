@@ -40,7 +40,7 @@ const WHOLE = `SELECT
   (SELECT count(*) FROM audit WHERE action = 'secret.create') AS sealed_1,
   (SELECT count(*) FROM secret) AS sealed_2`
 
-/** A change that was acknowledged at a time. The query finds it in the store. */
+/** A change that was acknowledged before a time. The query finds it in the store. */
 interface Acknowledged {
   readonly at: number
   readonly query: string
@@ -68,7 +68,7 @@ t.test('whatever of it a disk has: acknowledged changes are there, and no half o
     const { status, body, text } = await send(url, method, `/v3/${path}`, { key, json })
     if (status >= 300) throw new Error(`${method} ${path}: ${status} ${text}`)
     const id: string = body?.data.id
-    acknowledged.push({ at: Date.now(), query, values: values.length > 0 ? values : [id] })
+    acknowledged.push({ at: Date.now() + 1, query, values: values.length > 0 ? values : [id] })
     return id
   }
   const secret = 'x'.repeat(4000)

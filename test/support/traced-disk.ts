@@ -51,12 +51,14 @@ interface Folder {
   changes: Naming[]
 }
 
+/** strace parts a line when a thread ends during its call. */
+const PARTED = / <unfinished \.\.\.>\n\)/g
 const HEX = /(?:\\x[0-9a-f]{2})+/g
 const decoded = (hex: string) => Buffer.from(hex.replaceAll('\\x', ''), 'hex')
 
-function callIn(line: string): Call | undefined {
+function callIn(line: string): Call {
   const match = /^\d+ +([\d.]+) (\w+)\((.*)\) += (\d+)(?:<(.*)>)?/.exec(line)
-  if (!match) return undefined
+  if (!match) throw new Error(`strace wrote a line that is no call: ${line.slice(0, 200)}`)
   const [, at, name, text, result, opened] = match
   const args = text!.split(', ')
   const [descriptor] = /<.*>/.exec(args[0]!) ?? []
@@ -76,8 +78,9 @@ export class TracedDisk {
   constructor(trace: string, root: string, wanted: RegExp) {
     this.#root = root
     this.#wanted = wanted
-    const calls = readFileSync(trace, 'latin1').split('\n').map(callIn)
-    this.#calls = calls.filter(call => call !== undefined && this.#has(call.path)) as Call[]
+    const lines = readFileSync(trace, 'latin1').replace(PARTED, ')').split('\n')
+    const calls = lines.filter(line => line !== '' && !line.endsWith('+++')).map(callIn)
+    this.#calls = calls.filter(call => this.#has(call.path))
   }
 
   #has(path: string): boolean {
