@@ -237,6 +237,8 @@ export interface Destination extends Lifecycle {
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
   /** Whether the destination prefers requests of whole batches. If not, the engine divides batches to fill requests. */
   readonly keepsBatches?: boolean
+  /** Whether nothing uses the signal of a `write` after this `write` has settled. The signal then serves again. */
+  readonly forgetsSignals?: boolean
   /** While the destination is paused: whether a change, such as a replaced key, justifies an immediate attempt. */
   changed?(): Promise<boolean>
   /**

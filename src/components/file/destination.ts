@@ -58,6 +58,7 @@ interface Job {
  */
 export class FileDestination implements Destination {
   readonly keepsBatches = true
+  readonly forgetsSignals = true
   readonly #options: Options
   readonly #context: DestinationContext
   readonly #os: FileCalls

@@ -59,6 +59,8 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   readonly yielded?: () => void
   /** During a hold: whether something changed that justifies an immediate attempt. */
   readonly changed: () => Promise<boolean>
+  /** As in `Destination`. */
+  readonly forgetsSignals?: boolean | undefined
   readonly failed: (kind: string) => void
   readonly retried: (reason: string) => void
 }
@@ -109,8 +111,12 @@ export class Attempts {
   readonly #outage: Outage
   /** The error of each task that waits between two attempts. */
   readonly #failing = new Map<object, DeliveryError>()
-  /** The running attempts, each with a function that cancels its timeout. */
-  readonly #running = new Map<AbortController, () => void>()
+  /** The running attempts in the order of their beginnings, each with the time of its timeout. */
+  readonly #running = new Map<AbortController, number>()
+  /** Stops the timer, which serves all attempts: if each had its own, short attempts would take more CPU time. */
+  #stopTimer: (() => void) | undefined
+  /** The controller of an attempt that has ended, for the next attempt. */
+  #spare: AbortController | undefined
   readonly #ended = new AbortController()
   readonly #limit: LogLimit
   /** Requests that the adaptive limit does not allow yet. */
@@ -266,6 +272,7 @@ export class Attempts {
   /** Ends all waits. Starts no more attempts, but attempts in progress complete. */
   leave(): void {
     this.#isLeaving = true
+    this.#stopIfIdle()
     this.#hold.close()
     this.#ended.abort()
     this.#wake()
@@ -284,6 +291,7 @@ export class Attempts {
     if (!this.#ended.signal.aborted && Object.keys(suppressed).length > 0)
       this.#context.log.info({ suppressed }, 'messages were suppressed')
     this.#abort(new Error('the time to deliver is over'))
+    this.#stopTimer?.()
     this.#hold.close()
     this.#ended.abort()
     this.#wake()
@@ -329,17 +337,14 @@ export class Attempts {
 
   /** Makes one attempt. If the attempt fails, returns its error. `isFirst`: whether the task has not failed before. */
   async #attempt(task: Task, isFirst: boolean): Promise<Thrown | undefined> {
-    const { timeout, after, clock, limit } = this.#context
-    const controller = new AbortController()
+    const { timeout, clock, limit, forgetsSignals } = this.#context
+    const controller = this.#spare ?? new AbortController()
+    this.#spare = undefined
     const { signal } = controller
-    const late = () => {
-      const message = `no answer within ${formatDuration(timeout)}`
-      controller.abort(new DeliveryError(message, { failure: 'retry', reason: 'timeout' }))
-    }
-    const cancel = unlessAnswered(timeout, late, after)
-    this.#running.set(controller, cancel)
     const ended = task.kind === 'events' ? limit?.sent() : undefined
     const began = clock.now()
+    this.#running.set(controller, began + timeout)
+    if (!this.#stopTimer) this.#setTimer(began + timeout)
     let outcome: Outcome = 'ok'
     let pauseMs = 0
     try {
@@ -353,18 +358,35 @@ export class Attempts {
       if (error instanceof DeliveryError && !task.pausesAlone && !isAdapting) pauseMs = error.retryAfterMs ?? 0
       return { error, isBeside, isAdapting }
     } finally {
-      cancel()
       this.#running.delete(controller)
+      if (forgetsSignals && !signal.aborted) this.#spare = controller
+      this.#stopIfIdle()
       ended?.(clock.now() - began, outcome, pauseMs)
       this.#wake()
     }
   }
 
-  #abort(reason: Error): void {
-    for (const [controller, cancel] of this.#running) {
-      cancel()
-      controller.abort(reason)
+  /** Aborts the attempts that are late at `at`. All have the same timeout, so the first to begin is late first. */
+  #setTimer(at: number): void {
+    const { timeout, clock, after } = this.#context
+    const abortLate = () => {
+      const now = Math.max(at, clock.now())
+      this.#stopTimer = undefined
+      for (const [controller, lateAt] of this.#running) {
+        if (lateAt > now) return this.#setTimer(lateAt)
+        const message = `no answer within ${formatDuration(timeout)}`
+        controller.abort(new DeliveryError(message, { failure: 'retry', reason: 'timeout' }))
+      }
     }
+    this.#stopTimer = unlessAnswered(at - clock.now(), abortLate, after)
+  }
+
+  #stopIfIdle(): void {
+    if (this.#isLeaving && this.#running.size === 0) this.#stopTimer?.()
+  }
+
+  #abort(reason: Error): void {
+    for (const controller of this.#running.keys()) controller.abort(reason)
   }
 
   async #waitAfter(task: Task, error: DeliveryError, failures: number, backoffMs: number): Promise<void> {

@@ -121,6 +121,7 @@ export class Delivery extends BatchQueue {
       random: context.random,
       ...(context.after && { after: context.after }),
       timeout: options.timeout,
+      forgetsSignals: destination.forgetsSignals,
       changed: async () => (await destination.changed?.().catch(() => false)) ?? false,
       failed: (kind: string) => counters.failed(kind),
       retried: (reason: string) => metrics.counter('sluice_delivery_retries_total', retries, { reason }).value++,

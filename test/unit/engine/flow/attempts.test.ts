@@ -6,7 +6,7 @@ import { Attempts, type OutageState } from '../../../../src/engine/flow/delivery
 import { type RequestPool, RequestSlots } from '../../../../src/engine/flow/delivery/request-slots.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 
-function setUp(outage?: OutageState, afterTimers = () => {}) {
+function setUp(outage?: OutageState, afterTimers = () => {}, forgetsSignals = false) {
   const time = new ManualTime()
   const logs: Record<string, unknown>[] = []
   const attempts = new Attempts({
@@ -24,6 +24,7 @@ function setUp(outage?: OutageState, afterTimers = () => {}) {
         queueMicrotask(afterTimers)
       }),
     outage,
+    forgetsSignals,
   })
   return { time, logs, attempts }
 }
@@ -59,6 +60,7 @@ t.test('a long pause that the receiver asks for is logged once and shown, and de
   const over = logs.find(({ msg }) => msg === 'delivery works again')
   t.match(over, { since: '2023-11-14T22:13:20.000Z', lasted: '2h 0m', failures: 4 })
   t.equal(attempts.pausedUntil, undefined)
+  attempts.close()
   t.equal(time.timers, 0)
 })
 
@@ -119,6 +121,86 @@ t.test('an answer that arrived while the process was stopped is read, although t
   t.match(logs, [{ reason: 'timeout', error: 'no answer within 1s' }])
   attempts.close()
   await settle()
+})
+
+/** Attempts that a test ends. `made` has the signal of each, and a function that ends it. */
+function slowTask() {
+  const made: { signal: AbortSignal; end: () => void }[] = []
+  const task = {
+    attempt: (signal: AbortSignal) =>
+      new Promise<void>((resolve, reject) => {
+        made.push({ signal, end: resolve })
+        signal.addEventListener('abort', () => reject(signal.reason))
+      }),
+    classify: (error: unknown) => error as DeliveryError,
+    kind: 'events' as const,
+  }
+  return { made, task }
+}
+
+t.test('one timer serves all attempts, and each attempt has the whole timeout', async t => {
+  const { time, logs, attempts } = setUp()
+  const { made, task } = slowTask()
+  const begin = async (after: number) => {
+    await time.advance(after)
+    void attempts.persist({ ...task })
+    await settle()
+  }
+  await begin(0)
+  await begin(600)
+  await begin(300)
+  t.equal(time.timers, 1)
+  made[0]!.end()
+  await time.advance(699)
+  t.same(logs, [])
+  t.notOk(made[1]!.signal.aborted)
+  await time.advance(1)
+  t.ok(made[1]!.signal.aborted, 'a second after its beginning')
+  t.notOk(made[2]!.signal.aborted)
+  await time.advance(299)
+  t.notOk(made[2]!.signal.aborted)
+  await time.advance(1)
+  t.ok(made[2]!.signal.aborted)
+  attempts.close()
+  await settle()
+  t.equal(time.timers, 0)
+})
+
+t.test('the timer ends with the last attempt after the successor has begun', async t => {
+  for (const isIdle of [true, false]) {
+    const { time, attempts } = setUp()
+    const { made, task } = slowTask()
+    void attempts.persist(task)
+    await settle()
+    if (isIdle) {
+      made[0]!.end()
+      await settle()
+    }
+    attempts.leave()
+    t.equal(time.timers, isIdle ? 0 : 1)
+    made[0]!.end()
+    await settle()
+    t.equal(time.timers, 0)
+  }
+})
+
+t.test('a signal serves again if the destination forgets it and it has not aborted', async t => {
+  for (const forgetsSignals of [true, false]) {
+    const { time, attempts } = setUp(undefined, undefined, forgetsSignals)
+    const { made, task } = slowTask()
+    for (let n = 0; n < 3; n++) {
+      void attempts.persist({ ...task })
+      await settle()
+      if (n !== 1) made[n]!.end()
+      else await time.advance(1000)
+      await settle()
+    }
+    t.equal(made[0]!.signal === made[1]!.signal, forgetsSignals)
+    t.ok(made[1]!.signal.aborted)
+    t.notOk(made[2]!.signal.aborted)
+    attempts.close()
+    await settle()
+  }
 })
 
 t.test('a destination without a request waits for room in the pool, as often as there is none', async t => {
