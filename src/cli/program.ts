@@ -52,8 +52,8 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
     const { complete } = await import('./complete.js')
     process.exitCode = await complete(args.slice(1), commands, io).catch(() => EXIT.failed)
   } else process.exitCode = problem ? EXIT.failed : await dispatch(args, commands, io)
-  // A reader such as a pager may take its time, so only a run has a time limit. Events that a run could not write are
-  // read again after the next start.
+  // Only a run limits the wait for its output, because other commands may have a slow reader, such as a pager. Events
+  // that a run could not write are read again after the next start.
   const limitMs = ships(args, commands) ? LEFTOVER_MS : undefined
   for (const stream of [stdout, stderr]) await flushed(stream, limitMs)
   setTimeout(() => void endProcess(exit, output), LEFTOVER_MS).unref()

@@ -93,7 +93,7 @@ export interface BatchScope {
   readonly keptMs: number
   /** Whether the events became LATER before a reload, and this processor is now asked about them for the first time. */
   readonly isInherited: boolean
-  /** False if the stage is ending and LATER events could not be read again. In that case, decide now if possible. */
+  /** False if the stage ends and LATER events are neither passed on nor read again. Then decide now if possible. */
   readonly mayWait: boolean
   /**
    * Makes the stage ask again after `ms` milliseconds or slightly more, with only LATER events in the batch. Of several

@@ -17,7 +17,7 @@ const failures = new Map<string, number>()
 /**
  * Imports a user's module from any folder. The module is JavaScript, or TypeScript whose types are stripped. It may
  * import `@sluice-logs/sluice` and its subpaths, and gets the modules of the running program. With `fresh`, loads the
- * module again if its file has changed, or a file that it imports by a relative path. The code of earlier versions
+ * module again if its file, or a file that it imports by a relative path, has changed. The code of earlier versions
  * stays in memory until the process ends. Throws the error of the module or of Node.js; `loadErrorText` describes it.
  */
 export async function loadModule(path: string, { fresh = false }: { fresh?: boolean } = {}): Promise<ModuleExports> {

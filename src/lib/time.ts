@@ -121,8 +121,8 @@ export function cpuTime(): number {
 
 /**
  * Measures computing work, for pauses proportional to the work. The returned function returns the milliseconds since
- * the call of `measureWork`, without the time of other processes. Otherwise, a busy machine, a CPU quota or a stop of
- * the process would lengthen the pause many times.
+ * the call of `measureWork`, without the time of other processes. With wall time, the pause would be far longer on a
+ * busy machine, with a CPU quota, or after a stop of the process.
  */
 export function measureWork(clock: Clock): () => number {
   const [began, usedBefore] = [clock.now(), cpuTime()]

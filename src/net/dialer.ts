@@ -55,7 +55,7 @@ export class Dialer {
     if (this.#hasTlsFiles) this.#stopPolling = every(IDLE_POLL_MS, () => void this.renew())
   }
 
-  /** Applies replaced certificates. With `isRequest`, just returns undefined within a second of the last time. */
+  /** Applies replaced certificates. With `isRequest`, does nothing if the last check was less than a second ago. */
   renew(isRequest = false): Promise<void> | undefined {
     const now = this.#context.clock.now()
     if (isRequest && (!this.#hasTlsFiles || now - this.#polledAt < POLL_MS)) return undefined

@@ -36,7 +36,7 @@ export const auth = z
       .enum(['token', 'bearer', 'api_key', 'basic', 'none'])
       .prefault('token')
       .describe(
-        'token: a key after the word in `scheme`. bearer: a key after `Bearer`. api_key: a key after `ApiKey`, as Elasticsearch expects it. basic: a user and a password. none: no authentication.',
+        'token: the word in `scheme`, then a key. bearer: `Bearer`, then a key. api_key: `ApiKey`, then a key, as Elasticsearch expects it. basic: a user and a password. none: no authentication.',
       ),
     key: secret().optional().describe('The key itself. Prefer an environment variable, as in ${SLUICE_ACCESS_KEY}.'),
     key_file: filePath()

@@ -43,7 +43,7 @@ export interface ConnectionEvents {
 /** A client makes progress if it reads this much of a response. */
 const PROGRESS_BYTES = 64 * 1024
 const LONGEST_SWEEP_MS = 1000
-/** After this long without a complete request, a connection is closed before used ones to make room. */
+/** To make room, connections that sent no complete request within this time are closed first. */
 const FIRST_REQUEST_MS = 1000
 
 /** If a request arrives more slowly than this (bytes per second), its connection may be closed to make room. */

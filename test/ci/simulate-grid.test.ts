@@ -363,7 +363,7 @@ t.test('--budget counts days of a time zone, also on those on which clocks are c
       ['--budget=5GB per day', '--time-zone=Europe/Berln'],
       '--time-zone: is not a time zone of this system; did you mean "Europe/Berlin"?',
     ],
-    [['--limit=1', '--time-zone=UTC'], '--budget is missing: --time-zone sets its time zone'],
+    [['--limit=1', '--time-zone=UTC'], '--time-zone needs --budget, whose time zone it sets'],
   ] as const)
     t.match(await callSimulate(['--window=1s', ...args], ''), { code: 2, stderr: message })
 })

@@ -75,7 +75,7 @@ async function running(socket: string): Promise<readonly Named[]> {
   return components
 }
 
-/** The components of a configuration, or of the daemon that runs with it if the configuration is now invalid. */
+/** The components of a configuration. If it is invalid now: the components of the daemon that was started with it. */
 async function configured(path: string, io: Io): Promise<readonly Named[]> {
   try {
     return componentsOf(await loadDaemonConfig(path, io.env))

@@ -38,7 +38,7 @@ export interface Announced {
   readonly rate: number
   readonly limit: number
   readonly log: Log | undefined
-  /** Whether no log is read, because the events go to a service that is not the quickstart's own. */
+  /** Whether the events go to a service that the quickstart did not start. If so, a log is read only with `--log`. */
   readonly isLogKept: boolean
   readonly receiver: Receiver
   readonly metricsUrl: string | undefined

@@ -46,7 +46,7 @@ export async function withClient(
   }
 }
 
-/** The warning if a revision does not run yet, as the service cannot and no daemon has reported. */
+/** The warning if a revision does not run: the service cannot run it, and no daemon of the pipeline has reported. */
 export async function noteOnRun(
   client: Client,
   { id, service_bounds }: PublishedPipelineDocument,

@@ -68,7 +68,7 @@ const options = z
       .boolean()
       .prefault(true)
       .describe(
-        'Numbers the messages of each partition. Brokers then discard messages that are sent again. Requires `acks: all`.',
+        'Gives each message of a partition a number. Brokers then discard messages that are sent again. Requires `acks: all`.',
       ),
     compression: z
       .enum(['none', 'gzip', 'snappy', 'lz4', 'zstd'])

@@ -61,8 +61,8 @@ interface Session {
 /**
  * Sends one request of a topic at a time, to the leaders of the topic's partitions. Invariant: a batch whose outcome is
  * unknown is sent again with the same sequence numbers and the same bytes, so that the broker recognizes the batch.
- * Before its partition gets a different batch, a new producer is needed. Otherwise, the broker would mistake the
- * different batch for the earlier batch.
+ * A new producer is needed before a different batch is sent to the same partition. Otherwise, the broker would mistake
+ * the different batch for the earlier batch.
  */
 export class KafkaDestination implements Destination {
   readonly mostPartitions = MOST_OPEN
@@ -347,7 +347,7 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /** Returns the partition for all events without a key in a request. Prefers a partition that has a leader. */
+  /** Returns the partition for those events of a request that have no key. Prefers a partition that has a leader. */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
     const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky

@@ -85,7 +85,7 @@ export const loki = defineHttpDestination({
     limits: 'One stream per request, at most `max_streams`. Loki limits rates, line length and age.',
     tested: 'Loki 3.7.8. With VictoriaLogs 1.51.1, tests only show that events arrive.',
     advice:
-      'Events without the field in `timestamp` get the time when Sluice read them. In a disk buffer and in the dead-letter queue, they keep this time. If Sluice reads the event again, for example after a kill, it has a new time, and Loki stores it twice.\n\nAfter a kill or a lost answer, Loki can reject a repeated event as `too_far_behind`, although it has stored the event. Search Loki for the lines in `data_dir/dead-letter/ID.ndjson`. If Loki has all of them, move the file to another folder; the daemon may keep running. If not, `sluice resend` does not help while the stream has much newer events.',
+      'Events without the field in `timestamp` get the time when Sluice read them. In a disk buffer and in the dead-letter queue, they keep this time. If Sluice reads the event again, for example after a kill, it has a new time, and Loki stores it twice.\n\nAfter a kill or a lost answer, Loki can reject a repeated event as `too_far_behind`, although it has stored the event. Search Loki for the lines in `data_dir/dead-letter/ID.ndjson`. If Loki has all of them, move the file to another folder; the daemon may keep running. If events are missing, `sluice resend` does not help while the stream has much newer events.',
   },
   options,
   examples: [

@@ -8,7 +8,7 @@ import { BYTES, VARINT } from '../../lib/formats/protobuf-wire.js'
 const ENTRY_ROOM = 2
 /** The last second that Loki's signed 64-bit numbers can express in nanoseconds since the epoch. */
 const LAST = 9_223_372_035
-/** An invalid time, which Loki rejects. Used for times beyond its range, because Loki would store different times. */
+/** An invalid time, which Loki rejects. Replaces times beyond Loki's range, because Loki would store wrong times. */
 const NO_TIME = { seconds: 2 ** 40, nanos: 0 }
 
 /**

@@ -46,7 +46,7 @@ const options = z
     remove_field: z
       .boolean()
       .default(false)
-      .describe('Whether to remove the field after its text was read; a field of that name in the result stays.'),
+      .describe('Whether to remove the field after its text was read. A field of the same name from the text stays.'),
   })
   .superRefine((given, context) => {
     const { codec, try: tried } = given

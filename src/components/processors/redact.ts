@@ -78,7 +78,7 @@ const options = z
                   .int()
                   .min(1)
                   .max(16)
-                  .describe('Number of characters to keep at the end, if they are at most half of the match.'),
+                  .describe('Number of characters to keep at the end of a match that is at least twice as long.'),
               })
               .describe('Replaces a match with `***` and its last characters.'),
           }),

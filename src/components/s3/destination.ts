@@ -101,7 +101,7 @@ export const s3 = defineDestination({
   notes:
     '[Objects in S3](../docs/objects.md) describes the spool, keys, refusals, and other servers.\n\nEvents are written to a spool below `data_dir` first, and are acknowledged when they are synced there: sources continue while the bucket is unavailable. The name and the bytes of an object do not change after it is first sent, so an object that is sent again replaces itself. The name ends with the opening time of the object, a random part and the extension.\n\nA compressed object is several gzip members, or zstd frames, one after the other, without a `Content-Encoding`. Objects of more than 8 MiB are sent in parts. If the server refuses an object, the destination keeps it, pauses, and logs the reason. `retry.max_attempts` and `retry.max_elapsed` are for writes to the spool only.',
   promises: {
-    guarantee: 'An event is acknowledged when the spool is synced, and delivered with its object.',
+    guarantee: 'Syncing the spool acknowledges an event; uploading its object delivers the event.',
     order: 'Events of an object keep their order. Two objects are sent at a time.',
     duplicates: 'A repeated object replaces the first. The spool recognizes event ids of the last minute.',
     limits: '`object.max_bytes`, `object.max_age`, 500 open objects, `spool.max_bytes`; parts of 8 MiB.',

@@ -144,7 +144,7 @@ export class TcpSource implements Source {
     log.warn(fields, problem ? 'closed a connection that cannot be read' : 'a connection ended within a record')
   }
 
-  /** Adds the changes of the framer's counts since the last call to the totals. */
+  /** Adds to the totals how much the framer's counts changed since the last call. */
   #count(framer: Framer, counted: { pending: number; pieces: number; broken: number }): void {
     const { pending, pieces, broken } = framer
     this.#pending += pending - counted.pending
@@ -154,8 +154,8 @@ export class TcpSource implements Source {
   }
 
   /**
-   * Delivers the largest unfinished message. Does not choose the message of the current sender, because then other
-   * senders could keep the memory full, and every later long message would be divided.
+   * Delivers the largest unfinished message of all senders. If the current sender's message were delivered instead,
+   * other senders could keep the memory full, and every later long message would be divided.
    */
   #giveUpLargest(): void {
     const [largest] = [...this.#large].sort(([one], [other]) => other.pending - one.pending)

@@ -37,7 +37,7 @@ export interface Timing {
   readonly graceMs: number
   /** Whether to keep a bucket that was used since the last search for idle buckets, even if its windows have ended. */
   readonly keepsUsed: boolean
-  /** Decisions at `time` treat a bucket as idle if it is idle at the returned time. */
+  /** Returns the time that decides whether a bucket counts as idle at `time`. */
   present(time: number): number
   /** Only in event time. */
   readonly progress?: SavedProgress

@@ -108,7 +108,7 @@ export class EventMembers {
     return this.#source[this.#places.valueStarts[n]!]!
   }
 
-  /** Makes bytes[start, end) the text of member `n`: the content of a string, or the JSON of another value. */
+  /** Sets bytes[start, end) to the text of member `n`: the content of a string, or the JSON of another value. */
   text(n: number): this {
     const { valueStarts, valueEnds, escapes } = this.#places
     const b = this.#source
@@ -125,7 +125,7 @@ export class EventMembers {
     return this
   }
 
-  /** Makes bytes[start, end) the content of the string of member `n`, with its escapes. */
+  /** Sets bytes[start, end) to the content of the string of member `n`, with its escapes. */
   inside(n: number): this {
     this.#useBytes(this.#places.valueStarts[n]! + 1, this.#places.valueEnds[n]! - 1)
     return this

@@ -11,7 +11,7 @@ const options = z.strictObject({
   binary: z
     .enum(['base64', 'text'])
     .default('base64')
-    .describe('How values of the type bin are read. text: as UTF-8, for senders whose only type for texts is bin.'),
+    .describe('How values of the type bin are read. text: as UTF-8, for senders that can write texts only as bin.'),
 })
 
 class Msgpack extends RecordCodec {

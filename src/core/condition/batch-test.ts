@@ -60,7 +60,7 @@ export function narrowByNot(term: Narrow): Narrow {
   }
 }
 
-/** An event satisfies at least one term unless it satisfies the negations of all terms (De Morgan's law). */
+/** At least one term holds if not all negations of the terms hold (De Morgan's law). */
 export function narrowByAny(terms: readonly Narrow[]): Narrow {
   return narrowByNot(narrowByAll(terms.map(narrowByNot)))
 }

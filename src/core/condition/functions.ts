@@ -121,7 +121,7 @@ export function operandText({ path, functions }: Operand): string {
   return functions.reduceRight((inner, name) => `${name}(${inner})`, path.text)
 }
 
-/** Returns a text that is equal for operands that always have the same value. */
+/** Returns a text for the operand. Operands with equal texts have equal values in every event. */
 export function operandKey({ path, functions }: Operand): string {
   return `${functions.join()}${JSON.stringify(path.segments)}`
 }

@@ -137,8 +137,8 @@ export type AddressTest = (bytes: Uint8Array, start: number, end: number) => boo
 
 /**
  * Parses a range such as `10.0.0.0/8`; undefined if invalid. Bits after the prefix are ignored. An IPv4-mapped IPv6
- * address (`::ffff:10.0.0.1`) is in ranges of both families; a plain IPv4 address only in ranges of IPv4, including
- * `::ffff:10.0.0.0/104`.
+ * address (`::ffff:10.0.0.1`) is in ranges of both families. A plain IPv4 address is only in IPv4 ranges. One of these
+ * is `::ffff:10.0.0.0/104`.
  */
 export function parseCidr(text: string): AddressTest | undefined {
   const range = isAddress(text) ? undefined : parseRange(text)

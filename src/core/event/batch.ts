@@ -226,8 +226,8 @@ export class EventBatch {
   }
 
   /**
-   * Allocates the slots. If the codec supports it, the codec scans all lines in one call. Lines that remain, for
-   * example after a move of the bytes, are scanned separately if already DECODED.
+   * Allocates the slots. If the codec supports it, the codec scans all lines in one call. Of the other lines, those
+   * that are already DECODED (before a move of the bytes, for example) are scanned one by one.
    */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin

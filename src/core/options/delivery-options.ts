@@ -14,7 +14,7 @@ const REMOTE: DeliveryDefaults = {
   max_events: 1000,
   max_bytes: '1MB',
   bytes:
-    'Maximum bytes of one request, encoded but not compressed. After a 413, no request is larger than the largest part that was accepted. This limit doubles after every 1,000 accepted requests.',
+    'Maximum bytes of one request, encoded but not compressed. After a 413, the size of the largest accepted part becomes the limit. This limit doubles after every 1,000 accepted requests.',
   max_wait: '1 Seconds',
   max_in_flight: 'auto',
 }
@@ -101,7 +101,7 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
         max_elapsed: duration()
           .optional()
           .describe(
-            'Gives up a request this long after its first failed attempt, and handles it as set by `on_reject`. Default: never.',
+            "Time from a request's first failed attempt until Sluice gives it up; `on_reject` then applies. Default: never.",
           ),
       })
       .prefault({})

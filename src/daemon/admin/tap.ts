@@ -140,7 +140,7 @@ function conditionOn(text: string): (fields: object) => boolean {
   return fields => holds(Buffer.from(`${jsonText(fields)}\n`))
 }
 
-/** A condition on lines, each an event's JSON with a line end. Throws ConditionError. */
+/** A condition on lines. Each line is an event's JSON with a line end. Throws ConditionError. */
 export function conditionOnLines(text: string): (line: Buffer) => boolean {
   const wanted = new WantedNames()
   const test: EventTest = compileCondition(parseCondition(text), path => new FieldReader(path, wanted))

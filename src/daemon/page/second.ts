@@ -67,7 +67,7 @@ export class Seconds {
   }
 }
 
-/** The `rank` smallest observations do not exceed this value, if observations are spread evenly in a bucket. */
+/** Estimates the value that `rank` observations do not exceed, as if observations were spread evenly in a bucket. */
 function quantile(buckets: readonly number[], counts: readonly number[], rank: number): number {
   let below = 0
   for (const [i, bound] of buckets.entries()) {

@@ -174,6 +174,6 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
     signals.remove()
     servers.close()
   }
-  // A signal that arrived during a request or trial of a revision ends the start.
+  // If a signal arrived while a revision was requested or tried, the daemon does not start.
   return stopping.signal.aborted ? undefined : config
 }

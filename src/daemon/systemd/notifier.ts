@@ -24,8 +24,8 @@ const hasState = (notice: Notice) => STATES.some(name => name in notice)
 
 /**
  * Sends notifications to systemd, one at a time. Invariants:
- * - Each state change is sent in its own message, and all of them in order. Of every other field, only the newest value
- *   is sent.
+ * - State changes are sent in order, each in its own message. A reload replaces unsent changes of the previous reload.
+ *   In all other fields, a newer value may replace a value that was not sent yet.
  * - Notifications that failed while systemd was unreachable are sent again, the newest last.
  * - A watchdog ping is never sent late. It is part of the next message or is not sent.
  */

@@ -101,7 +101,7 @@ const processing = renamed.extend({
     .enum(['pass', 'discard', 'dead_letter'])
     .default('pass')
     .describe(
-      'What happens to an event that cannot be processed. pass: it passes unchanged, with the additional field `processing_error` (`component`, `message`). discard: it is discarded (`processing_failed`). dead_letter: it is also kept in a dead-letter queue in data_dir.',
+      'What happens to an event that cannot be processed. pass: it passes unchanged, with the additional field `processing_error` (`component`, `message`). discard: it is discarded (`processing_failed`). dead_letter: it is discarded, and kept in a dead-letter queue in data_dir.',
     ),
 })
 

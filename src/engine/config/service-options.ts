@@ -40,7 +40,7 @@ const ingest = z.strictObject({
   max_unsettled: byteSize(1024)
     .prefault('32MiB')
     .describe(
-      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. A single account can use three quarters of that; if other accounts use memory, too, it must leave free at least a third as much as it uses. Requests beyond a limit get status 503 with Retry-After.',
+      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. A single account can use three quarters of that; while others use memory, too, the free memory must be at least a third of what this account uses. Requests beyond a limit get status 503 with Retry-After.',
     ),
   max_processes: z
     .int()
@@ -81,7 +81,7 @@ const ingest = z.strictObject({
     .array(addressRule)
     .default([])
     .describe(
-      'Addresses that are not public, but that pipelines may send to, as in 10.1.0.0/16, 127.0.0.1:9000 or [fd00::/8]:443. Default: only public addresses of other machines. A port the service itself listens on requires an entry with that port.',
+      'Addresses that are not public, but that pipelines may send to, as in 10.1.0.0/16, 127.0.0.1:9000 or [fd00::/8]:443. Default: only public addresses of other machines. To allow a port that the service itself listens on, an entry must name this port.',
     ),
 })
 

@@ -57,7 +57,7 @@ export class Failures {
     else this.#log('warn', 'failed', text, fields)
   }
 
-  /** Logs that a batch failed, although its events do not fail alone. */
+  /** Logs that the processor failed on a batch, but then processed each of its events alone. */
   batch(batch: EventBatch, cause: unknown): void {
     this.#context.metrics.failed('bug')
     const text = 'processor failed on a batch, but processed each of its events alone'

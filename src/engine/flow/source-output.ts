@@ -255,8 +255,8 @@ export class SourceOutput implements Output {
 
   /**
    * Gives up all unsettled batches while sending is paused, even batches that other components still hold. `attach`
-   * resends kept batches; other batches go back to their source. Without `isAborted`, does this only if the source
-   * sends in order and events have already gone back, so that later events do not overtake them.
+   * resends kept batches; other batches go back to their source. Without `isAborted`, does this only for a source that
+   * sends in order and has already got events back. Later events must not overtake those events.
    */
   giveUp(isAborted = true): void {
     this.#resendsAll = isAborted

@@ -326,8 +326,8 @@ export class Stage extends Transform {
   }
 
   override _read(size: number): void {
-    // Node.js calls `_read` before it takes a batch from a full queue, and not again before another push. So the call
-    // must be remembered.
+    // Node.js calls `_read` just before it takes a batch from a full queue. It does not repeat the call until the next
+    // push. So the call must be remembered.
     this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()

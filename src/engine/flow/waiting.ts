@@ -38,8 +38,8 @@ export interface Waiting {
   /** The last round in which the processor was asked about these events. */
   readonly round: number
   /**
-   * Whether the events waited in the predecessor of this stage and this stage has not asked the processor about them
-   * yet.
+   * Whether the events became LATER in the predecessor of this stage, and this stage's processor has not decided about
+   * them yet.
    */
   readonly isInherited: boolean
 }
@@ -157,8 +157,8 @@ export class WaitingEvents {
   }
 
   /**
-   * Whether the processor may decide LATER. While the stage ends, it may do so only if a successor takes the events or
-   * their source reads them again.
+   * Whether the processor may decide LATER. While the stage ends, this is allowed only if a successor takes the events
+   * or their source reads them again.
    */
   mayWait({ origin: { source } }: EventBatch): boolean {
     return !this.#isEnding || this.#passesOn(source) || this.#stage.readsAgain(source)

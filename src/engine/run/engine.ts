@@ -85,7 +85,7 @@ export class Engine {
   readonly watched: Watched[] = []
   /** Whether the run ended because a component could not start. */
   failed = false
-  /** Whether the run was aborted before waiting events were taken for successors; undefined until they are taken. */
+  /** Whether the run was already aborted when waiting events were taken for successors; undefined before that. */
   #wasCut: boolean | undefined
 
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
@@ -268,7 +268,7 @@ export class Engine {
     await Promise.all([...read, this.#stages.run(), ...delivered])
     const ended = this.#endingDestinations()
     const left = ended.map(([id, { delivery }]) => [id, delivery.takeLeft()] as const)
-    // If a destination has a disk buffer, its undelivered events are still in the buffer, so they are given back.
+    // A disk buffer still has its destination's undelivered events, so their batches are given back, not passed on.
     for (const [id, batches] of left)
       if (this.#destinations.get(id)!.buffer) for (const batch of batches) batch.giveBack()
     for (const [, { buffer }] of ended) await buffer?.close()

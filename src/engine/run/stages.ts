@@ -77,8 +77,8 @@ export class Stages {
   }
 
   /**
-   * Whether a processor keeps events and passes them to a successor with the same options, even if events that it has
-   * seen were given back.
+   * Whether a processor keeps events between batches. A successor with the same options gets the kept events, even if
+   * events were given back after the processor saw them.
    */
   keeps(id: string): boolean {
     return this.#runs.get(id)?.config.plan?.keeps === true

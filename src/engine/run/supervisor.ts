@@ -51,9 +51,9 @@ export interface ReplaceOptions {
  *   Equal destinations keep their requests, buffers and outages, unless one of their sources ends. Equal processors
  *   keep running if all components before and after them do, and if no event that they have seen was given back.
  * - Other processors and destinations pass their state to successors with equal options. For example, the throttle
- *   passes its buckets, and http its connections. If events that a component has seen were given back, its state would
- *   count these events twice. The component then passes on no state, unless its plan `keeps`. Events that wait for a
- *   decision go to the successor with their batch.
+ *   passes its buckets, and http its connections. If events were given back after a component saw them, its state would
+ *   count them twice. The component then passes on no state, unless its plan `keeps`. Events that wait for a decision
+ *   go to the successor with their batch.
  * - A failing or paused destination passes its undelivered events to its successor, if it has one. Other events that
  *   the old engine cannot deliver in time are sent again through the new engine. Their source sends them. If the source
  *   cannot read them again, they are sent on its behalf.
@@ -92,7 +92,7 @@ export class Supervisor {
       failed: (error: Error) => supervised.by!.#cannotStart(error),
       started: () => supervised.by!.#discardOrphans(),
     }
-    // Because of repeats, Sluice refuses a reload but not a start: duplicate events are better than lost events.
+    // Repeats prevent a reload but not a start: duplicate events are better than lost events.
     for (const { path, message } of await findRepeats(config))
       runtime.log.warn(
         { code: 'SLUICE_SOURCE_REPEATS', component: path, error: message },
@@ -143,7 +143,7 @@ export class Supervisor {
       return
     }
     const failed = this.config
-    // Another component failed to start before, so the return to `fallback` has already begun.
+    // Another component has already failed to start, so the return to `fallback` has begun.
     if (failed === this.#broken) return
     this.#broken = failed
     const back = this.#queue.then(nextTurn).then(async () => {

@@ -53,7 +53,7 @@ export class HelperProcess {
     child.once('exit', () => this.#end())
     child.stdin.on('error', () => {})
     child.stdout.on('data', data => this.#onOutput(String(data)))
-    // The helper ends with its input and must not keep the current process alive.
+    // The helper ends when its input ends. It must not keep the current process alive.
     child.unref()
     for (const stream of [child.stdin, child.stdout]) (stream as { unref?(): void }).unref?.()
     return child

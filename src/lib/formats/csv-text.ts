@@ -9,7 +9,7 @@ export interface CsvRecord {
 /** A problem in a text. `line` counts from 1. */
 export interface CsvProblem {
   readonly line: number
-  /** The index of the record with the problem, if it is in one. */
+  /** The index of the record, if the problem is in a record after the header. */
   readonly record?: number
   readonly message: string
 }

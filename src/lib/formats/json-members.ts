@@ -6,7 +6,7 @@ import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 
 /** The last result, reused to avoid allocations. */
 export const found = {
-  /** Number of members with the name. The other properties describe the last of them, because its value counts. */
+  /** Number of members with the name. The other properties describe the last such member, because its value applies. */
   count: 0,
   /** The range of the name with its quotes. */
   nameStart: 0,

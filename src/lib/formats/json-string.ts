@@ -8,7 +8,7 @@ export interface ByteSink {
   addEscaped?(source: Buffer, start: number, end: number): void
 }
 
-/** Adds bytes in parts that every sink copies, because their memory is reused after the call. */
+/** Adds bytes in parts so small that every sink copies them, because the caller reuses the memory of the bytes. */
 export function addCopied(to: ByteSink, b: Buffer, start: number, end: number): void {
   for (; start < end; start += MOST_COPIED) to.add(b, start, Math.min(end, start + MOST_COPIED))
 }

@@ -175,7 +175,7 @@ function minutesOf(zone: string): number | undefined {
 /** If a timestamp without a year is at most this far from its time of receipt, the assumed year is right. */
 const HALF_YEAR_MS = 183 * 86_400_000
 
-/** Returns a time in the year that brings it nearest to `wall`. `inYear`: milliseconds; NaN for an invalid day. */
+/** Tries nearby years, and returns the time nearest to `wall`. `inYear`: milliseconds; NaN for an invalid day. */
 export function nearest(inYear: (year: number) => number, wall: number): number {
   const received = new Date(wall).getFullYear()
   let best = inYear(received)

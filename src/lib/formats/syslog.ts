@@ -3,9 +3,9 @@ import { structuredDataEnd } from './syslog-data.js'
 import { classicTimeEnd, isoTimeEnd } from './syslog-time.js'
 
 /**
- * Reads syslog lines in the forms found in practice: RFC 5424, and RFC 3164 with and without a host, with the RFC 3339
- * timestamps that rsyslog forwards, and without a priority, as in files. Finds the parts in one pass over the bytes,
- * and decodes them on demand.
+ * Reads syslog lines of RFC 5424 and RFC 3164. Lines of RFC 3164 are read as they occur in practice: they may lack a
+ * host, have a timestamp of RFC 3339 (from rsyslog), or lack a priority (in files). Finds the parts in one pass over
+ * the bytes, and decodes them on demand.
  *
  * A line is syslog if it begins with a priority or a timestamp. All text that belongs to no other part is the message,
  * except separators.

@@ -1,7 +1,7 @@
 import { SLOT, type WantedNames } from '../formats/json-scan.js'
 import { AHEAD, type LineMemory, type Lines } from './line-memory.js'
 
-/** Masks of the flags of lines to skip, of lines with a line end, and of flags that a scan sets. */
+/** Masks of flags: those that mark lines to skip, those that mark a line end, and those that a scan sets. */
 export interface ScanFlags {
   readonly skipped: number
   readonly ended: number

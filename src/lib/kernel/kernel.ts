@@ -13,7 +13,7 @@ import { type StringExports, Strings } from './strings.js'
  * groups. Calls never yield, so one instance is enough for the process.
  */
 
-/** Only the parts in use, because TypeScript has the full types only together with those of a browser. */
+/** Declares only the parts in use, because TypeScript's own declaration comes with all types of a browser. */
 declare const WebAssembly: {
   readonly Module: new (bytes: Uint8Array) => object
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown }

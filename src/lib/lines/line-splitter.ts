@@ -5,10 +5,10 @@ import { CR, LF } from '../formats/ascii.js'
  * result is a frame: the complete lines, as ranges of one chunk. The unfinished rest stays in the splitter. The next
  * space follows directly after the rest, in the same chunk while the chunk has room.
  *
- * Every committed byte is in exactly one line or line end of exactly one frame, in order, once its line is complete or
- * flushed. A line longer than `maxLineBytes` (without its line end) is cut into pieces of at most that many bytes,
- * between UTF-8 characters. The result does not depend on how the bytes were portioned. The work is linear in the
- * number of bytes, even if the portions are small.
+ * After its line is complete or flushed, every committed byte (except a byte order mark) is in exactly one frame, in
+ * order, in one line or line end. A line longer than `maxLineBytes` (without its line end) is cut into pieces of at
+ * most that many bytes, between UTF-8 characters. The result does not depend on how the bytes were portioned. The work
+ * is linear in the number of bytes, even if the portions are small.
  */
 
 import { freeChunk, holdChunk, isMostlyFree, PAGE_BYTES, takeChunk } from './chunk-pool.js'

@@ -3,7 +3,7 @@
  * range from the beginning of its first line to the end of its last line. It includes the original line ends between
  * them.
  *
- * In addition to what LineSplitter promises: every line is judged once, by the same bytes, however they were portioned.
+ * In addition to what LineSplitter promises: every line is judged once. The verdict does not depend on the portions.
  * An event is emitted when the next line begins another event, when its last line ends it, or when it is flushed. Until
  * then, the whole event is pending. An over-long event is cut into pieces, between lines if possible. To continue after
  * a frame, a new splitter needs only the carry of the frame, and whether the frame ends in the middle of a line.
@@ -14,7 +14,7 @@ import { type Frame, LineSplitter } from './line-splitter.js'
 
 /** A verdict on a line: it begins an event. */
 export const BEGINS = 0
-/** The line belongs to the event before it if that is still open. Otherwise it begins an event. */
+/** The line belongs to the event before it if that event is still open. Otherwise it begins an event. */
 export const JOINS = 1
 /** The line belongs to the event before it, even if that event was already emitted. */
 export const BELONGS = 2
@@ -25,7 +25,7 @@ export const JUDGED_BYTES = 4096
 /** Decides which lines form one event. Stateless: `judge` returns the state for the next line. */
 export interface Joiner {
   /**
-   * Maximum bytes of a line that the joiner sees, if more than JUDGED_BYTES. An unfinished line waits until it has more
+   * Maximum bytes of a line that the joiner sees; undefined: JUDGED_BYTES. An unfinished line waits until it has more
    * bytes than this.
    */
   readonly judgedBytes?: number
@@ -58,7 +58,7 @@ export class RecordSplitter extends LineSplitter {
   #lineEnd = 0
   #lines = 0
   #judged: boolean
-  /** Three carries: before the unfinished line, after its verdict, at the beginning of the current event. */
+  /** The carry before the unfinished line, after the verdict on it, and at the start of the current event. */
   #before: number
   #known: number
   #carry: number

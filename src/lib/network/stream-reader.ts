@@ -236,8 +236,8 @@ export class StreamReader {
   }
 
   /**
-   * After a stall, timers run before I/O, so this waits for two immediates. Before the first, data that has arrived is
-   * read, so the sender has room to send more. Before the second, this further data is read.
+   * After a stall, timers run before I/O, so this waits for two immediates. Data that has arrived is read before the
+   * first immediate, so the sender has room to send more. This further data is read before the second immediate.
    */
   #maybeIdle(): void {
     const reads = this.#reads

@@ -8,7 +8,7 @@ import { UnboundedPattern } from './syntax.js'
  * try the instruction there again. Finding all matches of a text thus takes a time proportional to the text's length.
  * An instruction with only one predecessor needs no note.
  *
- * Whether an instruction succeeds depends on its place in the text, and on which iterations around it have matched no
+ * The success of an instruction depends on its place in the text, and on the iterations around it that have matched no
  * text so far. An iteration that ends without having matched text fails. If an iteration has matched nothing, the
  * iterations inside it have matched nothing either. The number of such iterations therefore identifies them.
  */
@@ -198,7 +198,7 @@ export class Backtracker {
     }
     this.#possible[symbol] = possible
     this.#known += possible.length
-    // Without repeats, instructions lead only to those before them, so one round finds all.
+    // Without repeats, instructions lead only to earlier instructions, so one round finds all that are possible.
     for (let found = true; found; ) {
       found = false
       for (let at = 0; at < possible.length; at++) {

@@ -28,7 +28,7 @@ export class LookArounds {
 export class Checks {
   readonly #atoms: Atoms
   readonly #looks: LookArounds
-  /** Whether a check needs the previous symbol, and not only whether there was one. */
+  /** Whether a check must know the previous symbol. Otherwise it is enough to know whether there was one. */
   remembers = false
 
   constructor(atoms: Atoms, looks: LookArounds) {

@@ -9,7 +9,7 @@ import type { Node } from './syntax.js'
 interface Ways {
   readonly factor: number
   readonly degree: number
-  /** The steps of all ways and of the rest of the pattern grow with this power of the length. */
+  /** The steps to try all ways, each followed by the rest of the pattern, grow with this power of the length. */
   readonly work: number
 }
 

@@ -34,13 +34,13 @@ export interface Program {
   /** Number of states that all these instructions have at one place of the text. */
   readonly states: number
   /**
-   * For each instruction: slots for the iterations around it that must advance, innermost first. A slot holds the
-   * iteration's start.
+   * For each instruction: one slot for each iteration around it that must match text, innermost first. A slot holds
+   * the iteration's start.
    */
   readonly starts: readonly (readonly number[])[]
   /** Look-arounds with groups. The slot has the position where the look-around last held. */
   readonly inner: readonly { readonly look: Look; readonly slot: number }[]
-  /** Whether a check needs the previous symbol, and not only whether there was one. */
+  /** Whether a check must know the previous symbol. Otherwise it is enough to know whether there was one. */
   readonly remembers: boolean
 }
 

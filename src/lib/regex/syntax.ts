@@ -22,7 +22,7 @@ export interface Repeat {
   readonly lazy: boolean
 }
 
-/** `^`, `$` and `\b`, next to an `atom` (line terminators or word characters) or, without one, at the text's ends. */
+/** `^`, `$` or `\b`. `atom`: line terminators or word characters; undefined: only the text's ends count. */
 export interface Edge {
   readonly kind: 'start' | 'end' | 'boundary'
   readonly atom: number | undefined

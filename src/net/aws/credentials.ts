@@ -286,7 +286,7 @@ const far = (name: string, read: Place['read']): Place => ({ name, isNear: false
 
 function lasting(given: Given): Found {
   const { AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Token: sessionToken } = given
-  if (!accessKeyId || !secretAccessKey) throw new Error('it has no access key ID with a secret access key')
+  if (!accessKeyId || !secretAccessKey) throw new Error('it lacks an access key ID or a secret access key')
   // The ID and the token must be valid in headers, because requests carry them there.
   const problem = keyProblem(accessKeyId) ?? (sessionToken ? keyProblem(sessionToken, 'session token') : undefined)
   if (problem) throw new Error(problem.replace('the key', 'the access key ID'))

@@ -86,7 +86,7 @@ type Redis = NonNullable<ServiceOptions['limits']['redis']>
 type RedisContext = Pick<OpenOptions, 'log' | 'clock'> & { readonly metrics: ComponentMetrics }
 
 function sharedRates(redis: Redis, secret: Buffer, nodes: SharedNodes, context: RedisContext): SharedRates {
-  // All nodes derive the same group from the secret, so throttles of published pipelines cannot guess and use it.
+  // All nodes derive this group from the secret, so throttles of published pipelines cannot guess and use the group.
   const group = createHmac('sha256', secret).update('the group of the rate limits').digest('hex').slice(0, 16)
   const log = context.log.child({ component: LIMITS })
   return new SharedRates(ratesBackend(redis, group, { ...context, log }), nodes, context.clock)

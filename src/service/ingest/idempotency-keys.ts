@@ -33,7 +33,7 @@ const CLAIM = `
   ON CONFLICT (pipeline_id, key) DO UPDATE SET body = excluded.body, received = NULL, until = excluded.until
   WHERE idempotency.until < $6`
 const KNOWN = 'SELECT body, received FROM idempotency WHERE pipeline_id = $1 AND key = $2 AND until >= $3'
-/** Records how many events were received for a key without a claim. Replaces the row if the key has expired. */
+/** For a key without a claim: records how many events were received. Replaces the row if the key has expired. */
 const SAVE = CLAIM.replace('NULL, $5)', '$7, $5)').replace('received = NULL', 'received = excluded.received')
 /** Renews a claim, or records how many events were received. */
 const KEEP = 'UPDATE idempotency SET received = $3, until = $4 WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
@@ -212,7 +212,7 @@ export class IdempotencyKeys {
     else if (received !== null) await sql.run(SAVE, ...row, account, body, until, now, received)
   }
 
-  /** Renews claims, and saves the numbers of events that could not be saved. Rejects with StoreError. */
+  /** Renews claims, and saves the event counts that could not be saved before. Rejects with StoreError. */
   async #saveAttempts(): Promise<void> {
     const attempts = [...this.#attempts].map(([name, attempt]) => ({ name, attempt, received: attempt.received }))
     if (attempts.length > 0)

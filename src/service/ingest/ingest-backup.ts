@@ -50,7 +50,7 @@ async function copy(from: string, to: string): Promise<void> {
     const file = await open(to, 'r')
     await file.sync().finally(() => file.close())
   } catch (error) {
-    // The file was removed after delivery, or renamed; if so, the next attempt finds its new name.
+    // The file was removed after delivery, or renamed. If it was renamed, the next attempt finds its new name.
     if (errorCode(error) !== 'ENOENT') throw error
   }
 }

@@ -70,7 +70,7 @@ const KILL_MS = 1000
  * Runs published pipelines for the events that are sent to them. Each account has one process for its pipelines. A
  * pipeline starts with its first request. If it has events in a disk buffer, it starts with the service. If too many
  * accounts need a process, one account loses its process (process-slots.ts). Accounts that have events in disk buffers
- * then take turns with a process.
+ * then take turns at having a process.
  */
 export class IngestHost {
   readonly #options: IngestHostOptions
@@ -336,7 +336,7 @@ export class IngestHost {
     this.#asking.add(published)
     try {
       while (!this.#slots.hasRoomFor(account)) {
-        // The wait is limited: if a process was ended for this account, another account may take the place.
+        // The wait is limited, because another account may take the place of a process that was ended for this one.
         if (clock.now() > giveUp) throw this.#slots.refusal()
         const isEnded = await this.#endAnAccount(({ demand }) => demand !== 'attended')
         if (!isEnded && !(await this.#someStarted())) throw this.#slots.refusal()
@@ -402,8 +402,7 @@ export class IngestHost {
     const hadTurn = ({ demand, process }: RunningPipeline) =>
       demand === 'idle' || (demand === 'buffered' && process.startedAt <= clock.now() - turnMs)
     for (const account of new Set([...this.#waitingForProcess.values()].map(({ account_id }) => account_id))) {
-      // Requests have priority. Without this check, the loop could take the place of a process that was ended for a
-      // request.
+      // Requests have priority. If a process was ended to make room for a request, this loop must not take that room.
       if (this.#stopping || this.#asking.size > 0) return
       if (this.#processes.isHeldBack(account)) continue
       if (!this.#slots.hasRoomFor(account) && !(await this.#endAnAccount(hadTurn))) continue

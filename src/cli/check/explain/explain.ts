@@ -164,8 +164,8 @@ interface AskLive {
 }
 
 /**
- * Lists the steps in order. If the event does not leave through an output, the components that read this output also
- * get a step, but without an explanation.
+ * Lists the steps in order. If an output does not get the event, the components that read this output also get a step,
+ * but without an explanation.
  */
 async function stepsFrom(
   { id }: { id: string },

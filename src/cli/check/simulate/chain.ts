@@ -98,8 +98,8 @@ export class Chain {
   }
 
   /**
-   * Passes `events` from `output` to its readers, and what they return to the next readers. Calls `arrive` with events
-   * that reach the throttle.
+   * Passes `events` from `output` to its readers, and the results of these readers to the next readers. Calls `arrive`
+   * with events that reach the throttle.
    */
   async follow(output: string, events: EventBatch, arrive: (events: EventBatch) => void): Promise<void> {
     for (const id of this.#route.readers.get(output) ?? []) {

@@ -50,7 +50,7 @@ export function goalOf({ suggest, budget, limit, 'time-zone': zone }: GoalOption
   if (suggest !== undefined && budget !== undefined)
     throw new UsageError('give --suggest or --budget, not both', 'simulate')
   if (zone !== undefined && budget === undefined)
-    throw new UsageError('--budget is missing: --time-zone sets its time zone', 'simulate')
+    throw new UsageError('--time-zone needs --budget, whose time zone it sets', 'simulate')
   if (suggest !== undefined) return keepGoal(suggest)
   return budget === undefined ? undefined : budgetGoal(budget, zone)
 }

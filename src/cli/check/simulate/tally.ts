@@ -142,12 +142,12 @@ function countsIn(value: (column: number) => number): Omit<OtherKeys, 'keys'> {
   }
 }
 
-/** A key can take another's row only if its discards are more than this many times the other's. */
+/** To take the row of another key, a key must have more than this many times the discards of the other key. */
 const CLEARLY_MORE = 1.5
 
 /**
- * Discards over time of the keys with the most discards, in bounded memory. A key gets a row at its first discard. If
- * no row is free, a key with clearly more discards takes and clears the row of the key with the fewest.
+ * Counts the discards over time, in bounded memory, for the keys with the most discards. A key gets a row at its first
+ * discard. If no row is free, a key with clearly more discards takes and clears the row of the key with the fewest.
  */
 export class HeavyKeys {
   readonly #slots: TimeSlots

@@ -125,7 +125,7 @@ export class SecretFinder {
     return hasColors
   }
 
-  /** `p`: a position in the text without `n` + 1 levels of escapes. Returns the same position in the original text. */
+  /** `p`: a position in the text that was unescaped `n` + 1 times. Returns the same position in the original text. */
   #placeOf(p: number, n: number): number {
     for (; n >= 0; n--) p = this.#levels[n]!.placeOf(p)
     return p

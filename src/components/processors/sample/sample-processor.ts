@@ -22,7 +22,7 @@ interface Count {
   count: number
 }
 
-/** Returns the share of events that passes, as a limit for hashes and as `step` of every `size` counted events. */
+/** Returns which events pass: `step` of every `size` counted events, or those with a hash below `mostHash`. */
 function rateOf({ one_in: oneIn, ratio = 1 }: SampleOptions) {
   const step = oneIn === undefined ? Math.max(1, Math.round(ratio * PARTS)) : 1
   const size = oneIn ?? PARTS

@@ -39,7 +39,7 @@ interface Unanswered {
   isNoted: boolean
   /** The last event whose call began after the batch was posted. */
   at: number | undefined
-  /** The events during whose calls a process ended, and how it ended. */
+  /** Events to skip because a process ended during their call, and how that process ended. */
   readonly skip: JobHead['skip'][number][]
 }
 

@@ -147,12 +147,12 @@ const fields = z.strictObject({
   time_field: timeField()
     .optional()
     .describe(
-      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows use it instead of the clock. auto: the time from the source, codec or a usual field. Events without a time count at arrival.',
+      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows use it instead of the clock. auto: the time from the source, codec or a usual field. An event without a time counts when it arrives.',
     ),
   allowed_lateness: duration(0)
     .optional()
     .describe(
-      'With time_field only: how much older an event may be than the newest of its source, or of its bucket, and still count in its own window. Default: `1 Minutes`.',
+      'With time_field only: how far an event may be behind the newest event of its source or bucket, and still count in its own window. Default: `1 Minutes`.',
     ),
   on_late: z
     .enum(['pass', 'discard'])
@@ -162,12 +162,12 @@ const fields = z.strictObject({
     .enum(['as_live', 'pace', 'pass'])
     .optional()
     .describe(
-      'Without a time_field only: what happens to events read while a source catches up. as_live: events over the limit are discarded as `throttled_backlog`. pace: they wait, and the source is read more slowly. pass: all pass uncounted. Default: `as_live`.',
+      'Only without a time_field: what happens to events read while a source catches up. as_live: events over the limit are discarded as `throttled_backlog`. pace: they wait, and the source is read more slowly. pass: all pass uncounted. Default: `as_live`.',
     ),
   max_delay: duration()
     .optional()
     .describe(
-      'With `on_backlog: pace` only: how long an event may wait. After that, the throttle decides about it as about a live event. Default: `1 Hours`.',
+      'With `on_backlog: pace` only: how long an event may wait. After that, the throttle treats the event like a live event. Default: `1 Hours`.',
     ),
   mode: z
     .enum(['enforce', 'shadow'])
@@ -184,7 +184,7 @@ const fields = z.strictObject({
             .int()
             .min(2)
             .max(1_000_000_000)
-            .describe('One in this many of the events over the limit passes. Each bucket counts separately.'),
+            .describe('The number N: one of N events over the limit passes. Each bucket counts separately.'),
         }),
         z.strictObject({
           wait: duration().describe('How long an event over the limit may wait for room. Then it is discarded.'),
@@ -238,7 +238,7 @@ const fields = z.strictObject({
     })
     .optional()
     .describe(
-      'Counts the discarded events of the keys with the most discarded events, in `sluice_throttle_key_discarded_events_total{key}`. All other keys are counted together as `key="__other__"`, events without a key as `key="__default__"`.',
+      'For the keys that lose the most events, counts their discarded events in `sluice_throttle_key_discarded_events_total{key}`. All other keys are counted together as `key="__other__"`, events without a key as `key="__default__"`.',
     ),
   limits: z
     .array(ruleSchema)

@@ -30,7 +30,7 @@ export function reportQuotasAhead(
     return found
   }
   const isAhead = () => wall.latestMs > clock.wall() + DRIFT_MS
-  /** When the latest of the future periods ends, in milliseconds since the epoch. 0 without a future period. */
+  /** Returns the end of the last future period, in milliseconds since the epoch. Returns 0 without a future period. */
   const until = () => {
     const now = clock.wall()
     if (!isAhead()) return 0

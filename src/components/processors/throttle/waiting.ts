@@ -43,11 +43,11 @@ interface Room {
 }
 
 /**
- * Decides which events over the limit wait for room. Backlog that has waited takes room from live events. Live events
- * that wait because of this take room from later live events. Both the backlog and these live events are called late
- * events. A bucket has caught up when its windows do not contain late events. Until then, a live event over the limit
- * also waits if it would have passed without backlog. So an app within its limit does not lose events, and the throttle
- * discards the excess of other apps as usual.
+ * Decides which events over the limit wait for room. Backlog that has waited takes room from live events. As a result,
+ * some live events wait, and later take room from other live events. Both the backlog and these live events are called
+ * late events. A bucket has caught up when its windows do not contain late events. Until then, a live event over the
+ * limit also waits if it would have passed without backlog. So an app within its limit does not lose events, and the
+ * throttle discards the excess of other apps as usual.
  */
 export class Pacing {
   readonly #limits: Limits
@@ -217,7 +217,7 @@ export interface Queue {
   events: number
   /** Number of these events that are backlog. */
   backlog: number
-  /** Number of these events that are live, and that would have passed on arrival without backlog. */
+  /** Number of these events that are live, and would have passed on arrival if there had been no backlog. */
   displaced: number
   /** Until this time, late events (backlog, or events that have waited) take the room of other events. */
   until: number

@@ -137,7 +137,7 @@ export class BucketKey implements Key {
   }
 }
 
-/** The bytes of the key whose bucket has this text, in the format of `BucketKey`. */
+/** Turns the text of a bucket into the bytes of its key, in the format of `BucketKey`. */
 export function keyBytes(text: string): Uint8Array {
   const bytes = textBytes(text)
   return bytes.length > LONGEST_KEY ? digest(bytes) : bytes

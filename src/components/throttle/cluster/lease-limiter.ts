@@ -19,7 +19,7 @@ const LONGEST_FULL_MS = 1000
 const IDLE_PART = 1 / 4
 const LONGEST_IDLE_MS = 1000
 
-/** If neither the server nor the local share shows when there is room, the server is asked again within this time. */
+/** If neither the server nor the local share knows when room comes, the server is asked again within this time. */
 const GUESS_MS = 100
 
 export interface LeaseOptions {

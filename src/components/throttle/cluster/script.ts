@@ -24,9 +24,9 @@ const LONGEST = 1e15
  * - the number of listed events, and the cost and the size of each. Without a list, the cost is the number of events,
  *   and each event costs 1.
  *
- * A bucket is 16 bytes for each limit: when its window began (gcra: when its level was set) and the units taken in this
- * window (gcra: the level, which sinks by one every window / limit). An event takes units of all limits, or does not
- * pass.
+ * For each limit, a bucket has 16 bytes: the start of the window, and the units taken in this window. For gcra, these
+ * are the time when the level was set, and the level, which sinks by one every window / limit. An event takes units of
+ * all limits, or does not pass.
  *
  * Replies with the time, which is the ticket of the units taken, and for each key:
  * - the events that pass, as their number (-1: all) or as a text with 1 or 0 for each event

@@ -35,11 +35,11 @@ const MOVES_NEWEST = 5
 const NOWHERE = 6
 
 /**
- * fixed: a window opens at the time t of the first event that it counts, and covers [t, t + window). An earlier event
- * may be outside of all kept windows. If the last event of the next window is less than a window length later, the
- * earlier event joins this window and becomes its start. Otherwise, the event opens its own window. So windows do not
- * overlap, and the first event of a window and the last event of the next window are at least a window length apart.
- * With periods (aligned windows, quotas), each window is a period.
+ * fixed: a window opens at the time t of the first event that it counts. It covers [t, t + window), but ends sooner if
+ * the next window begins sooner. An earlier event may be outside of all kept windows. If it is less than a window
+ * length before the last event of the next window, it joins the next window and becomes its start. Otherwise, it opens
+ * its own window. So windows do not overlap, and at least a window length lies between the first event of one window
+ * and the last event of the next. With periods (aligned windows, quotas), each window is a period.
  */
 export class CountedEventWindows extends LimitEventWindows {
   readonly #periods: Periods | undefined

@@ -9,9 +9,9 @@ import type { Shared } from './timing.js'
 const MOST_OF_ONE = 4096
 
 /**
- * The windows of one limit. A bucket keeps an earlier window while an event in this window would not be late. If no
- * room is left, a window in the middle is dropped. If another event of the dropped window arrives, this event opens a
- * new, empty window. So dropping a window never causes an event to be discarded.
+ * The windows of one limit. A bucket keeps an earlier window until every further event in this window would be late. If
+ * no room is left, one of the earlier windows is dropped. If another event of the dropped window arrives, this event
+ * opens a new, empty window. So dropping a window never causes an event to be discarded.
  */
 export abstract class LimitEventWindows<K extends EarlierRows = EarlierRows> extends LimitWindows {
   protected readonly progress: EventProgress

@@ -23,8 +23,8 @@ const MORE = 3
 const REFUSES = -1
 
 /**
- * gcra, for events in any order. An event passes only if all passed events, including the new event, would also pass in
- * the order of their times. So no order of arrival lets more events pass than the limit allows.
+ * gcra, for events in any order. An event passes only if it and all events passed so far would also pass in the order
+ * of their times. So no order of arrival lets more events pass than the limit allows.
  */
 export class GcraEventWindows extends LimitEventWindows {
   readonly #rate: GcraRate

@@ -19,9 +19,9 @@ interface Reached {
 
 /**
  * Tracks the progress of event times for each origin (a file, a connection) separately, because one origin may read old
- * events while others read new events. An event is late if the newest event of its origin and the newest event of its
- * bucket are both newer by more than the allowed lateness. So an event in order within its origin, or within its
- * bucket, is not late.
+ * events while others read new events. An event is late if the newest events of its origin and of its bucket are both
+ * newer than it by more than the allowed lateness. So an event in order within its origin, or within its bucket, is not
+ * late.
  */
 export class EventProgress {
   /** The time that every active origin has reached. Decreases when an origin with earlier events appears. */
@@ -98,12 +98,12 @@ export class EventProgress {
     return clock - this.#enteredAt
   }
 
-  /** The time before which events of the current origin are late in a bucket whose newest event is at `newest`. */
+  /** Events of the current origin are late if before the returned time. `newest`: the newest time in their bucket. */
   lateBefore(newest: number): number {
     return Math.min(newest, this.#current.newest) - this.latenessMs
   }
 
-  /** In a bucket whose newest event is at `newest`, events of active origins before the returned time are late. */
+  /** Events of any active origin are late if before the returned time. `newest`: the newest time in their bucket. */
   keptFrom(newest: number): number {
     return Math.min(newest, this.oldest) - this.latenessMs
   }

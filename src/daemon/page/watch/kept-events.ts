@@ -119,7 +119,7 @@ export class KeptEvents {
     end = bytes.writeUInt16LE(text.length, end)
     end += text.copy(bytes, end)
     segment.end = bytes.writeUInt32LE(end + TAIL - start, end)
-    // If the text is empty, another step of the event contains it.
+    // An empty text means that another step of the event has the text.
     if (text.length > 0) segment.count++
   }
 

@@ -152,8 +152,8 @@ export class KeyCounts {
   #from: number
   #step = 0
   /**
-   * When steps were lengthened and events sampled, and how much; when keys without counts of their own were last
-   * counted.
+   * `#coarse`: when steps were last longer than 1 ms, and how long they were. `#sampled`: when events were last
+   * sampled, and how much. `#restUntil`: when keys without counts of their own were last counted.
    */
   #coarse: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #sampled: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }

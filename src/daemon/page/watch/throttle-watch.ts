@@ -329,7 +329,7 @@ export class ThrottleWatch {
     let trial = this.#trials.get(name)
     if (!trial) {
       if (this.#trials.size >= MOST_TRIALS) {
-        const text = `${MOST_TRIALS} other keys are being counted already; the count of a key ends a minute after the last question about it`
+        const text = `${MOST_TRIALS} other keys are being counted already; Sluice stops counting a key if nobody asks about it for a minute`
         throw new QuestionError(text)
       }
       const counts = new KeyCounts({

@@ -78,8 +78,8 @@ export function literalSecrets(config: Document, components: readonly AnyDefinit
 }
 
 /**
- * Reports references to secrets if their names are invalid, or if the values of their options would appear in logs,
- * metrics or file names.
+ * Reports references to secrets with invalid names, and references in places that may appear in logs, metrics or file
+ * names.
  */
 export function misplacedSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
   const held = new Map(holdersIn(config, components).map(({ path, parts }) => [path.join('.'), parts]))

@@ -29,8 +29,8 @@ export type Outcome = 'ok' | 'overload' | 'other'
 /**
  * Determines how many requests a destination may have in flight (`max_in_flight: auto`). After each round that used the
  * whole limit, the limit grows by the square root of the limit. It does not grow if answers take much longer than
- * without a queue. When the receiver refuses a request, the limit is halved. The limit then stays below the number of
- * requests that was refused, until that number is tried again.
+ * without a queue. When the receiver refuses a request, the limit falls to half of the number of requests in flight. It
+ * stays below this number until the number is tried again.
  */
 export class AdaptiveLimit {
   readonly #most: number

@@ -36,7 +36,7 @@ interface Failures {
   readonly count: number
 }
 
-/** State for a delivery's successor: an outage's start and failures, and the accepted number and size of requests. */
+/** State for a delivery's successor: outages, and the number and size of requests that the receiver accepts. */
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
@@ -366,7 +366,7 @@ export class Attempts {
     }
   }
 
-  /** Aborts the attempts that are late at `at`. All have the same timeout, so the first to begin is late first. */
+  /** Aborts the attempts that are late at `at`. All have the same timeout, so the oldest attempt is late first. */
   #setTimer(at: number): void {
     const { timeout, clock, after } = this.#context
     const abortLate = () => {

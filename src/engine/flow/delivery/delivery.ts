@@ -175,7 +175,7 @@ export class Delivery extends BatchQueue {
     return { ...outage, state: { ...outage.state, size: this.#sentSize.learned } }
   }
 
-  /** The attempts to show. With a spool, these are its uploads, unless only writing to the spool fails. */
+  /** The attempts to show. With a spool, these are its uploads, or the writes to it if only the writes fail. */
   get #shown(): Attempts {
     const [own, uploads] = [this.#attempts, this.#uploads?.attempts]
     const fails = (attempts: Attempts) => attempts.holding || attempts.retrying

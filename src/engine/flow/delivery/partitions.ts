@@ -131,7 +131,7 @@ export class Partitions {
     return Array.from(this.#open.values(), ({ batcher }) => batcher)
   }
 
-  /** The partition to send next: the least recently used idle one if batches lack room to be divided. */
+  /** The least recently used idle partition. It must be ready to send, unless batches wait to be divided. */
   #next(now: number, isEnding: boolean): Partition | undefined {
     const isFull = this.#undivided.length > 0
     for (const partition of this.#open.values())

@@ -147,8 +147,8 @@ export class Segments {
 
   /**
    * The first event of the next segments; Infinity if unknown. If this segment has records of that event or later
-   * events, these records do not count. They come from a failed write that was cut off. Their places were then used
-   * again, but a power failure undid the cut.
+   * events, these records do not count. They come from a failed write that was cut off. Later records then took their
+   * places, but a power failure undid the cut.
    */
   limitOf({ number }: Segment): number {
     const next = this.#list.find(segment => segment.number > number && segment.first)

@@ -24,10 +24,9 @@ interface Ahead {
 }
 
 /**
- * Tracks settled records, in memory and in the ledger. The mark never passes an unsettled record. If the mark has
- * passed a whole segment, the segment is removed as soon as the ledger has recorded this or the ledger itself was
- * removed. A segment after the mark is removed if a range in the ledger covers the whole segment. The ledger then keeps
- * that range until the mark has passed it.
+ * Tracks settled records, in memory and in the ledger. The mark never passes an unsettled record. A segment that the
+ * mark has passed completely is removed once the ledger has recorded the mark or no longer exists. A later segment is
+ * removed if a range in the ledger covers all of it. The ledger then keeps that range until the mark has passed it.
  */
 export class Settlement {
   readonly #context: DiskBufferContext

@@ -26,7 +26,7 @@ export class SpoolReport {
   }
 
   written(): void {
-    if (this.#isFailing) this.#context.log.info({ folder: this.#path }, 'writes to the spool work again')
+    if (this.#isFailing) this.#context.log.info({ folder: this.#path }, 'the spool can be written again')
     this.#isFailing = false
   }
 

@@ -13,13 +13,13 @@ import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
 /**
  * A rejected event as a line of JSON with `time`, `since` (when it was first rejected, if earlier), `destination`,
  * `status` (if any), `reason`, `request_id` (if any), `error` and `event`: the event as it is sent with
- * `encoding: json`. If the line that is sent with `encoding: raw` differs from `event`, `line` describes that line:
+ * `encoding: json`. If another line is sent with `encoding: raw`, the member `line` describes that other line:
  * - "message" or "raw": the line is the event's member of this name, as text or in base64. The codec is json or text.
  * - {"syslog": the text, "options": the codec's options, if any}: a line for the codec of this name.
  * - {"raw": "syslog", "options"}: also a line for the codec of this name, but not valid UTF-8. Its bytes are the
  *   event's member `raw`.
- * The object forms also have "partial" if the line is a piece, since the line itself may contain a field of this name.
- * Unless it is the last piece, they also have the origin's "host".
+ * If the line is a piece, the object forms also have "partial", because the `partial` of the event may be a field of
+ * the line. For all pieces except the last, the object forms also have "host", the host of the origin.
  */
 
 export function encodeLetters(

@@ -17,10 +17,10 @@ import { doneIn, folderOf, forgetDone, mergingIn, recordsIn, SOURCE } from './st
 
 /**
  * Resends the events of a dead-letter file. First moves the file to a folder beside it, so that a daemon can start a
- * new file. Until the destination accepts an event, the event is in the file, or in the folder past the recorded
- * progress. An event that is rejected again is stored in the folder before the progress passes it. This event returns
- * to the file when the call ends. A crash may repeat events but does not lose any. After a crash, the next call
- * continues with the contents of the folder.
+ * new file. Until the destination accepts an event, the event is in the file, or it is in the folder and the recorded
+ * progress has not passed it. An event that is rejected again is stored in the folder before the progress passes it.
+ * This event returns to the file when the call ends. A crash may repeat events but does not lose any. After a crash,
+ * the next call continues with the contents of the folder.
  */
 
 export interface Resent {

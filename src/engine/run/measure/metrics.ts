@@ -298,7 +298,7 @@ export class Metrics extends ComponentSet {
   }
 
   async #ofComponents(format: Format): Promise<Iterable<Family>> {
-    // If components of different types had the same id, series without a type label are shared.
+    // Components that had the same id but different types share the series without a type label.
     const shared = [...this.components].some(([key, { id }]) => key !== id)
     if (this.#known.size > MOST_KNOWN)
       for (const [name, { read }] of this.#known)

@@ -23,8 +23,8 @@ import { shortPath } from '../../../lib/network/short-path.js'
  * One daemon per data folder. The lock is a file `lock.N` that names the process that took it. Only the highest N
  * counts, as long as its process lives. A process that finds the lock abandoned creates `lock.N+1` with a hard link.
  * The link fails if the name exists, so only one process succeeds, and the file appears with its complete content. The
- * holder then removes lower numbers. Its own file stays after the release, so N never decreases. On a full disk, the
- * new lock overwrites `lock.spare`, the previous lock, which already has its space.
+ * holder then removes lower numbers. Its own file stays after the release, so N never decreases. The file `lock.spare`,
+ * usually the previous lock, reserves disk space: on a full disk, the new lock overwrites it.
  *
  * A process is found by its id, which is only valid in its PID namespace. To check a holder in another namespace, such
  * as another container, a process connects to the socket that the lock names. The holder listens on this socket before

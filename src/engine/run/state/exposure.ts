@@ -2,7 +2,7 @@ import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import { realpathSync, statSync } from '../../../lib/files/disk/disk.js'
 
-/** Checks that other users cannot write to a data folder, and so replace the daemon's files. */
+/** Checks that other users cannot replace the daemon's files in a data folder. */
 
 interface User {
   readonly uid: number

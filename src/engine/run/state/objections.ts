@@ -20,7 +20,7 @@ export class EventsLeftBehind extends Error {
   }
 }
 
-/** Finds disk buffers and spools of destinations in `before` with events that `next` would not deliver. */
+/** Finds disk buffers and spools of destinations in `before` that hold events which `next` would not deliver. */
 export async function buffersLeftBehind(before: Config, next: Config, log: Logger): Promise<Orphan[]> {
   const keeping = ({ destinations }: Config) =>
     destinations.flatMap(one =>

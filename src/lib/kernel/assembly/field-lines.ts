@@ -16,7 +16,7 @@ const CRI: u32 = 2
 const DOCKER_JSON: u32 = 3
 
 const OPEN_OBJECT: u32 = 0x7b
-/** Output bytes for field names and copies beyond ends, not for a line and the parts around its fields. */
+/** Output bytes besides a line and the parts around its fields: for field names, and for copying beyond ends. */
 const MARGIN: usize = 1024
 /** Maximum output per byte of a line: the line is written at most twice, and an escape takes up to six bytes. */
 const MOST_PER_BYTE: usize = 12

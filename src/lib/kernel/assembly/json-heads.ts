@@ -29,7 +29,7 @@ export const KIND: usize = 39
 export const SLOT: usize = 40
 export const NEWER: usize = 44
 export const OLDER: usize = 48
-/** Add this to the address of an entry. The entries that followed its value are at NEWER and OLDER from there. */
+/** Added to an entry's address, so that NEWER and OLDER find the entries that followed the entry's value. */
 export const BEHIND: usize = 8
 
 /** Bits of a kind. STRING, OBJECT and ARRAY: the type of the value. LONG: the head has more than 16 bytes. */
@@ -43,7 +43,7 @@ const ENTRIES: u32 = 128
 /** Maximum probes per lookup. */
 const PROBES: u32 = 4
 
-/** Stands for the previous head of a line's first member, or a previous head that is not remembered. */
+/** Stands for the previous head if there is none (before a line's first member), or if it is not remembered. */
 export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 16)
 
 /**

@@ -45,8 +45,8 @@ store<u8>(ESCAPES + 0x74, 1)
 export let passed: usize = 0
 
 /**
- * Returns a bit for each quote, backslash and control character in the 16 bytes at `p`. An exclusive or with 2 turns
- * quotes and control characters into bytes up to 0x20 (a space), and all other characters into higher bytes.
+ * Returns a bit for each quote, backslash and control character in the 16 bytes at `p`. After XOR with 2, quotes and
+ * control characters are at most 0x20 (a space), and all other characters are greater.
  */
 @inline
 function marksOf16(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {

@@ -43,7 +43,7 @@ const MAP_TAG: u8 = 0x32
 
 const MINUS: u32 = 0x2d
 const POINT: u32 = 0x2e
-/** Maximum digits of a number read as a 64-bit integer, and of one read as a quotient of two exact doubles. */
+/** Maximum digits of an integer (read as 64 bits), and of a number with a point (a quotient of two exact doubles). */
 const MOST_DIGITS: usize = 18
 const MOST_OF_FRACTION: usize = 15
 const DAYS_TO_1970: u32 = 719_468
@@ -87,9 +87,9 @@ function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
 }
 
 /**
- * The names read so far in this object: address, length and use of each (3 u32). While they equal the names of the
- * previous object, the next entries, up to `known`, still contain that object's other names. `lengths` has a bit for
- * each length of a name read so far, modulo 32.
+ * The names read so far in this object: address, length and use of each (3 u32). While these names equal the first
+ * names of the previous object, the entries after them, up to `known`, still hold the rest of that object's names. Each
+ * name read so far sets a bit in `lengths`: its length modulo 32.
  */
 const NAME: usize = 16
 const names: usize = memory.data(<i32>(16 * MOST_MEMBERS), 16)

@@ -123,7 +123,7 @@ export class HttpClient {
 
 /**
  * Closes the connection if a request was answered before it was sent. Otherwise, a receiver that stops reading could
- * hold the connection and the body indefinitely. Bytes that the receiver has read count as written only one turn later.
+ * hold the connection and the body indefinitely. First waits a turn: bytes that were sent count as written only then.
  */
 async function closeUnlessSent(sent: ClientRequest): Promise<void> {
   await nextTurn()

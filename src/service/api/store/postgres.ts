@@ -24,8 +24,8 @@ import {
 } from './store.js'
 
 /**
- * The store in PostgreSQL. Each change is a transaction that locks its owner for all nodes and `sluice admin`. Failed
- * statements are not retried. A request fails within the time limits below, and the next request reconnects.
+ * The store in PostgreSQL. Each change is a transaction. It locks its owner against other nodes and `sluice admin`.
+ * Failed statements are not retried. A request fails within the time limits below, and the next request reconnects.
  */
 
 /** Time limit to get a connection, new or from the pool. */

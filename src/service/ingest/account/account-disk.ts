@@ -11,8 +11,8 @@ import { KEY_BYTES } from '../idempotency-keys.js'
 import type { BytesInStore } from '../process/messages.js'
 
 /**
- * The disk usage of an account's pipelines, running or not. The account's process counts the folders of the pipelines,
- * which hold buffers and dead-letter queues, and decides whether events have room. The service stores idempotency keys
+ * The disk usage of an account's pipelines, running or not. The account's process measures the pipelines' folders,
+ * with their buffers and dead-letter queues. It decides whether events have room. The service stores idempotency keys
  * and saved revisions, and decides whether these have room. This decision includes the sum that the process last
  * reported for the folders.
  */

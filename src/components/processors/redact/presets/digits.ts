@@ -29,8 +29,8 @@ export function mayDivide(byte: number): boolean {
 }
 
 /**
- * Returns the end of the divider at `p`, or `p` if no divider is there. Between groups of digits, dividers are spaces
- * and dashes (also of Unicode), dots, slashes, the no-break space of Latin-1, and the + for a space in forms.
+ * Returns the end of the divider at `p`, or `p` if no divider is there. Dividers of digit groups are spaces and dashes
+ * (also of Unicode), dots, slashes, the no-break space of Latin-1, and + (a space in form data).
  */
 export function dividerEnd(b: Buffer, p: number, end: number): number {
   if (p >= end || DIVIDERS[b[p]!] === 0) return p

@@ -38,7 +38,7 @@ const MOST_REMEMBERED = 10_000
 const USUAL_START = 'Token '
 /** A longer header does not contain a key. */
 const LONGEST_HEADER = 200
-/** Codes of errors after which the key may have been a guess. */
+/** An error with one of these codes means that the key may be a guess. */
 const GUESSES: ReadonlySet<string> = new Set(['token_malformed', 'token_unknown'])
 
 export class Authentication {

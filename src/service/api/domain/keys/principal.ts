@@ -23,7 +23,7 @@ export interface Principal {
   readonly version: number
   /** When the key expires, in ISO 8601; null: never. */
   readonly expiresAt: string | null
-  /** The latest end of keys that are created with this key; null if they may be valid forever. */
+  /** Keys that are created with this key must expire by this time; null: they may be valid forever. */
   readonly givesUntil: string | null
   readonly delegated: boolean
   /** Remaining requests of this key, for the RateLimit headers. */

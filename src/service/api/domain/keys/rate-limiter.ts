@@ -27,7 +27,7 @@ export interface RateLimits {
 export const MOST_KEYS = 100_000
 
 /**
- * Number of parts of a window. Uses in the same part are counted together, and expire together with the last of them.
+ * Number of parts of a window. The uses in one part are counted together, and all expire when the last of them expires.
  */
 const PARTS = 20
 

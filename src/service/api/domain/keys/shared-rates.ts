@@ -47,7 +47,7 @@ export class SharedRates {
 
   /**
    * `name`: identifies the limit in Redis. `local`: decides while limits are not shared. `waits`: whether a refused use
-   * waits until the other nodes have given back leased units that they do not use.
+   * waits, so that the other nodes can first give back their unused leased units.
    */
   limiter(name: string, local: RateLimiter, waits = false): RateLimits {
     const limits = [{ mode: 'fixed', ...local.rate, unit: 'events' }] as const
@@ -78,7 +78,7 @@ interface Wait {
   left: number
   /** Resolves after the other nodes had time to give back unused units. Undefined after it has resolved. */
   over: Promise<void> | undefined
-  /** The end of the window. Uses refused before this time do not wait once the wait is over. */
+  /** The end of the window. After the wait, a use that is refused before this time does not wait. */
   readonly until: number
 }
 

@@ -35,7 +35,7 @@ const ROW = 'SELECT id, pipeline_id, enterprise_id, account_id, registered_at, r
 /** Rows are sorted by this key. */
 const keyOf = ({ pipeline_id, id }: Pick<Daemon, 'pipeline_id' | 'id'>): string => `${pipeline_id}/${id}`
 
-/** A change that is not in the store yet: a daemon's report, or its removal. */
+/** A change that is not in the store yet: a report of a daemon, or the removal of a daemon. */
 interface Unwritten {
   readonly enterprise_id: string
   readonly account_id: string
