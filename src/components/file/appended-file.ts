@@ -97,8 +97,8 @@ export class TornWrite extends Error {
  * An open regular file to which events are appended. In this process, only one `append` or `sync` may run at a time per
  * file (see `key`); other processes may append at any time. Invariants:
  * - Every write is in append mode and never overwrites data.
- * - A failed write is removed only if the file ends with exactly its bytes. Otherwise the bytes stay, and the next
- *   write first terminates the torn line.
+ * - The bytes of a failed write are removed only if the file still ends with exactly these bytes. Otherwise they stay,
+ *   and the next write first terminates the torn line.
  * - Data of other writers, or data reported as written by `sync` or `append`, is never removed.
  */
 export class AppendedFile {

@@ -204,9 +204,10 @@ export class OpenFiles {
 
   /** Finds open files that were truncated before their end was read. Skips files that this sweep found unchanged. */
   async #findOverwritten(slices: Slices): Promise<void> {
+    const { lookedAt } = this
     for (const tailer of this.#tailers.values()) {
       if (tailer.unchanged === this.#sweeps.number && tailer.at === tailer.size) {
-        tailer.becomesSure()
+        tailer.becomesSure(0, lookedAt)
         continue
       }
       if (slices.due) await slices.pause()
@@ -377,7 +378,7 @@ export class OpenFiles {
         { file: path, read_bytes: former.at },
         'file was replaced (editors do this) by a new file that begins with the same bytes; reading the new file from its beginning',
       )
-    // Other files may have had the name in between. The next sweep finds them, and the new name of a closed `former`.
+    // Other files may have had the name in between. The next sweep finds them and, if `former` is closed, its new name.
     this.#takeBack(tailer)
     // The former file may have more to read.
     if (former.isOpen && !former.held) this.#options.onReady(former)
@@ -558,7 +559,7 @@ export class OpenFiles {
     return true
   }
 
-  /** Forgets how far a copy was read if less of its file was delivered. The copy must be searched again. */
+  /** If a copy was read further than `file` was delivered, forgets how far. The copy must be searched again. */
   releaseCopy(file: Tailer): void {
     const { known } = file
     this.#options.saved.releaseCopy(known)

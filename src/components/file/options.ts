@@ -38,14 +38,14 @@ export const options = z
       .boolean()
       .default(false)
       .describe(
-        'Whether to read compressed files that an earlier version of Sluice skipped or, with `read_from: end`, that existed at the first start.',
+        'Whether to read compressed files that an earlier version of Sluice skipped, or that `read_from: end` skipped at the first start.',
       ),
     decode: decodeOption(),
     max_line_bytes: maxLineBytesOption(),
     partial_line_timeout: duration()
       .optional()
       .describe(
-        'How long an unfinished last line may wait before it is delivered as it is. The rest of the line then becomes a second event, marked `partial`. Default: no limit, but `rotate_wait` after the file is renamed or deleted.',
+        'How long an unfinished last line may wait before it is delivered as it is. The rest of the line then becomes a second event, marked `partial`. Default: no limit; once the file is renamed or deleted, `rotate_wait`.',
       ),
     partial_line_at_stop: z
       .enum(['keep', 'deliver'])

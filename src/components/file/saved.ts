@@ -217,7 +217,7 @@ function differ(a: Entry['head'], b: Entry['head']): boolean {
   return a.bytes === b.bytes && a.hash !== b.hash
 }
 
-/** Whether `copy`, claimed by an original, was read further, and may contain all that was read of the original. */
+/** Whether `copy` was read further than its original, and may contain all that was read of the original. */
 export function isCopyAhead(copy: Entry, { claimed, offset, head, tail }: Original): boolean {
   const mark = copy.marks?.find(one => one.offset === offset)
   // A copy claims itself or, if it was found compressed, the compressed file.
@@ -225,7 +225,7 @@ export function isCopyAhead(copy: Entry, { claimed, offset, head, tail }: Origin
   return isCopy && copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
 }
 
-/** Like `isCopyAhead`, for a copy that was compressed: both files claim the compressed file. */
+/** Like `isCopyAhead`, for a copy that was compressed later: `copy` and `file` both claim the compressed file. */
 export function wasCopyAhead(copy: Entry, file: Original): boolean {
   return same(copy.head, file.head) && isCopyAhead(copy, file)
 }

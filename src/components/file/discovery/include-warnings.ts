@@ -16,8 +16,8 @@ const MAX_FILES = 1000
 type IsExcluded = (path: string, name: string) => boolean
 
 /**
- * Warns of `include` patterns that now match nothing, only folders, a file that cannot be read, or a file whose format
- * is not read.
+ * Warns of `include` patterns that now match nothing or only folders. Also warns if a matching file cannot be read or
+ * has a format that is not read.
  */
 export function includeWarnings(
   include: readonly string[],

@@ -73,7 +73,7 @@ export class Portion {
     }
   }
 
-  /** Reads into its own memory, because an abandoned read may still write to its memory much later. */
+  /** Each call reads into new memory, because an abandoned read may still write to its memory much later. */
   async #readRemote(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> {
     const room = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0))
     try {

@@ -102,7 +102,7 @@ export class Tailer {
   /** After a truncation, the wall clock in milliseconds when the file was last known to hold what was read. */
   truncatedSince: number | undefined
   /** Until this time or longer, the file contained what was read from it. Wall clock in milliseconds. */
-  sureUntil: number
+  sureUntil = Number.NEGATIVE_INFINITY
   /**
    * The last failure. `silent`: the file system did not respond. `moved`: the file was no longer at its path. `waits`:
    * too many files were open.
@@ -150,7 +150,7 @@ export class Tailer {
   #parts: Parts | undefined
   /** Everything before this offset was in the file when reading began, or when reading resumed after a stall. */
   #backlogEnd = 0
-  /** The modification time when a check last showed that the file continues what was read. */
+  /** The file's modification time at the last check which showed that the file continues what was read. */
   #verified = -1
 
   constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
@@ -418,11 +418,11 @@ export class Tailer {
 
   /** Compares the file with the stat of a sweep. Returns true if there may be something to read. */
   look(size: number, changedAt: bigint): boolean {
-    const changed = size !== this.#end || changedAt !== this.changedAt
-    if (size === this.size && changedAt === this.changedAt) this.becomesSure()
+    const isTouched = changedAt !== this.changedAt
+    if (size === this.size && !isTouched) this.becomesSure()
     this.sees(size)
-    this.changedAt = changedAt
-    return changed
+    if (isTouched) this.changedAt = changedAt
+    return size !== this.#end || isTouched
   }
 
   /** Like `look`, but gets the size and the time from the open descriptor. */
@@ -574,7 +574,7 @@ export class Tailer {
     return true
   }
 
-  /** Records two facts: the file had `size` bytes or more, and until `until` or later surely held what was read. */
+  /** Records that the file surely still held what was read: when its size was `size`, and at the time `until`. */
   becomesSure(size = 0, until = this.#context.lookedAt()): void {
     this.#sureSize = Math.max(this.#sureSize, size)
     this.sureUntil = Math.max(this.sureUntil, until)
@@ -618,7 +618,7 @@ export class Tailer {
     }
     // If the portion began with a hole, the bytes after it were moved. Only the frame's bytes are at the right place.
     let tail = pending === 0 ? tailAtEnd : hole > 0 ? tailOf(frame) : tailBefore(length - pending)
-    // If the frame ends earlier than the portion, maybe only the frame has enough of the bytes before this end.
+    // If the frame ends before the portion ends, the portion may lack bytes before the frame's end. The frame has them.
     const most = Math.min(frame.bytes, this.#at - pending)
     if (tail.bytes < Math.min(most, FINGERPRINT_BYTES)) tail = tailOf(frame)
     return this.#batch(frame, tail, out)

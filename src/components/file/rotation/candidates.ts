@@ -30,7 +30,7 @@ import type { Answer, Candidate, Question } from './match.js'
 
 const NOTHING = Buffer.alloc(0)
 
-/** Per folder, new compressed files are examined, and this many others: the last modified. */
+/** Per folder, at most this many compressed files are examined besides new files: those that were modified last. */
 const MAX_COPIES = 2000
 /** Maximum work for reading the first bytes of a compressed file, in bytes read and inflated. */
 const PEEK_BUDGET = 1024 * 1024
@@ -91,7 +91,7 @@ export interface Unreadable extends Listed {
   readonly error: unknown
 }
 
-/** Reads only what a search needs of files that may be copies. Examines a file again only if it changes. */
+/** Reads only what a search needs of possible copies. Examines an unchanged file again only after an error. */
 export class Candidates {
   readonly #options: CandidatesOptions
   /** By folder, and in each folder by the result of `stateOf`. */

@@ -62,7 +62,7 @@ export class DetachedFiles {
       if (slices.due) await slices.pause()
       if (tailer.awaySince === undefined) {
         tailer.awaySince = now
-        // Saves the size of the file, because the next start after a kill needs it to count lost bytes.
+        // Saves the size of the file, so that the next start after a kill can count lost bytes.
         checkpoints.changed()
       }
       // Another file may get the inode of the copy.

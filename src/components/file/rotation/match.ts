@@ -27,7 +27,7 @@ export interface Known {
   readonly position: Mark
   /** The last size at which the file certainly contained what was read. */
   size(): number
-  /** Whether the file's own bytes can be read. If so, no copy is longer, and each is compared up to its own end. */
+  /** Whether the file's own bytes can be read. If so, copies are not longer than it, and their ends are compared. */
   readonly isThere: boolean
   /** When the file was last known to be whole. */
   readonly since?: number | undefined
@@ -42,7 +42,7 @@ export interface Known {
    * contains only these bytes.
    */
   markIn(size: number): Mark | undefined
-  /** The last line that is known to end within the file's first `size` bytes. */
+  /** The last mark within the file's first `size` bytes. Most marks are at the end of a line. */
   lineIn?(size: number): Mark | undefined
 }
 
@@ -73,8 +73,8 @@ export interface Question {
 }
 
 /**
- * `end`: the offset before `offset` where the content, or its undamaged part, ends. Undefined: the bytes cannot be
- * read.
+ * `end`: where the content, or its undamaged part, ends; set only if that is before `offset`. If the answer is
+ * undefined, the bytes cannot be read.
  */
 export type Answer =
   | { readonly tail: Fingerprint; readonly end?: number; readonly isDamaged?: boolean | undefined }
@@ -104,7 +104,7 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
   if (first.bytes < head.bytes) return relationOfBeginning(file, one, first)
   if (!same(first, head) || !mayBeCopy(file, one)) return 'other'
   if (one.isCompressed) {
-    // If the whole file was read, a candidate of equal size is not inflated, unless candidates of this size differ.
+    // If the whole file was read, candidates of its size are inflated only if they differ from each other.
     const isClear = others.every(other => other.size !== one.size || other.crc === one.crc)
     if (file.size() === position.offset && one.size === sizeIn(one, file) && isClear) return 'whole'
     if (one.size < position.offset || one.size === UNKNOWN) return yield* relationOfUnsized(file, one)
@@ -117,15 +117,15 @@ function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint):
   if (content.bytes < ALIKE_BYTES && !isBeingMade(file, one)) return 'other'
   const mark = file.markIn(content.bytes)
   if (mark?.offset === content.bytes && same(mark.tail, content)) return relationBySize(file, one, content.bytes)
-  // A copy may end within a line. If nothing after the last whole line was delivered, no line is lost by mistake.
+  // A copy may end within a line. If at most the whole lines of the copy were delivered, no line is lost by mistake.
   const line = file.lineIn?.(content.bytes)
   const isRest = line && line.offset >= Math.max(ALIKE_BYTES, file.position.offset) && mayBePart(file, one)
   return isRest && same(one.head(line.offset), line.tail) ? 'rest' : 'other'
 }
 
 /**
- * Whether the candidate may be a copy in progress. Such a candidate is named after a file that still has its first
- * name, and is younger than this file.
+ * Whether the candidate may be a copy in progress: the file still has its first name, the name of the candidate begins
+ * with this name, and the candidate is not older than the file.
  */
 function isBeingMade({ isNamed, birth, names }: Known, one: Candidate): boolean {
   return isNamed === true && one.birth !== undefined && one.birth >= birth && one.name.startsWith(names[0]!)

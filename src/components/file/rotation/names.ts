@@ -4,7 +4,7 @@ import { formatOfName, uncompressedName } from '../compression.js'
 
 /** A number or time after the name: app.log.1, app.log-20260101, app.log-20260101T030000. */
 const NUMBERED = /^[-._]\d[-._:T\d]*$/
-/** A date before the extension: app-20260101.log. A file with a plain number there is more often another file. */
+/** A date before the extension: app-20260101.log. A file such as app-2.log is more often an unrelated file. */
 const DATED = /^[-._]\d{4}[-._:T\d]{2,}$/
 const COUNTED = /\.\d{1,3}$/
 

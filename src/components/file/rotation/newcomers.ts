@@ -30,7 +30,7 @@ interface Seen {
 }
 
 /**
- * New files that may be copies, as their names or their first bytes show. A copy is created before its original is
+ * New files whose names or first bytes suggest that they are copies. A copy is created before its original is
  * truncated. Until then, the content is read from the original, and the copy waits. When the original is truncated, the
  * rest is read from the copy. If the copy gets different content, it is read as a separate file.
  */

@@ -71,13 +71,13 @@ export class Trail {
     this.#marks.splice(at, this.#marks[at]?.offset === offset ? 1 : 0, { offset, tail, isCopied: true })
   }
 
-  /** The last mark in the first `size` bytes; undefined if another file of this size may have this mark and differ. */
+  /** The last mark in the first `size` bytes; undefined if a different file of this size may have the same mark. */
   within(size: number): Mark | undefined {
     const mark = this.#marks.findLast(({ offset }) => offset <= size)
     return mark && (mark.offset === size || mark.offset >= FIRST_MARK) ? mark : undefined
   }
 
-  /** The mark at the end of the last line or read that ended within the first `size` bytes. */
+  /** The last mark in the first `size` bytes. Before FIRST_MARK, a line, a read or a copy ends at each mark. */
   lineIn(size: number): Mark | undefined {
     return this.#marks.findLast(({ offset }) => offset <= size)
   }

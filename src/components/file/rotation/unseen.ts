@@ -39,8 +39,8 @@ export class Unseen {
     this.#options = options
     const { displaced, names, lookedAt } = options.saved
     for (const { path, since } of displaced) this.displaced(path, since)
-    // While the source did not run, files that are gone now may have had these names, even if no file had the names
-    // before.
+    // While the source was stopped, files may have come and gone under these names, even if no file had the names when
+    // it stopped.
     if (lookedAt !== undefined) for (const name of names) if (!formatOfName(name)) this.displaced(name, lookedAt)
   }
 
@@ -144,8 +144,8 @@ export class Unseen {
   }
 
   /**
-   * The files of a search must be read before these files, which have a displaced name now, or had it during the
-   * search. At the start, unread files with this name must also be read later.
+   * Files that must be read after the files of the search, because they have a displaced name now, or had one during
+   * the search. At the start, unread files that had a displaced name earlier must also wait.
    */
   *delayed(): Iterable<Tailer> {
     const { files, context } = this.#options
