@@ -61,9 +61,9 @@ export interface Throttle extends Transform {
 }
 
 /**
- * Creates a throttle as a stream. An event is an object, or a line as a string or a Buffer. A line with a JSON object
- * has its fields. Any other line has only the field `message`. The stream passes on the written chunks themselves, not
- * copies. Throws OptionsError.
+ * Creates a throttle as a stream. An event is an object, or a line as a string or a Buffer. A line that is a JSON
+ * object has the fields of this object. Any other line has only the field `message`. The stream passes on the written
+ * chunks themselves, not copies. Throws OptionsError.
  */
 export function createThrottle(options: ThrottleOptions, surroundings: ThrottleSurroundings = {}): Throttle {
   const parsed = parseOptions(streamThrottleOptions, options)

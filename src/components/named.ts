@@ -14,7 +14,7 @@ import { Problems } from '../engine/config/yaml/problems.js'
  */
 
 const KINDS: readonly Kind[] = ['source', 'processor', 'destination']
-/** For a kind and a type, the file of the component, if its folder does not have the name of the type. */
+/** By kind and type: the file of each component whose folder does not have the name of its type. */
 const PLACES: Readonly<Record<string, string>> = {
   'source stdin': 'stdio/source',
   'destination stdout': 'stdio/destination',

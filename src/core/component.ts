@@ -216,7 +216,7 @@ export interface Destination extends Lifecycle {
    * Resolves when the receiver has accepted all events. Otherwise throws a DeliveryError. Any other error counts as
    * `retry`. A retry gets the same array unless the request was divided, so a WeakMap can cache derived data. The bytes
    * of a batch are valid until its acknowledgement is settled. After the signal aborts, the acknowledgement may be
-   * settled before the promise. So copy the bytes that you need before the first await, and do not use a batch after
+   * settled before the promise. So before the first await, copy the bytes that you need, and do not use a batch after
    * that await.
    */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt

@@ -93,7 +93,7 @@ export interface BatchScope {
   readonly keptMs: number
   /** Whether the events became LATER before a reload, and this processor is now asked about them for the first time. */
   readonly isInherited: boolean
-  /** False if the stage ends and LATER events are neither passed on nor read again. Then decide now if possible. */
+  /** While the stage ends, false unless LATER events are passed on or read again. If false, decide now if possible. */
   readonly mayWait: boolean
   /**
    * Makes the stage ask again after `ms` milliseconds or slightly more, with only LATER events in the batch. Of several
@@ -113,8 +113,8 @@ export interface BatchScope {
    */
   copy(i: number, n: number): void
   /**
-   * Whether the source cannot read the batch again. If it cannot, a share would hold memory, but the events would still
-   * be lost if the process were killed.
+   * Whether the source cannot read the batch again. A share would then hold memory, but a killed process would still
+   * lose the events.
    */
   readonly isOnce: boolean
   /**

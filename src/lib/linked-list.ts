@@ -10,8 +10,8 @@ export interface Linked<T> {
  * constant time.
  *
  * A Set or Map would keep deleted items in memory, because V8 replaces its table every few changes, and the old table
- * refers to the new one. Once a table is in the old generation, everything that later tables ever contained looks
- * reachable until the next full collection. A deleted item of this list keeps no links.
+ * refers to the new one. Once a table is in the old generation, the items of all later tables stay in memory until the
+ * next full collection. A deleted item of this list keeps no links.
  */
 export class LinkedList<T extends Linked<T>> {
   #first: T | undefined

@@ -42,8 +42,8 @@ export class Pattern {
   /**
    * Returns the first match that begins at `from` or later, with the groups that V8 would find. Finding all matches of
    * a text, each from the end of the previous match, takes a time proportional to the text's length. Throws
-   * PatternError if the search would take too much memory. Only a text of several megabytes, or a shorter one with a
-   * large pattern, can need this.
+   * PatternError if the search would take too much memory. This can only happen for a text of several megabytes, or for
+   * a shorter one with a large pattern.
    */
   exec(text: string, from = 0): PatternMatch | undefined {
     try {

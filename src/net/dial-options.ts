@@ -29,7 +29,7 @@ export const dialOptions = {
   proxy: proxy
     .optional()
     .describe(
-      'A proxy between this machine and the receiver. environment: the proxy in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY lists the host. Without this option, these variables are ignored.',
+      'A proxy between this machine and the receiver. environment: none if NO_PROXY lists the host; otherwise HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY. Without this option, these variables are ignored.',
     ),
   tls: tlsOptions
     .prefault({})

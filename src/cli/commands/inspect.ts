@@ -15,7 +15,7 @@ const DAEMON_OPTIONS = {
 } as const satisfies OptionSpecs
 
 const FOUND =
-  'The command finds the daemon by its configuration, or at the default paths. Only the user of the daemon and root may inspect it.'
+  'The command finds the daemon by its configuration, or at the default paths. Only root and the user of the daemon may inspect it.'
 
 export const CONFIG = {
   short: 'c',

@@ -8,7 +8,7 @@ import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
 
 const PATH = '/_bulk'
-/** Asks only for these members of the response. Together, an event's other members are as long as a short event. */
+/** Asks only for these members of the response. For each event, all others together are as long as a short event. */
 const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
 /** Whether the template gives valid names. If a name is between < and >, the server computes the date in this name. */
@@ -78,7 +78,7 @@ export const elasticsearch = defineHttpDestination({
       '`batch.max_bytes` (1 MB) and `batch.max_events` (1,000) for a request; `max_in_flight` requests at a time.',
     tested: 'OpenSearch 2.19.3, Elasticsearch 7.17.29. Simulated: Elasticsearch 8 and 9, API keys, failure stores.',
     advice:
-      'By default (`mode: index`), Sluice assumes an index, but the server decides: the first event creates a data stream if an index template with `data_stream` matches the name. Elasticsearch has a template for `logs-*-*`, which also matches `logs-my-shop`. Sluice only checks `mode`: if the option `index` uses no fields, the log and `sluice validate --online` report an index or data stream that does not fit `mode`.\n\nTo log in, set `auth: { type: basic, username: sluice, password_file: /etc/sluice/elastic-password }` or `auth: { type: api_key, key_file: /etc/sluice/elastic-key }`. The key file contains the encoded API key.',
+      'By default (`mode: index`), Sluice assumes an index. But if an index template with `data_stream` matches the name, the server creates a data stream at the first event. Elasticsearch has a template for `logs-*-*`, which also matches `logs-my-shop`. Sluice only checks this: if the option `index` uses no fields, the log and `sluice validate --online` report an index or data stream that does not fit `mode`.\n\nTo log in, set `auth: { type: basic, username: sluice, password_file: /etc/sluice/elastic-password }` or `auth: { type: api_key, key_file: /etc/sluice/elastic-key }`. The key file contains the encoded API key.',
   },
   options,
   examples: [

@@ -62,7 +62,7 @@ export class Descriptors {
     sources.delete(this)
   }
 
-  /** Starts a sweep. If the limit has fallen because other sources opened files, closes files. */
+  /** Starts a sweep. Closes files if the limit has fallen because other sources opened files. */
   beginSweep(): void {
     this.areRefused = false
     this.trim(0)

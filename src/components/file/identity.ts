@@ -13,7 +13,7 @@ import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
 export const FINGERPRINT_BYTES = 1024
 
-/** A file that is not named like a copy may be a copy only if it shares at least this many bytes with another file. */
+/** A file without the name of a copy must share at least this many bytes with another file to count as its copy. */
 export const ALIKE_BYTES = 64
 
 /** The hash of `bytes` bytes. */
@@ -31,8 +31,8 @@ export function fingerprint(bytes: Buffer, start: number, end: number): Fingerpr
 }
 
 /**
- * Fingerprint of the bytes before `portion[end]`. `before` holds `known` bytes before the portion, then its first
- * bytes.
+ * Fingerprint of the bytes before `portion[end]`. `before` holds the last `known` bytes before the portion, then the
+ * portion's first bytes.
  */
 export function fingerprintBefore(portion: Buffer, end: number, before: Buffer, known: number): Fingerprint {
   if (end >= FINGERPRINT_BYTES) return fingerprint(portion, end - FINGERPRINT_BYTES, end)
@@ -80,8 +80,8 @@ export function begins(first: Buffer, { bytes, hash }: Fingerprint): boolean {
 }
 
 /**
- * Whether an open file has this head, which may cover more than the `length` known bytes. `bytes`: the file's first
- * `length` bytes.
+ * Whether an open file begins with this head, which may be longer than `length`. `bytes`: the file's first `length`
+ * bytes.
  */
 export function startsWith(fd: number, bytes: Buffer, length: number, head: Fingerprint): boolean {
   return same(length < head.bytes ? fingerprintAt(fd, 0, head.bytes) : fingerprint(bytes, 0, head.bytes), head)
@@ -180,7 +180,7 @@ export class BirthTimes {
    */
   learnAround(path: string, stat: BigIntStats): void {
     if (this.kept(stat)) return
-    // A folder has changed after its birth, so one look at it shows whether its file system stores birth times.
+    // A folder has changed after its birth, so its times show whether the file system stores birth times.
     const folder = statSync(dirname(path), { bigint: true, throwIfNoEntry: false })
     if (folder) this.learn(folder)
   }

@@ -49,7 +49,7 @@ interface OpenFilesOptions {
  * several names. A file that was found once is read to its end under any name, and kept until all of it is settled.
  */
 export class OpenFiles {
-  /** Number of new files that no saved checkpoint contains. The code that saves a checkpoint resets it. */
+  /** Number of new files that no saved checkpoint contains. The source sets it to 0 when it saves the new files. */
   unsaved = 0
   readonly #options: OpenFilesOptions
   readonly #tailers = new Map<string, Tailer>()
@@ -123,7 +123,7 @@ export class OpenFiles {
 
   targetFolders = (): Iterable<string> => this.#names.targetFolders()
 
-  /** Whether the closed file has grown. If another file has its path, a sweep must seek the closed file first. */
+  /** Whether the closed file has grown. If it is no longer at its path, a sweep must look for it first. */
   hasGrown(tailer: Tailer): boolean {
     if (tailer.isMissing) return false
     const stat = statOrNone(tailer.path)
@@ -378,7 +378,7 @@ export class OpenFiles {
         { file: path, read_bytes: former.at },
         'file was replaced (editors do this) by a new file that begins with the same bytes; reading the new file from its beginning',
       )
-    // Other files may have had the name in between. The next sweep finds them and, if `former` is closed, its new name.
+    // Other files may have had the name in between. The next sweep finds them, and the new name of a closed `former`.
     this.#takeBack(tailer)
     // The former file may have more to read.
     if (former.isOpen && !former.held) this.#options.onReady(former)
@@ -501,8 +501,8 @@ export class OpenFiles {
   }
 
   /**
-   * Records that the name refers to another file than before. Searches then look for files that had the name after
-   * `since`, wall clock in milliseconds.
+   * Records that the name refers to another file than before. From then on, a search looks for files that had the
+   * name after `since` (wall clock in milliseconds).
    */
   displace(path: string, since = this.lookedAt): void {
     // The first sweep of a first run does not search for earlier files.
@@ -523,7 +523,7 @@ export class OpenFiles {
   truncated(former: Tailer): void {
     const { context, options, tailing, descriptors, onForget } = this.#options
     const { fd } = former
-    // A portion read from the old content is not lost, because it is taken before the next read finds the truncation.
+    // A portion of the old content is not lost, because it is taken before the next read finds the truncation.
     if (fd === undefined || former.hasPortion) return
     const stat = fstatSync(fd, { bigint: true })
     const start = beginningOf(fd)
@@ -559,7 +559,7 @@ export class OpenFiles {
     return true
   }
 
-  /** If a copy was read further than `file` was delivered, forgets how far. The copy must be searched again. */
+  /** Forgets a copy's position if it is ahead of the position of `file`. The copy must be searched again. */
   releaseCopy(file: Tailer): void {
     const { known } = file
     this.#options.saved.releaseCopy(known)

@@ -57,7 +57,7 @@ export const options = z
     rotate_wait: duration()
       .prefault('1 Minutes')
       .describe(
-        'How long a renamed or deleted file stays open after its last new line. Lines that are appended until then are read.',
+        'How long a renamed or deleted file stays open after its last new line. Lines that are appended in this time are read.',
       ),
     scan_interval: duration(10)
       .prefault('2 Seconds')

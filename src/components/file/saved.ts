@@ -43,7 +43,7 @@ const entrySchema = z.object({
     .string()
     .regex(/^[0-9a-f]{16}$/)
     .optional(),
-  /** The file is gone, or its content was replaced. Only the content identifies the file, which may exist as a copy. */
+  /** The file is gone, or its content was replaced. Only the content identifies the file. A copy of it may exist. */
   gone: z.literal(true).optional(),
   /** When the file was found to be missing, wall clock in milliseconds. */
   away: z.number().optional(),
@@ -122,8 +122,8 @@ export class Saved {
 
   put(entry: Entry): void {
     const former = entry.gone ? undefined : this.#entries.get(entryKey(entry))
-    // The inode of `former` now belongs to the file of this entry. Without birth times, only different first bytes show
-    // this reuse.
+    // The inode of `former` now belongs to the file of this entry. Without birth times, only a difference in the first
+    // bytes shows this.
     if (former && (former.birth !== entry.birth || differ(former.head, entry.head))) {
       this.remove(former)
       this.put({ ...former, gone: true })
@@ -137,7 +137,7 @@ export class Saved {
     return this.#entries.get(key)
   }
 
-  /** If a file was delivered less far than its copy, removes the copy's position. The copy must be searched again. */
+  /** Removes a copy's position if it is ahead of the position of `file`. The copy must be searched again. */
   releaseCopy(
     file: Original,
     claimants = [...this.#entries.values()].filter(one => one.claimed === file.claimed),

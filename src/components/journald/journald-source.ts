@@ -105,7 +105,7 @@ export class Journald implements Source {
   }
 
   /**
-   * Waits until all file systems respond. If journalctl were started earlier, this process could be blocked, because a
+   * Waits until all file systems respond. If journalctl were started earlier, its start could block Sluice, because a
    * new process first closes inherited files. Meanwhile, the journal keeps the entries.
    */
   async #untilStartable(signal: AbortSignal): Promise<void> {

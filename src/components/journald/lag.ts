@@ -44,7 +44,7 @@ export class Lag {
 /**
  * Finds the backlog, which has the entries that journald received before reading began, or before reading resumed after
  * a stall. The first entry that was received later ends the backlog. A pause without entries also ends the backlog,
- * because another machine's clock may have dated the entries.
+ * because a slow clock of another machine may have dated the entries.
  */
 export class CatchUp {
   readonly #clock: Clock

@@ -43,7 +43,7 @@ const options = z
     key_field: fieldPath()
       .optional()
       .describe(
-        "Field with the message key. Events with the same key go to the same partition, which is the one that Kafka's own clients choose. Events without a value have no key, and go to any partition.",
+        "Field with the message key. Events with the same key go to the same partition, which is the one that Kafka's own clients choose. If the value is missing, the event has no key and goes to any partition.",
       ),
     headers: z
       .record(name('header'), template())

@@ -17,8 +17,8 @@ export class Outcome {
   }
 
   /**
-   * Adds events that must be sent again. If `error` is undefined, these events are valid, but other events of their
-   * batch were refused, or must be stored before these events.
+   * Adds events that must be sent again. Without `error`, these events are valid: other events of their batch were
+   * refused, or must be stored first.
    */
   again(indices: readonly number[], error?: DeliveryError): void {
     this.#again.push(...indices)

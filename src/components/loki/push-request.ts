@@ -29,8 +29,8 @@ interface Stream {
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. A request has only events of one stream, with one exception. Events that belonged to the stream `other`
- * before may now have streams of their own.
+ * protobuf. A request has only events of one stream, with one exception: a request for the stream `other` may contain
+ * events that now have their own streams.
  */
 export class PushRequest {
   readonly #options: LokiOptions

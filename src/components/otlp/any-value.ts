@@ -46,7 +46,7 @@ export function eachMember(to: Records, b: Buffer, start: number, end: number, e
   walk(unique.bytes, 0, unique.length - 1, each, true)
 }
 
-/** Unless `isUnique`, stops and returns false at a name that may be a repetition. */
+/** Without `isUnique`, returns false at the first name that may be a repetition. */
 function walk(b: Buffer, start: number, end: number, each: EachMember, isUnique: boolean): boolean {
   object = (object + 1) | 0
   const inThis = object

@@ -151,8 +151,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * From `first` on, returns the JSON of events that follow each other in the same buffer. Undefined if event `first` has
- * no JSON. `json`: the JSON of all events, if the lines have another format.
+ * Returns the JSON of event `first` and of the next events that follow it in the same buffer. Undefined if event
+ * `first` has no JSON. `json`: the JSON of all events, if the lines have another format.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch

@@ -46,7 +46,9 @@ const options = z
     remove_field: z
       .boolean()
       .default(false)
-      .describe('Whether to remove the field after its text was read. A field of the same name from the text stays.'),
+      .describe(
+        'Whether to remove the field after its text was read. If the text contains a field of this name, that field stays.',
+      ),
   })
   .superRefine((given, context) => {
     const { codec, try: tried } = given

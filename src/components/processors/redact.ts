@@ -78,7 +78,7 @@ const options = z
                   .int()
                   .min(1)
                   .max(16)
-                  .describe('Number of characters to keep at the end of a match that is at least twice as long.'),
+                  .describe('Number of characters to keep at the end of a match, if it has at least twice as many.'),
               })
               .describe('Replaces a match with `***` and its last characters.'),
           }),

@@ -19,7 +19,9 @@ const options = z
     starts_when: condition().optional().describe('A matching event begins a group; the previous group ends.'),
     ends_when: condition().optional().describe('A matching event is the last one of its group.'),
     timeout: duration(1).prefault('10 Seconds').describe('Ends a group that received no event for this long.'),
-    max_duration: duration(1).optional().describe('Ends a group this long after its first event. Default: unlimited.'),
+    max_duration: duration(1)
+      .optional()
+      .describe("Time from a group's first event until the group ends. Default: unlimited."),
     max_events: z.int().min(1).max(1_000_000).default(1000).describe('Ends a group when it has this many events.'),
     merge: z
       .record(reaches('nothing', z.string().min(2)), z.enum(RULES))

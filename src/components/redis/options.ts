@@ -22,7 +22,7 @@ export const options = z
     field: name()
       .prefault('message')
       .describe(
-        'Which field of an entry contains the line. An entry without this field is read as a JSON object of its fields.',
+        'Which field of an entry contains the line. An entry without this field is read as a JSON object of all its fields.',
       ),
     decode: decodeOption(),
     max_line_bytes: maxLineBytesOption('value'),

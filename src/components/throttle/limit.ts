@@ -29,7 +29,7 @@ export interface Quota extends Counted {
 }
 
 /**
- * Costs are counted in whole millionths. Their sums are exact: a limit is below 2^32, so it is below 2^53 millionths.
+ * Costs are counted in whole millionths. Their sums are exact: a limit is below 2^32, and thus below 2^53 millionths.
  */
 export const PER_COST = 1_000_000
 

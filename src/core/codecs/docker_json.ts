@@ -222,7 +222,7 @@ class DockerJson extends FieldsCodec {
   }
 }
 
-/** Returns where the content of a JSON string ends if an escaped line end is removed. */
+/** Returns where the content of a JSON string ends, not counting an escaped line end. */
 function withoutLineEnd(b: Buffer, start: number, end: number): number {
   if (!endsWithEscape(b, start, end, N)) return end
   return endsWithEscape(b, start, end - 2, R) ? end - 4 : end - 2

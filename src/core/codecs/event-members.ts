@@ -144,7 +144,7 @@ export class EventMembers {
   }
 }
 
-/** True only if JavaScript would write the number unchanged. May be false for such a number, too. */
+/** If true, JavaScript would write the number unchanged. If false, it may still do so. */
 function isUsualNumber(b: Buffer, start: number, end: number): boolean {
   let p = b[start] === MINUS ? start + 1 : start
   if (end - p > MOST_DIGITS || (b[p] === ZERO && end - p === 1 && p > start)) return false

@@ -135,6 +135,6 @@ export function encodingOption(preset: string) {
     })
     .prefault(preset)
     .describe(
-      'raw: the line as it was read, or JSON for a modified event. json or another encoding codec: every event as a line in this format.',
+      'raw: the line as it was read; a modified event as JSON. json, or another codec that encodes: each event as a line in this format.',
     )
 }

@@ -24,7 +24,7 @@ const options = z.strictObject({
   descriptor_file: filePath()
     .optional()
     .describe(
-      'File with the definition of the message: a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out=events.binpb events.proto` or `buf build -o events.binpb` writes it. It is read at the start and at a reload.',
+      'File with the definition of the message: a FileDescriptorSet, written by `protoc --include_imports --descriptor_set_out=events.binpb events.proto` or `buf build -o events.binpb`. It is read at the start and at a reload.',
     ),
   descriptor: reaches('nothing', z.base64())
     .optional()

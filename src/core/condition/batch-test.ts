@@ -60,7 +60,7 @@ export function narrowByNot(term: Narrow): Narrow {
   }
 }
 
-/** At least one term holds if not all negations of the terms hold (De Morgan's law). */
+/** At least one term holds unless the negations of all terms hold (De Morgan's law). */
 export function narrowByAny(terms: readonly Narrow[]): Narrow {
   return narrowByNot(narrowByAll(terms.map(narrowByNot)))
 }

@@ -33,8 +33,8 @@ export class EventBatch {
   /** The places of the events, if they differ from the places in `sentOffsets`. */
   places: SentOffsets | undefined
   /**
-   * The position of the batch in the input, if the lines are as far apart in the input as in the chunk. The source sets
-   * `readFrom` before it sends the batch.
+   * The position of the batch in the input, if the lines have the same distances in the input as in the chunk. The
+   * source sets `readFrom` before it sends the batch.
    */
   readFrom: ReadFrom | undefined
   chunk: Buffer
@@ -226,8 +226,8 @@ export class EventBatch {
   }
 
   /**
-   * Allocates the slots. If the codec supports it, the codec scans all lines in one call. Of the other lines, those
-   * that are already DECODED (before a move of the bytes, for example) are scanned one by one.
+   * Allocates the slots. If the codec supports it, the codec scans all lines in one call. Remaining lines that are
+   * already DECODED (before a move of the bytes, for example) are scanned one by one.
    */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin

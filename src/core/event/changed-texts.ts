@@ -78,7 +78,7 @@ export class ChangedTexts {
   /**
    * Reserves `size` bytes and one byte for a line feed. Returns the position of these bytes in `bytes`. If the arena is
    * full, the texts move to a new arena that has at least twice the size and room for `more` bytes. Without `more`,
-   * texts that are much longer than their lines would move many times.
+   * texts would move many times if they were much longer than their lines.
    */
   reserve(size: number, more: number): number {
     const needed = size + 1

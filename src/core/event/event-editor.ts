@@ -31,7 +31,7 @@ export interface EditedField {
 }
 
 /**
- * Changes fields of events, which stay bytes: `close` writes an event's JSON once, with the changed ranges replaced.
+ * Changes fields in the bytes of events: `close` writes an event's JSON once, with the changed ranges replaced.
  * The result is the same as if the decoded object had been changed. One editor serves all events of a processor.
  *
  * Call `open` for an event, and `close` to write it. Do not await anything in between. Readers see the event as it was

@@ -34,7 +34,7 @@ export class EventJson {
     }
   }
 
-  /** Copies the slots of event `i`, read last, to `to`. Returns false if the numbers of slots differ. */
+  /** Copies the slots of event `i`, which was read last, to `to`. Returns false if the numbers of slots differ. */
   copySlots(batch: EventBatch, i: number, to: Int32Array): boolean {
     if (this.#isMade) return false
     if (batch.texts?.has(i)) return batch.texts.copySlots(i, to)

@@ -62,7 +62,7 @@ export class Splices {
   }
 
   /**
-   * Writes the text [start, end) with its changes to `to`, beginning at position `at`, and moves the slots of the text.
+   * Writes the text [start, end) to position `at` of `to`, applies the changes there, and moves the slots of the text.
    * `to` needs room for the longer of the old and the new text.
    */
   apply(b: Buffer, start: number, end: number, to: Buffer, at: number, slots: Int32Array): void {

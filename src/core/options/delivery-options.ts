@@ -96,7 +96,7 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
           .min(1)
           .optional()
           .describe(
-            'Gives up a request after this many attempts, and handles it as set by `on_reject`. With `max_in_flight: auto`, a refusal while other requests are in flight does not count. Default: never.',
+            'Gives up a request after this many attempts, and handles it as set by `on_reject`. With `max_in_flight: auto`, refusals do not count while other requests are in flight. Default: never.',
           ),
         max_elapsed: duration()
           .optional()

@@ -17,7 +17,7 @@ export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'ho
 
 const declared = z.registry<{ reaches: Reached }>()
 
-/** For each schema that many options use, by title: the kind of resource that these options name. */
+/** For schemas that many options use: the kind of resource that these options name, by the title of the schema. */
 const BY_TITLE: Readonly<Record<string, Reached>> = {
   duration: 'nothing',
   size: 'nothing',

@@ -27,7 +27,7 @@ export interface PageSources {
 const HISTORY_SHARE = 1 / 4
 /** A status is sent at this interval even if it has no news. */
 const STATUS_MS = 10_000
-/** A pause is TIMES_A_LOOK times as long as the status comparison before it, but between LOOK_MS and STATUS_MS. */
+/** Pause after a status comparison: TIMES_A_LOOK times its duration, at least LOOK_MS, and at most STATUS_MS. */
 const LOOK_MS = 2000
 const TIMES_A_LOOK = 400
 

@@ -30,7 +30,7 @@ export type { ConfigText } from './yaml/files.js'
 
 export type LogFormat = NonNullable<Settings['log']['format']>
 
-/** The section `service`. The path of the data folder is absolute, and each plugin has the file that lists it. */
+/** The section `service`. The path of the data folder is absolute, and each plugin names the file that lists it. */
 type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
   readonly dataDir: string
   readonly plugins: readonly ServicePlugin[]

@@ -40,7 +40,7 @@ const ingest = z.strictObject({
   max_unsettled: byteSize(1024)
     .prefault('32MiB')
     .describe(
-      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. A single account can use three quarters of that; while others use memory, too, the free memory must be at least a third of what this account uses. Requests beyond a limit get status 503 with Retry-After.',
+      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. If only one account uses memory, it can use three quarters of that; otherwise, each account may use at most three times the free memory. Requests beyond a limit get status 503 with Retry-After.',
     ),
   max_processes: z
     .int()
@@ -58,7 +58,7 @@ const ingest = z.strictObject({
   process_timeout: duration(500)
     .prefault('10 Seconds')
     .describe(
-      'Time limit for one piece of work in the process of an account. The service ends a process that exceeds this limit, like one that uses too much memory.',
+      'Time limit for one piece of work in the process of an account. The service ends a process that exceeds this limit or uses too much memory.',
     ),
   max_disk_per_account: byteSize(1_000_000)
     .prefault('1GB')
@@ -121,7 +121,7 @@ const options = z.strictObject({
     .array(filePath())
     .default([])
     .describe(
-      'Plugins with components and codecs that the published pipelines may use, as in `plugins` of a configuration. They are loaded when the service starts, and run in the process of each account, with all its rights. A pipeline cannot list plugins itself.',
+      'Plugins with components and codecs that the published pipelines may use, as in `plugins` of a configuration. They are loaded when the service starts. They run in the process of each account, with all rights of this process. A pipeline cannot list plugins itself.',
     ),
   ingest: ingest
     .prefault({})

@@ -145,8 +145,8 @@ export class ComponentCounters implements ComponentMetrics {
    */
   readonly toRead: Amount = { events: 0, bytes: 0 }
   /**
-   * Only for sources: settled events that the source will read again. Events before them were given back, and the
-   * source continues there.
+   * Only for sources: settled events that the source will read again, because it continues at earlier events that
+   * were given back.
    */
   toRepeat = 0
   /** Only for sources: received events that had been settled before and were read again. */

@@ -262,7 +262,7 @@ export class Dispatch {
     show(FAILED, PROCESSING_FAILED)
   }
 
-  /** Sends and counts events of outputs that also get copies. Subtracts these events from the sums counted later. */
+  /** Sends and counts events of outputs that also get copies. Removes these events from `#events` and `#bytes`. */
   #sendWithCopies(batch: EventBatch, to: Uint8Array, copies: ReadonlyMap<number, Uint8Array>, first: number): void {
     for (const [n, all] of copies) {
       const copied = all.subarray(first, first + batch.length)

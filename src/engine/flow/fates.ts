@@ -6,7 +6,7 @@ export interface DiscardedEvents {
   readonly batch: EventBatch
   readonly reason: string
   readonly events: number
-  /** If given, means only events with the decision `value` in `to`; otherwise all events of the batch. */
+  /** Only events with the decision `value` in `to` are discarded; without `to`, all events of the batch are. */
   readonly to?: Uint8Array
   readonly value?: number
   /** Whether these events are written to the dead-letter queue. */

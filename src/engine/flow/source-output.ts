@@ -72,8 +72,8 @@ interface Kept {
 
 /**
  * The output of a source. Limits memory downstream: unsettled batches may hold at most `maxBytes`, plus one batch.
- * While downstream components are replaced, a running source keeps its output: first `hold`, then `attach`. Events of a
- * `once` source that are given back in between are resent by the output itself.
+ * While downstream components are replaced, a running source keeps its output: first `hold`, then `attach`. If events
+ * of a `once` source are given back between these calls, the output itself resends them.
  */
 export class SourceOutput implements Output {
   readonly #counters: ComponentCounters

@@ -144,7 +144,7 @@ export class Stage extends Transform {
 
   /** Events and bytes that the stage has taken and that have not left the stage. */
   holds(): Amount {
-    // Skips waiting events about which the processor is being asked, since `#waiting` counts them.
+    // Skips waiting events that the processor is deciding about, since `#waiting` counts them.
     const batches = this.#pending.flatMap(({ work }) => (work.asked ? [] : [work.batch]))
     if (this.#failures.held) batches.push(this.#failures.held)
     const held = { events: 0, bytes: 0 }
@@ -243,7 +243,7 @@ export class Stage extends Transform {
   }
 
   async #decide(pending: Pending, waits: Promise<void>): Promise<void> {
-    // Holds the chunk, because an abort settles the batch although the processor may still be reading its bytes.
+    // Holds the chunk: an abort settles the batch, but the processor may still be reading the chunk.
     const release = holdChunk(pending.work.batch.chunk)
     const end = this.slow.begin(pending.work.batch)
     try {

@@ -37,10 +37,7 @@ export interface Waiting {
   isAsked: boolean
   /** The last round in which the processor was asked about these events. */
   readonly round: number
-  /**
-   * Whether the events became LATER in the predecessor of this stage, and this stage's processor has not decided about
-   * them yet.
-   */
+  /** Whether this stage's predecessor decided LATER about these events, and this stage has not decided yet. */
   readonly isInherited: boolean
 }
 
@@ -164,7 +161,7 @@ export class WaitingEvents {
     return !this.#isEnding || this.#passesOn(source) || this.#stage.readsAgain(source)
   }
 
-  /** After the processor decided about a batch: keeps the events that are still undecided. */
+  /** Called after the processor decided about a batch. Keeps the events with LATER, or gives them back. */
   decided({ batch, asked, since, askedSize, kept = [], laterMs }: Work): void {
     const ends = this.#isOver || (this.#isEnding && !this.#passesOn(batch.origin.source))
     const left = ends ? [] : kept

@@ -141,8 +141,8 @@ export class Work implements BatchScope {
   }
 
   /**
-   * Called after the processor threw. Asks the processor about each original event alone. If it throws again, the event
-   * is FAILED; otherwise its decision about the event counts.
+   * Called after the processor threw. Asks the processor about each original event alone. If the processor throws
+   * again, the event is FAILED; otherwise the new decision is used.
    */
   async processEach(processor: Decides): Promise<void> {
     const { batch, to, signal } = this

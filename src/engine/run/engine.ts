@@ -85,7 +85,7 @@ export class Engine {
   readonly watched: Watched[] = []
   /** Whether the run ended because a component could not start. */
   failed = false
-  /** Whether the run was already aborted when waiting events were taken for successors; undefined before that. */
+  /** Whether the run was already aborted when `#takeLeft` took the events for successors; undefined before that. */
   #wasCut: boolean | undefined
 
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
@@ -463,7 +463,7 @@ export class Engine {
     for (const { run } of this.#sources.values()) if (!this.#left.has(run.config.id)) run.end(reason)
   }
 
-  /** The state for the next engine, after a run that `leave` has ended. */
+  /** Returns the state for the next engine. Call it when the run has ended after `leave`. */
   handover(): EngineHandover {
     for (const [id, counters] of this.#counters) if (!this.#keepsRunning(id)) counters.retire()
     const ended = this.#config.sources.filter(({ id }) => !this.#left.has(id))

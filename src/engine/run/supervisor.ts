@@ -52,8 +52,8 @@ export interface ReplaceOptions {
  *   keep running if all components before and after them do, and if no event that they have seen was given back.
  * - Other processors and destinations pass their state to successors with equal options. For example, the throttle
  *   passes its buckets, and http its connections. If events were given back after a component saw them, its state would
- *   count them twice. The component then passes on no state, unless its plan `keeps`. Events that wait for a decision
- *   go to the successor with their batch.
+ *   count them twice. In this case, a component passes on its state only if its plan `keeps`. Events that wait for a
+ *   decision go to the successor with their batch.
  * - A failing or paused destination passes its undelivered events to its successor, if it has one. Other events that
  *   the old engine cannot deliver in time are sent again through the new engine. Their source sends them. If the source
  *   cannot read them again, they are sent on its behalf.

@@ -59,7 +59,7 @@ export function isMapped(groups: Uint16Array): boolean {
   return (groups[0]! | groups[1]! | groups[2]! | groups[3]! | groups[4]!) === 0 && groups[5] === MAPPED
 }
 
-/** Returns the address as a number; -1 if [start, end) is not four decimal octets without leading zeros. */
+/** Returns the address [start, end) as a number; -1 if it is invalid. Octets are decimal, without leading zeros. */
 function readIPv4(b: Uint8Array, start: number, end: number): number {
   let address = 0
   let octets = 0

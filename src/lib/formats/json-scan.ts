@@ -50,7 +50,7 @@ export class WantedNames {
 
 /**
  * How many numbers a slot has in the output of a scan: the start of the value (0 if the name is missing), and (end << 1
- * | special). The last bit is set if a string has escapes or the name occurs more than once, and sometimes otherwise.
+ * | special). The last bit is set for repeated names and for strings with escapes. It may also be set in other cases.
  */
 export const SLOT = 2
 
@@ -270,7 +270,7 @@ export function objectEnd(b: Uint8Array, start: number, end: number): number {
   return b[start] === OPEN_OBJECT ? containerEnd(b, start, end) : -1
 }
 
-/** Like `scanObject`, but never copies. The bytes must begin with valid JSON, or a control character must follow. */
+/** Like `scanObject`, but never copies. A control character must be at `end` unless the bytes begin with valid JSON. */
 export function scanValue(
   b: Uint8Array,
   start: number,

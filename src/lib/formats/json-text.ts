@@ -1,6 +1,6 @@
 import { CR, LF, SPACE } from './ascii.js'
 
-/** Replaces the line ends of valid JSON, all between values, by spaces. Returns the number of LFs. */
+/** Replaces the line ends of valid JSON by spaces. None of them is in a string. Returns the number of LFs. */
 export function onOneLine(json: Buffer, start: number, end: number): number {
   let lines = 0
   for (let p = start; p < end; p++) {

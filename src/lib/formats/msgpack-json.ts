@@ -13,7 +13,7 @@ const TIMESTAMP = Buffer.from('"timestamp":')
 const STR_8 = 0xd9
 /** The type byte of an array of two values. */
 const PAIR = 0x92
-/** Shorter texts are escaped at once, with room for the maximum size. */
+/** Shorter texts are escaped in one step, into room for the largest possible result. */
 const SHORT = 2048
 /** Maximum nesting of a record. */
 const MOST_LEVELS = 256

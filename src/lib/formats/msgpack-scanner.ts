@@ -8,7 +8,7 @@ export const LENGTH_BYTES = Uint8Array.of(
   ...[0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0],
   ...[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 2, 4, 2, 4],
 )
-/** For each of these types: how many bytes follow that neither belong to the length nor are counted by it. */
+/** For each of these types: how many bytes follow besides the length and the bytes that it counts. */
 export const FIXED_BYTES = Uint8Array.of(
   ...[0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 4, 8, 1, 2, 4, 8],
   ...[1, 2, 4, 8, 2, 3, 5, 9, 17, 0, 0, 0, 0, 0, 0, 0],

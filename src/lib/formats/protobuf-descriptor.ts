@@ -38,7 +38,7 @@ export interface Field {
   readonly type: number
   readonly isRepeated: boolean
   readonly isPacked: boolean
-  /** The same number for all fields of a oneof. A message contains at most one field with each place. */
+  /** The same number for all fields of a oneof. A message contains at most one of the fields that share a place. */
   readonly place: number
   message: MessageType | undefined
   enum: EnumType | undefined

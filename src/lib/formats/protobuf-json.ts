@@ -98,7 +98,7 @@ export class ProtobufJson {
     return found !== undefined
   }
 
-  /** Writes all values of a field: puts elements in an array, merges messages, and otherwise writes only the last. */
+  /** Writes a field: all elements of a repeated field, several messages as one, otherwise only the last value. */
   #field({ field, places }: Found, reader: WireReader, level: number): void {
     if (field.isRepeated) this.#elements(field, places, reader, level)
     else if (places.length === 1) this.#value(field, behindTag(reader, places[0]!), level)

@@ -52,7 +52,7 @@ export class WireWriter {
     return to.length
   }
 
-  /** Writes the length of the value at `from`. Moves the value if its length does not fit exactly in `room` bytes. */
+  /** Writes the length of the value at `from`. Moves the value if this length takes more or less than `room` bytes. */
   end(from: number, room = 1): void {
     const { to } = this
     const size = to.length - from

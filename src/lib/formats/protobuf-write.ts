@@ -41,7 +41,7 @@ export class ProtobufWriter {
     this.#onLeftOut = onLeftOut
   }
 
-  /** Adds the message of the object in [start, end). The byte after it must be a control character. */
+  /** Adds the message of the object in [start, end). The byte at `end` must be a control character. */
   write(type: MessageType, b: Buffer, start: number, end: number, to: GrowingBytes): void {
     this.b = b
     this.#end = end

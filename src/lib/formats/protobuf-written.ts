@@ -89,7 +89,7 @@ export const WRITTEN: ReadonlyMap<string, Written> = new Map(
     ListValue: onlyIn(OPEN_ARRAY),
     Value: value,
     FieldMask: fieldMask,
-    // Any is never written, because a field of this type does not determine the type of its content.
+    // The type Any is never written, because it does not determine the type of its content.
     Any: () => false,
     ...Object.fromEntries(WRAPPERS.map(name => [name, only])),
   } satisfies Record<string, Written>).map(([name, written]) => [`google.protobuf.${name}`, written]),

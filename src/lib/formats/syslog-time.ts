@@ -63,8 +63,8 @@ let last: LastTime
 let lastWall = Number.NaN
 
 /**
- * Converts a time that `classicTimeEnd` accepted to RFC 3339 in UTC. Reads it as local time in the year nearest to
- * `wall`. Undefined if the day does not exist. The result is valid until the next call.
+ * Converts a time to RFC 3339 in UTC. `classicTimeEnd` must have accepted it. Reads it as local time in the year
+ * nearest to `wall`. Undefined if the day does not exist. The result is valid until the next call.
  */
 export function classicTime(b: Buffer, start: number, end: number, wall: number): Buffer | undefined {
   if (wall !== lastWall) last = new LastTime(firstOf([TIME_FORMATS.syslog!], wall))

@@ -141,7 +141,7 @@ function scanClassic(b: Uint8Array, p: number, end: number): boolean {
   return true
 }
 
-/** Scans the host at `p`, and what follows the host. If `p` has no host, everything from `p` on stays the message. */
+/** Scans the host at `p`, and what follows the host. If there is no host at `p`, the message still begins at `p`. */
 function scanHost(b: Uint8Array, p: number, end: number): void {
   let stop = p
   while (stop < end && isHostByte(b[stop]!)) stop++

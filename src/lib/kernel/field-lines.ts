@@ -12,7 +12,7 @@ export interface LineFormat {
   readonly names: readonly string[]
 }
 
-/** The parts of events around the fields of their lines. */
+/** The parts of an event before and after the fields of its line. */
 export interface EventFrame {
   /** The beginning of the event. If `hasLine`, it ends with the quote that opens the string of the line. */
   readonly head: Buffer

@@ -156,8 +156,8 @@ export class Strings {
   }
 
   /**
-   * Finds the texts of one slot, and hashes those of 1 to `longest` bytes. `first`: where the two numbers of the slot
-   * begin in the slots of a line. Skips lines with a 1 in `skipped`. Returns how many of the other lines got no known
+   * Finds the texts of one slot, and hashes those of 1 to `longest` bytes. `first`: the index of the slot's first
+   * number in a line. Skips lines with a 1 in `skipped`. Returns how many lines were not skipped but got no known
    * number; undefined if the kernel cannot hash.
    */
   hash(

@@ -61,7 +61,7 @@ export function roomForPortion(bytes: number): number {
 /** Size of the pages of memory and the file cache. */
 export const PAGE_BYTES = 4096
 
-/** Returns how many of `bytes` new bytes to add to `pending` bytes. If possible, the sum fits into a reused chunk. */
+/** Returns how many new bytes, at most `bytes`, to add to `pending`. If possible, the sum fits into a reused chunk. */
 export function portionAfter(pending: number, bytes: number): number {
   const most = CHUNK_BYTES - PAGE_BYTES
   return pending < most / 2 ? Math.min(bytes, most - pending) : bytes
@@ -128,7 +128,7 @@ const MOST_SPARE = 4 * 1024 * 1024
 const spare = new Map<number, ArrayBuffer[]>()
 let spareBytes = 0
 
-/** Returns memory with any content. It exceeds `least` by at most a quarter or, if more, 255 bytes. */
+/** Returns memory with any content. It exceeds `least` by at most a quarter or 255 bytes, whichever is more. */
 function takeMemory(least: number): ArrayBuffer {
   const step = 2 ** Math.max(8, Math.floor(Math.log2(least)) - 2)
   const size = Math.ceil(least / step) * step

@@ -36,7 +36,7 @@ export interface Framing {
   /** Whether all bytes together are one record. Only a source that knows where the bytes end can read such a record. */
   readonly isWhole?: boolean
   scanner(): RecordScanner
-  /** Returns how many bytes at the start of a complete record delimit it and are not content. Default: 0. */
+  /** Returns how many bytes of a complete record precede its content, such as its length. Default: 0. */
   headSize?(b: Buffer, start: number, end: number): number
   /** Adds the JSON object of a record's content. If the content cannot be read, returns false and adds nothing. */
   readRecord(b: Buffer, start: number, end: number, to: GrowingBytes): boolean

@@ -5,10 +5,10 @@ import { CR, LF } from '../formats/ascii.js'
  * result is a frame: the complete lines, as ranges of one chunk. The unfinished rest stays in the splitter. The next
  * space follows directly after the rest, in the same chunk while the chunk has room.
  *
- * After its line is complete or flushed, every committed byte (except a byte order mark) is in exactly one frame, in
- * order, in one line or line end. A line longer than `maxLineBytes` (without its line end) is cut into pieces of at
- * most that many bytes, between UTF-8 characters. The result does not depend on how the bytes were portioned. The work
- * is linear in the number of bytes, even if the portions are small.
+ * After a line is complete or flushed, each of its bytes (except a byte order mark) is in exactly one frame, in order,
+ * in one line or line end. A line longer than `maxLineBytes` (without its line end) is cut into pieces of at most that
+ * many bytes, between UTF-8 characters. The result does not depend on how the bytes were portioned. The work is linear
+ * in the number of bytes, even if the portions are small.
  */
 
 import { freeChunk, holdChunk, isMostlyFree, PAGE_BYTES, takeChunk } from './chunk-pool.js'
@@ -82,7 +82,7 @@ function inPage(offset: number): number {
   return ((offset % PAGE_BYTES) + PAGE_BYTES) % PAGE_BYTES
 }
 
-/** Returns where the last line ends, with its line end; `start` without any line. */
+/** Returns the end of the last line, including its line end; `start` if there are no lines. */
 function endOf({ length, ends, flags }: LineColumns, start: number): number {
   return length === 0 ? start : ends[length - 1]! + flags[length - 1]!
 }

@@ -46,7 +46,7 @@ export interface RecordLimits {
 
 /** Low bits of the carry, below the joiner's state. OPEN: the next line can belong to an existing event. */
 const OPEN = 1
-/** The previous line was the last line of a piece, so a line that JOINS continues the event. */
+/** The previous line was the last line of a piece, so a line with the verdict JOINS continues the event. */
 const CUT = 2
 
 export class RecordSplitter extends LineSplitter {
@@ -58,7 +58,7 @@ export class RecordSplitter extends LineSplitter {
   #lineEnd = 0
   #lines = 0
   #judged: boolean
-  /** The carry before the unfinished line, after the verdict on it, and at the start of the current event. */
+  /** The carries before the unfinished line, after the verdict on this line, and at the start of the current event. */
   #before: number
   #known: number
   #carry: number

@@ -10,7 +10,7 @@ import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'nod
 /** Size of a read while few sockets are open. */
 export const READ_BYTES = 256 * 1024
 const LEAST_READ_BYTES = 16 * 1024
-/** Maximum bytes of one read from each socket, together. While receivers have no room, these bytes are held. */
+/** Total bytes of one read from each of at most 1,024 sockets. While receivers have no room, these bytes are held. */
 const READS_BYTES = 16 * 1024 * 1024
 
 let memory: Buffer | undefined

@@ -8,9 +8,9 @@ import { UnboundedPattern } from './syntax.js'
  * try the instruction there again. Finding all matches of a text thus takes a time proportional to the text's length.
  * An instruction with only one predecessor needs no note.
  *
- * The success of an instruction depends on its place in the text, and on the iterations around it that have matched no
- * text so far. An iteration that ends without having matched text fails. If an iteration has matched nothing, the
- * iterations inside it have matched nothing either. The number of such iterations therefore identifies them.
+ * Whether an instruction succeeds depends on its place in the text, and on which iterations around it have matched no
+ * text yet. An iteration fails if it ends without having matched text. If an iteration has matched nothing, the
+ * iterations inside it have matched nothing either. So the number of iterations without text shows which ones they are.
  */
 
 /** Maximum number of notes (bits), and of entries in `open`. An untried alternative takes two entries. */

@@ -9,7 +9,7 @@ import type { Node } from './syntax.js'
 interface Ways {
   readonly factor: number
   readonly degree: number
-  /** The steps to try all ways, each followed by the rest of the pattern, grow with this power of the length. */
+  /** Trying all ways, and the rest of the pattern after each, may take steps in proportion to `n ** work`. */
   readonly work: number
 }
 
@@ -106,7 +106,7 @@ class Cost {
     return { factor: factor ** max + (min === 0 ? 1 : 0), degree, work }
   }
 
-  /** `rest`: what follows `node`. Returns what follows the part before `node`: `node`, `rest`. */
+  /** `rest`: what follows `node`. Returns `node` and `rest` together: what follows the part before `node`. */
   #before(node: Node, rest: Rest): Rest {
     switch (node.kind) {
       case 'atom':

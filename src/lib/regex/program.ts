@@ -34,7 +34,7 @@ export interface Program {
   /** Number of states that all these instructions have at one place of the text. */
   readonly states: number
   /**
-   * For each instruction: one slot for each iteration around it that must match text, innermost first. A slot holds
+   * For each instruction: a slot for each enclosing iteration that must match text, innermost first. A slot holds
    * the iteration's start.
    */
   readonly starts: readonly (readonly number[])[]

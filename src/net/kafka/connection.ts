@@ -35,7 +35,7 @@ export class KafkaConnection implements Sender {
   /** The received part of the next response. A list of one-byte chunks would take many times the memory. */
   readonly #received = new GrowingBytes()
   #isRetired = false
-  /** Whether the connection is ready for requests, including authentication. */
+  /** Whether requests can be sent, after any authentication. */
   isReady = false
   answers = 0
   /** When to replace the connection, by the monotonic clock. The broker closes it soon after. */

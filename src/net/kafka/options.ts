@@ -54,7 +54,7 @@ export const clusterOptions = {
   auth: sasl.prefault({}).describe('How connections are authenticated (SASL).'),
   connect_timeout: dialOptions.connect_timeout,
   proxy: dialOptions.proxy.describe(
-    'A proxy between this machine and the brokers, used with CONNECT. environment: the proxy in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY lists the host.',
+    'A proxy between this machine and the brokers, used with CONNECT. environment: none if NO_PROXY lists the host; otherwise HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY.',
   ),
   tls: tlsOptions
     .optional()

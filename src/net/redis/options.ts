@@ -53,7 +53,7 @@ export const serverOptions = {
       name: reaches('nothing', z.string().min(1)).describe('Name of the primary, as the Sentinels know it.'),
     })
     .optional()
-    .describe('`url` and `nodes` are Sentinels; the primary with this name is used.'),
+    .describe('Name of the primary to use; `url` and `nodes` are Sentinels.'),
   cluster: z.boolean().prefault(false).describe('`url` and `nodes` belong to a Redis Cluster.'),
 }
 

@@ -9,8 +9,8 @@ import type { Sql, Store } from './store/store.js'
 
 /**
  * The nodes of a service are processes that share its database. Each node increments its `beat` every second. A node
- * counts as gone after another node has read the same beat ten times. Nodes count reads and do not compare times,
- * because clocks differ, and because no node can write its beat while the database fails.
+ * counts as gone after another node has read the same beat ten times. Nodes count reads and do not compare times:
+ * clocks differ, and while the database fails, no node can write its beat.
  */
 
 export interface Nodes {

@@ -39,7 +39,7 @@ export interface ManagedPipelineOptions {
   readonly cache: Pick<RevisionCache, 'read' | 'write'>
   /** Dry run: rejects if the configuration cannot be built. */
   readonly dryRun: (config: Config) => Promise<void>
-  /** Resolves with the reason if starting with `next` would lose data that `before` left in data_dir. */
+  /** Resolves with the reason if replacing `before` by `next` would lose, repeat or skip events. */
   readonly objectionTo: (next: Config, before: Config) => Promise<Error | undefined>
   readonly clock: Clock
   readonly random: Random
@@ -357,8 +357,7 @@ export class ManagedPipeline {
   #refuse({ revision }: PublishedRevision, error: unknown): void {
     const why = error instanceof ConfigError ? error.problems.map(formatProblem).join('; ') : errorText(error)
     this.#refused = { revision, why }
-    // The revision is requested again, because it can run after the remaining events of the previous revision are
-    // delivered.
+    // Requests the revision again, because it can run once the previous revision's remaining events are delivered.
     if (error instanceof EventsLeftBehind) this.#etag = undefined
     const key = `${revision} ${why}`
     if (this.#logged.has(key)) return

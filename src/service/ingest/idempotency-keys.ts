@@ -9,8 +9,8 @@ import { type Sql, type Store, StoreError, type Value } from '../api/store/store
 
 /**
  * The idempotency keys of requests, one row each. A request that is repeated with its key counts once, across all nodes
- * of the service. Invariants: a key is claimed before the body of its request is passed on. The row of a key gets a
- * number of events only when these events are safe.
+ * of the service. Invariants: a key is claimed before the body of its request is passed on. The row of a key gets its
+ * event count only when these events are safe.
  *
  * A node renews a claim while its request is in progress. The claims of a killed node therefore end after a minute. A
  * service that is alone on its store needs no claims, because its memory contains all requests in progress.
@@ -183,7 +183,7 @@ export class IdempotencyKeys {
     const { row, account } = attempt
     try {
       const { received } = await take()
-      // If saving their number fails, the events are safe, and the attempt stays in memory until saving succeeds.
+      // The events are safe. If saving their number fails, the attempt stays in memory until saving succeeds.
       await this.#store
         .change(row.join(' '), sql => this.#keep(sql, attempt, received))
         .then(

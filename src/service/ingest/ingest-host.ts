@@ -336,7 +336,7 @@ export class IngestHost {
     this.#asking.add(published)
     try {
       while (!this.#slots.hasRoomFor(account)) {
-        // The wait is limited, because another account may take the place of a process that was ended for this one.
+        // The wait is limited, because another account may take the place that was freed for this account.
         if (clock.now() > giveUp) throw this.#slots.refusal()
         const isEnded = await this.#endAnAccount(({ demand }) => demand !== 'attended')
         if (!isEnded && !(await this.#someStarted())) throw this.#slots.refusal()

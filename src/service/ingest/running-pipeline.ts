@@ -40,7 +40,7 @@ export interface RunningOptions {
 export class RunningPipeline {
   readonly id: string
   readonly accountId: string
-  /** The newest known revision. It may not run yet, because the running revision must first deliver its events. */
+  /** The newest known revision. It may still wait until the running revision has delivered its events. */
   published: HostedRevision
   /** When the last request arrived, on the monotonic clock. */
   usedAt: number

@@ -25,8 +25,8 @@ interface Link {
 }
 
 /**
- * Places nodes in layers from left to right. Each node comes after its inputs. Nodes from which no other node reads are
- * in the last layer. Connected nodes have similar heights where possible.
+ * Places nodes in layers from left to right. Each node comes after its inputs. A node with inputs but no readers is in
+ * the last layer. Connected nodes have similar heights where possible.
  */
 export function layersOf(nodes: readonly string[], edges: readonly Edge[]): Slot[][] {
   const depth = depths(nodes, edges)

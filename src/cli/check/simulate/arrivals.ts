@@ -11,7 +11,7 @@ export interface Arrivals {
 
 /**
  * If the throttle passes or paces backlog, events arrive as backlog, like existing lines when a daemon starts.
- * `isChanged`: the command line changes the throttle; its events are then live.
+ * `isChanged`: the command line changes the throttle. If so, all events are live.
  */
 export function arrivalsOf(
   options: ThrottleOptions,
@@ -22,7 +22,7 @@ export function arrivalsOf(
   const isThere = inputs.every(({ source: { definition, options } }) => definition.catchesUp?.(options))
   if (!isThere || options.time_field) return { isBacklog: false, wantsOther: false }
   const keeps = keepsBacklog(options)
-  // If another throttle delays events, these events arrive neither when they were written nor all at the same time.
+  // Events that another throttle delays arrive later than they were written, but not all at the same time.
   const isPaced = processors.some(one => isThrottle(one) && everWaits(one.options as ThrottleOptions))
   return { isBacklog: keeps && !isChanged, wantsOther: !isPaced && !(keeps && isChanged) }
 }

@@ -93,7 +93,7 @@ async function* replayedFrom(
   yield
 }
 
-/** For a codec with framing: whether the input contains not the records, but JSON lines made from them. */
+/** For a codec with framing: whether the input is JSON lines that were made from the records. */
 function isText(first: Buffer): boolean {
   // A scan needs a byte at which it stops.
   const line = Buffer.concat([first, Buffer.from('\n')])

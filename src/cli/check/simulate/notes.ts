@@ -67,7 +67,7 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
   return facts
 }
 
-/** For a simulation of live events. How many are discarded: `backlog` as backlog, `live` as live events. */
+/** For a simulation of live events. `backlog`: how many are discarded if all are backlog. `live`: if all are live. */
 function backlogText(backlog: number, live: number): string {
   return `sluice run reads existing lines all at once when it starts: if they count as live events, ${number(backlog)} are discarded; if they count in event time, ${number(live)} are discarded`
 }
@@ -95,7 +95,7 @@ function undecodedText(undecoded: number, { sources }: Route): string {
   return `${count(undecoded, 'line')} not ${names.join(' or ')}`
 }
 
-/** The codec that the options of a source name. Undefined if the source does not have the option `decode`. */
+/** The codec in the options of a source. Undefined if the source does not have the option `decode`. */
 function decodingOf(options: unknown): Codec | undefined {
   return (options as { decode?: Codec }).decode
 }

@@ -55,8 +55,8 @@ export class Replay<V extends Visitor> implements FrameReader {
   /** Field names of the first events. */
   readonly fields = new Set<string>()
   /**
-   * Number of events that did not reach the throttle on any path. `heldBy`: these events, counted by the last processor
-   * that they reached.
+   * Number of events that did not reach the throttle on any path. `heldBy`: number of these events, by the last
+   * processor that they reached.
    */
   held = 0
   readonly heldBy = new Map<string, number>()

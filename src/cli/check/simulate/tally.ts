@@ -93,7 +93,7 @@ export class TrialTally {
     return { events: this.#sum(LEFT_OUT), bytes: this.#sum(LEFT_OUT + 1) }
   }
 
-  /** The `most` keys with the most discarded events (ties: most events first), and the exact sum of all other keys. */
+  /** The first `most` keys by discarded events (ties: by events), highest first, and the exact sum of all others. */
   byKey(most: number): Pick<TrialResult, 'losing_keys' | 'by_key' | 'others'> {
     const columns = this.#columns
     const discarded = (id: number) => columns[id * TALLY_WIDTH + DISCARDED]!
@@ -142,7 +142,7 @@ function countsIn(value: (column: number) => number): Omit<OtherKeys, 'keys'> {
   }
 }
 
-/** To take the row of another key, a key must have more than this many times the discards of the other key. */
+/** A key takes another key's row only if its discards are more than the other's discards times this factor. */
 const CLEARLY_MORE = 1.5
 
 /**

@@ -65,7 +65,7 @@ export function createTrialDecider(
   isBacklog = false,
   key?: SharedKey,
 ): TrialDecider {
-  // Each rule records in the key object where it found the bucket, so a throttle with rules does not share `key`.
+  // A throttle with rules does not share `key`, because each rule stores its bucket's place in the key object.
   const compiled = { ...deciderOptions(options, context), key: options.limits ? undefined : key }
   const { live, backlog } = longestWaits(options)
   const samples = new Samples(compiled, options)
@@ -172,7 +172,7 @@ class WaitingRoom {
   #bytes = 0
   #now = Number.NEGATIVE_INFINITY
 
-  /** The arrival time of an event that could be read at `time`: `time`, or later if the stage is then full. */
+  /** The arrival time of an event that could be read at `time`. It is later than `time` if the stage is full. */
   arrival(time: number): number {
     while (this.#leaving.length >= MOST_EVENTS || this.#bytes >= MOST_BYTES) {
       const { at, bytes } = this.#leaving.shift()!

@@ -60,7 +60,7 @@ export function describeThrottles(all: readonly ThrottleOptions[], isBacklog: bo
   ]
 }
 
-/** Describes options with which the daemon does more than pass and discard events, or differs from the simulation. */
+/** Describes options that make the daemon differ from the simulation, or do more than pass and discard events. */
 function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
   const { mode, over_limit, on_backlog, limits, scope } = options
   const facts: Fact[] = []

@@ -8,7 +8,7 @@ import { finalPath } from '../../../lib/files/final-path.js'
 import { Pattern } from '../../../lib/pattern.js'
 
 const require = createRequire(import.meta.url)
-/** Loaded only if a pattern matches more than its text, because this module and its dependencies have 60 KB of code. */
+/** Loaded only if a pattern has special characters, because picomatch has 60 KB of code. */
 const picomatch = () => require('picomatch') as typeof Picomatch
 const braces = () => require('brace-expansion') as typeof BraceExpansion
 

@@ -48,7 +48,7 @@ export class Portion {
     return this.#splitter === splitter
   }
 
-  /** Frees the memory of a splitter if it is empty and no read writes to it. The file may stay the same for long. */
+  /** Frees the memory of a splitter that is empty and not being filled. The file may stay the same for long. */
   free(splitter: LineSplitter): void {
     if (splitter.pending === 0 && !this.isOf(splitter)) splitter.drop()
   }

@@ -63,7 +63,7 @@ export interface TailerContext {
  */
 export class Tailer {
   readonly origin: Origin
-  /** Identifies the file by its device and inode, until another file may have this inode. */
+  /** Device and inode of the file. A number is appended when another file may get this inode. */
   key = ''
   birth = 0n
   path = ''
@@ -84,7 +84,8 @@ export class Tailer {
   next: this | undefined
   list: unknown
   /**
-   * Whether earlier files of the lineage must be read first. False between this file's end and growth of earlier files.
+   * Whether earlier files of the lineage must be read first. Becomes false at this file's end, and true again when an
+   * earlier file has grown.
    */
   isBehind = true
   /** Whether the earlier files were checked for new lines since this file was last at its end. */
@@ -99,9 +100,9 @@ export class Tailer {
   isUncompared = false
   /** Whether reading must wait until the search for the former file with this name is over. */
   held = false
-  /** After a truncation, the wall clock in milliseconds when the file was last known to hold what was read. */
+  /** After a truncation: the last time when the file surely held what was read. Wall clock in milliseconds. */
   truncatedSince: number | undefined
-  /** Until this time or longer, the file contained what was read from it. Wall clock in milliseconds. */
+  /** At least until this time, the file contained what was read from it. Wall clock in milliseconds. */
   sureUntil = Number.NEGATIVE_INFINITY
   /**
    * The last failure. `silent`: the file system did not respond. `moved`: the file was no longer at its path. `waits`:
@@ -114,7 +115,7 @@ export class Tailer {
   parked: { readonly at: number; readonly inLine: boolean } | undefined
   /** When the last new byte was read, on the monotonic clock. */
   grownAt: number
-  /** When the file's size was checked, other than by reading. */
+  /** When the file's size was checked without a read. */
   readonly checks: Checks
   readonly trail: Trail
   /** The files whose events have the same file name. */
@@ -150,7 +151,7 @@ export class Tailer {
   #parts: Parts | undefined
   /** Everything before this offset was in the file when reading began, or when reading resumed after a stall. */
   #backlogEnd = 0
-  /** The file's modification time at the last check which showed that the file continues what was read. */
+  /** The file's modification time when a check last showed that the file continues what was read. */
   #verified = -1
 
   constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
@@ -488,7 +489,7 @@ export class Tailer {
     }
   }
 
-  /** Remembers where a copy of the file ends, to recognize it after a truncation. `markIn`: finds the last mark in it. */
+  /** Remembers where a copy of the file ends, to recognize it after a truncation. `markIn`: finds its last mark. */
   noteCopy(size: number, markIn: (size: number) => Mark | undefined): void {
     const mark = size < Math.max(this.#at, this.head.bytes) ? markIn(size) : undefined
     if (mark?.offset === size) this.trail.insert(mark)
@@ -513,8 +514,8 @@ export class Tailer {
   }
 
   /**
-   * Whether the open file was truncated before it was read to its end. While a destination is blocked, no read detects
-   * the truncation, because the file is not read. Each further rotation would then leave another unknown copy.
+   * Whether the open file was truncated before it was read to its end. While a destination is blocked, the file is not
+   * read. Without this check, each further rotation would then leave another unknown copy.
    */
   get isOverwritten(): boolean {
     const { at, size, head } = this
@@ -568,13 +569,13 @@ export class Tailer {
   /** Whether the `length` bytes of the last read continue the earlier content. The bytes before them must match. */
   #isSure(length: number): boolean {
     if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
-    // The file is shorter than before, so it has new content. The previous content only began with the same bytes.
+    // The file is shorter than before, so it has new content. Only its first bytes are the same as before.
     if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
     this.becomesSure(this.size, this.#readSince)
     return true
   }
 
-  /** Records that the file surely still held what was read: when its size was `size`, and at the time `until`. */
+  /** Records that the file surely still held what was read, both when its size was `size` and at the time `until`. */
   becomesSure(size = 0, until = this.#context.lookedAt()): void {
     this.#sureSize = Math.max(this.#sureSize, size)
     this.sureUntil = Math.max(this.sureUntil, until)
@@ -618,7 +619,7 @@ export class Tailer {
     }
     // If the portion began with a hole, the bytes after it were moved. Only the frame's bytes are at the right place.
     let tail = pending === 0 ? tailAtEnd : hole > 0 ? tailOf(frame) : tailBefore(length - pending)
-    // If the frame ends before the portion ends, the portion may lack bytes before the frame's end. The frame has them.
+    // If the frame ends before the portion ends, `tail` may cover too few bytes. The frame then has more bytes.
     const most = Math.min(frame.bytes, this.#at - pending)
     if (tail.bytes < Math.min(most, FINGERPRINT_BYTES)) tail = tailOf(frame)
     return this.#batch(frame, tail, out)
@@ -673,13 +674,13 @@ export class Tailer {
     this.#splitter.release()
   }
 
-  /** Whether undelivered bytes were seen after the last `entry`. Unless they are saved, their loss is not reported. */
+  /** Whether undelivered bytes were seen after the last `entry`. Their loss is reported only if they are saved. */
   get isUnsaved(): boolean {
     const { size, committed } = this
     return size > committed.offset && (size !== this.#saved.size || committed.content.head.bytes !== this.#saved.head)
   }
 
-  /** Shows whether a copy was read further than this file was delivered: see `isCopyAhead`. */
+  /** Shows whether a copy's position is ahead of the committed position: see `isCopyAhead`. */
   get known(): Original {
     return { ...this.committed, head: this.head, claimed: this.claimed }
   }

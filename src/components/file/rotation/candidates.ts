@@ -30,7 +30,7 @@ import type { Answer, Candidate, Question } from './match.js'
 
 const NOTHING = Buffer.alloc(0)
 
-/** Per folder, at most this many compressed files are examined besides new files: those that were modified last. */
+/** Maximum number of compressed files examined per folder, last modified first. Complete new files do not count. */
 const MAX_COPIES = 2000
 /** Maximum work for reading the first bytes of a compressed file, in bytes read and inflated. */
 const PEEK_BUDGET = 1024 * 1024
@@ -91,7 +91,7 @@ export interface Unreadable extends Listed {
   readonly error: unknown
 }
 
-/** Reads only what a search needs of possible copies. Examines an unchanged file again only after an error. */
+/** Reads only the bytes of possible copies that searches need. Examines an unchanged file again only after an error. */
 export class Candidates {
   readonly #options: CandidatesOptions
   /** By folder, and in each folder by the result of `stateOf`. */
@@ -267,7 +267,7 @@ export class Candidates {
     }
   }
 
-  /** Hands over the file that was inflated last; undefined if it is another file, or was inflated beyond `offset`. */
+  /** Hands over the last inflated file if it is the file of `stat` and was not inflated beyond `offset`. */
   take(stat: BigIntStats, offset: number): Inflated | undefined {
     const { stamp, of } = this.#inflated ?? {}
     if (stamp !== stampOf(stat) || of!.at > offset) return undefined

@@ -37,12 +37,12 @@ export class Inflated {
   readonly #window = Buffer.alloc(FINGERPRINT_BYTES)
   readonly #parts: Buffer[] = []
   #inflater: Transform
-  /** Bytes read and not yet fed. In the file, `#fedTo` bytes and the bytes being inflated come before these bytes. */
+  /** Bytes read and not yet fed. In the file, they follow `#fedTo` bytes and the bytes being inflated. */
   #input: Buffer = NOTHING
   #fedTo = 0
   /** Whether the inflater has not yet taken all input that was fed to it. */
   #isBusy = false
-  /** Bytes inflated since the last restart, and how many to skip because they were inflated before the restart. */
+  /** Bytes inflated since the last restart, and how many of them to skip because they repeat earlier output. */
   #made = 0
   #unwanted = 0
   /** From this offset on, input is fed byte by byte, to get all output before damaged data. */

@@ -61,7 +61,7 @@ export interface Candidate {
 }
 
 /**
- * `prefix`: the candidate has less than what was read of the file. `whole`: it has exactly that. `rest`: it has more.
+ * `prefix`: the candidate is shorter than the part of the file that was read. `whole`: equally long. `rest`: longer.
  */
 export type Relation = 'other' | 'prefix' | 'whole' | 'rest'
 
@@ -117,7 +117,7 @@ function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint):
   if (content.bytes < ALIKE_BYTES && !isBeingMade(file, one)) return 'other'
   const mark = file.markIn(content.bytes)
   if (mark?.offset === content.bytes && same(mark.tail, content)) return relationBySize(file, one, content.bytes)
-  // A copy may end within a line. If at most the whole lines of the copy were delivered, no line is lost by mistake.
+  // A copy may end within a line. If only lines that are whole in the copy were delivered, a mistake loses no line.
   const line = file.lineIn?.(content.bytes)
   const isRest = line && line.offset >= Math.max(ALIKE_BYTES, file.position.offset) && mayBePart(file, one)
   return isRest && same(one.head(line.offset), line.tail) ? 'rest' : 'other'

@@ -8,7 +8,7 @@ const NUMBERED = /^[-._]\d[-._:T\d]*$/
 const DATED = /^[-._]\d{4}[-._:T\d]{2,}$/
 const COUNTED = /\.\d{1,3}$/
 
-/** Whether rotation would use `name` for former content of `of`: with a number or time, or as a compressed file. */
+/** Whether `name` is a rotated name of the file `of`: with a number or time, or the ending of a compressed file. */
 export function isRotatedName(name: string, of: string): boolean {
   const plain = uncompressedName(name)
   if (plain === of) return plain !== name

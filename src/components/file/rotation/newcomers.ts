@@ -68,7 +68,7 @@ export class Newcomers {
     return true
   }
 
-  /** Whether the open file is compressed or, if `isCompared`, begins like another. If so, it waits for `takeUp`. */
+  /** Whether the file is compressed, or begins like another file (if `isCompared`). If so, it waits for `takeUp`. */
   addByContent(path: string, kind: NameKind, fd: number, isCompared: boolean): boolean {
     const first = firstBytes(fd)
     if (!formatOf(first) && !(isCompared && this.#isKnown(path, first))) return false

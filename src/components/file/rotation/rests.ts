@@ -74,7 +74,7 @@ export class Rests {
     this.#options.onReady(tailer)
   }
 
-  /** Records the end of a plain copy without unread bytes, so that the copy is recognized if it grows. */
+  /** Records the end of a plain copy that has no unread bytes, so that the copy is recognized if it grows. */
   putEnd({ path, stat, size, first }: Place, file: string): void {
     const head = fingerprint(first, 0, first.length)
     const tail = withFile(path, fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size)) ?? NO_BYTES

@@ -290,7 +290,7 @@ export class Search {
     return areSame
   }
 
-  /** Returns a function that says if an uncompressed file is examined: if it has a copy's name or is new. */
+  /** Returns the test for uncompressed files to examine: new files, and files with a copy's name. */
   #wantedIn({ path }: Folder, sought: readonly Tailer[], missing: readonly Entry[]): (one: Listed) => boolean {
     const stems = new Set<string>()
     const add = (name: string) => stems.add(stemOf(name))

@@ -77,7 +77,7 @@ export class Trail {
     return mark && (mark.offset === size || mark.offset >= FIRST_MARK) ? mark : undefined
   }
 
-  /** The last mark in the first `size` bytes. Before FIRST_MARK, a line, a read or a copy ends at each mark. */
+  /** The last mark in the first `size` bytes. A line, a read or a copy ends at each mark before FIRST_MARK. */
   lineIn(size: number): Mark | undefined {
     return this.#marks.findLast(({ offset }) => offset <= size)
   }

@@ -12,8 +12,8 @@ import type { SearchOptions } from './search.js'
 import { CLOCK_MS } from './subjects.js'
 
 /**
- * Files that were rotated during a search wait at most this long for the end of the search, because constant rotation
- * could delay this end forever.
+ * How long a search may delay files that were rotated during the search. Without this limit, constant rotation could
+ * delay them forever.
  */
 const LONGEST_DELAY_MS = 10_000
 /** A program that compresses a small file writes at least this often. */
@@ -39,8 +39,8 @@ export class Unseen {
     this.#options = options
     const { displaced, names, lookedAt } = options.saved
     for (const { path, since } of displaced) this.displaced(path, since)
-    // While the source was stopped, files may have come and gone under these names, even if no file had the names when
-    // it stopped.
+    // Even if no file had these names when the source stopped, files may have come and gone under the names since
+    // then.
     if (lookedAt !== undefined) for (const name of names) if (!formatOfName(name)) this.displaced(name, lookedAt)
   }
 
@@ -56,7 +56,7 @@ export class Unseen {
     return this.#displaced.get(name)!
   }
 
-  /** Whether the search for the name is over. Before that, older files of the name must be read before newer files. */
+  /** Whether the search for the name is over. Until then, newer files of the name must wait for older files. */
   isSettled(name: string): boolean {
     return !this.#displaced.has(name)
   }
@@ -85,7 +85,7 @@ export class Unseen {
     }
   }
 
-  /** Splits the folder's displaced names. `names`: a listed file may have had them. `over`: the others. */
+  /** Splits the folder's displaced names. `names`: those that a listed file may have had. `over`: the others. */
   namesIn(folder: string, listed: readonly Listed[], isKnown: (one: Listed) => boolean) {
     const all = [...this.#displaced.keys()].filter(name => dirname(name) === folder)
     let newest = Number.NEGATIVE_INFINITY
@@ -93,7 +93,7 @@ export class Unseen {
       const changedAt = Number(one.stat.mtimeNs) / 1e6
       if (changedAt > newest && !isKnown(one)) newest = changedAt
     }
-    // Compare only the newest change, because many deleted files may displace many names.
+    // Compare only the newest change, because there may be many files and many displaced names.
     const mayHave = (name: string) => newest >= this.since(name)
     return { names: all.filter(mayHave), over: all.filter(name => !mayHave(name)) }
   }
@@ -144,8 +144,8 @@ export class Unseen {
   }
 
   /**
-   * Files that must be read after the files of the search, because they have a displaced name now, or had one during
-   * the search. At the start, unread files that had a displaced name earlier must also wait.
+   * Files that have a displaced name now, or had one during the search. They must be read after the files that the
+   * search finds. At the start, unread files that had a displaced name earlier must also wait.
    */
   *delayed(): Iterable<Tailer> {
     const { files, context } = this.#options

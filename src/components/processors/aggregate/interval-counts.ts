@@ -111,7 +111,7 @@ export class IntervalCounts {
   #add(key: BucketKey): number {
     const text = key.text()
     const name = bucketName(text)
-    // Texts that are not well-formed may have the same name. So the key of such a text is the name, not the text.
+    // Two texts that are not well-formed may get the same name. So the key of such a text is the name, not the text.
     if (!text.isWellFormed()) key.setBytes(Buffer.from(name))
     const known = this.#table.find(key)
     if (known >= 0) return known + KEYED

@@ -31,7 +31,7 @@ const operations = (given: readonly (readonly [FieldPath, FieldPath])[]) =>
 export const rename = defineStep({
   name: 'rename',
   schema: byField(fieldPath()).describe(
-    'Moves fields to other paths, where they replace existing values: `{ .msg: .message }`. A field that stays in its object keeps its position. Missing fields are ignored.',
+    'Moves fields to other paths, where they replace existing values: `{ .msg: .message }`. A field renamed within its object keeps its position. Missing fields are ignored.',
   ),
   operations,
 })

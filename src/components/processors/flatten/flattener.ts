@@ -35,7 +35,7 @@ export class Flattener {
 
   /**
    * Flattens the valid JSON object [start, end). Returns undefined if nothing in the object changes. The result is
-   * valid until the next call. If the result is longer than the event may become, it can be incomplete.
+   * valid until the next call. A result that exceeds the event's maximum size (`mostOf`) can be incomplete.
    */
   write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
     this.#out.clear()

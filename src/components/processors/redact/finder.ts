@@ -55,8 +55,8 @@ export class SecretFinder {
   }
 
   /**
-   * Whether values in [start, end) of a JSON line may have matches. If there are no patterns, `seen` then has all
-   * matches in values that have neither escapes nor exponents.
+   * Whether values in [start, end) of a JSON line may have matches. If there are no patterns, stores in `seen` all
+   * matches in values without escapes or exponents.
    */
   mayHold(b: Buffer, start: number, end: number): boolean {
     if (this.hasPatterns) return true

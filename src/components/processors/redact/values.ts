@@ -116,7 +116,7 @@ export class ValueRedactor implements ValueVisitor {
     return this.#next < count && starts[this.#next]! < end
   }
 
-  /** Takes the matches in a value from `seen`. Returns false if a search may find other matches. */
+  /** Takes a value's matches from `seen`. Returns false if a search may find other matches. */
   #takeSeen(start: number, end: number): boolean {
     const { seen, matches, seesValues } = this.#finder
     if (!seesValues || this.#isForced || this.#cuts || this.#finder.sawEscapes(start, end)) return false

@@ -195,15 +195,15 @@ const isDigit = (character: string | undefined) => character !== undefined && ch
 
 /**
  * Whether a line contains the same object as `text`, which JSON.stringify wrote. The line may use another notation:
- * spaces, other escapes, or numbers such as 1.0 and 12345678901234567890. The line is parsed only if another notation
- * may be the cause of the first difference.
+ * spaces, other escapes, or numbers such as 1.0 and 12345678901234567890. The line is parsed only if the first
+ * difference may be one of notation.
  */
 export function isSameObject(line: string, text: string): boolean {
   return text === line || (differsInNotation(line, text) && jsonText(JSON.parse(line)) === text)
 }
 
 function differsInNotation(line: string, text: string): boolean {
-  // JSON.stringify rarely writes more characters than another notation has. So a field was probably appended.
+  // Another notation is rarely shorter than the notation of JSON.stringify. So a field was probably appended.
   const last = line.length - 1
   if (text.length > line.length && text[last] === ',' && text[last - 1] === line[last - 1]) return false
   let at = 0

@@ -49,7 +49,7 @@ for (const stream of [process.stdout, process.stderr]) {
   }
 }
 
-// Hides warnings that call type stripping or `import()` in code experimental. Tests cover both in each Node.js version.
+// Hides warnings that type stripping or `import()` in code is experimental. Tests cover both in each Node.js version.
 process.removeAllListeners('warning')
 process.on('warning', warning => {
   if (warning.name !== 'ExperimentalWarning') written.add(`${warning.name}: ${warning.message}`)

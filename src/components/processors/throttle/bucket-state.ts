@@ -59,7 +59,7 @@ function ruleOf(rules: readonly Rule[], key: string | null, title: string | null
   return title === undefined ? null : undefined
 }
 
-/** How full the bucket is now or, in event time, at the current progress of event time. */
+/** How full the bucket is now. In event time: at the time that every active origin has reached. */
 function levelIn({ decider, clock, sharesDefault }: BucketStates, rule: Rule | null, key: string | null, now: number) {
   if (rule?.limits.length === 0) return {}
   const { limiter } = decider

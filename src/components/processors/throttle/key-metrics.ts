@@ -99,7 +99,7 @@ export class KeyCounters {
     }
   }
 
-  /** Forgets all keys. Returns the number of events that were not counted as `__other__` before this call. */
+  /** Forgets all keys. Returns by how many events `__other__` grows. */
   end(): number {
     const rest = this.#total - this.#others
     this.#others = this.#total

@@ -120,7 +120,7 @@ export const ruleSchema = z.strictObject({
   key: reaches('nothing', z.string())
     .optional()
     .describe(
-      'Pattern of the buckets that the rule applies to: `*`, `?`, `[a-z]`, `{a,b}`; `\\` escapes a character. With several fields in `key_field`, the name of a bucket is a JSON array, and a `[` at the beginning of the pattern stands for itself. Events without a key do not match any pattern.',
+      'Pattern of the buckets that the rule applies to: `*`, `?`, `[a-z]`, `{a,b}`; `\\` escapes a character. With several fields in `key_field`, the name of a bucket is a JSON array, so a `[` at the beginning of the pattern is a plain `[`. Events without a key do not match any pattern.',
     ),
   limit: z
     .union([ofLimit.unwrap(), z.literal('unlimited')], { error: RULE_LIMIT })
@@ -200,7 +200,7 @@ const fields = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'Adds the field `.throttle` to events of the side output `discarded`: `component`, `bucket`, `limit`, `window_ms`, `count`, `unit`, `rule` and `reason`. With `over_limit: mark`, marked events always have it.',
+      'Adds the field `.throttle` to events of the side output `discarded`: `component`, `bucket`, `limit`, `window_ms`, `count`, `unit`, `rule` and `reason`. `over_limit: mark` always adds this field.',
     ),
   persist: z
     .boolean()
@@ -234,7 +234,7 @@ const fields = z.strictObject({
       top: z.int().min(1).max(1000).default(20).describe('Number of keys with a series of their own.'),
       every: duration()
         .prefault('10 Seconds')
-        .describe('Minimum time that a key keeps its series, even if more events of other keys are discarded.'),
+        .describe('Minimum time that a key keeps its series, even if other keys have more discarded events.'),
     })
     .optional()
     .describe(

@@ -6,7 +6,7 @@ import { periodsOf } from '../../throttle/windows/several.js'
 import type { WallTime } from '../../throttle/windows/wall-time.js'
 import type { ThrottleMetrics } from './throttle-metrics.js'
 
-/** If the latest wall time of a decision is ahead of the clock by at most this much, the clock was not set back. */
+/** A clock at most this far behind the latest wall time of a decision counts as not set back. */
 const DRIFT_MS = 1000
 
 /**

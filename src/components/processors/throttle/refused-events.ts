@@ -60,7 +60,7 @@ export class RefusedEvents {
   readonly #isShadow: boolean
   readonly #annotation: Annotation | undefined
   readonly #annotatesDiscards: boolean
-  /** Counts discarded events. The next three fields then take the counts. Undefined if only the history needs them. */
+  /** Counts discarded events for the next three fields. Undefined if only the history needs the counts. */
   readonly #tally: DiscardTally | undefined
   readonly #summary: Summary | undefined
   readonly #keys: KeyCounters | undefined

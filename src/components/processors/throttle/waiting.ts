@@ -45,9 +45,9 @@ interface Room {
 /**
  * Decides which events over the limit wait for room. Backlog that has waited takes room from live events. As a result,
  * some live events wait, and later take room from other live events. Both the backlog and these live events are called
- * late events. A bucket has caught up when its windows do not contain late events. Until then, a live event over the
- * limit also waits if it would have passed without backlog. So an app within its limit does not lose events, and the
- * throttle discards the excess of other apps as usual.
+ * late events. A bucket has caught up when its windows do not contain late events. Until then, a live event that is
+ * over the limit only because of backlog also waits. So an app within its limit does not lose events, and the throttle
+ * discards the excess of other apps as usual.
  */
 export class Pacing {
   readonly #limits: Limits
@@ -128,7 +128,7 @@ export class Pacing {
       if (this.#paces) {
         if (waits && !hasWaited) this.#queues.join(this.#queues.open(bucket, now), batch.isBacklog, wouldPassAlone)
         if (!waits && hasWaited && queue) this.#queues.leave(queue, batch.isBacklog)
-        // A live event whose bucket is not behind has waited only because of the limit.
+        // If its bucket is not behind, a live event has waited only because of the limit.
         const isLate = batch.isBacklog || this.#isLate || (hasWaited && isQueueBehind)
         if (decisions[i] === PASS) this.#notePass(batch, i, bucket, isLate, now)
       }
@@ -276,7 +276,7 @@ export class BucketQueues {
 
 const hasCaughtUp = ({ events, until }: Queue, now: number) => events === 0 && now >= until
 
-/** Whether events of the bucket wait because of late events, or the bucket still lacks room that late events took. */
+/** Whether events of the bucket wait because of late events, or late events still take the room of other events. */
 export const isBehind = ({ backlog, displaced, until }: Queue, now: number) => backlog + displaced > 0 || now < until
 
 /**

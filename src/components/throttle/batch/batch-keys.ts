@@ -8,7 +8,7 @@ import { LONGEST_KEY } from '../buckets/bucket-key.js'
 import { type Keys, viewOf } from '../buckets/key-table.js'
 
 export interface BucketIds {
-  /** A new object each time that an id may refer to another bucket than before. */
+  /** Replaced by a new object whenever an id may refer to another bucket than before. */
   readonly layout: object
   /**
    * Finds the bucket ids of the first `length` events, and marks these buckets as used. `left`: how many of these

@@ -6,7 +6,7 @@ import { type Key, type Keys, KeyTable } from './key-table.js'
 export interface Lifetime {
   /** How long a bucket stays live after its time `latest` (see BucketColumns). */
   readonly idleMs: number
-  /** Whether a bucket used since the last search stays live. In event time, such a bucket may have only old events. */
+  /** Whether a bucket stays live if it was used since the last search. In event time, it may have only old events. */
   readonly keepsUsed: boolean
   /** Whether to record which buckets were used since `write` last wrote them. */
   readonly notesChanges?: boolean | undefined

@@ -57,7 +57,7 @@ export class KeyTable {
 
   /**
    * Has room for `keys` keys with `bytes` bytes in total, and a few more. `expected`: upper estimate of the number of
-   * keys. Near this number, the table grows to exactly this number. After that, it grows in smaller steps.
+   * keys. A table near this size grows to exactly this size. After that, it grows in smaller steps.
    */
   constructor(keys = 0, bytes = 0, expected = Number.POSITIVE_INFINITY) {
     this.#expected = expected
@@ -94,7 +94,7 @@ export class KeyTable {
     }
   }
 
-  /** Finds the id of each of the first `length` events whose id is TO_FIND. */
+  /** For the first `length` events, finds the ids that are still TO_FIND. */
   findAll(keys: Keys, length: number): void {
     const { bytes, starts, ends, hashes, ids, found, alone } = keys
     const places = this.#places
@@ -229,7 +229,7 @@ export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
 }
 
-/** A sender could find keys whose hashes collide with one seed. With another seed, these keys do not collide. */
+/** With a fixed seed, a sender could find keys whose hashes collide. With another seed, these keys do not collide. */
 export const randomSeed = (): number => randomInt(2 ** 31)
 
 /**

@@ -14,7 +14,7 @@ const PART = 65_536
 const MOST_PARTS = 64
 /** A part may exceed its share of `maxKeys` by this factor, because parts drop idle buckets at different times. */
 const SPREAD = 1.25
-/** Maximum work of one call of `advance`, in checked buckets. A moved bucket counts as KEEPING checked ones. */
+/** Maximum work of one call of `advance`, in checked buckets. Moving a bucket counts as checking KEEPING buckets. */
 const MOST_WORK = 100_000
 const KEEPING = 16
 /** A part drops idle buckets if they are at least 1/4 of its buckets. A small part always drops its idle buckets. */
@@ -36,7 +36,7 @@ export type PrepareBucket<W> = (windows: W, id: number, key: Key) => void
  * This keeps each step short even with millions of buckets.
  */
 export class KeyedBuckets<W extends BucketColumns> {
-  /** The windows that hold the bucket whose id `bucket` returned last. */
+  /** The windows that hold the bucket found by the last call of `bucket`. */
   windows: W
   /** The windows of the default bucket (id 0), for events without a key. `maxKeys` does not include this bucket. */
   readonly defaults: W
@@ -54,7 +54,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   #first = 0
   #searched = 0
   #searchedAt = Number.NEGATIVE_INFINITY
-  /** `read` reads each bucket into these windows before the bucket moves to its part. */
+  /** Holds one bucket at a time: `read` fills it, then the bucket moves to its part. */
   #read: W | undefined
   /** Number of new keys refused since `dropIdleEarly` last searched. */
   #refused = 0

@@ -12,7 +12,7 @@ import { CLOCK_MARGIN, type Demand, type Grant, NOTHING, SharedLimits } from './
 /** ASK: the server has to be asked about the event. */
 export type Asked = typeof PASS | typeof DISCARD | typeof ASK
 
-/** After a refusal, does not ask about the bucket for FULL_PART of the shortest window (at most LONGEST_FULL_MS). */
+/** After a refusal, asks about the bucket again after FULL_PART of the shortest window (at most LONGEST_FULL_MS). */
 const FULL_PART = 1 / 20
 const LONGEST_FULL_MS = 1000
 /** A lease is given back if unused for IDLE_PART of the shortest window, or for LONGEST_IDLE_MS if that is shorter. */
@@ -37,7 +37,7 @@ export class Asking {
   /** The number of the current batch, from 1. */
   batch = 0
   demands: LimiterDemand[] = []
-  /** The index in `demands` of the demand for the last event that got the decision ASK. */
+  /** Index in `demands`: the demand for the last event with the decision ASK. */
   last = 0
 
   begin(): void {

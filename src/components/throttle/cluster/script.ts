@@ -31,8 +31,8 @@ const LONGEST = 1e15
  * Replies with the time, which is the ticket of the units taken, and for each key:
  * - the events that pass, as their number (-1: all) or as a text with 1 or 0 for each event
  * - the cost and the bytes taken ahead
- * - how long these units are valid or, if an event was refused, how long until the limit that refused it has room
- * - the index of the limit that refused an event or, if all events passed, of the fullest limit
+ * - if all events passed, how long these units are valid; otherwise how long until the refusing limit has room
+ * - if all events passed, the index of the fullest limit; otherwise the index of the refusing limit
  * - how much of this limit is used
  * - how long until the window of this limit ends
  *

@@ -3,7 +3,7 @@ import type { Refusal } from '../decider.js'
 
 const MINUTE_MS = 60_000
 const MINUTES = 60
-/** Buckets that stay when their number would exceed twice this one. */
+/** How many buckets are kept when there would be more than twice as many. */
 const KEPT = 256
 
 interface Row {

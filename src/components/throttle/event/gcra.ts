@@ -149,7 +149,7 @@ export class GcraEventWindows extends LimitEventWindows {
     older.set(row, LAST, last)
   }
 
-  /** The later of two times: `time`, and the TAT after the run before `row`. */
+  /** The later of `time` and the TAT of the run before `row`. */
   #tatBefore(bucket: number, older: EarlierRows, row: number, time: number): GcraTime {
     const tat = this.#tat.setTime(time)
     if (row === 0) return tat
@@ -207,8 +207,8 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Drops the runs that no event at or after `from` needs. A run is not needed if the next run is at or before `from`,
-   * or if the TAT of the run is before `from`.
+   * Drops the runs that are not needed for events at or after `from`. A run is not needed if the next run is at or
+   * before `from`, or if the TAT of the run is before `from`.
    */
   #drop(bucket: number, older: EarlierRows, from: number): void {
     let count = 0

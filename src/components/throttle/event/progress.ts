@@ -28,7 +28,7 @@ export class EventProgress {
   oldest = Number.NEGATIVE_INFINITY
   readonly latenessMs: number
   readonly #origins = new BoundedMap<object, Reached>(MOST_ORIGINS)
-  /** Represents the origins from before a restart, until the same number of new origins has appeared. */
+  /** Represents the origins that existed before a restart. Dropped when the same number of new origins has appeared. */
   readonly #earlier = {}
   #earlierCount = Number.POSITIVE_INFINITY
   #current: Reached = { origin: this, newest: Number.NEGATIVE_INFINITY, at: 0 }
@@ -103,7 +103,7 @@ export class EventProgress {
     return Math.min(newest, this.#current.newest) - this.latenessMs
   }
 
-  /** Events of any active origin are late if before the returned time. `newest`: the newest time in their bucket. */
+  /** Events before the returned time are late in every active origin. `newest`: the newest time in their bucket. */
   keptFrom(newest: number): number {
     return Math.min(newest, this.oldest) - this.latenessMs
   }

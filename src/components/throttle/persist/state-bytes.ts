@@ -1,6 +1,6 @@
 /**
- * The binary format of saved buckets. All values are little-endian: numbers (8 bytes), whole numbers (4 bytes), and
- * bytes, which follow their count.
+ * The binary format of saved buckets. It has numbers (8 bytes) and whole numbers (4 bytes), both little-endian, and
+ * byte strings, each after its length.
  */
 
 const SMALLEST = 1024

@@ -69,7 +69,7 @@ const FARTHEST_MS = LARGEST_MS / 2
 /** Parts per nanosecond if the exact number is too large. Costs are then rounded by much less than a nanosecond. */
 const PARTS_PER_NS = 2 ** 30
 
-/** For one limit: T = window / limit, and the tolerance burst * T. */
+/** For one limit: T = window / limit, and tolerance = burst * T. */
 export class GcraRate {
   /** Parts per millisecond, chosen so that T and a nanosecond are whole numbers of parts. */
   readonly parts: number

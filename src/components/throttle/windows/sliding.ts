@@ -13,10 +13,10 @@ interface Runs {
 }
 
 /**
- * sliding: an event at t passes if its amount, added to what passed in its bucket in (t - window, t], is within the
- * limit. The sum is exact, because the times of passed events are stored. These times take up to 16 bytes for each
- * event in the window, or 32 bytes with spare room. An event that is older than the newest event is counted at the time
- * of the newest event.
+ * sliding: an event at t passes if its amount plus all that its bucket passed in (t - window, t] is within the limit.
+ * The sum is exact, because the times of passed events are stored. These times take up to 16 bytes for each event in
+ * the window, or 32 bytes with spare room. An event that is older than the newest event is counted at the time of the
+ * newest event.
  */
 export class SlidingWindows extends LimitWindows {
   readonly #windowMs: number

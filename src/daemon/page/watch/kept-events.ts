@@ -180,7 +180,7 @@ export class KeptEvents {
   }
 }
 
-/** Yields the cursors at each of their events, from the newest event to the oldest. */
+/** For each event, from the newest to the oldest, yields the cursor that is at this event. */
 export function* newestOf(all: readonly Cursor[]): Generator<Cursor, undefined> {
   const cursors = all.filter(cursor => cursor.back())
   while (cursors.length > 0) {

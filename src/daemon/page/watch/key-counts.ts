@@ -35,7 +35,7 @@ interface Pace {
 }
 const EVERY_BATCH: Pace = { pauseMs: 0, reads: Number.POSITIVE_INFINITY }
 const BUSY: Pace = { pauseMs: 50, reads: 80 }
-/** Applies if more than MANY * `busy` events come in a second, and to a large backlog. */
+/** Applies if a second has more than MANY * `busy` events, or a large backlog. */
 const VERY_BUSY: Pace = { pauseMs: 100, reads: 10 }
 const MANY = 10
 /**
@@ -153,12 +153,12 @@ export class KeyCounts {
   #step = 0
   /**
    * `#coarse`: when steps were last longer than 1 ms, and how long they were. `#sampled`: when events were last
-   * sampled, and how much. `#restUntil`: when keys without counts of their own were last counted.
+   * sampled, and how much. `#restUntil`: when counts were last added to REST.
    */
   #coarse: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #sampled: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #restUntil = Number.NEGATIVE_INFINITY
-  /** The maximum number of rows that steps of 1 ms would have needed in each minute, the newest minute first. */
+  /** For each minute, the newest first: how many rows steps of 1 ms would have needed at most. */
   readonly #fineRows: number[] = [0]
 
   constructor(options: KeyCountsOptions) {
@@ -348,8 +348,8 @@ export class KeyCounts {
     this.#wanted.clear()
     if (this.#table.size >= this.#mostKeys) this.#replaceLightest(wall)
     this.#candidates.counts.fill(0)
-    // Busy keys at the same place keep each other from becoming candidates. Another spread therefore moves the keys to
-    // other places.
+    // Busy keys at the same place keep each other from becoming candidates. So a new spread moves the keys to other
+    // places.
     this.#spread = Math.imul(this.#spread, GOLDEN)
     for (let id = 0; id < this.#weights.length; id++) this.#weights[id]! /= 2
     const rows = this.#fineRows.reduce((sum, n) => sum + n, 0)

@@ -7,13 +7,13 @@ const SAMPLE_PART = 4
  * sample would contain a given event only by luck.
  */
 const [MANY, SAMPLE_PART_OF_MANY] = [100, 32]
-/** At this rate, only the batches read in one of every SLICES time slices are inspected. A slice is 8 ms long. */
+/** At this rate, only the batches of one in SLICES time slices are inspected. A slice is 8 ms long. */
 const [SLICES, OTHER_SLICES] = [8, 0x38]
 
 /**
- * Chooses a bounded number of events per second by their place in the input. An event is chosen if its line covers a
- * multiple of `#step` bytes. `#step` is a power of two. All components on a path thus choose the same events, as far as
- * their rates allow, and need not inspect most events of a batch. Long lines are chosen more often than short ones.
+ * Chooses a bounded number of events per second by their place in the input. An event is chosen if a byte of its line
+ * is at a multiple of `#step`. `#step` is a power of two. All components on a path thus choose the same events, as far
+ * as their rates allow, and need not inspect most events of a batch. Long lines are chosen more often than short ones.
  */
 export class PlaceSample {
   readonly #most: number
@@ -75,7 +75,7 @@ export class PlaceSample {
     return Math.ceil(batch.place(i) / this.#step) * this.#step
   }
 
-  /** After event `i`, the first event that ends after `#multiple(batch, i)`. */
+  /** The first event after `i` whose end is beyond `#multiple(batch, i)`. */
   #after(batch: EventBatch, i: number): number {
     const multiple = this.#multiple(batch, i)
     let [low, high] = [i + 1, batch.length]

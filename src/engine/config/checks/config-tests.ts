@@ -45,12 +45,12 @@ const configTest = z.strictObject({
       }
     })
     .describe(
-      'The input, ordered by time. All events of a step are processed before the next step begins, unless they wait for room in a throttle. After the last step, time advances until no event waits.',
+      'The input, ordered by time. The next step begins when each event of this step is processed or waits for room in a throttle. After the last step, time advances until no event waits.',
     ),
   expect: z
     .record(z.string(), expected)
     .describe(
-      'The events that leave a component or side output (`limit_app.discarded`), or that reach a destination: their number, or a list in order. A mapping compares only its fields; a text compares the whole line.',
+      'The events that leave a component or side output (`limit_app.discarded`), or that reach a destination: their number, or a list in order. A mapping checks only its fields; a text must equal the whole line.',
     ),
 })
 export type ConfigTest = z.output<typeof configTest>

@@ -59,7 +59,7 @@ export function checkTopology(
     }
     warnUnread(draft, side, warnings)
     const { main, observes } = draft.config?.plan ?? {}
-    // A component without options was reported before, because perhaps its options only lack indentation.
+    // A component without options was reported before. Perhaps its options only lack indentation.
     if (draft.entry.value.kind !== 'map') continue
     if (read.has(draft.id) || main !== undefined || observes) continue
     const what = draft.kind === 'source' ? 'its events' : 'the events that it passes'

@@ -164,7 +164,7 @@ function placesIn(component: AnyDefinition): readonly Place[] {
   return places
 }
 
-/** Options for names, in which some receivers expect a key. */
+/** Options for names; some receivers expect a key instead. */
 const NAMES = new Set(['user', 'username', 'scheme'])
 
 const whole = (value: string, isLiteral: boolean): readonly Part[] => [{ from: 0, to: value.length, isLiteral }]

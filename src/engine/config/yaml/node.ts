@@ -48,7 +48,7 @@ export interface FromEnvironment {
   /** The text as written in the file, with `${NAME}`. */
   readonly text: string
   readonly values: readonly string[]
-  /** If the whole value is an unquoted `${NAME}`, the number or boolean that it looks like. Else undefined. */
+  /** The number or boolean that the value looks like, if `text` is just an unquoted `${NAME}`. Else undefined. */
   readonly plain: number | boolean | undefined
 }
 

@@ -9,9 +9,9 @@ const LEAST_MS = 1
 const FALL = 0.25
 /** After this many rounds with a queue, halves the number of requests and measures the baseline again. */
 const SLOW_ROUNDS = 30
-/** After this many round trips, the refused number of requests is tried again. */
+/** After this many round trips, a number of requests that caused a refusal is tried again. */
 const WAIT = 32
-/** If the receiver requested a pause, the refused number is tried again only after this multiple of the pause. */
+/** If the receiver requested a pause, such a number is tried again only after this multiple of the pause. */
 const WAIT_PAUSES = 10
 
 /**
@@ -30,7 +30,7 @@ export type Outcome = 'ok' | 'overload' | 'other'
  * Determines how many requests a destination may have in flight (`max_in_flight: auto`). After each round that used the
  * whole limit, the limit grows by the square root of the limit. It does not grow if answers take much longer than
  * without a queue. When the receiver refuses a request, the limit falls to half of the number of requests in flight. It
- * stays below this number until the number is tried again.
+ * stays below the whole number until that number is tried again.
  */
 export class AdaptiveLimit {
   readonly #most: number
@@ -100,7 +100,7 @@ export class AdaptiveLimit {
     const round = this.#round
     const isFull = inFlight >= this.allowed
     return (ms, outcome, pauseMs = 0) => {
-      // The receiver may have counted later requests, too, so the larger number in flight is used.
+      // Takes the larger number in flight, at sending or now: the receiver may have counted later requests, too.
       const most = Math.max(inFlight, this.#inFlight--)
       if (round < this.#decreased) return
       if (outcome === 'overload') this.#refuse(most, pauseMs)

@@ -54,7 +54,7 @@ export class Batcher {
     return this.full || this.dueAt <= now || (isEnding && !this.empty)
   }
 
-  /** When the oldest event will have waited for `max_wait`, by the clock of `add`. Infinity if no event waits. */
+  /** When the oldest event has waited `max_wait`, by the clock of `add`. Infinity if no event waits. */
   get dueAt(): number {
     return this.empty ? Number.POSITIVE_INFINITY : this.#arrivedAt[0]! + this.#limits.max_wait
   }

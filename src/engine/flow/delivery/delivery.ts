@@ -343,7 +343,7 @@ export class Delivery extends BatchQueue {
 
   /** Sets one timer for the oldest event. If this event no longer waits when the timer fires, a new timer is set. */
   #wakeAfter(ms: number): void {
-    // After its request has ended, a partition may be due before the current timer fires.
+    // A partition whose request has ended may be due before the current timer fires.
     if (this.#partitions) this.#cancelWake()
     this.#cancelTimer ??= (this.#context.after ?? after)(Math.max(1, Math.ceil(ms)), () => {
       this.#cancelTimer = undefined

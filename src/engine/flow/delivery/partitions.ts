@@ -180,7 +180,7 @@ export class Partitions {
     return rest
   }
 
-  /** The partition of an event, which is opened if necessary. Undefined if it is not open and lacks room. */
+  /** The partition of an event, which is opened if necessary. Undefined if there is no room to open it. */
   #find(batch: EventBatch, i: number): Partition | undefined {
     const named = this.#nameOf(batch, i)
     if (named === this.#last) return this.#last

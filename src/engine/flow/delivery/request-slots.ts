@@ -12,8 +12,8 @@ export interface RequestPool {
 }
 
 /**
- * The concurrent requests of one destination. If the pool has no room for another request, a destination that has
- * requests in flight checks again when one of them ends. A destination without requests waits until the pool has room.
+ * The concurrent requests of one destination. If the pool has no room, a destination with requests in flight checks the
+ * pool again when one of these requests ends. A destination without requests waits until the pool has room.
  */
 export class RequestSlots {
   readonly #max: () => number

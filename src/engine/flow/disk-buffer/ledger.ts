@@ -25,7 +25,7 @@ export interface LedgerState {
   readonly settled: Cursor & LogPosition
   /** Settled ranges after `settled`, in order, at most MOST_RANGES. Earlier releases did not record them. */
   readonly ahead?: readonly Range[]
-  /** The place after the last record safe on disk in this state. */
+  /** The place after the last record that was safe on disk when this state was saved. */
   readonly end: LogPosition
   /** The highest segment number ever used. */
   readonly highest: number
@@ -108,7 +108,7 @@ export class Ledger {
     this.#turn = turn
   }
 
-  /** Resolves when the state is on disk. If writing fails, rejects, and the previous state is still on disk. */
+  /** Resolves when the state is on disk. Rejects if writing fails; the previous state is then still on disk. */
   async write(state: LedgerState): Promise<void> {
     const turn = this.#turn + 1
     const slot = writeSlot(turn, state)

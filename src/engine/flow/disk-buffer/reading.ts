@@ -31,7 +31,7 @@ export class Reading {
   readonly #maxHeld: number
   /** Memory of records passed on but not settled, in bytes. */
   held = 0
-  /** Events passed on that are still in the consumer's queue. */
+  /** Events that were passed on but are still in the consumer's queue. */
   readonly queued: Amount = { events: 0, bytes: 0 }
   #ending = false
   #over = false

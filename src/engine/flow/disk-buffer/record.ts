@@ -17,8 +17,8 @@ import { HEAD_SIZE } from './segments.js'
  * Encodes and decodes batches: each event's line, line end and flags, and its fields if they were modified. Numbers are
  * little-endian:
  *
- *     0 version (1 byte), 1 codec by number, 2 bytes of a length, 3 flags (1: backlog, 2: places),
- *     4 bytes of the origin, 8 events, 12 bytes of the lines, 16 receivedAt (64-bit float)
+ *     0 version (1 byte), 1 codec by number, 2 size of a length, 3 flags (1: backlog, 2: places),
+ *     4 size of the origin, 8 event count, 12 size of the lines, 16 receivedAt (64-bit float)
  *    24 origin as JSON; for each event, the length of its line (2 or 4 bytes); for each event, its flags (1 byte);
  *       the lines with their ends; for each modified event, the length of its fields (4 bytes) and the fields as JSON;
  *       with places: the reading (8 bytes), and for each event its place in the reading (64-bit float)

@@ -27,7 +27,7 @@ export interface Recovered {
   /** Settled ranges after `settled`, in order. */
   readonly ahead: readonly Range[]
   readonly end: LogPosition
-  /** Number of bytes after the last intact record. Unless the folder is only read, these bytes were cut off. */
+  /** Number of bytes after the last intact record. Without `readOnly`, the recovery tries to cut them off. */
   readonly tornBytes: number
 }
 
@@ -78,7 +78,7 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
     if (isShort)
       log.error(
         { code: 'SLUICE_BUFFER_CUT_SHORT', ...cut },
-        'the buffer was cut short; removed an incomplete record. Its events are lost, because their sources will not send them again',
+        'the buffer was cut short; removed an incomplete record, whose events are lost: their sources will not send them again',
       )
     else log.warn(cut, 'removed an unfinished record at the end of the buffer, probably left by a crash')
   const settled = state?.settled ?? (await firstPlace(folder, segments, end, leaveOut))

@@ -147,7 +147,7 @@ export class Segments {
 
   /**
    * The first event of the next segments; Infinity if unknown. If this segment has records of that event or later
-   * events, these records do not count. They come from a failed write that was cut off. Later records then took their
+   * events, these records do not count. They come from a failed write that was cut off. New records then took the same
    * places, but a power failure undid the cut.
    */
   limitOf({ number }: Segment): number {

@@ -25,7 +25,7 @@ interface Ahead {
 
 /**
  * Tracks settled records, in memory and in the ledger. The mark never passes an unsettled record. A segment that the
- * mark has passed completely is removed once the ledger has recorded the mark or no longer exists. A later segment is
+ * mark has passed completely is removed once the ledger contains the mark, or was itself removed. A later segment is
  * removed if a range in the ledger covers all of it. The ledger then keeps that range until the mark has passed it.
  */
 export class Settlement {
@@ -123,8 +123,8 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
-      // Settled segments must be removed even on a full disk. The outdated ledger is removed first, because in it the
-      // events of these segments would be missing.
+      // Settled segments must be removed even on a full disk. The outdated ledger is removed first, because a restart
+      // with it would report these segments' events as missing.
       if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }

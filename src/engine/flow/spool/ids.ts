@@ -4,8 +4,8 @@ import { eventSum } from '../../../core/event/event-id.js'
 /**
  * The ids of the events in a record of a spool. If a source reads events again after a kill, the spool recognizes them
  * by these ids. Events without places have no ids. Numbers are little-endian. Layout: the time of writing (64-bit
- * float, wall clock); for each batch, its reading (8 bytes) and event count (4 bytes); for each event, the difference
- * between its place and the previous place (groups of 7 bits, the sign first) and its checksum (4 bytes).
+ * float, wall clock), then the batches. A batch: its reading (8 bytes), its event count (4 bytes), then its events. An
+ * event: its place minus the previous place (groups of 7 bits, the sign first), its checksum (4 bytes).
  */
 
 const [TIME, READING, COUNT, SUM] = [8, 8, 4, 4]

@@ -159,7 +159,7 @@ function lineOf(line: unknown, event: Record<string, unknown>): Found | undefine
 /** Earlier releases wrote just "raw" for three codecs: json, text and this one. */
 const FORMERLY_RAW = 'syslog'
 
-/** The codec of a line that is not UTF-8: text if it is the whole message, json if it is an object, else syslog. */
+/** The codec of a line that is not UTF-8: `text` if the message is the line, `json` for an object, else `syslog`. */
 function codecOfBytes(bytes: Buffer, { message }: Record<string, unknown>): Codec {
   if (message === bytes.toString()) return PLAIN_TEXT
   return scanObject(bytes, 0, bytes.length, wanted, slots, 0) ? JSON_OBJECTS : codecOf(FORMERLY_RAW)!

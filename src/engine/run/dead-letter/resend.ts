@@ -154,7 +154,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   const { discards } = runtime.metrics.components.get(target.id)!
   resent.sent += progress.events
   for (const [reason, { events }] of discards) {
-    // Of the events that a processor discards, only events on which it failed return to the file.
+    // Events that a processor discards return to the file only if their processing failed.
     if (target.kind === 'processor' && reason !== PROCESSING_FAILED) continue
     resent.refused.set(reason, (resent.refused.get(reason) ?? 0) + events)
     resent.sent -= events
@@ -209,7 +209,7 @@ async function giveBackSpool(folder: string, dataDir: string, id: string): Promi
   await syncFolder(to)
 }
 
-/** Moves the events that were rejected again back into the dead-letter file. */
+/** Returns events to the dead-letter file if they were rejected again. */
 async function giveBack(path: string, folder: string, id: string, scratch = folder): Promise<void> {
   const refused = pathOf(folder, 'dead_letters', id)
   // An interrupted call may have left a file that is not merged yet.

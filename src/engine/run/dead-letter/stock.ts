@@ -15,8 +15,8 @@ const POSITIONS = join('checkpoints', `${SOURCE}.json`)
 /** Where earlier versions saved how far the events are settled. */
 const FORMER = 'progress.json'
 /**
- * Events that a daemon rejected during a resend. They stay in this file until they are appended to the events that will
- * return to the dead-letter file.
+ * Events that a daemon rejected during a resend. They stay in this file until they are appended to the file that will
+ * become the dead-letter file.
  */
 export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 

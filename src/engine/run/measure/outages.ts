@@ -5,7 +5,7 @@ import type { DestinationRun } from '../destination-run.js'
 /** Delivery states by destination. They keep the start and the failures of an outage across a reload. */
 export type Outages = ReadonlyMap<string, OutageState>
 
-/** The key has no options, so the outage stays known if options are changed to end it. */
+/** The key does not contain options, so an outage stays known if options are changed to end the outage. */
 const nameOf = (type: string, id: string | undefined) => `${type} ${id}`
 
 export function outagesOf(destinations: Iterable<DestinationRun>): Outages {

@@ -5,7 +5,7 @@ export interface Watched {
   readonly id: string
   /** A number that changes whenever the part takes or passes on something. */
   moved(): number
-  /** Whether the part has work and does not wait for space downstream, a receiver, a disk or a time. */
+  /** Whether the part has work to do now: it does not wait for a receiver, a disk, a time, or space downstream. */
   owes(): boolean
 }
 

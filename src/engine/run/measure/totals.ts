@@ -122,7 +122,7 @@ function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Pla
 }
 
 /**
- * Whether it is known which events the destinations of one output hold or have discarded. All of these destinations
+ * Whether the counts show which events the destinations of one output hold or have discarded. All of these destinations
  * receive the same events in the same order. So if destination A holds fewer events than B, the events of A are the
  * last ones of B. But if A and B discarded events, it is unknown whether they discarded the same ones.
  */

@@ -111,14 +111,14 @@ class Guard {
 
 /**
  * Rethrows a SilentFileSystem. Ignores other errors: they are facts about the file. With `folder`, rethrows only if the
- * folder itself is on the silent file system. A mount point or link in it does not count.
+ * folder itself is on the silent file system. A mount point or link inside the folder does not count.
  */
 export function unlessSilent(error: unknown, folder?: string): void {
   if (!(error instanceof SilentFileSystem)) return
   if (folder === undefined || guard.mountOf(folder) === error.mount) throw error
 }
 
-/** Returns the result of `call`; undefined after an error that `unlessSilent` does not rethrow for `folder`. */
+/** Returns the result of `call`; undefined if it fails. May rethrow a SilentFileSystem (see `unlessSilent`). */
 export function orNone<T>(call: () => T, folder?: string): T | undefined {
   try {
     return call()

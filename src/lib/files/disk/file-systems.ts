@@ -123,7 +123,7 @@ export class FileSystems {
     state.probe = probe
   }
 
-  /** Whether the file system at `mount` responds now, or did less than FRESH_MS ago. */
+  /** Whether the file system at `mount` responds now, or responded less than FRESH_MS ago. */
   async answers(mount: string): Promise<boolean> {
     const state = this.#stateOf(mount)
     if (!state.probe) {

@@ -9,7 +9,7 @@ const MESSAGE: u32 = 0
 const TIMESTAMP: u32 = 1
 const STREAM: u32 = 2
 
-/** `{"log":"`, and the bytes after the text and after the stream: `,"stream` and `,"time":`. */
+/** `{"log":"` before the text, `,"stream` after the text, and `,"time":` after the stream. */
 const HEAD: u64 = 0x223a22676f6c227b
 const STREAM_NAME: u64 = 0x6d6165727473222c
 const TIME_NAME: u64 = 0x3a22656d6974222c

@@ -16,7 +16,7 @@ const CRI: u32 = 2
 const DOCKER_JSON: u32 = 3
 
 const OPEN_OBJECT: u32 = 0x7b
-/** Output bytes besides a line and the parts around its fields: for field names, and for copying beyond ends. */
+/** Additional output bytes for each line: for field names, and for copying beyond ends. */
 const MARGIN: usize = 1024
 /** Maximum output per byte of a line: the line is written at most twice, and an escape takes up to six bytes. */
 const MOST_PER_BYTE: usize = 12
@@ -131,7 +131,7 @@ function putBefore(p: usize, end: usize, to: usize, slots: usize, by: i32): usiz
 
 /**
  * Writes the events of `length` lines in order at `to`, as many as fit before `toEnd`. `starts` and `ends` get the
- * place of each event, relative to `to`. Both are 0 for a rare line, and for a line whose flags under `asked` are not
+ * place of each event, relative to `to`. Both are 0 for a rare line, and for a line whose `flags & asked` is not
  * `taken`. Slots are positions relative to `to`. Returns the number of lines processed.
  */
 export function writeFields(

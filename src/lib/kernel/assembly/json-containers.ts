@@ -65,7 +65,7 @@ export function enter(closer: u32, head: usize, slot: usize, start: i32): usize 
   return closer == CLOSE_OBJECT ? head : ELEMENTS
 }
 
-/** Closes containers deeper than `level`; `end` is the end of the outermost. Returns the entry before the next head. */
+/** Closes containers deeper than `level`; their outermost one ends at `end`. Returns the entry before the next head. */
 @inline
 export function leave(level: u32, end: i32): usize {
   const head = <usize>load<u32>(open + (<usize>(level + 1) << 3), HEAD)

@@ -29,7 +29,7 @@ export const KIND: usize = 39
 export const SLOT: usize = 40
 export const NEWER: usize = 44
 export const OLDER: usize = 48
-/** Added to an entry's address, so that NEWER and OLDER find the entries that followed the entry's value. */
+/** If it is added to an entry's address, NEWER and OLDER find the entries that followed the entry's value. */
 export const BEHIND: usize = 8
 
 /** Bits of a kind. STRING, OBJECT and ARRAY: the type of the value. LONG: the head has more than 16 bytes. */
@@ -49,8 +49,8 @@ export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 1
 /**
  * Elements of arrays have no names. Their heads have two entries of their own: ELEMENTS for the quote of a string, and
  * OBJECTS for the brace of an object. Only these two come after an element. They never come after the head of a member.
- * An array therefore never expects a name, and an object never expects a value without a name. ELEMENTS also stands for
- * the previous head of every element.
+ * An array therefore never expects a name, and an object never expects a value without a name. The previous head of
+ * every element is ELEMENTS, whatever precedes the element.
  */
 export const ELEMENTS: usize = memory.data(<i32>(ENTRY * 2), 16)
 export const OBJECTS: usize = ELEMENTS + ENTRY
@@ -66,7 +66,7 @@ function setElement(entry: usize, byte: u32, kind: u32): void {
   store<u32>(entry, <u32>OBJECTS, OLDER)
 }
 
-/** How many heads of the line have a new head before them. */
+/** How many heads of the line follow a head that they did not follow recently. */
 let surprises: u32 = 0
 /** Number of consecutive lines in which `surprises` reached SURPRISES. */
 let surprised: u32 = 0
@@ -88,7 +88,7 @@ export function forgetHeads(): void {
   surprised = 0
   for (let i: usize = 0; i <= <usize>ENTRIES; i++) {
     const entry = OUTSIDE + i * ENTRY
-    // Text never contains this byte, so a free entry is never found.
+    // Text never contains this byte, so no text matches a free entry.
     store<u8>(entry, 0xff)
     store<u32>(entry, 0xffff0000, NOT_FIRST)
     for (let to = entry; to <= entry + BEHIND; to += BEHIND) {

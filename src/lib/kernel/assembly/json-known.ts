@@ -76,9 +76,9 @@ function marksOf64(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
  * `nests` is constant for each caller, because separate code for lines without containers is a tenth faster. Without
  * `nests`, the function stops at the heads of containers, and must not be called inside containers.
  *
- * The function makes no calls and compares with variables, so everything stays in registers. Only the marks, of 64
- * bytes at a time, decide where a value ends. The processor can therefore begin the next member while it still checks
- * the current one.
+ * The function compares with variables and makes no calls, so everything stays in registers. Only the marks, of 64
+ * bytes at a time, decide where a value ends. The CPU can therefore begin the next member while it still checks the
+ * current one.
  */
 @inline
 function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests: bool): usize {

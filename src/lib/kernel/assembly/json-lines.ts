@@ -48,7 +48,7 @@ export function setNames(table: usize, count: u32, bits: u32): void {
   forgetHeads()
 }
 
-/** Returns the slot of the name of `length` bytes at `p`, which has no escapes; -1 if it is not wanted. */
+/** The `length` bytes at `p` are a name without escapes. Returns its slot, or -1 if the name is not wanted. */
 function slotOf(p: usize, length: u32): i32 {
   const first = load<u64>(p)
   for (let slot: u32 = 0; slot < wanted; slot++) {
@@ -197,7 +197,7 @@ function scanCopy(p: usize, length: usize, out: usize, shift: i32): u32 {
   if (length > copyBytes) return UNDECIDED
   memory.copy(copy, p, length)
   store<u8>(copy + length, 0)
-  // The current block has bytes of this memory's previous line.
+  // The current block may be from the line that was in this memory before.
   forgetBlock()
   return scanText(copy, copy + length, out, shift + <i32>(p - copy))
 }

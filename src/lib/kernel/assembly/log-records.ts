@@ -87,9 +87,9 @@ function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
 }
 
 /**
- * The names read so far in this object: address, length and use of each (3 u32). While these names equal the first
- * names of the previous object, the entries after them, up to `known`, still hold the rest of that object's names. Each
- * name read so far sets a bit in `lengths`: its length modulo 32.
+ * The names read so far in this object: address, length and use of each (3 u32). While they equal the first names of
+ * the previous object, the other names of that object follow them, up to `known`. Each name read so far sets a bit in
+ * `lengths`: its length modulo 32.
  */
 const NAME: usize = 16
 const names: usize = memory.data(<i32>(16 * MOST_MEMBERS), 16)
@@ -242,7 +242,7 @@ function putText(to: usize, name: usize, length: usize, p: usize): usize {
   return putBytes(to, TEXT_TAG, text, textSize)
 }
 
-/** Writes an attribute with the number or literal at `p`. Returns its end; 0: it is neither, or a rare number. */
+/** Writes an attribute with the number or literal at `p`. Returns its end; 0 for a container or a rare number. */
 function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   const word = load<u32>(p)
   if (word == NULL) {
@@ -361,7 +361,7 @@ function putBody(to: usize, hasEscapes: u32): usize {
   return putBytes(to, TEXT_TAG, text, textSize)
 }
 
-/** Writes a body's heads at `to`. Moves its members from `to` + HEADS to after the heads. Returns the body's end. */
+/** Writes a body's heads at `to`. Moves its members, now at `to` + HEADS, behind the heads. Returns the body's end. */
 function endMap(to: usize, size: usize): usize {
   const members = to + HEADS
   to = putHead(to, BODY_TAG, 1 + sizeOfVarint(size) + size)

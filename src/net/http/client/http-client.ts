@@ -83,7 +83,7 @@ export class HttpClient {
     })
   }
 
-  /** Makes further requests use new connections with `content`. Requests in progress finish unchanged. */
+  /** From now on, new requests use connections with `content`. Requests in progress finish unchanged. */
   renew(content: TlsContent): void {
     const used = ({ ca, cert, key }: TlsContent) => [ca, cert, key]
     const isSame = this.#content && isDeepStrictEqual(used(content), used(this.#content))
@@ -123,7 +123,7 @@ export class HttpClient {
 
 /**
  * Closes the connection if a request was answered before it was sent. Otherwise, a receiver that stops reading could
- * hold the connection and the body indefinitely. First waits a turn: bytes that were sent count as written only then.
+ * hold the connection and the body indefinitely. First waits a turn, because sent bytes count as written only then.
  */
 async function closeUnlessSent(sent: ClientRequest): Promise<void> {
   await nextTurn()

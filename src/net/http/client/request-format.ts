@@ -23,7 +23,7 @@ export interface RequestFormat {
    * Additional headers of every request. Events share a request only if they have the same values in these templates.
    */
   readonly headers?: Readonly<Record<string, string | Template>>
-  /** Texts that the body contains once, such as labels. All events of a request have the same values in them. */
+  /** Texts that the body contains once, such as labels. Each has the same value for all events of a request. */
   readonly texts?: Readonly<Record<string, Template>>
   /** Returns a name for event `i`, without line ends. Only events with the same name share a request. */
   partOf?(batch: EventBatch, i: number): string
@@ -36,8 +36,8 @@ export interface RequestFormat {
   readonly takenStatus?: number
   /**
    * Encodes the body, once for each request, because all attempts send the same bytes. The parts may be slices of the
-   * batches' chunks, which the client holds until the last attempt has ended. `texts`: these events' values of the
-   * member `texts`.
+   * batches' chunks, which the client holds until the last attempt has ended. `texts`: the member `texts`, filled with
+   * the values of these events.
    */
   encode(request: readonly EventBatch[], texts: Readonly<Record<string, string>>): Encoded
   /** The body as JSON, for people, if `encode` writes another format. */
@@ -60,7 +60,7 @@ export interface RequestFormat {
   words?(content: Buffer, contentType: string): Buffer
   /** Interprets an error text of the receiver. Undefined: the status decides. */
   refusal?(status: number, text: string, request: readonly EventBatch[]): Refused | undefined
-  /** Returns how many events of a request a response can list. If this is missing, it can list all events. */
+  /** Returns how many events of a request a response can list. Default: all. */
   countable?(request: readonly EventBatch[]): number
 }
 

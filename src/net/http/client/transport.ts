@@ -99,7 +99,7 @@ export class Transport {
   }
 }
 
-/** Addresses a request for an http URL to the proxy, with the receiver's full URL. */
+/** For http URLs: returns the request addressed to the proxy, with the receiver's full URL. */
 function throughProxy(request: Sent, { url, authorization }: Via): Sent {
   const { target } = request
   const headers = {

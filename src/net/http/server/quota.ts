@@ -8,7 +8,7 @@ export interface Asking {
 
 /** Bytes that a request takes in addition to its body. */
 const REQUEST_BYTES = 4096
-/** A sender with several requests may hold at most the memory that remains for others, times this factor. */
+/** A sender with several requests may hold at most this many times the memory that remains for others. */
 const TIMES_WHAT_IS_LEFT = 3
 
 interface Held {
@@ -34,7 +34,7 @@ class Sender {
 /**
  * Limits the memory of all unanswered requests together. If a request needs more than remains, the sender with the most
  * memory in incomplete bodies loses the largest of these bodies. But if this is the request's own sender, the request
- * is refused. Slow senders thus cannot exclude others. A sender with several requests leaves room for others.
+ * is refused. Slow senders thus cannot exclude others. A sender with several requests must leave room for others.
  */
 export class Quota {
   requests = 0

@@ -22,7 +22,7 @@ import type { ClientOptions } from '../../../net/http/client/options.js'
  * names the version of the contract for which it was written.
  *
  * This folder is deep on purpose. In declarations, the compiler names a type by the shortest path that exports the
- * type. Declarations of other files must not name this path, so it is longer than the others.
+ * type. This path is longer than the others, so that declarations of other files do not name it.
  */
 
 type ForPlugins<D> = Omit<D, 'kind' | 'plugin'> & { readonly contract: typeof CONTRACT }

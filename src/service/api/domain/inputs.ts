@@ -42,6 +42,8 @@ function period(least: number, most: number) {
         z
           .number()
           .nonnegative()
+          // Only the API description uses these. The checks below have better messages.
+          .meta({ minimum: least / 1000, maximum: most / 1000 })
           .transform(value => Math.round(value * 1000)),
         duration(0),
       ],
@@ -132,6 +134,7 @@ export type PublishInput = z.output<typeof publishInput>
 export const secretInput = z.strictObject({
   value: z
     .string()
+    .meta({ minLength: 1 })
     .transform(trimKey)
     .pipe(
       z

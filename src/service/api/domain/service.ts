@@ -33,7 +33,7 @@ export interface ServiceCounts {
   readonly refusedKeys: Readonly<Record<string, number>>
   readonly authenticated: number
   readonly rateLimited: number
-  /** Number of daemons removed to make room for new daemons, and of new daemons that were refused. */
+  /** How many daemons were removed to make room for new ones, and how many new ones were refused. */
   readonly daemonsEvicted: number
   readonly daemonsRefused: number
   /** Numbers of keys as of the last hourly check. */

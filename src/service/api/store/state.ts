@@ -207,8 +207,8 @@ async function backUp(
 }
 
 /**
- * Restores a backup into `dataDir`. If `dataDir` has a store, moves the content to a subfolder (with `replace`) or
- * throws. Checks the backup before changing anything. Also restores those `folders` the backup has.
+ * Restores a backup into `dataDir`. Throws if `dataDir` has a store; with `replace`, moves it to a subfolder instead.
+ * Checks the backup before changing anything. Also restores those `folders` the backup has.
  */
 export async function restoreState(
   backup: string,

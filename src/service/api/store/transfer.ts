@@ -121,7 +121,7 @@ export async function importStore(store: Store, path: string, check: (sql: Sql) 
     let last = ''
     for await (const line of linesFrom(sql, header)) last = line
     if (!last.startsWith(hash))
-      throw new Error(`in the store, records would differ from those in ${path}; nothing is imported`)
+      throw new Error(`nothing was imported: the imported records would differ from those in ${path}`)
     return sizeOf(header)
   })
 }

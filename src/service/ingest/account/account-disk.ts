@@ -11,10 +11,10 @@ import { KEY_BYTES } from '../idempotency-keys.js'
 import type { BytesInStore } from '../process/messages.js'
 
 /**
- * The disk usage of an account's pipelines, running or not. The account's process measures the pipelines' folders,
- * with their buffers and dead-letter queues. It decides whether events have room. The service stores idempotency keys
- * and saved revisions, and decides whether these have room. This decision includes the sum that the process last
- * reported for the folders.
+ * The disk usage of an account's pipelines, running or not. The account's process measures the pipelines' folders, with
+ * their buffers and dead-letter queues. It decides whether events have room. The service stores idempotency keys and
+ * saved revisions, and decides whether these have room. For this, it adds the sum that the process last reported for
+ * the folders.
  */
 
 /** An account counts as full if it uses this share of its disk space. */

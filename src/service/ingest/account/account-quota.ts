@@ -2,8 +2,8 @@ import type { Lease } from '../../../net/http/server/quota.js'
 import { overloaded, Refusal } from '../../../net/http/server/refusal.js'
 
 /**
- * One account may hold at most this multiple of the capacity that stays free. A single account can thus hold three
- * quarters. Even if many accounts take their share, some capacity remains for the next account.
+ * One account may hold at most this many times the capacity that is still free afterwards. A single account can thus
+ * hold three quarters. Even if many accounts take their share, some capacity remains for the next account.
  */
 const TIMES_WHAT_IS_LEFT = 3
 
@@ -34,7 +34,7 @@ export class AccountQuotas {
   }
 
   /**
-   * Counts a request until the release of its lease, which also releases `other`. Throws Refusal after too many
+   * Counts a request until its lease is released; the release also releases `other`. Throws Refusal after too many
    * requests.
    */
   lease(account: string, other?: Lease): Lease {

@@ -23,7 +23,7 @@ export interface ProcessesOptions extends ProcessBounds {
   readonly maxSeries: { readonly group: number; readonly all: number }
   readonly instructions: (account: string) => Instructions
   readonly onSnapshot: (account: string, snapshot: Snapshot) => void
-  /** Called when an account's process has ended. Returns its pipelines, and which of them clients wait for. */
+  /** Called when an account's process has ended. Returns its pipelines, and which of them have waiting clients. */
   readonly died: (account: string) => { readonly pipelines: readonly string[]; readonly attended: readonly string[] }
 }
 

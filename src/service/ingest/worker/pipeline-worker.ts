@@ -29,7 +29,7 @@ const LOCKED_MS = 5000
 const BETWEEN_MS = 50
 /** How long a scrape waits for values that need the disk. */
 const REFRESH_MS = 500
-/** Pause per series that was sent, before counters are sent again. Scrapes do not wait for this pause. */
+/** Pause after sending counters, for each series that was sent. Scrapes do not wait for this pause. */
 const REST_MS_PER_SERIES = 1
 /** Maximum bytes of counters in one message, unless the counters of a single component are larger. */
 const MOST_TOLD = 256 * 1024

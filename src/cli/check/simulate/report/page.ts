@@ -163,7 +163,7 @@ function resultTable(
 
 interface Shown {
   readonly id: string
-  /** Whether a script that shows one result at a time starts with this one. */
+  /** Whether this result is shown first if a script shows one result at a time. */
   readonly isFirst: boolean
   /** Number of keys to show by name. */
   readonly keys: number

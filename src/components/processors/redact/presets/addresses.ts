@@ -72,7 +72,7 @@ function startsWithGroup(b: Buffer, p: number, start: number, length: number): b
 }
 
 /**
- * Returns where the groups of `length` digits after `p` end. Before each group is the same divider as at `p`. Returns
+ * Returns the end of the groups of `length` digits after `p`. Before each group is the same divider as at `p`. Returns
  * -1 if a word continues after the groups.
  */
 function groupsEnd(b: Buffer, p: number, end: number, length: number): number {

@@ -164,7 +164,7 @@ export function ipv4End(b: Buffer, p: number, end: number): number {
 
 /**
  * Returns the end of a phone number whose plus sign is directly before `p`. The number has 7 to 15 digits, with at most
- * two dividers or parentheses between two digits. `isZone`: if the first group has four digits, it is a time zone.
+ * two dividers or parentheses between two digits. `isZone`: whether a first group of four digits is a time zone.
  */
 export function internationalEnd(b: Buffer, p: number, end: number, isZone: boolean): number {
   if (p >= end || !isDigit(b[p]) || b[p] === ZERO) return -1
@@ -240,7 +240,7 @@ export function ibanEnd(b: Buffer, p: number, end: number): number {
   const length = LENGTHS.get(country)
   if (length === undefined) return -1
   const isNumeric = NUMERIC.has(country)
-  // The check is done as if the first four characters were the last.
+  // The remainder is computed as if the first four characters came at the end.
   let rest = 0
   const first = p - 2
   let count = 2

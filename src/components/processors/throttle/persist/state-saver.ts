@@ -14,7 +14,7 @@ const INTERVAL_MS = 1000
 /** The creation of blocks takes at most 1/50 of the time. */
 const BUSY_SHARE = 50
 const RETRY_MAX_MS = 30_000
-/** A segment is replaced when it exceeds both this size and `GROWTH` times the size of its part with all buckets. */
+/** A segment larger than this is replaced when it exceeds `GROWTH` times the size of its part with all buckets. */
 const SMALLEST_SEGMENT = 1024 * 1024
 const GROWTH = 2
 

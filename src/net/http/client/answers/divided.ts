@@ -18,7 +18,7 @@ export interface Divided {
 export interface Entry {
   readonly index: number
   readonly status?: number | undefined
-  /** Whether the event is rejected even if its status means something else. */
+  /** Whether the event is rejected, whatever its status is. */
   readonly isRejected?: boolean
   /** Default: derived from the status. */
   readonly reason?: string | undefined

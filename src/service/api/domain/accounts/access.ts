@@ -33,7 +33,7 @@ export function requireEnterprise(principal: Principal): void {
   requireScope(principal, 'enterprise:manage')
 }
 
-/** Returns the account whose secrets' names and pipelines callers may read. */
+/** Returns the account whose pipelines and secrets (only their names) the caller may read. */
 export function requirePipelineRead(principal: Principal) {
   requireScope(principal, 'pipeline:read')
   return requireAccount(principal)

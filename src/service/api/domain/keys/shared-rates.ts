@@ -78,7 +78,7 @@ interface Wait {
   left: number
   /** Resolves after the other nodes had time to give back unused units. Undefined after it has resolved. */
   over: Promise<void> | undefined
-  /** The end of the window. After the wait, a use that is refused before this time does not wait. */
+  /** The end of the window. Uses that are refused after the wait, but before this time, do not wait. */
   readonly until: number
 }
 
@@ -134,7 +134,7 @@ class SharedLimiter implements RateLimits {
     wait.left--
     await wait.over
     const state = await this.#takeNow(key)
-    // Other nodes may give back more units, so the next refused use waits as well.
+    // Other nodes may give back more units. So if the next use is refused, it also waits.
     if (state.allowed && this.#waits!.get(key) === wait) this.#waits!.delete(key)
     return state
   }
