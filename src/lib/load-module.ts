@@ -38,7 +38,7 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
   }
 }
 
-/** Imports the package that a file in `folder` would import. Changes after the first import have no effect. */
+/** Imports the package `name` as a file in `folder` would import it. Changes after the first import have no effect. */
 export async function loadPackage(name: string, folder: string): Promise<ModuleExports> {
   prepare()
   importedPackages.push(join('node_modules', name, '/'))

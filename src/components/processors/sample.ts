@@ -15,7 +15,7 @@ const options = z
       .union([z.literal(false), fieldPath()])
       .prefault('.sample_rate')
       .describe(
-        'Field for the number of events (such as 10) that a sampled event stands for. A number that is already there is multiplied. `false`: the field is not written.',
+        'Field for the number of events (such as 10) that a sampled event stands for. If the field already has a number, the two numbers are multiplied. `false`: the field is not written.',
       ),
   })
   .superRefine(({ one_in, ratio }, context) => {
