@@ -87,6 +87,20 @@ t.test('compressed files in the pattern are read unless they are copies, and oth
   await next.stop()
 })
 
+t.test('a file that was empty at the stop may be compressed at the next start', async t => {
+  const dir = testFolder(t, { 'new.gz': '' })
+  const path = join(dir, 'new.gz')
+  const options = { include: [join(dir, '*')] }
+  const run = await start(options)
+  await run.scanned(3)
+  await run.stop()
+  writeFileSync(path, gzipSync('new\nnewer\n'))
+  const next = await start(options, run.checkpoints)
+  await settled(next, 2)
+  await next.stop()
+  t.same(next.out.texts(path), ['new', 'newer'])
+})
+
 /** The files as an earlier version left them: it did not read compressed ones. */
 async function fromEarlierVersion(t: Test): Promise<{ dir: string; checkpoints: MemoryCheckpoints }> {
   const dir = testFolder(t, { 'app.log': 'line\n' })

@@ -10,6 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import picomatch from 'picomatch'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
@@ -36,7 +37,8 @@ import { Portion } from '../../../../src/components/file/reading/portion.js'
 import { Reader, type ReaderOptions } from '../../../../src/components/file/reading/reader.js'
 import type { TailerContext } from '../../../../src/components/file/reading/tailer.js'
 import { Tailer } from '../../../../src/components/file/reading/tailer.js'
-import { type Entry, Saved } from '../../../../src/components/file/saved.js'
+import { ofTailer } from '../../../../src/components/file/rotation/subjects.js'
+import { type Entry, isCopyAhead, Saved, wasCopyAhead } from '../../../../src/components/file/saved.js'
 import { Slices } from '../../../../src/components/file/slices.js'
 import { file } from '../../../../src/components/file/source.js'
 import type { Output } from '../../../../src/core/component.js'
@@ -302,6 +304,11 @@ t.test('saved positions', async t => {
   t.match([...other.entries()], [{ path: '/a/x', gone: true }, { path: '/a/y' }], 'the same, without birth times')
   const grown = new Saved({ version: 1, saved: 5, files: [entry(1, '/a/x', head(1)), entry(1, '/a/x', head(2, 20))] })
   t.match([...grown.entries()], [head(2, 20)], 'its first bytes became more')
+  const copy = entry(4, '/a/x.1', { claimed: '1:9', offset: 20, ...head(1, 20) })
+  const original = entry(5, '/a/x', { claimed: '1:9', ...head(1) })
+  t.ok(isCopyAhead(copy, original), 'files grow')
+  t.notOk(wasCopyAhead(copy, original), 'a copy that is compressed begins with the same bytes')
+  t.ok(wasCopyAhead({ ...copy, ...head(1) }, original))
 })
 
 /** Opens a file of which nothing was read. */
@@ -359,6 +366,44 @@ t.test('a file certainly holds what was read until its last look, or until a por
   looked = 3
   tailer.look(0, 1n)
   t.equal(tailer.sureUntil, 2, 'it is shorter now')
+  tailer.look(8, 2n)
+  t.equal(tailer.sureUntil, 2, 'it was written')
+  tailer.look(8, 2n)
+  t.equal(tailer.sureUntil, 3)
+})
+
+t.test('a copy may lack bytes of its original', async t => {
+  const folder = testFolder(t, { 'app.log': 'one\ntwo\n', 'app.log.1': 'one\n' })
+  const { tailer } = opened(t, join(folder, 'app.log'))
+  tailer.take(await tailer.read(tailer.left()), new Receiver())
+  t.equal(tailer.head.bytes, 8)
+  const path = join(folder, 'app.log.1')
+  const fd = openSync(path, 'r')
+  t.teardown(() => closeSync(fd))
+  tailer.detach()
+  tailer.moveTo(path, statSync(path, { bigint: true }), fd)
+  t.same(tailer.head, fingerprintAt(fd, 0, 4))
+})
+
+t.test('the end of a file that was truncated is no mark', async t => {
+  const path = join(testFolder(t, { 'app.log': `${'x'.repeat(1999)}\n` }), 'app.log')
+  const { tailer } = opened(t, path)
+  const { markIn } = ofTailer(tailer)
+  t.match(markIn(2000), { offset: 2000, tail: { bytes: FINGERPRINT_BYTES } })
+  truncateSync(path, 1500)
+  t.equal(markIn(2000), undefined)
+})
+
+t.test('the first bytes of a compressed file are not learned while it is not compared', async t => {
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
+  const { tailer } = opened(t, path)
+  writeFileSync(path, gzipSync('one\n'))
+  tailer.isUncompared = true
+  tailer.learnHead()
+  t.equal(tailer.head.bytes, 0)
+  tailer.isUncompared = false
+  tailer.learnHead()
+  t.not(tailer.head.bytes, 0)
 })
 
 t.test('a file that shrinks between two looks, or between the look and the read, is truncated', async t => {
