@@ -285,7 +285,8 @@ export class Reader {
         continue
       }
       try {
-        const left = this.#options.open(tailer) ? tailer.left() : 0
+        // A file that was empty a moment ago is read only after its first bytes were compared.
+        const left = this.#options.open(tailer) && !tailer.isUncompared ? tailer.left() : 0
         if (left > 0 && this.#waitsForEarlier(tailer)) continue
         if (left > 0) {
           const before = tailer.takeParts()

@@ -496,9 +496,11 @@ export class Tailer {
     else if (size > this.#at) this.trail.expect(size)
   }
 
-  /** Whether the open file certainly contains what was read. */
+  /** Whether the open file certainly contains what was read or, if nothing was read, its known first bytes. */
   verify(): boolean {
-    return this.#tail.bytes > 0 && this.#tailMatches()
+    const { head } = this.#content
+    if (this.#tail.bytes > 0) return this.#tailMatches()
+    return head.bytes > 0 && same(fingerprintAt(this.#fd!, 0, head.bytes), head)
   }
 
   /** Whether the open file still contains what was read and has not become shorter. */
