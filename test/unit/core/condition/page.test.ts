@@ -48,8 +48,8 @@ t.test('the examples of the page hold as it says', async t => {
 })
 
 t.test('the table says what each operator does', async t => {
-  const [, values] = /holds: (.*)\.$/s.exec(page.split('## Operators\n')[1]!.split('\n\n|')[0]!)!
-  const tried = values!.split(/,\s/).map(value => value.replaceAll('`', ''))
+  const [, values] = /if `\.a` is (.*)\.$/s.exec(page.split('## Operators\n')[1]!.split('\n\n|')[0]!)!
+  const tried = values!.split(/,\s|\sor\s/).map(value => value.replaceAll('`', ''))
   const others = '"ten":10,"nine":"9","letter":"x"'
   const rows = rowsUnder('Operators').slice(2)
   for (const [comparison, cell] of rows) {

@@ -57,7 +57,7 @@ t.test('a profile of the shared file', async t => {
   const other = credentials(t, { credentials_file: file, profile: 'other' }, {}).made
   await t.rejects(other.current(signal), {
     failure: 'hold',
-    message: /no credentials from .*: it has no access key ID/,
+    message: /no credentials from .*: it lacks an access key ID/,
   })
   writeFileSync(file, '[other]\naws_access_key_id = B\naws_secret_access_key = b\naws_session_token = t\n')
   t.equal(await other.changed(), true)
