@@ -285,8 +285,9 @@ export class Reader {
         continue
       }
       try {
-        // A file that was empty a moment ago is read only after its first bytes were compared.
-        const left = this.#options.open(tailer) && !tailer.isUncompared ? tailer.left() : 0
+        let left = this.#options.open(tailer) ? tailer.left() : 0
+        // If the file was still empty when it was opened, its first bytes were not compared.
+        if (left > 0 && tailer.isUncompared) left = this.#options.open(tailer) ? tailer.left() : 0
         if (left > 0 && this.#waitsForEarlier(tailer)) continue
         if (left > 0) {
           const before = tailer.takeParts()
