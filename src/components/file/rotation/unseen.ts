@@ -2,6 +2,7 @@ import { basename, dirname } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
 import { closeSync, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { formatOfName, uncompressedName } from '../compression.js'
+import { ALIKE_BYTES } from '../identity.js'
 import { openWithinSync } from '../opening.js'
 import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
@@ -131,7 +132,9 @@ export class Unseen {
     const unseen = unclaimed.filter(
       one => isLate(one) && one.changedAt >= since && (one.first.length > 0 || isFormer(one)),
     )
-    if (unseen.some(one => one.isCompressed && mayGrow(one))) return undefined
+    // Without birth times, so short a copy of the current file is not recognized while it is being written.
+    const isShort = ({ birth, size }: Place) => birth === undefined && size < ALIKE_BYTES
+    if (unseen.some(one => (one.isCompressed || isShort(one)) && mayGrow(one))) return undefined
     for (const one of unreadable) {
       if (!isLate(one)) continue
       if (isOfSystem(one.error)) {
