@@ -13,7 +13,7 @@ import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
 export const FINGERPRINT_BYTES = 1024
 
-/** A file without the name of a copy must share at least this many bytes with another file to count as its copy. */
+/** A file must share at least this many bytes with another file to count as its copy, unless both names show it. */
 export const ALIKE_BYTES = 64
 
 /** The hash of `bytes` bytes. */

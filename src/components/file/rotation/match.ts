@@ -19,7 +19,7 @@ export interface Mark {
 export interface Known {
   /** The first name under which the file was read, and its last known name. A copy may be named after either name. */
   readonly names: readonly string[]
-  /** Whether the file now has the first name in `names`. */
+  /** Whether the file has the first name in `names`, or had it until it was truncated. */
   readonly isNamed?: boolean
   /** 0 if unknown. */
   readonly birth: number

@@ -6,10 +6,10 @@ import { type Format, formatOf, isReadable } from '../compression.js'
 import type { NameKind } from '../discovery/discovery.js'
 import { ALIKE_BYTES, begins, fingerprint, firstBytes, keyOf, same } from '../identity.js'
 import type { Slices } from '../slices.js'
-import type { Candidates } from './candidates.js'
+import { type Candidates, SETTLE_MS } from './candidates.js'
 import { originalNames } from './names.js'
 import type { SearchOptions } from './search.js'
-import { TWIN_MS } from './subjects.js'
+import { beginsLike, TWIN_MS } from './subjects.js'
 
 const NOTHING = Buffer.alloc(0)
 
@@ -148,13 +148,17 @@ export class Newcomers {
     const { size, mtimeNs: changedAt } = stat
     const state = { isCompressed: false, size, changedAt, since: seen && isSame(seen, stat) ? seen.since : clock.now() }
     // Ignore an error here. It is reported when the file is read as a separate file.
-    const format = formatOf(withFile(path, firstBytes, { open }) ?? NOTHING)
+    const first = withFile(path, firstBytes, { open }) ?? NOTHING
+    const format = formatOf(first)
     if (format) {
       const isDone = of !== undefined || this.#takeCompressed(path, stat, format, inflate)
       return isDone ? { ...state, isCompressed: true } : 'later'
     }
-    // An empty file may be a copy that has just been created.
-    if (size === 0n && names.some(name => files.named(name))) return state
+    // A copy may be in progress that is still empty or short.
+    const current = names.flatMap(name => files.named(name) ?? [])
+    if (size === 0n && current.length > 0) return state
+    const isChanging = clock.now() - state.since < SETTLE_MS
+    if (of === undefined && isChanging && current.some(tailer => beginsLike(tailer, first))) return state
     // If a copy was still empty when the files were compared, it must be compared again.
     if (of === undefined) return size === 0n || compared ? 'new' : 'later'
     return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'

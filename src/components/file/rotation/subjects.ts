@@ -1,6 +1,14 @@
 import { basename } from 'node:path'
 import { fstatSync } from '../../../lib/files/disk/disk.js'
-import { FINGERPRINT_BYTES, type Fingerprint, fingerprintAt, keyOf } from '../identity.js'
+import {
+  ALIKE_BYTES,
+  FINGERPRINT_BYTES,
+  type Fingerprint,
+  fingerprint,
+  fingerprintAt,
+  keyOf,
+  same,
+} from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Entry } from '../saved.js'
 import { type Listed, withKnown } from './candidates.js'
@@ -43,7 +51,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   return {
     tailer,
     names: [basename(origin.path ?? path), basename(path)],
-    isNamed: there?.path === origin.path,
+    isNamed: there?.path === origin.path || truncatedSince !== undefined,
     // A copy may have kept the time of its original, which is before the birth of the copy.
     birth: Math.min(bornAt(birth, tailer.key, claimed), Number(changedAt) / 1e6),
     head,
@@ -56,6 +64,16 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
       ...marksOf(position, head, trail),
     }),
   }
+}
+
+/**
+ * Whether `content` has the first bytes of the tailer's file, but too few to recognize a copy. A copy may be in
+ * progress.
+ */
+export function beginsLike(tailer: Tailer, content: Buffer): boolean {
+  const { length } = content
+  const mark = length > 0 && length < ALIKE_BYTES ? ofTailer(tailer).markIn(length) : undefined
+  return mark?.offset === length && same(mark.tail, fingerprint(content, 0, length))
 }
 
 export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: Listed): Subject {

@@ -2,7 +2,6 @@ import { basename, dirname } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
 import { closeSync, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { formatOfName, uncompressedName } from '../compression.js'
-import { ALIKE_BYTES } from '../identity.js'
 import { openWithinSync } from '../opening.js'
 import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
@@ -10,7 +9,7 @@ import type { Displaced } from '../saved.js'
 import { type Listed, type Place, SETTLE_MS, type Unreadable } from './candidates.js'
 import { compareAge, isRotatedName } from './names.js'
 import type { SearchOptions } from './search.js'
-import { CLOCK_MS } from './subjects.js'
+import { beginsLike, CLOCK_MS } from './subjects.js'
 
 /**
  * How long a search may delay files that were rotated during the search. Without this limit, constant rotation could
@@ -122,19 +121,18 @@ export class Unseen {
       Number(stat.mtimeNs) / 1e6 >= since &&
       (!births.kept(stat) || Number(stat.birthtimeNs) / 1e6 >= since)
     const damaged = new Set(unreadable.map(({ path }) => path))
-    const mayGrow = ({ path, stat }: Listed) => {
+    const mayGrow = ({ path, stat, isCompressed }: Place) => {
       // Both files were born in one tick of the clock, so `path` may be in the making.
       const isTwin = stat.birthtimeNs > 0n && statOrNone(uncompressedName(path))?.birthtimeNs === stat.birthtimeNs
-      const isComplete = this.isStarting && !damaged.has(path) && !isTwin
+      const isComplete = isCompressed && this.isStarting && !damaged.has(path) && !isTwin
       return Number(stat.ctimeNs) / 1e6 > now - (isComplete ? WRITES_MS : SETTLE_MS)
     }
     // A program may still write to an empty file. But if it is younger than the current file, it is a copy in progress.
     const unseen = unclaimed.filter(
       one => isLate(one) && one.changedAt >= since && (one.first.length > 0 || isFormer(one)),
     )
-    // Without birth times, so short a copy of the current file is not recognized while it is being written.
-    const isShort = ({ birth, size }: Place) => birth === undefined && size < ALIKE_BYTES
-    if (unseen.some(one => (one.isCompressed || isShort(one)) && mayGrow(one))) return undefined
+    const mayBeCopy = ({ isCompressed, first }: Place) => isCompressed || (current && beginsLike(current, first))
+    if (unseen.some(one => mayBeCopy(one) && mayGrow(one))) return undefined
     for (const one of unreadable) {
       if (!isLate(one)) continue
       if (isOfSystem(one.error)) {

@@ -272,3 +272,60 @@ t.test('a file that another one begins with is read when it differs, or when tha
   await settled(run, 212)
   await run.stop()
 })
+
+for (const name of ['app.log.1', 'app-20260101.log'])
+  t.test(`a few bytes of a copy in progress are not read: ${name}`, async t => {
+    const dir = testFolder(t, { 'app.log': numbered(0, 10) })
+    const path = join(dir, 'app.log')
+    const copy = join(dir, name)
+    const run = await tail({ include: [join(dir, '*')], scan_interval: '20ms', rotate_wait: '20ms' })
+    await settled(run, 10)
+    await laterFiles(dir)
+    for (const bytes of [0, 10, 20, 30]) {
+      writeFileSync(copy, numbered(0, 10).slice(0, bytes))
+      await run.scanned()
+    }
+    appendFileSync(copy, numbered(0, 10).slice(30))
+    truncateSync(path)
+    await run.scanned(3)
+    appendFileSync(path, 'after\nmore\n')
+    await settled(run, 12)
+    t.same(run.out.texts(), [...numbered(0, 10).trim().split('\n'), 'after', 'more'])
+    await run.stop()
+  })
+
+t.test('a file that begins like another one, and stays very short, is read', async t => {
+  const dir = testFolder(t, { 'app.log': numbered(0, 10) })
+  const clock = new TestTime()
+  const run = await tail(
+    { include: [join(dir, '*')], scan_interval: '20ms' },
+    new MemoryCheckpoints(),
+    new Receiver(),
+    clock,
+  )
+  await settled(run, 10)
+  writeFileSync(join(dir, 'app-20260101.log'), numbered(0, 1))
+  await run.scanned(2)
+  t.equal(run.out.texts().length, 10, 'it may still grow')
+  clock.ms += 2000
+  await settled(run, 11)
+  await run.stop()
+})
+
+t.test('a tiny file has a copy that is shorter than it', async t => {
+  const dir = testFolder(t, { 'app.log': numbered(0, 1) })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path], scan_interval: '20ms', rotate_wait: '20ms' })
+  await settled(run, 1)
+  await laterFiles(dir)
+  copyFileSync(path, `${path}.1`)
+  appendFileSync(path, numbered(1, 3))
+  await settled(run, 3)
+  truncateSync(path)
+  await run.scanned(3)
+  appendFileSync(path, 'after\n')
+  await settled(run, 4)
+  await run.scanned(3)
+  t.same(run.out.texts(), [...numbered(0, 3).trim().split('\n'), 'after'])
+  await run.stop()
+})
