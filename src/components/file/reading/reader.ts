@@ -166,10 +166,8 @@ export class Reader {
     for (const tailer of unfindable) {
       const origins = [tailer.origin, tailer.successor?.origin]
       for (const batch of this.#outbox.filter(({ origin }) => origins.includes(origin))) {
-        if (this.#givenUp) break
         this.#outbox.splice(this.#outbox.indexOf(batch), 1)
-        await this.#options.beforeSend(batch)
-        await out.send(batch)
+        await this.#sendLast(batch, out)
       }
       try {
         await this.#readOut(tailer, out)
@@ -181,7 +179,7 @@ export class Reader {
       // The last line of this file may continue in its successor. The next start finds the successor, but not the
       // beginning of the line.
       const rest = tailer.successor?.flush(out)
-      if (rest) await out.send(rest)
+      if (rest) await this.#sendLast(rest, out)
       if (tailer.isOpen && tailer.unread > 0) this.#options.onLost(tailer)
     }
   }
@@ -194,10 +192,16 @@ export class Reader {
       const taken = left > 0 ? tailer.take(await tailer.read(left), out) : undefined
       const isOver = left <= 0 || taken === 'truncated'
       const batch = isOver ? tailer.flush(out) : taken
-      if (batch) await this.#options.beforeSend(batch)
-      if (batch) await out.send(batch)
+      if (batch) await this.#sendLast(batch, out)
       if (isOver) return
     }
+  }
+
+  /** Sends a batch during the stop. If an earlier batch was given back, this one is given back, too. */
+  async #sendLast(batch: EventBatch, out: Output): Promise<void> {
+    await this.#options.beforeSend(batch)
+    if (this.#givenUp) this.#post(batch)
+    else await out.send(batch)
   }
 
   /** Turns the current portion into a batch. Returns true if the batch should be sent before the next read begins. */
