@@ -27,7 +27,11 @@ export const settings = z.strictObject({
     .union(
       [
         z.literal(false),
-        z.strictObject({ listen: listenAddress().prefault('127.0.0.1:9598').describe('HOST:PORT, or systemd:NAME.') }),
+        z.strictObject({
+          listen: listenAddress()
+            .prefault('127.0.0.1:9598')
+            .describe('HOST:PORT, or systemd:NAME. `sluice serve`: by default 127.0.0.1:9599.'),
+        }),
       ],
       {
         error: 'must be false, or a mapping such as {listen: 127.0.0.1:9598}',

@@ -167,7 +167,7 @@ const fields = z.strictObject({
   max_delay: duration()
     .optional()
     .describe(
-      'With `on_backlog: pace` only: how long an event may wait. After that, the throttle treats the event like a live event. Default: `1 Hours`.',
+      'With `on_backlog: pace` only: how long an event may wait. After that, `over_limit` applies. Default: `1 Hours`.',
     ),
   mode: z
     .enum(['enforce', 'shadow'])

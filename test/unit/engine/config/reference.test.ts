@@ -51,7 +51,7 @@ t.test('the reference of a known list', async t => {
     'It has no options of its own.',
     'Other defaults than usual: `batch.max_events` `50000`, `batch.max_wait` `10ms`, `max_in_flight` `1`.',
     'processors:\n  example:\n    type: limit\n    inputs: [app_logs]\n    limit: 1\n    window: 1s\n```\n\nIn:\n\n```json\n{"a":1}\n```',
-    '| `metrics.listen` | address | `127.0.0.1:9598` |  | HOST:PORT, or systemd:NAME. |',
+    '| `metrics.listen` | address | `127.0.0.1:9598` |  | HOST:PORT, or systemd:NAME. `sluice serve`: by default 127.0.0.1:9599. |',
     '| `retry.max` | duration | `30 Seconds` |',
   ]
   for (const part of expected) t.ok(text.includes(part), part)
