@@ -49,7 +49,7 @@ export class DiscardHistory {
     return row
   }
 
-  /** Records that counts at `now` are estimates from a sample. */
+  /** Marks the counts at `now` as estimates from a sample. */
   sampled(now: number): void {
     this.#inexactAt = now
   }
