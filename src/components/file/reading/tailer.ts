@@ -132,8 +132,13 @@ export class Tailer {
   #fd: number | undefined
   #gone = false
   #closing = false
-  /** `lookedAt` when the last read began. The portion may be taken much later. */
+  /** How often a sweep found the file changed. */
+  #changes = 0
+  /** The changes before the last check that the file still held what was read. */
+  #sureChanges = 0
+  /** `lookedAt` and the changes when the last read began. The portion may be taken much later. */
   #readSince = 0
+  #readChanges = 0
   readonly #portion: Portion
   #at: number
   readonly #start: number
@@ -420,7 +425,8 @@ export class Tailer {
   /** Compares the file with the stat of a sweep. Returns true if there may be something to read. */
   look(size: number, changedAt: bigint): boolean {
     const isTouched = changedAt !== this.changedAt
-    if (size === this.size && !isTouched) this.becomesSure()
+    if (size !== this.size || isTouched) this.#changes += this.changedAt === 0n ? 0 : 1
+    else if (this.#changes === this.#sureChanges) this.becomesSure()
     this.sees(size)
     if (isTouched) this.changedAt = changedAt
     return size !== this.#end || isTouched
@@ -544,6 +550,7 @@ export class Tailer {
   read(left: number): Promise<number | Error> | number | Error {
     const portion = this.#portion
     this.#readSince = this.#context.lookedAt()
+    this.#readChanges = this.#changes
     // A batch must not mix backlog and newer bytes.
     const most = this.#at < this.#backlogEnd ? Math.min(left, this.#backlogEnd - this.#at) : left
     const room = portion.begin(this.#splitter, Math.min(most, READ_BYTES), this.#at)
@@ -573,12 +580,16 @@ export class Tailer {
     if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
     // The file is shorter than before, so it has new content. Only its first bytes are the same as before.
     if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
-    this.becomesSure(this.size, this.#readSince)
+    this.becomesSure(this.size, this.#readSince, this.#readChanges)
     return true
   }
 
-  /** Records that the file surely still held what was read, both when its size was `size` and at the time `until`. */
-  becomesSure(size = 0, until = this.#context.lookedAt()): void {
+  /**
+   * Records that the file surely still held what was read, both when its size was `size` and at the time `until`.
+   * `changes`: how many changes had been found at that time.
+   */
+  becomesSure(size = 0, until = this.#context.lookedAt(), changes = this.#changes): void {
+    this.#sureChanges = changes
     this.#sureSize = Math.max(this.#sureSize, size)
     this.sureUntil = Math.max(this.sureUntil, until)
   }
