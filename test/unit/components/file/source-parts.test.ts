@@ -369,7 +369,21 @@ t.test('a file certainly holds what was read until its last look, or until a por
   tailer.look(8, 2n)
   t.equal(tailer.sureUntil, 2, 'it was written')
   tailer.look(8, 2n)
-  t.equal(tailer.sureUntil, 3)
+  t.equal(tailer.sureUntil, 2, 'nothing was compared since then')
+  t.equal(tailer.holds(), true)
+  looked = 4
+  tailer.look(8, 2n)
+  t.equal(tailer.sureUntil, 4)
+  appendFileSync(path, 'three\n')
+  tailer.look(14, 3n)
+  const rest = await tailer.read(tailer.left())
+  tailer.look(14, 4n)
+  looked = 5
+  tailer.take(rest, new Receiver())
+  tailer.look(14, 4n)
+  t.equal(tailer.sureUntil, 4, 'it was written while it was read')
+  t.equal(tailer.holds(), true)
+  t.equal(tailer.sureUntil, 5)
 })
 
 t.test('a copy may lack bytes of its original', async t => {
