@@ -296,8 +296,9 @@ export class OpenFiles {
       else if (!stat.isDirectory() || kind === 'unknown') this.#options.problems.skipped(path, stat)
     } catch (error) {
       this.#notOpened(path, error)
-      const isUnread = stat?.isFile() && errorCode(error) !== 'ENOENT' && !this.#tailers.has(keyOf(stat))
-      if (isUnread) this.#search.noteUnopened(path, stat!)
+      // Another file had the name, and was renamed before it was opened.
+      if (errorCode(error) === 'ENOENT') this.#names.vacate(path)
+      else if (stat?.isFile() && !this.#tailers.has(keyOf(stat))) this.#search.noteUnopened(path, stat)
     }
   }
 
