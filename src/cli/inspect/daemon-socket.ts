@@ -61,7 +61,7 @@ function inodeOf(path: string): string | undefined {
   return stat && `${stat.dev}:${stat.ino}`
 }
 
-/** Describes the daemons beside the daemon at a default path. `command`: a command that inspects them. */
+/** Describes the daemons other than the one at a default path. `command`: a command that inspects them. */
 export interface OtherDaemons {
   readonly text: string
   readonly command: string
