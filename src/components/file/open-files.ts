@@ -312,7 +312,7 @@ export class OpenFiles {
       return
     }
     let tailer = this.#tailerOf(stat, path, key)
-    const isNew = !tailer && !isOwn && !this.#options.saved.known(stat, this.#births)
+    const isNew = !tailer && !isOwn && !this.#options.saved.known(stat, this.#births, path)
     if (isNew && this.#search.newcomers.add(path, kind, stat)) {
       this.#names.vacate(path)
       return

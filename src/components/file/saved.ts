@@ -60,7 +60,7 @@ const entrySchema = z.object({
 export type Entry = z.output<typeof entrySchema>
 
 /** A file, and the file that was found to be its copy. */
-export type Original = Pick<Entry, 'claimed' | 'offset' | 'head' | 'tail'>
+export type Original = Pick<Entry, 'claimed' | 'offset' | 'head' | 'tail' | 'marks'>
 
 /** A name that now refers to another file, and the earliest time of this change, wall clock in milliseconds. */
 const displacedSchema = z.object({ path: z.string(), since: z.number() })
@@ -169,9 +169,9 @@ export class Saved {
   }
 
   /** The entry that has this file's inode; undefined if the entry describes another file. */
-  known(stat: BigIntStats, births: BirthTimes): Entry | undefined {
+  known(stat: BigIntStats, births: BirthTimes, path?: string): Entry | undefined {
     const entry = this.#entries.get(keyOf(stat))
-    return entry && !births.differ(stat, BigInt(entry.birth)) ? entry : undefined
+    return entry && !births.differ(stat, BigInt(entry.birth), path) ? entry : undefined
   }
 
   has(path: string): boolean {
@@ -218,16 +218,22 @@ function differ(a: Entry['head'], b: Entry['head']): boolean {
 }
 
 /** Whether `copy` was read further than its original, and may contain all that was read of the original. */
-export function isCopyAhead(copy: Entry, { claimed, offset, head, tail }: Original): boolean {
-  const mark = copy.marks?.find(one => one.offset === offset)
+export function isCopyAhead(copy: Entry, file: Original): boolean {
   // A copy claims itself or, if it was found compressed, the compressed file.
-  const isCopy = copy.claimed === claimed || copy.head.bytes === head.bytes
-  return isCopy && copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
+  return (copy.claimed === file.claimed || copy.head.bytes === file.head.bytes) && isAhead(copy, file)
 }
 
 /** Like `isCopyAhead`, for a copy that was compressed later: `copy` and `file` both claim the compressed file. */
 export function wasCopyAhead(copy: Entry, file: Original): boolean {
-  return same(copy.head, file.head) && isCopyAhead(copy, file)
+  // The copy of a small file may lack some of the file's first bytes. A mark then shows the first bytes of the copy.
+  const marks = [{ offset: file.head.bytes, tail: file.head }, ...(file.marks ?? [])]
+  const isAlike = marks.some(({ offset, tail }) => offset === copy.head.bytes && same(tail, copy.head))
+  return isAlike && isAhead(copy, file)
+}
+
+function isAhead(copy: Entry, { offset, head, tail }: Original): boolean {
+  const mark = copy.marks?.find(one => one.offset === offset)
+  return copy.offset > offset && !differ(copy.head, head) && !(mark && differ(mark.tail, tail))
 }
 
 /** Paths of files that this document's source has started to read. Only existing files that `selects` accepts. */

@@ -695,7 +695,7 @@ export class Tailer {
 
   /** Shows whether a copy's position is ahead of the committed position: see `isCopyAhead`. */
   get known(): Original {
-    return { ...this.committed, head: this.head, claimed: this.claimed }
+    return { ...this.committed, head: this.head, claimed: this.claimed, marks: this.trail.marks }
   }
 
   /** The checkpoint entry of the file, at its committed position. */

@@ -417,9 +417,9 @@ export class Search {
     if (tailer.isOpen || tailer.copy) return
     tailer.isMissing = folder.byKey.get(tailer.key)?.path !== tailer.path
     tailer.wasLookedFor()
-    const { head, birth, size, truncatedSince, origin, path } = tailer
+    const { head, birth, truncatedSince, origin, path } = tailer
     const wasOpened = head.bytes > 0 || truncatedSince !== undefined
-    if (!wasOpened && size > 0 && this.#seekUnopened(origin.path ?? path, birth, folder)) {
+    if (!wasOpened && this.#seekUnopened(origin.path ?? path, birth, folder)) {
       this.#options.files.forget(tailer)
       return
     }

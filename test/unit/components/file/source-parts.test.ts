@@ -309,6 +309,9 @@ t.test('saved positions', async t => {
   t.ok(isCopyAhead(copy, original), 'files grow')
   t.notOk(wasCopyAhead(copy, original), 'a copy that is compressed begins with the same bytes')
   t.ok(wasCopyAhead({ ...copy, ...head(1) }, original))
+  const short = { ...copy, head: { bytes: 310, hash: 3 } }
+  t.notOk(wasCopyAhead(short, original))
+  t.ok(wasCopyAhead(short, { ...original, marks: [{ offset: 310, tail: short.head }] }), 'it lacks some bytes')
 })
 
 /** Opens a file of which nothing was read. */
