@@ -78,7 +78,7 @@ export const elasticsearch = defineHttpDestination({
       '`batch.max_bytes` (1 MB) and `batch.max_events` (1,000) for a request; `max_in_flight` requests at a time.',
     tested: 'OpenSearch 2.19.3, Elasticsearch 7.17.29. Simulated: Elasticsearch 8 and 9, API keys, failure stores.',
     advice:
-      'By default (`mode: index`), Sluice assumes an index. But if an index template with `data_stream` matches the name, the server creates a data stream at the first event. Elasticsearch has a template for `logs-*-*`, which also matches `logs-my-shop`. Sluice only checks this: if the option `index` uses no fields, the log and `sluice validate --online` report an index or data stream that does not fit `mode`.\n\nTo log in, set `auth: { type: basic, username: sluice, password_file: /etc/sluice/elastic-password }` or `auth: { type: api_key, key_file: /etc/sluice/elastic-key }`. The key file contains the encoded API key.',
+      'By default (`mode: index`), Sluice assumes an index. But if an index template with `data_stream` matches the name, the server creates a data stream at the first event. Elasticsearch has a template for `logs-*-*`, which also matches `logs-my-shop`. Sluice cannot prevent this, but if the option `index` uses no fields, the log and `sluice validate --online` report an index or data stream that does not fit `mode`.\n\nTo log in, set `auth: { type: basic, username: sluice, password_file: /etc/sluice/elastic-password }` or `auth: { type: api_key, key_file: /etc/sluice/elastic-key }`. The key file contains the encoded API key.',
   },
   options,
   examples: [

@@ -40,7 +40,7 @@ const ingest = z.strictObject({
   max_unsettled: byteSize(1024)
     .prefault('32MiB')
     .describe(
-      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. If only one account uses memory, it can use three quarters of that; otherwise, each account may use at most three times the free memory. Requests beyond a limit get status 503 with Retry-After.',
+      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much, and each account at most three quarters of what the others leave. Requests beyond a limit get status 503 with Retry-After.',
     ),
   max_processes: z
     .int()

@@ -59,7 +59,7 @@ export class MirroredCounters {
   #add(key: string, mirror: Mirror): Mirror {
     const group = this.#groups.get(mirror.group) ?? { lines: 0, components: 0 }
     if (group.components >= MOST_COMPONENTS)
-      throw new RangeError(`its process sent more than ${MOST_COMPONENTS} components`)
+      throw new RangeError(`its process reported more than ${MOST_COMPONENTS} components`)
     group.components++
     this.#groups.set(mirror.group, group)
     this.#mirrors.set(key, mirror)
