@@ -101,7 +101,8 @@ export const kafka = defineDestination({
   promises: {
     guarantee: 'An event is delivered when the replicas (`acks: all`) or only the leader (`acks: 1`) confirm it.',
     order: 'Events of a partition keep their order; therefore events of a key do, too.',
-    duplicates: 'With `idempotence`, only after a restart or after a day; consumers recognize duplicates by `id_header`.',
+    duplicates:
+      'With `idempotence`, only after a restart or after a day; consumers recognize duplicates by `id_header`.',
     limits: '`batch.max_bytes` (1 MB) and `batch.max_events` (10,000) for a request; `max_message_bytes` for a batch.',
     tested: 'Kafka 4.3.0 with one broker and unsigned tokens. Simulated: errors of large clusters.',
   },
