@@ -417,9 +417,11 @@ export class Search {
     if (tailer.isOpen || tailer.copy) return
     tailer.isMissing = folder.byKey.get(tailer.key)?.path !== tailer.path
     tailer.wasLookedFor()
-    const { head, birth, truncatedSince, origin, path } = tailer
+    const { head, birth, size, truncatedSince, origin, path } = tailer
     const wasOpened = head.bytes > 0 || truncatedSince !== undefined
-    if (!wasOpened && this.#seekUnopened(origin.path ?? path, birth, folder)) {
+    // An empty file may have been written, compressed and removed since the last look.
+    const mayHaveBytes = size > 0 || !folder.byKey.has(tailer.key)
+    if (!wasOpened && mayHaveBytes && this.#seekUnopened(origin.path ?? path, birth, folder)) {
       this.#options.files.forget(tailer)
       return
     }
