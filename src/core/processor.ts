@@ -91,9 +91,12 @@ export interface BatchScope {
   readonly signal: AbortSignal
   /** Milliseconds since the batch's events became LATER; 0 when the processor is first asked about them. */
   readonly keptMs: number
-  /** Whether the events became LATER before a reload, and this processor is now asked about them for the first time. */
+  /**
+   * Whether the processor before a reload decided LATER, and this processor is now asked about the events for the first
+   * time.
+   */
   readonly isInherited: boolean
-  /** While the stage ends, false unless LATER events are passed on or read again. If false, decide now if possible. */
+  /** While the stage ends, true only if LATER events are passed on or read again. If false, decide now if possible. */
   readonly mayWait: boolean
   /**
    * Makes the stage ask again after `ms` milliseconds or slightly more, with only LATER events in the batch. Of several

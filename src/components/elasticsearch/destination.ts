@@ -8,7 +8,9 @@ import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
 
 const PATH = '/_bulk'
-/** Asks only for these members of the response. For each event, all others together are as long as a short event. */
+/**
+ * Asks only for these members of the response. For each event, all other members together are as long as a short event.
+ */
 const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
 /** Whether the template gives valid names. If a name is between < and >, the server computes the date in this name. */

@@ -32,7 +32,9 @@ export class Sweeps {
     }
   }
 
-  /** Whether a file without a position was found by the first sweep, or was last written before this sweep began. */
+  /**
+   * Whether a file without a position was found by the first sweep, or was last written before the first sweep began.
+   */
   isAfter({ mtimeMs }: BigIntStats): boolean {
     return this.isFirst || Number(mtimeMs) < this.#startedAt
   }

@@ -111,7 +111,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     for (const [shape, exact] of this.#exact) if (!exact.sweep()) this.#exact.delete(shape)
   }
 
-  /** If buckets are idle after `ms` milliseconds without any event, drops them, also buckets of rules. */
+  /** Drops buckets, also those of rules, that are idle after `ms` milliseconds without any event. */
   dropUnused(ms: number): void {
     if (ms >= this.#buckets.idleMs) this.#buckets.clear()
     for (const limiter of this.#ofRules.values()) if (limiter instanceof Limiter) limiter.dropUnused(ms)

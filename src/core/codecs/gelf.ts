@@ -109,7 +109,9 @@ class Gelf extends FieldsCodec {
     this.#put(name, b, n, to, false)
   }
 
-  /** If the range begins with a quote, `read` passed the range to the sink's `string`. It lacks the closing quote. */
+  /**
+   * If the range begins with a quote, `read` passed the range to the sink with `string`. It lacks the closing quote.
+   */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)

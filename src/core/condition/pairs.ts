@@ -48,7 +48,7 @@ const contains: PairTest = (left, right) => {
 /** Finds a long part in linear time (Knuth, Morris and Pratt), so that untrusted texts cannot make the search slow. */
 function containsLong(text: Uint8Array, part: Uint8Array): boolean {
   if (part.length > text.length) return false
-  /** By the length of a partial match: the length of the next shorter partial match that ends at the same byte. */
+  /** For the length of each partial match: the length of the next shorter partial match that ends at the same byte. */
   const shorter = new Int32Array(part.length + 1)
   for (let p = 1, length = 0; p < part.length; p++) {
     while (length > 0 && part[p] !== part[length]) length = shorter[length]!

@@ -41,7 +41,7 @@ export class FieldReader {
   readonly #rest: readonly Segment[]
   /** `#rest`, prepared for a search in JSON. */
   readonly #steps: readonly (MemberName | number)[]
-  /** The second segment, if it is a name. A scan of the object at the first segment finds it. */
+  /** The second segment, if it is a name. A scan of the first segment's object finds it. */
   readonly #inner: WantedNames | undefined
   readonly #innerOut = new Int32Array(SLOT)
   /** The value, if it is not in `bytes`. */

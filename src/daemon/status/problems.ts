@@ -409,7 +409,7 @@ const SENT = 'sluice_component_sent_events_total'
 const BUFFERED = 'sluice_buffer_max_bytes'
 const DISCARDED = 'sluice_component_discarded_events_total'
 
-/** Advice by reason, for events that are lost. For other reasons, processors discard on purpose. */
+/** Advice by reason, for events that are lost. With any other reason, processors discard on purpose. */
 const LOST_FOR: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
   throttled_backlog:

@@ -16,7 +16,7 @@ export interface Subject {
   goesOn?(): boolean | Promise<boolean>
 }
 
-/** Number of checks per watchdog interval. One of two sends a ping. */
+/** Number of checks per watchdog interval. Every second check sends a ping. */
 export const CHECKS = 4
 
 const LONGEST = 400

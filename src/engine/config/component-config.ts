@@ -282,7 +282,7 @@ export function checkNode<T>(schema: z.ZodType<T>, node: MapNode, path: Path, pr
   return 'issues' in checked && readPlain(checked.issues, node) ? check(schema, toValue(node)) : checked
 }
 
-/** Where an option requires a number or boolean, converts the text of its variable. Returns whether a value changed. */
+/** Converts the text of a variable where its option requires a number or boolean. Returns whether a value changed. */
 function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
   let changed = false
   for (const issue of issues) {

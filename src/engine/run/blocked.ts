@@ -29,8 +29,8 @@ export function stuckOf(ending: readonly DestinationRun[], stages: Pick<Stages, 
 }
 
 /**
- * During a shutdown: whether the remaining events are safe but cannot be delivered soon. Events are safe in files and
- * buffers, or if their sender is asked to resend them. They cannot be delivered soon if this is true of every
+ * During a shutdown: whether the remaining events are safe but cannot be delivered soon. Events are safe if files or
+ * buffers have them, or if their sender is asked to resend them. They cannot be delivered soon if this is true of every
  * destination with events:
  * - it waits for an operator, or
  * - it pauses for longer than the remaining `leftMs`, or

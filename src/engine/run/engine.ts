@@ -295,7 +295,7 @@ export class Engine {
 
   /** Whether an aborted run has given back events of a source. */
   #isCut(source: string): boolean {
-    // Events that were taken for successors before the abort are not given back.
+    // Events that were taken before the abort, for successors, are not given back.
     if (!(this.#wasCut ?? this.#delivering.signal.aborted)) return false
     return [...this.#lasting.keys()].some(id => !this.#keepsRunning(id) && this.#outputs.reaches(source, id))
   }
@@ -366,7 +366,7 @@ export class Engine {
     else this.abort()
   }
 
-  /** Stops reading. Delivers the events read so far until `deadline` aborts (`timeoutMs` from now). */
+  /** Stops reading. Until `deadline` aborts (`timeoutMs` from now), delivers the events read so far. */
   stop(deadline: AbortSignal, timeoutMs = this.#config.shutdownTimeoutMs): void {
     this.#endSources()
     this.#stages.giveBack()

@@ -1,6 +1,6 @@
 import { FramingError, type RecordScanner } from '../lines/framed-splitter.js'
 
-/** The range of types whose type byte contains no part of the value. The byte 0xc1 in it is not a type. */
+/** The range of types whose type byte contains no part of the value. In this range, the byte 0xc1 is not a type. */
 export const FIRST_TYPE = 0xc0
 export const LAST_TYPE = 0xdf
 /** For each of these types: how many bytes after the type byte contain the length. */

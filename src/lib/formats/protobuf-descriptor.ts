@@ -115,7 +115,7 @@ class DescriptorReader implements Types {
   }
 
   /**
-   * `messages`, `enums`: the numbers of these parts. `packs`: repeated fields are packed unless an option says
+   * `messages`, `enums`: the field numbers of these parts. `packs`: repeated fields are packed unless an option says
    * otherwise.
    */
   #scope(prefix: string, parts: readonly Part[], of: { messages: number; enums: number; packs: boolean }): void {

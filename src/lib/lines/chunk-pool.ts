@@ -69,7 +69,7 @@ export function portionAfter(pending: number, bytes: number): number {
 
 /**
  * Whether `pending` bytes take so little of their chunk that they should move to memory of their own size. False if the
- * next small portion would bring these bytes back to a reused chunk: then every small portion would cost a copy.
+ * next small portion would bring these bytes back to a reused chunk, so that every small portion would cost a copy.
  */
 export function isMostlyFree(chunk: Buffer, pending: number): boolean {
   return pending * 4 < chunk.length && (pending * 2 < REUSED_BYTES || !holders.has(chunk))

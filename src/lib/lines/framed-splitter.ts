@@ -4,7 +4,7 @@
  * splitter.
  *
  * The result does not depend on how the bytes were portioned, and the work is linear in the number of bytes. A record
- * above the maximum size is skipped and reported. Bytes that are not a record end the reading. They stay pending, and
+ * above the maximum size is skipped and reported. Reading ends at bytes that are not a record. They stay pending, and
  * `reserve` and `release` then throw.
  */
 

@@ -24,7 +24,7 @@ const MOST_KNOWN = 1 << 20
 
 /** The notes and alternatives of the last matcher that ran. Only one runs at a time. */
 let notes = new Uint32Array(0)
-/** The symbols of the text of the last matcher, beginning at the place of its first note. */
+/** The symbols of the last matcher's text, from the place of the matcher's first note on. */
 let symbols = new Uint16Array(0)
 let open = new Int32Array(1024)
 let owner: Backtracker | undefined

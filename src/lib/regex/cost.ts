@@ -106,7 +106,7 @@ class Cost {
     return { factor: factor ** max + (min === 0 ? 1 : 0), degree, work }
   }
 
-  /** `rest`: what follows `node`. Returns `node` and `rest` together: what follows the part before `node`. */
+  /** `rest`: what follows `node`. Returns what follows the part before `node`: `node`, then `rest`. */
   #before(node: Node, rest: Rest): Rest {
     switch (node.kind) {
       case 'atom':

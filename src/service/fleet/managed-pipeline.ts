@@ -267,8 +267,8 @@ export class ManagedPipeline {
   /** Called when `back` runs again, because `failed` replaced `back` but could not start. */
   wentBack(error: Error, failed: Config, back: Config): void {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
-    // If both have the same revision, the local part of the configuration caused the error, so the revision is not
-    // refused.
+    // If the running revision is the one with the error, the local part of the configuration caused the error, so the
+    // revision is not refused.
     if (!refused || !running || refused.revision === running.revision) return
     this.#running = running
     this.#refuse(refused, error)

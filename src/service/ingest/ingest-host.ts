@@ -56,7 +56,7 @@ const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
  */
 const TURN_MS = 30_000
 const CHECKS_A_TURN = 6
-/** How long a request waits for its pipeline to start. After that, the start continues for repeated requests. */
+/** How long a request waits for its pipeline to start. The start then continues, so that repeated requests succeed. */
 const WAIT_MS = 10_000
 const MOST_REMOVED = 10_000
 /** If a process uses more than half of its memory, its pipelines are ended after they were idle for this long. */

@@ -93,8 +93,8 @@ function readTapped(source: string, codec: Codec, frames: Frame[], wanted: Wante
   const letter = lineOf(given)
   if (letter?.codec.form !== 'message') return undefined
   const batch = firstOf([frameOf(letter)], originOf(letter, source, wanted), letter.receivedAt)
-  // If the event from this line has all fields of the input, `sluice tap` printed the input. Otherwise the input is a
-  // line to read.
+  // If decoding this line gives all fields of the input, `sluice tap` printed the input. Otherwise the input is a line
+  // to read.
   const fields = batch.fields(0)
   const same = Object.entries(given).every(([name, value]) => fields[name] === value)
   return same ? { batch, own: given, as: 'the text of an event as sluice tap shows it', more } : undefined

@@ -46,8 +46,8 @@ class LimitSearch {
   }
 
   /**
-   * `answer`: the limit that achieves the goal. `next`: the next limit, which does not. Undefined: no such limit was
-   * found.
+   * `answer`: the limit that achieves the goal. `next`: the next limit, which misses the goal. Undefined: no such limit
+   * was found.
    */
   get answer(): Tried | undefined {
     return this.goal.smallest ? this.#above : this.#below

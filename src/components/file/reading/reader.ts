@@ -44,9 +44,9 @@ interface Reading {
 }
 
 /**
- * Reads files with new data in turns, and sends their batches. While it sends a batch, it waits for a slow disk, too.
- * Invariants: one portion is in progress at a time. Batches of a file are sent in the order of its bytes. Every batch
- * is sent, or is given back if the run ends before the batch is sent.
+ * Reads files with new data in turns, and sends their batches. While it sends a batch, a read from a slow disk
+ * continues. Invariants: one portion is in progress at a time. Batches of a file are sent in the order of its bytes.
+ * Every batch is sent, or is given back if the run ends before the batch is sent.
  */
 export class Reader {
   readonly #options: ReaderOptions

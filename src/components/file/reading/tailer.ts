@@ -134,7 +134,7 @@ export class Tailer {
   #closing = false
   /** How often a sweep found the file changed. */
   #changes = 0
-  /** The changes before the last check that the file still held what was read. */
+  /** The changes before the last check whether the file still held what was read. */
   #sureChanges = 0
   /** `lookedAt` and the changes when the last read began. The portion may be taken much later. */
   #readSince = 0
@@ -687,7 +687,7 @@ export class Tailer {
     this.#splitter.release()
   }
 
-  /** Whether undelivered bytes were seen after the last `entry`. Their loss is reported only if they are saved. */
+  /** Whether undelivered bytes were seen after the last `entry`. Only the loss of saved bytes is reported. */
   get isUnsaved(): boolean {
     const { size, committed } = this
     return size > committed.offset && (size !== this.#saved.size || committed.content.head.bytes !== this.#saved.head)

@@ -296,7 +296,7 @@ export async function list(folder: string, slices: Slices): Promise<Listed[]> {
 
 /**
  * Opens a file and calls `use`. Returns undefined if the file is gone or unreadable, or if another file has its path.
- * `keeps`: whether the result of `use` closes the file.
+ * `keeps`: whether the result of `use` must close the file.
  */
 export function withKnown<T>(
   path: string,

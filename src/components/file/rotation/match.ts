@@ -117,7 +117,7 @@ function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint):
   if (content.bytes < ALIKE_BYTES && !isBeingMade(file, one)) return 'other'
   const mark = file.markIn(content.bytes)
   if (mark?.offset === content.bytes && same(mark.tail, content)) return relationBySize(file, one, content.bytes)
-  // A copy may end within a line. If only lines that are whole in the copy were delivered, a mistake loses no line.
+  // A copy may end within a line. If only lines that are whole in the copy were delivered, a wrong match loses no line.
   const line = file.lineIn?.(content.bytes)
   const isRest = line && line.offset >= Math.max(ALIKE_BYTES, file.position.offset) && mayBePart(file, one)
   return isRest && same(one.head(line.offset), line.tail) ? 'rest' : 'other'

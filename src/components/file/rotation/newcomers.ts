@@ -108,7 +108,7 @@ export class Newcomers {
 
   /**
    * Reads the waiting files of a folder that are not copies. `copyOf` returns the name of the original of a copy.
-   * `listed` has the files as they were when they were compared, by device and inode. `inflate` reads a compressed
+   * `listed` has, by device and inode, the files as they were when they were compared. `inflate` reads a compressed
    * file, and returns false if the file has changed.
    */
   async takeUp(

@@ -378,7 +378,7 @@ export class Search {
       else if (!candidate.isCompressed) this.#rests.putEnd(candidate, nameOf(entry!))
       if (!entry || isRest) continue
       this.#setClaim(file, candidate.key)
-      // The copy was compressed, and another file may get its inode.
+      // The copy is compressed now, and another file may get its inode.
       if (entry.claimed !== undefined)
         for (const one of subjects)
           if (one !== file && one.claimed === entry.claimed) this.#setClaim(one, candidate.key)
@@ -391,7 +391,7 @@ export class Search {
     else if (this.#isCurrent(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed })
   }
 
-  /** If the copy of a file is gone, another file's copy may have its inode now. No file is read from `places`. */
+  /** If the copy of a file is gone, its inode may belong to another file's copy now. None of `places` is being read. */
   #dropOldClaims(
     subjects: readonly Subject[],
     places: readonly Place[],

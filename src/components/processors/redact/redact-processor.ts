@@ -182,7 +182,7 @@ export class RedactProcessor implements Processor {
   }
 }
 
-/** Returns the ends at which a long line was divided, or undefined if the line is whole. */
+/** Returns the ends at which a piece of a long line was cut, or undefined if the line is whole. */
 function cutsOf(flags: number): Cuts | undefined {
   const piece = flags & (PIECE | CONTINUES)
   if (piece === 0) return undefined

@@ -6,7 +6,7 @@ import { periodsOf } from '../../throttle/windows/several.js'
 import type { WallTime } from '../../throttle/windows/wall-time.js'
 import type { ThrottleMetrics } from './throttle-metrics.js'
 
-/** A clock at most this far behind the latest wall time of a decision counts as not set back. */
+/** A clock counts as set back if it is more than this behind the latest wall time of a decision. */
 const DRIFT_MS = 1000
 
 /**

@@ -148,7 +148,7 @@ export class RefusedEvents {
     return this.#summary?.emit() ?? []
   }
 
-  /** Moves the counts from the tally to the fields that need them. */
+  /** Passes the counts of the tally to the objects that need them. */
   #drain(): void {
     const keys = this.#keys
     const summary = this.#summary

@@ -96,7 +96,8 @@ export class RuledBuckets {
   #idOf(key: Key): number {
     const rule = this.ruleLimits.ofKey(key)
     if (rule === CONDITIONAL) return NONE
-    // Creates a limiter only when an event needs it. Creating it earlier would change when idle buckets are dropped.
+    // Creates a limiter only when an event needs it. If it were created earlier, idle buckets would be dropped at other
+    // times.
     const ruleLimit = rule < 0 ? undefined : this.ruleLimits.opened(rule)
     if (rule >= 0 && (ruleLimit === undefined || ruleLimit.costs !== undefined)) return NONE
     const limiter = ruleLimit === undefined ? this.#limiter : (ruleLimit.limiter?.shared ?? ruleLimit.limiter)

@@ -57,7 +57,7 @@ export class KeyTable {
 
   /**
    * Has room for `keys` keys with `bytes` bytes in total, and a few more. `expected`: upper estimate of the number of
-   * keys. When the table comes near it, it grows to exactly this number, and then in smaller steps.
+   * keys. Near this number, the table grows to exactly this number, and then in smaller steps.
    */
   constructor(keys = 0, bytes = 0, expected = Number.POSITIVE_INFINITY) {
     this.#expected = expected

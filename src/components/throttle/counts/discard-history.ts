@@ -3,7 +3,7 @@ import type { Refusal } from '../decider.js'
 
 const MINUTE_MS = 60_000
 const MINUTES = 60
-/** How many buckets are kept when there would be more than twice as many. */
+/** If there are more than twice as many buckets, this many are kept. */
 const KEPT = 256
 
 interface Row {

@@ -36,10 +36,10 @@ const NOWHERE = 6
 
 /**
  * fixed: a window opens at the time t of the first event that it counts. It covers [t, t + window), but ends sooner if
- * the next window begins sooner. An earlier event may be outside of all kept windows. Such an event joins the next
- * window, as its start, if the last event of that window is less than a window length later. Otherwise, it opens its
- * own window. So windows do not overlap, and at least a window length lies between the first event of one window and
- * the last event of the next. With periods (aligned windows, quotas), each window is a period.
+ * the next window begins sooner. An event before t may be outside of all kept windows. Such an event becomes the start
+ * of the next window if the last event of that window is less than a window length later. Otherwise, it opens its own
+ * window. So windows do not overlap, and the last event of a window is at least a window length after the first event
+ * of the window before it. With periods (aligned windows, quotas), each window is a period.
  */
 export class CountedEventWindows extends LimitEventWindows {
   readonly #periods: Periods | undefined

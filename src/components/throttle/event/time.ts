@@ -19,7 +19,7 @@ export class NamedTime implements TimeReader {
   }
 }
 
-/** With any allowed lateness, event times up to this far ahead of the clock are accepted, because clocks differ. */
+/** Event times up to this far ahead of the clock are always accepted, because clocks differ. */
 const AHEAD_MS = 1000
 
 /** The latest valid time of an event that arrived at `arrival`. An event with a later time is counted at `arrival`. */

@@ -16,7 +16,7 @@ export class SeveralWindows extends Windows {
 
   readonly #latePasses: boolean
 
-  /** `latePasses`: an event that is late in one limit passes, and is counted in the other limits. */
+  /** `latePasses`: passes an event that is late in one limit, and counts it in the other limits. */
   constructor(members: readonly LimitWindows[], latePasses: boolean) {
     super()
     this.#latePasses = latePasses

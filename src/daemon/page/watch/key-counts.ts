@@ -158,7 +158,7 @@ export class KeyCounts {
   #coarse: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #sampled: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #restUntil = Number.NEGATIVE_INFINITY
-  /** For each minute, the newest first: how many rows steps of 1 ms would have needed at most. */
+  /** For each minute, the newest first: the number of rows that steps of 1 ms would have needed at most. */
   readonly #fineRows: number[] = [0]
 
   constructor(options: KeyCountsOptions) {

@@ -30,7 +30,7 @@ export type Outcome = 'ok' | 'overload' | 'other'
  * Determines how many requests a destination may have in flight (`max_in_flight: auto`). After each round that used the
  * whole limit, the limit grows by the square root of the limit. It does not grow if answers take much longer than
  * without a queue. When the receiver refuses a request, the limit falls to half of the number of requests in flight. It
- * stays below the whole number until that number is tried again.
+ * stays below the refused number until that number is tried again.
  */
 export class AdaptiveLimit {
   readonly #most: number
@@ -100,7 +100,8 @@ export class AdaptiveLimit {
     const round = this.#round
     const isFull = inFlight >= this.allowed
     return (ms, outcome, pauseMs = 0) => {
-      // Takes the larger number in flight, at sending or now: the receiver may have counted later requests, too.
+      // Takes the larger of the two numbers in flight, at sending and now: the receiver may have counted later
+      // requests, too.
       const most = Math.max(inFlight, this.#inFlight--)
       if (round < this.#decreased) return
       if (outcome === 'overload') this.#refuse(most, pauseMs)

@@ -520,7 +520,7 @@ class Hold {
     return begins
   }
 
-  /** Resolves when `who` may make an attempt, or immediately without a hold. */
+  /** Resolves when `who` may make an attempt, or immediately if nothing is held. */
   async pass(who: object): Promise<void> {
     while (this.error && !this.#closed) {
       this.#probe ??= who

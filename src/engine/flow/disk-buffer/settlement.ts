@@ -25,8 +25,8 @@ interface Ahead {
 
 /**
  * Tracks settled records, in memory and in the ledger. The mark never passes an unsettled record. A segment that the
- * mark has passed completely is removed once the ledger contains the mark, or was itself removed. A later segment is
- * removed if a range in the ledger covers all of it. The ledger then keeps that range until the mark has passed it.
+ * mark has passed completely is removed once the ledger contains the mark, or is gone. A later segment is removed if a
+ * range in the ledger covers all of it. The ledger then keeps that range until the mark has passed it.
  */
 export class Settlement {
   readonly #context: DiskBufferContext

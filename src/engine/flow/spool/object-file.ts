@@ -264,7 +264,7 @@ export class ObjectFile {
     const file = await this.#folder.open(this.name)
     try {
       if ((await file.size()) > this.end) await file.truncate(this.end)
-      // A failed append may have cut off data without a sync.
+      // A failed append may have truncated the file without a sync.
       await file.sync()
       this.isBroken = false
     } finally {

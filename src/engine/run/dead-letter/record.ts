@@ -128,7 +128,7 @@ export function decodeLetter(bytes: Buffer, start: number, end: number): Letter 
 interface Found {
   readonly bytes?: Buffer
   readonly codec: Codec
-  /** The origin's host, if the event has another one. */
+  /** The origin's host, if it is not the event's host. */
   readonly host?: string
   /** Which piece of a line the event is, if the event itself does not say that. */
   readonly partial?: unknown

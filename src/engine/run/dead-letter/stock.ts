@@ -90,7 +90,7 @@ export class DeadLetterStock {
 
   async #refresh(): Promise<void> {
     const folder = folderOf(this.#path)
-    // An error may only mean that another process is changing the file.
+    // An error may mean no more than that another process is changing the file.
     const done = await doneIn(folder).catch(() => 0)
     const refused = join(folder, 'dead-letter', basename(this.#path))
     const counted = new Map<string, Counted>()

@@ -170,7 +170,7 @@ class Ways {
   }
 }
 
-/** Components that lead to no destination. All their inputs also have readers that lead to a destination. */
+/** Components that lead to no destination. Each of their inputs has another reader that leads to a destination. */
 function deadEnds(main: ReadonlyMap<string, readonly string[]>, destinations: TotalsOf['destinations']): Set<string> {
   const leading = new Set(destinations.map(({ id }) => id))
   // The set grows during this loop.

@@ -157,7 +157,10 @@ export function rememberHead(p: usize, value: usize, slot: i32, before: usize): 
   return entry
 }
 
-/** Returns the entry for the head of `length` bytes at `p`. If it has none, returns a free entry or one to replace. */
+/**
+ * Returns the entry for the head of `length` bytes at `p`. If there is no entry, returns a free entry or one to
+ * replace.
+ */
 function entryFor(p: usize, length: u32, others: u32): usize {
   const first = load<u64>(p)
   const some = length < 8 ? first << <u64>(64 - 8 * length) : first + 3 * load<u64>(p + <usize>length - 8)

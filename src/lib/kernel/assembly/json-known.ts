@@ -67,11 +67,12 @@ function marksOf64(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
 }
 
 /**
- * Passes members from `p` on, each after a brace or comma. The head of each member must have followed the previous head
- * in an earlier line. The first head must have followed the head `before`. Each value must be a string, a short number
- * without an exponent, or a literal. With `nests`, values may also be objects and arrays up to MOST_NESTED, and
- * elements of arrays may be strings and objects. Puts the values of wanted names into `out`, like `scanLine`. Returns 0
- * if the object and its line ended. Otherwise returns where it stopped, before a member or element.
+ * Passes members from `p` on, each after a brace or comma. In an earlier line, the head of each member must have
+ * followed the head before it. The first head must have followed the head `before`. Each value must be a string, a
+ * short number without an exponent, or a literal. With `nests`, values may also be objects and arrays up to
+ * MOST_NESTED, and elements of arrays may be strings and objects. Puts the values of wanted names into `out`, like
+ * `scanLine`. Returns 0 if the object and its line ended. Otherwise returns where it stopped, before a member or
+ * element.
  *
  * `nests` is constant for each caller, because separate code for lines without containers is a tenth faster. Without
  * `nests`, the function stops at the heads of containers, and must not be called inside containers.
@@ -192,7 +193,7 @@ export function passFlat(p: usize, end: usize, before: usize, out: usize, shift:
   return pass(p, end, before, out, shift, false)
 }
 
-/** Passes members and elements, in containers or not. */
+/** Passes members and elements, nested or not. */
 export function passNested(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
   return pass(p, end, before, out, shift, true)
 }

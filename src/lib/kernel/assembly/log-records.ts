@@ -242,7 +242,10 @@ function putText(to: usize, name: usize, length: usize, p: usize): usize {
   return putBytes(to, TEXT_TAG, text, textSize)
 }
 
-/** Writes an attribute with the number or literal at `p`. Returns its end; 0 for a container or a rare number. */
+/**
+ * Writes an attribute with the number or literal at `p`. Returns the end of the output; 0 for a container or a rare
+ * number.
+ */
 function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   const word = load<u32>(p)
   if (word == NULL) {

@@ -143,7 +143,10 @@ export function putString(field: u32, p: usize, end: usize): void {
   putSlot(slot, <i32>start + by, <i32>at + by, true)
 }
 
-/** Puts the text of `length` bytes at `p`. It has at most 32 bytes, is outside the line, and contains no quotes. */
+/**
+ * Puts the text of `length` bytes that begins at `p`. It has at most 32 bytes, is outside the line, and contains no
+ * quotes.
+ */
 export function putOther(field: u32, p: usize, length: usize): void {
   const slot = slotOf(field)
   if (!writes) {

@@ -40,7 +40,7 @@ function isText(p: usize, text: usize, length: usize): bool {
 /**
  * For lines with a 1 in `among`: compares the value with a text. Changes the 1 to 0 if the value has no text or an
  * unwanted one, and to UNKNOWN if the caller must check. `same`: 1 if this text is wanted, 0 if all other texts are.
- * `isString`: only a string can have the text. Returns the number of lines with UNKNOWN.
+ * `isString`: only a string can equal the text. Returns the number of lines with UNKNOWN.
  */
 export function narrowStrings(
   length: u32,

@@ -150,7 +150,7 @@ export class HttpDestination implements Destination {
       this.#count(String(answer.statusCode), requestId)
       if (!this.#takes(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
       const refused = await this.#answers.refusedOf(answer, asked)
-      // A receiver may respond before the request is sent. Until then, another request would only take memory.
+      // A receiver may respond before the request is sent. Until it is sent, another request would only take memory.
       await answer.sent
       this.#bodies.delivered(request)
       if (refused) throw refused

@@ -88,7 +88,7 @@ export interface Refused
 
 /**
  * A list of events in a JSON response. If the response has a 2xx status, the receiver has accepted the events that are
- * not listed. If the status is a 4xx, it has not accepted them.
+ * not listed. With a 4xx status, the receiver has not accepted them.
  */
 export interface AnswerList {
   readonly name: string

@@ -2,8 +2,8 @@ import type { Lease } from '../../../net/http/server/quota.js'
 import { overloaded, Refusal } from '../../../net/http/server/refusal.js'
 
 /**
- * One account may hold at most this many times the capacity that is still free afterwards. A single account can thus
- * hold three quarters. Even if many accounts take their share, some capacity remains for the next account.
+ * One account may hold at most this many times the capacity that it leaves free. A single account can thus hold three
+ * quarters. Even if many accounts take their share, some capacity remains for the next account.
  */
 const TIMES_WHAT_IS_LEFT = 3
 

@@ -72,8 +72,8 @@ function startsWithGroup(b: Buffer, p: number, start: number, length: number): b
 }
 
 /**
- * Returns the end of the groups of `length` digits after `p`. Before each group is the same divider as at `p`. Returns
- * -1 if a word continues after the groups.
+ * Returns the end of the groups of `length` digits after `p`. Each group follows the same divider as at `p`. Returns -1
+ * if a word continues after the groups.
  */
 function groupsEnd(b: Buffer, p: number, end: number, length: number): number {
   const divider = b[p]

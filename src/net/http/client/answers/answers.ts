@@ -122,7 +122,10 @@ export class Answers {
     return this.#error(shown, 'hold', answer, { reason: 'no_answer' })
   }
 
-  /** The error for a response with results for single events. Each rejected event gets its own message from it. */
+  /**
+   * The error for a response with results for single events. Each rejected event gets its own message from the
+   * response.
+   */
   #divided(answer: Answer, asked: Asked, found: Divided, text: string): DeliveryError {
     const { failure, rejected, again, refusals, first } = found
     const shown = ({ message = text, advice }: Entry) =>

@@ -17,8 +17,8 @@ const MOST_WAITS = 10_000
 const ENCODER = new TextEncoder()
 
 /**
- * Rate limits that hold across nodes. Redis counts uses in fixed windows, and nodes lease uses in advance, as throttles
- * with `scope: cluster` do. While Redis does not reply, each node allows its share.
+ * Rate limits that hold across nodes. Redis counts the uses in fixed windows, and nodes lease them in advance, as
+ * throttles with `scope: cluster` do. While Redis does not reply, each node allows its share.
  */
 export class SharedRates {
   readonly backend: Backend
@@ -78,7 +78,7 @@ interface Wait {
   left: number
   /** Resolves after the other nodes had time to give back unused units. Undefined after it has resolved. */
   over: Promise<void> | undefined
-  /** The end of the window. Uses that are refused after the wait, but before this time, do not wait. */
+  /** The end of the window. Before this time, uses that would be refused even after the wait do not wait. */
   readonly until: number
 }
 
