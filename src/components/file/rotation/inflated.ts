@@ -37,7 +37,7 @@ export class Inflated {
   readonly #window = Buffer.alloc(FINGERPRINT_BYTES)
   readonly #parts: Buffer[] = []
   #inflater: Transform
-  /** Bytes read and not yet fed. In the file, they follow `#fedTo` bytes and the bytes being inflated. */
+  /** Bytes read and not yet fed. Their offset in the file is `#fedTo` plus the number of bytes being inflated. */
   #input: Buffer = NOTHING
   #fedTo = 0
   /** Whether the inflater has not yet taken all input that was fed to it. */
