@@ -43,6 +43,8 @@ const AGAIN_MS = 500
 interface Sent {
   readonly lines: readonly Line[]
   isDelivered: boolean
+  /** Whether an unsent batch came back that may be of another file. */
+  mayGoBack: boolean
 }
 
 /** The file source in one process, from its start to its end. */
@@ -234,7 +236,10 @@ export class Tailing {
       const made: Ack = new Ack((status, ...rest) => {
         // A batch that was not sent comes back, too. Its file is not known.
         if (status === 'errored' && this.#unsent.delete(made))
-          for (const ofFile of this.#sent.values()) this.#goesBack(ofFile)
+          for (const ofFile of this.#sent.values()) {
+            for (const sent of ofFile) sent.mayGoBack = true
+            this.#goesBack(ofFile)
+          }
         onSettled(status, ...rest)
       })
       this.#unsent.add(made)
@@ -255,7 +260,7 @@ export class Tailing {
       if (line) lines.push(line)
     }
     world.say(() => `arrived from ${path.slice(path.lastIndexOf('/') + 1)}: ${shown(lines)}`)
-    const sent: Sent = { lines, isDelivered: false }
+    const sent: Sent = { lines, isDelivered: false, mayGoBack: false }
     const ofFile = this.#sent.get(batch.origin) ?? []
     this.#sent.set(batch.origin, ofFile)
     ofFile.push(sent)
@@ -264,7 +269,7 @@ export class Tailing {
     const settle = () => {
       this.#onTheWay--
       // A batch from before its file was read again changes nothing.
-      if (status === 'errored' && ofFile.includes(sent)) this.#goesBack(ofFile)
+      if (status === 'errored' && (ofFile.includes(sent) || sent.mayGoBack)) this.#goesBack(ofFile)
       else if (status === 'delivered') this.#isDelivered(batch.origin, sent)
       batch.ack.settle(status)
     }
