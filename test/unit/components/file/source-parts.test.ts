@@ -307,6 +307,8 @@ t.test('saved positions', async t => {
   const copy = entry(4, '/a/x.1', { claimed: '1:9', offset: 20, ...head(1, 20) })
   const original = entry(5, '/a/x', { claimed: '1:9', ...head(1) })
   t.ok(isCopyAhead(copy, original), 'files grow')
+  t.notOk(isCopyAhead({ ...copy, claimed: '1:8' }, original))
+  t.ok(isCopyAhead({ ...copy, ...head(1), claimed: '1:8' }, original), 'it was found compressed')
   t.notOk(wasCopyAhead(copy, original), 'a copy that is compressed begins with the same bytes')
   t.ok(wasCopyAhead({ ...copy, ...head(1) }, original))
   const short = { ...copy, head: { bytes: 310, hash: 3 } }
