@@ -267,7 +267,7 @@ export class Search {
   /** The open files that may have copies in this folder, by name. */
   #originalsIn(folder: string, names: readonly string[]): ReadonlyMap<string, Tailer> {
     const found = new Map<string, Tailer>()
-    for (const name of [...names, ...this.newcomers.in(folder).flatMap(originalsOf)]) {
+    for (const name of [...names, ...[...names, ...this.newcomers.in(folder)].flatMap(originalsOf)]) {
       const tailer = this.#options.files.named(name)
       if (tailer && !tailer.copy) found.set(name, tailer)
     }
