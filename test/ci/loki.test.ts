@@ -118,6 +118,8 @@ t.test('kills of both sides and silence: every event is stored once and unchange
   // The server counts an event that was sent again twice. Nothing is sent again after the last kill.
   const areLastStored = async () => (await count(loki.url, 'app="same"')) >= 5000
   await until('the last events are stored', areLastStored, { every: 2000 })
+  // Earlier requests may still be sent again after a timeout.
+  await scraped(daemon, scrape => scrape.sum('sluice_file_unread_bytes') === 0 && scrape.events('out').inFlight === 0)
   const totals = await daemon.stop(t)
   t.same(totals.discarded, {})
   const all = await stored(loki.url)
