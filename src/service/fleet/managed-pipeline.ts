@@ -280,7 +280,7 @@ export class ManagedPipeline {
   }
 
   async #poll(pipeline: Replaceable, signal: AbortSignal): Promise<void> {
-    let waitMs = 0
+    let waitMs = FIRST_WAIT_MS
     for (;;) {
       const { poll_interval } = this.#local.local.managed
       waitMs = this.#unreachable ? Math.min(Math.max(LONGEST_WAIT_MS, poll_interval), waitMs * 2) : poll_interval

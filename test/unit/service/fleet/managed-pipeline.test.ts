@@ -325,6 +325,14 @@ t.test('what to start with', async t => {
   away.it.away = new Error('ECONNREFUSED')
   t.equal(await away.first(), 1, 'the kept one while the service is away')
   t.match(away.it.logs, /running the cached revision/)
+  const leave = away.managed.follow(
+    away.pipeline,
+    () => ({}),
+    async () => [],
+  )
+  await until(() => away.it.asked > 5)
+  t.ok(Math.min(...away.it.slept) >= 1000, `${away.it.slept}`)
+  await leave()
 
   const bad = setUp(t, revisionOf(1))
   bad.it.published = revisionOf(2)
