@@ -14,6 +14,7 @@ import { join } from 'node:path'
 import zlib, { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { type Daemon, startDaemon } from '../support/daemon.js'
+import { fileText } from '../support/file-text.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { startReceiver } from '../support/receiver.js'
@@ -187,9 +188,9 @@ destinations:
   up: { type: http, inputs: [log], url: "${receiver.url()}", encoding: raw, batch: { max_events: 500 }, max_in_flight: 1 }
 `
   const saved = join(log.folder, 'state/checkpoints/log.json')
-  const checkpoint = () => existsSync(saved) && readFileSync(saved, 'utf8')
+  const checkpoint = () => fileText(saved)
   /** The first checkpoint may be written before anything was delivered. */
-  const hasProgress = (text: string | false) => text && /"offset":[1-9]/.test(text)
+  const hasProgress = (text: string) => /"offset":[1-9]/.test(text)
   const kill = async () => {
     // The receiver answers five requests, then none.
     let requests = 5

@@ -13,6 +13,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { sleep } from '../../src/lib/time.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
+import { fileText } from '../support/file-text.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { Seeded } from '../support/seeded.js'
@@ -121,7 +122,7 @@ async function run(t: Test, seed: number, logrotate: string): Promise<void> {
   daemon = await begin()
   // Of a file that no daemon ever saw nothing can be known. The first checkpoint may be older than the first search.
   const checkpoint = join(folder, 'state/checkpoints/log.json')
-  await daemon.until(() => existsSync(checkpoint) && readFileSync(checkpoint, 'utf8').includes(log.path))
+  await daemon.until(() => fileText(checkpoint).includes(log.path))
   const end = async (signal: 'SIGKILL' | 'SIGTERM') => {
     daemon?.child.kill(signal)
     await daemon?.exit

@@ -1,4 +1,4 @@
-import { appendFileSync, existsSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import { appendFileSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { encodeLines } from '../../src/core/codecs/encode.js'
@@ -7,6 +7,7 @@ import { batchOf } from '../support/batches.js'
 import { checkout } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
+import { fileText } from '../support/file-text.js'
 import { testFolder } from '../support/folder.js'
 import { seeded } from '../support/seeded.js'
 import { sluice } from '../support/sluice.js'
@@ -47,7 +48,7 @@ t.test('stack traces of four languages, from stdin and from a file, as JSON and 
   const folder = testFolder(t, { 'app.log': LOG.join('') })
   const config = `
 sources:
-  in: { type: stdin, multiline: { preset: [java, python, go, node] } }
+  in: { type: stdin, multiline: { preset: [java, python, go, node], timeout: 1h } }
   log: { type: file, include: [app.log], follow: false, multiline: { preset: [java, python, go, node], timeout: 1h } }
 destinations:
   in_json: { type: file, inputs: [in], path: in.ndjson, encoding: json }
@@ -123,7 +124,7 @@ t.test('file: an event that waits is neither lost nor cut by a kill or an end', 
     t.same(messages(out), ['S1\n a'], `${signal}: the second event waits`)
     // So that the first is not delivered again.
     const saved = join(folder, 'state/checkpoints/log.json')
-    await first.until(() => existsSync(saved) && /"offset":6,"continues"/.test(readFileSync(saved, 'utf8')))
+    await first.until(() => /"offset":6,"continues"/.test(fileText(saved)))
     if (signal === 'SIGKILL') {
       first.child.kill(signal)
       t.equal(await first.exit, signal)

@@ -160,7 +160,7 @@ const REPORTS: readonly Report[] = [
     title: 'OT#32170: and not before that, however the file is looked at, rotated or the daemon started again',
     setup: { scanMs: 20 },
     steps: [
-      ...[START, append(A, 2, { tear: 0.3 }), pause(250), keepRotated(A), pause(60), TERM, START, pause(60)],
+      ...[START, append(A, 2, { tear: 0.3 }), TAKEN, pause(250), keepRotated(A), pause(60), TERM, START, pause(60)],
       ...[late(1), append(A, 1, { tear: 0.7 }), TAKEN, KILL, START, pause(250), append(A, 1), TAKEN],
     ],
     arrived: 2 + 1 + 1 + 1 + 1 + 1,
@@ -210,6 +210,8 @@ const REPORTS: readonly Report[] = [
       ...[TERM, START, HEAL, TAKEN],
     ],
     arrived: 100,
+    // A receiver on a busy machine may answer too late.
+    repeated: true,
   },
   {
     title: 'V#10870: 401 and 403 are not final: with another key everything goes on, in the next run too',

@@ -49,6 +49,8 @@ destinations: { out: { type: file, inputs: [in], path: out.ndjson, encoding: jso
         ? readFileSync(out(name), 'utf8')
             .split('\n')
             .slice(0, -1)
+            // A kill may tear a line, which then comes again.
+            .filter(line => line.endsWith('}'))
             .map(line => JSON.parse(line) as Record<string, unknown>)
         : []
     const seen = () => new Set([...eventsOf('a'), ...eventsOf('b')].map(({ n }) => n)).size

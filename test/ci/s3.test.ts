@@ -1,4 +1,4 @@
-import { appendFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer, request } from 'node:http'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
@@ -136,19 +136,23 @@ t.test('a large object in parts: kills of both sides leave one object, and no pa
   const COUNT = 6000
   const lines = range(COUNT).map(n => `${lineOf(n).slice(0, -1)},"more":"${'x'.repeat(1800)}"}`)
   inbox(folder, lines)
-  const more = "key: ''\n    encoding: raw\n    compression: none\n    object: { max_bytes: 100MB, max_age: 3s }"
-  const config = configOf('large', more)
-  let daemon = await startDaemon(t, folder, config)
-  const spool = join(folder, 'state/spool/out')
-  const isSent = () => readdirSync(spool).some(name => name.endsWith('.note'))
+  const gate = await refusing(t)
+  gate.refuses = /partNumber=2/
+  const more = "key: ''\n    encoding: raw\n    compression: none\n    object: { max_bytes: 100MB, max_age:"
+  const start = (age: string) => startDaemon(t, folder, configOf('large', `${more} ${age} }`, gate.url))
+  let daemon = await start('1 Hours')
   await daemon.scrapedUntil(scrape => scrape.sum('sluice_spool_events') === COUNT)
-  await until('the first part', isSent, { every: 1 })
+  await daemon.stop(t)
+  const isSentInPart = () => daemon.scrapedUntil(scrape => scrape.sum('sluice_delivery_holding') === 1)
+  daemon = await start('1 Seconds')
+  await isSentInPart()
   daemon.child.kill('SIGKILL')
   await daemon.exit
-  daemon = await startDaemon(t, folder, config)
-  await until('the first part again', isSent, { every: 1 })
+  daemon = await start('1 Seconds')
+  await isSentInPart()
   await server!.kill()
   await server!.start()
+  gate.refuses = undefined
   await sent(daemon, COUNT)
   await daemon.stop(t)
   const keys = await listed('large')

@@ -127,7 +127,8 @@ t.test('however often it is killed, no bucket passes more than its limit and wha
     const isOver = async () =>
       kill < KILLS ? Date.now() > until : (await daemon.scrape()).sum('sluice_component_discarded_events_total') > 0
     while (!(await isOver())) {
-      history.push({ at: Date.now(), counts: passedByApp(folder, 'one') })
+      const counts = passedByApp(folder, 'one')
+      history.push({ at: Date.now(), counts })
       await new Promise(resolve => setTimeout(resolve, 50))
     }
     // Of the buckets as they were saved last: they have all that had passed by then.

@@ -2,7 +2,6 @@ import { spawnSync } from 'node:child_process'
 import {
   appendFileSync,
   chmodSync,
-  existsSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -17,6 +16,7 @@ import { HOST, ownPort } from '../support/address.js'
 import { sluiceMain } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
+import { fileText } from '../support/file-text.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { startReceiver } from '../support/receiver.js'
@@ -115,7 +115,7 @@ destinations: { up: { type: http, inputs: [log], url: "${url}" } }
 `
   const saved = join(folder, 'state/checkpoints/log.json')
   const first = await startDaemon(t, folder, config)
-  await first.until(() => existsSync(saved) && readFileSync(saved, 'utf8').split('"size"').length === 4)
+  await first.until(() => fileText(saved).split('"size"').length === 4)
   first.child.kill('SIGKILL')
   await first.exit
   rmSync(join(folder, 'gone.log'))
@@ -130,7 +130,7 @@ destinations: { up: { type: http, inputs: [log], url: "${url}" } }
   const asked = await command(['status', '--socket', socketPath(join(folder, 'state'))])
   t.equal(asked.code, 1)
   t.match(asked.stdout, /! log has lost 14B of its files/)
-  await second.until(() => readFileSync(saved, 'utf8').split('"away"').length === 3)
+  await second.until(() => fileText(saved).split('"away"').length === 3)
   second.child.kill('SIGKILL')
   await second.exit
 

@@ -213,6 +213,8 @@ destinations:
     (await look('explain', '{"app":"a","hot":"yes"}', '--live')).stdout,
     /→ lim \(throttle\): passed$[^→]*^ +now: its bucket under limits\[0\] \(if \(\.hot equal 'yes'\)\) has passed 0 of 9 in 1h 0m; no window is open$/m,
   )
+  // The first request waits a second for other events.
+  await daemon.until(() => daemon.stderr.includes('delivery failed; retrying'))
   const failing = (await look('explain', '{"app":"a","hot":"yes"}', '--live')).stdout
   t.match(failing, /→ gone \(http\): would be delivered later$[^→]*^ +now: gone is failing: POST /m)
   t.match(failing, /→ out \(file\): would be delivered$/m)

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
+import { fileText } from '../support/file-text.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { until } from '../support/until.js'
@@ -92,14 +93,7 @@ t.test('followed through rotation, an end, a kill and the removal of files', asy
   const second = await startDaemon(t, folder, config(''))
   await second.until(() => messages(folder).length === 80)
   t.same(messages(folder), upTo(80), 'nothing lost, nothing repeated')
-  const saved = () => {
-    try {
-      return readFileSync(join(folder, 'state/checkpoints/j.json'), 'utf8')
-    } catch {
-      // It is being replaced.
-      return undefined
-    }
-  }
+  const saved = () => fileText(join(folder, 'state/checkpoints/j.json'))
   journal.append(numbered(80, 85))
   const newest = ['--directory', journal.folder, '--lines', '1', '-o', 'json']
   const { __CURSOR: cursor } = JSON.parse(execFileSync('journalctl', newest, { encoding: 'utf8' }))

@@ -139,6 +139,9 @@ sources: { log: { type: file, include: [app.log] } }
 destinations: { copy: { type: file, inputs: [log], path: out.log } }
 `
   const daemon = await startDaemon(t, folder, config)
+  // A file that is renamed before the first search is never found.
+  writer.lines(1)
+  await deliveredAll(daemon, writer.written, out)
   for (let i = 0; i < 3; i++) {
     await writer.steadily(150)
     renameSync(path, `${path}.${i}`)

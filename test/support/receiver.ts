@@ -67,6 +67,8 @@ export class Receiver {
       this.#answer(request, response).catch(() => request.socket.destroy())
     }
     this.#server = options.tls ? https.createServer(options.tls, answer) : http.createServer(answer)
+    // Idle connections are closed by the other side only.
+    this.#server.keepAliveTimeout = 0
     this.#server.on(options.tls ? 'secureConnection' : 'connection', (socket: Socket) => {
       this.#numbers.set(socket, ++this.connections)
       socket.on('error', () => {})

@@ -38,6 +38,8 @@ export const journal: readonly Case[] = [
       })
       await machine.edit('sluice', { RestartSec: '200ms' })
       await machine.do('systemctl start sluice')
+      // It is ready before it knows where the journal ends.
+      await machine.until('cat /var/lib/sluice/checkpoints/units.json', said => said.includes('"cursor":'))
       const logged = () => receiver.lines().map(line => JSON.parse(line) as Logged)
       const lines = () => logged().flatMap(({ message }) => /^line (\d+)$/.exec(message)?.[1] ?? [])
       const log = (from: number, to: number) =>

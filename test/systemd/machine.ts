@@ -71,7 +71,7 @@ export class Machine {
 
   /** What the journal has of a unit since its last start, a JSON object each. */
   async journal(unit: string): Promise<Readonly<Record<string, string>>[]> {
-    const text = await this.tree.sh(`journalctl -u ${unit} -o json --no-pager`)
+    const text = await this.tree.sh(`journalctl --sync; journalctl -u ${unit} -o json --no-pager`)
     return parsedLines(text)
   }
 

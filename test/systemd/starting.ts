@@ -106,7 +106,9 @@ export const starting: readonly Case[] = [
       }
       machine.write({ '/etc/sluice/sluice.yaml': configOf(receiver.url()).replace('url:', 'uri:') })
       await machine.do('systemctl reload sluice')
-      t.match(await machine.do('journalctl -u sluice -o cat -n 5'), 'cannot apply the new configuration')
+      await machine.until('journalctl -u sluice -o cat -n 5', said =>
+        said.includes('cannot apply the new configuration'),
+      )
       t.equal(await machine.property('sluice', 'MainPID'), pid)
     },
   },
