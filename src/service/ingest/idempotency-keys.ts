@@ -61,6 +61,8 @@ interface Attempt {
   readonly account: string
   readonly body: string
   readonly answer: Promise<Received>
+  /** Whether this attempt passes events on. If another node does, this node must not renew the claim of that node. */
+  isOwn?: true
   /** The number of events, set if it could not be saved in the row. */
   received?: number
 }
@@ -181,6 +183,7 @@ export class IdempotencyKeys {
 
   async #take(attempt: Attempt, take: () => Promise<Received>): Promise<Received> {
     const { row, account } = attempt
+    attempt.isOwn = true
     try {
       const { received } = await take()
       // The events are safe. If saving their number fails, the attempt stays in memory until saving succeeds.
@@ -214,7 +217,9 @@ export class IdempotencyKeys {
 
   /** Renews claims, and saves the event counts that could not be saved before. Rejects with StoreError. */
   async #saveAttempts(): Promise<void> {
-    const attempts = [...this.#attempts].map(([name, attempt]) => ({ name, attempt, received: attempt.received }))
+    const attempts = [...this.#attempts]
+      .filter(([, { isOwn }]) => isOwn)
+      .map(([name, attempt]) => ({ name, attempt, received: attempt.received }))
     if (attempts.length > 0)
       await this.#store.change('', async sql => {
         for (const { attempt, received = null } of attempts) await this.#keep(sql, attempt, received)
