@@ -154,7 +154,8 @@ export class Sinks {
 
   static async start(t: Test, count: number, url: string, key: string): Promise<Sinks> {
     const sinks: ReturnType<typeof deliver>[] = []
-    const options = { batch: { max_events: 1 }, max_in_flight: 2, retry: { initial: '100ms', max: '1s' } }
+    // The requests that a node has when it ends may wait for a minute. Others then need a place.
+    const options = { batch: { max_events: 1 }, max_in_flight: 8, retry: { initial: '100ms', max: '1s' } }
     for (let i = 0; i < count; i++) {
       const sink = deliver(t.testdirName, await make({ url, auth: { key } }), options)
       await sink.delivery.start()
