@@ -62,6 +62,11 @@ export interface BodyOptions {
 export function readBody(request: IncomingMessage, options: BodyOptions): Promise<{ bytes: Buffer; size: number }> {
   const { gzip, maxBytes, lease, onBegin } = options
   return new Promise((resolve, reject) => {
+    // If the client left before this call, the request emits nothing more.
+    if (request.destroyed) {
+      reject(new Gone())
+      return
+    }
     const length = request.headers['content-length']
     const body = new Collected(maxBytes, bytes => lease.hold(bytes), length === undefined ? undefined : Number(length))
     let parts = 0
@@ -91,7 +96,7 @@ export function readBody(request: IncomingMessage, options: BodyOptions): Promis
       else done(body)
     }
     const onClose = () => {
-      if (!request.complete) fail(new Gone())
+      if (!request.readableEnded) fail(new Gone())
     }
     request.on('data', onData).on('end', onEnd).on('close', onClose).on('error', onClose)
     onBegin(fail)
