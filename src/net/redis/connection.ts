@@ -1,3 +1,4 @@
+import { deadline } from '../../lib/time.js'
 import type { Place, ServerOptions } from './connector.js'
 
 /** A connection to one server, or to the nodes of a cluster. After a failure, the caller must make a new connection. */
@@ -16,15 +17,19 @@ const BYTES = { typeMapping: { 36: Buffer } }
 /** Loaded on demand: the library is large, and few configurations need it. */
 const library = () => import('@redis/client')
 
-/** Connects to one server. Calls `lost` if the connection ends without `destroy`. `signal` aborts the attempt. */
+/**
+ * Connects to one server. Calls `lost` if the connection ends without `destroy`. `signal` aborts the attempt.
+ * `connectTimeout`: in milliseconds.
+ */
 export async function connectServer(
   place: Place,
   { client, socketTo }: ServerOptions,
   lost: (error: Error) => void,
   signal: AbortSignal,
+  connectTimeout?: number,
 ): Promise<RedisConnection> {
   const { createClient } = await library()
-  const server = createClient({ ...client, socket: socketTo(place) })
+  const server = createClient({ ...client, socket: socketTo(place, connectTimeout) })
   server.on('error', lost)
   const destroy = await connected(server, signal)
   return { isCluster: false, command: (_key, args, asBytes) => server.sendCommand(args, asBytes ? BYTES : {}), destroy }
@@ -76,28 +81,36 @@ async function connected(client: Client, signal: AbortSignal): Promise<() => voi
   }
 }
 
-/** Asks the Sentinels one after the other for the address of the primary named `name`. Returns the first address. */
+/**
+ * Asks the Sentinels one after the other for the address of the primary named `name`, each for at most `within`
+ * milliseconds. Returns the first address.
+ */
 export async function askSentinels(
   places: readonly Place[],
   name: string,
   options: ServerOptions,
+  within: number,
   signal: AbortSignal,
 ): Promise<Place> {
   let cause: unknown
   for (const place of places) {
+    signal.throwIfAborted()
+    const limit = deadline(within, signal)
     try {
-      const sentinel = await connectServer(place, options, () => {}, signal)
-      signal.addEventListener('abort', sentinel.destroy)
+      const sentinel = await connectServer(place, options, () => {}, limit.signal, within)
+      limit.signal.addEventListener('abort', sentinel.destroy)
       try {
         const found = await sentinel.command(Buffer.alloc(0), ['SENTINEL', 'get-master-addr-by-name', name])
         if (Array.isArray(found) && found.length === 2) return { host: String(found[0]), port: Number(found[1]) }
         cause = new Error(`the Sentinel knows no primary named ${name}`)
       } finally {
-        signal.removeEventListener('abort', sentinel.destroy)
+        limit.signal.removeEventListener('abort', sentinel.destroy)
         sentinel.destroy()
       }
     } catch (error) {
       cause = error
+    } finally {
+      limit.clear()
     }
   }
   throw cause

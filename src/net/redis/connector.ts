@@ -7,6 +7,7 @@ import { AccessKey } from '../key.js'
 import { readTls, type TlsContent, tlsProblemText } from '../tls-check.js'
 import { placeOf, type Place as ServerPlace } from '../urls.js'
 import { askSentinels, connectCluster, connectServer, type RedisConnection } from './connection.js'
+import { CONNECT_MS } from './in-time.js'
 import type { RedisOptions } from './options.js'
 
 export interface RedisContext {
@@ -26,8 +27,6 @@ type SocketTo = ReturnType<typeof socketTo> & {
   readonly connectTimeout: number
   readonly reconnectStrategy: false
 } & ({ readonly tls?: never } | (ReturnType<typeof tlsTo> & { readonly tls: true }))
-
-const CONNECT_MS = 5000
 
 /** Makes connections, each with the current password and certificates. */
 export class RedisConnector {
@@ -60,8 +59,11 @@ export class RedisConnector {
     const options = await this.#serverOptions()
     const places = [url, ...nodes].map(url => placeOf(new URL(url)))
     if (cluster) return connectCluster(places, options, lost, signal)
-    const place = sentinel ? await askSentinels(places, sentinel.name, withoutDatabase(options), signal) : places[0]!
-    return connectServer(place, options, lost, signal)
+    if (!sentinel) return connectServer(places[0]!, options, lost, signal)
+    // A silent Sentinel leaves time for the others, and for the primary.
+    const within = Math.floor(CONNECT_MS / (places.length + 1))
+    const primary = await askSentinels(places, sentinel.name, withoutDatabase(options), within, signal)
+    return connectServer(primary, options, lost, signal)
   }
 
   async #serverOptions(): Promise<ServerOptions> {
@@ -79,10 +81,10 @@ export class RedisConnector {
       ...(password !== undefined && { password }),
       ...(database > 0 && { database }),
     }
-    return { client, socketTo: (place: Place) => this.#socketTo(place, tls) }
+    return { client, socketTo: (place, connectTimeout) => this.#socketTo(place, tls, connectTimeout) }
   }
 
-  #socketTo(place: Place, tls: TlsContent | undefined): SocketTo {
+  #socketTo(place: Place, tls: TlsContent | undefined, connectTimeout = CONNECT_MS): SocketTo {
     const { reach, bound } = this.#context
     const denied = deniedPlace(place, reach)
     if (denied) throw new RedisRefusal(denied.message)
@@ -90,7 +92,7 @@ export class RedisConnector {
       bound(this)
       done()
     }
-    const bounds = { construct, connectTimeout: CONNECT_MS, reconnectStrategy: false as const }
+    const bounds = { construct, connectTimeout, reconnectStrategy: false as const }
     const tcp = { ...socketTo(place, reach), ...bounds }
     return tls ? { ...tcp, ...tlsTo(place, { ...tls, serverName: this.#options.server_name }), tls: true } : tcp
   }
@@ -115,7 +117,8 @@ export interface ServerOptions {
     readonly password?: string
     readonly database?: number
   }
-  readonly socketTo: (place: Place) => SocketTo
+  /** `connectTimeout`: in milliseconds. */
+  readonly socketTo: (place: Place, connectTimeout?: number) => SocketTo
 }
 
 /** Sentinels have no databases. */

@@ -6,7 +6,7 @@ import { RedisTimeout } from './redis-error.js'
 /** Like `connect` of RedisConnector. */
 export type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Promise<RedisConnection>
 
-const CONNECT_MS = 5000
+export const CONNECT_MS = 5000
 const MIB = 1024 * 1024
 
 /** Connects within five seconds, or else rejects. A connection that is made after this time is closed. */

@@ -10,14 +10,14 @@ import { redisProblem } from '../../../../src/net/redis/redis-error.js'
 import { HOST, listening } from '../../../support/address.js'
 
 /** A server that counts its connections and never replies. */
-async function listener(t: Test) {
+async function listener(t: Test, host = '127.0.0.1') {
   const server = createServer(socket => socket.on('error', () => {}))
   const counted = { connections: 0, port: 0 }
   server.on('connection', socket => {
     counted.connections++
     socket.destroy()
   })
-  counted.port = await listening(t, server, '127.0.0.1')
+  counted.port = await listening(t, server, host)
   return counted
 }
 
@@ -60,6 +60,16 @@ t.test('replies are bounded by nothing but what the user of a connection says', 
   t.equal(String(await connection.command(Buffer.alloc(0), ['GET', 'a'])).length, LARGE)
   t.equal(bounded, 1, 'each connection is handed over to be bounded')
   connection.destroy()
+})
+
+t.test('a Sentinel that does not reply leaves time for the next one', async t => {
+  const silent = createServer(socket => socket.on('error', () => {}).resume())
+  const primary = await listener(t, HOST)
+  const answer = `*2\r\n$${HOST.length}\r\n${HOST}\r\n$${String(primary.port).length}\r\n${primary.port}\r\n`
+  const second = createServer(socket => socket.on('error', () => {}).on('data', () => socket.write(answer)))
+  const [url, next] = [await listening(t, silent), await listening(t, second)].map(port => `redis://${HOST}:${port}`)
+  const error = await failure({ url, nodes: [next], sentinel: { name: 'main' } })
+  t.equal(primary.connections, 1, error)
 })
 
 t.test('a published pipeline connects to no address of this machine, however it is written', async t => {
