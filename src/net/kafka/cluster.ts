@@ -47,6 +47,8 @@ export class KafkaCluster {
   /** The cluster id. Another cluster may appear at the same addresses. */
   id: string | null | undefined
   #last: string | undefined
+  /** Places that failed since the last success. They are tried last, as an attempt may end before all are tried. */
+  readonly #failed = new Set<string>()
   #isClosed = false
 
   constructor(options: ClusterOptions, context: ComponentContext, client: KafkaClient) {
@@ -226,12 +228,15 @@ export class KafkaCluster {
   async #any(signal: AbortSignal): Promise<[place: string, connection: KafkaConnection]> {
     const places = new Set([...(this.#last ? [this.#last] : []), ...this.#options.brokers, ...this.#brokers.values()])
     let failed: unknown
-    for (const place of places)
+    const isFailed = (place: string) => Number(this.#failed.has(place))
+    for (const place of [...places].sort((a, b) => isFailed(a) - isFailed(b)))
       try {
         const connection = await this.#connect(place, signal)
+        this.#failed.clear()
         this.#last = place
         return [place, connection]
       } catch (error) {
+        this.#failed.add(place)
         signal.throwIfAborted()
         this.#last = undefined
         // An error that only an operator can fix is kept, because it must be reported even if another broker is down.

@@ -513,13 +513,31 @@ t.test('a quota: the pause that a broker asks for is kept if a request would tim
 t.test('a silent broker: bounded attempts, one connection each, and a quick end', async t => {
   const broker = await kafkaBroker(t)
   broker.otherwise = () => ({ instead: 'hang' })
-  const { put, delivery } = await delivering(t, broker, {}, { timeout: '50ms' })
+  // Long enough to get as far as the request that is not answered.
+  const { put, delivery } = await delivering(t, broker, {}, { timeout: '500ms' })
   put(100)
   put(100)
   await until('it retries', () => broker.requests.length >= 4)
   t.ok(broker.connections <= broker.requests.length + 1)
   const left = await delivery.stop(AbortSignal.timeout(50))
   t.equal(left.events, 200)
+})
+
+t.test('the first broker is silent for longer than an attempt takes: the next attempt begins with another', async t => {
+  const broker = await kafkaBroker(t)
+  let isOver = false
+  const over = () => {
+    isOver = true
+  }
+  const silent = createServer(socket => socket.on('error', over).on('close', over).resume())
+  const port = await listening(t, silent)
+  const { address } = silent.address() as { address: string }
+  const brokers = [`${address}:${port}`, broker.address]
+  const { put, all } = await delivering(t, broker, { brokers, connect_timeout: '5s' }, { timeout: '300ms' })
+  put(10)
+  await all(1)
+  t.equal(numbersOf(broker).length, 10)
+  t.notOk(isOver, 'the time to connect to the first one is not over')
 })
 
 t.test('many requests over one connection, which ends: no warning, and all of them are sent again', async t => {
