@@ -136,8 +136,12 @@ export class Journald implements Source {
     const { read_from } = this.#options
     const where = placeArgs(this.#options)
     if (read_from === 'boot') {
-      // If this boot has no entries yet, journalctl fails, and reading begins after the last entry of the journal.
-      const cursor = await firstCursor([...where, '--boot'], signal).catch(() => undefined)
+      // If this boot has no entries yet, journalctl fails with an error about the boot. Reading then begins after the
+      // last entry of the journal.
+      const cursor = await firstCursor([...where, '--boot'], signal).catch((error: Error) => {
+        if (/\bboot\b/i.test(error.message)) return undefined
+        throw error
+      })
       if (cursor !== undefined) return { cursor, at: true }
     }
     if (read_from === 'beginning') return { cursor: undefined, at: false }
@@ -165,6 +169,10 @@ export class Journald implements Source {
           if (taken.length === 0) continue
           if (first) taken = await this.#withoutRead(taken, leave)
           first = false
+          if (taken.length > 0) {
+            this.#backoff.reset()
+            this.#problems.works()
+          }
           while (taken.length > 0 && !leave.aborted) {
             const { count, isBacklog } = this.#catchUp.same(taken)
             await this.#send(taken.slice(0, count), isBacklog, out, leave)
@@ -183,8 +191,6 @@ export class Journald implements Source {
 
   /** If the entry at the cursor was read before, removes it from the first entries that journalctl wrote. */
   async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
-    this.#backoff.reset()
-    this.#problems.works()
     const { cursor, at } = this.#read
     if (cursor === undefined) return taken
     if (cursorOf(taken[0]!.entry) === cursor) return at ? taken : taken.slice(1)

@@ -244,6 +244,13 @@ t.test('it ends, and goes on behind the last entry', async t => {
   t.same(journal.checkpoints.document, { version: 1, cursor: 'c3' })
 })
 
+t.test('it ends behind an entry that was read, again and again: each time later', async t => {
+  const journal = await start(t, [...Array(3).fill(`${print(entry(1))}; exit 3`), print(entry(1), entry(2))])
+  await until('a new entry', () => journal.messages().length === 2, { show: () => JSON.stringify(journal.log) })
+  const read = journal.log.filter(({ msg }) => msg === 'the journal can be read again')
+  t.equal(read.length, 1, 'only a new entry shows that it can be read')
+})
+
 t.test('an entry has the same id whenever it is read', async t => {
   const first = await start(t, [`${print(entry(1), entry(2), entry(3))}; exec sleep 60`])
   await until('three entries', () => first.out.ids.length === 3)
@@ -339,6 +346,15 @@ t.test('where it begins', async t => {
   t.match(boot.calls(), [/--boot/, /--cursor=c4/])
   t.same(boot.checkpoints.document, { version: 1, cursor: 'c4', at: true })
   await boot.stop()
+
+  const young = ['echo "No journal boot entry found (+0)." >&2; exit 1', print(entry(6)), 'exec sleep 60']
+  const later = await start(t, young, { read_from: 'boot' })
+  await until('it follows', () => later.calls().length === 3)
+  t.match(later.calls(), [/--boot/, /--lines=1/, /--cursor=c6/])
+  await later.stop()
+  const broken = await start(t, ['echo "not for you" >&2; exit 1'], { read_from: 'boot' })
+  await t.rejects(broken.running, { message: 'not for you; journalctl ended with exit code 1' }, 'no entry is skipped')
+  await broken.stop()
 
   const failing = await start(t, ['echo "not for you" >&2; exit 1'], { read_from: 'end' })
   await t.rejects(failing.running, { message: 'not for you; journalctl ended with exit code 1' })
