@@ -39,7 +39,8 @@ t.test('the file of a plugin', async t => {
   const plugin = join(folder, 'company.js')
   const { looks } = watched(t, join(folder, 'sluice.yaml'), [plugin])
   t.equal(await looks(), 0, 'as it was loaded')
-  writeFileSync(plugin, '2')
+  // Each time of another size: two writes may have the same time.
+  writeFileSync(plugin, '22')
   t.equal(await looks(), 1, 'written')
   rmSync(plugin)
   t.equal(await looks(), 1, 'gone: to be told once')
@@ -50,7 +51,7 @@ t.test('a file', async t => {
   const path = join(folder, 'sluice.yaml')
   const { watch, looks, hold } = watched(t, path)
   t.equal(await looks(), 0, 'as it was read')
-  writeFileSync(path, text('b'))
+  writeFileSync(path, text('bb'))
   t.equal(await looks(), 1, 'written in place')
   utimesSync(path, 1, 1)
   t.equal(await looks(), 0, 'the same text')
@@ -74,10 +75,10 @@ t.test('a file', async t => {
 
   let release = () => {}
   hold(new Promise(resolve => (release = resolve)))
-  writeFileSync(path, text('f'))
+  writeFileSync(path, text('ff'))
   await watch.poll()
   const taken = watch.poll()
-  writeFileSync(path, text('g'))
+  writeFileSync(path, text('ggg'))
   t.equal(await looks(), 0, 'while the change before it is taken up')
   release()
   await taken

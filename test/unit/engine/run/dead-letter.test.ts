@@ -265,7 +265,9 @@ t.test('a file that is moved away while it is written to: every letter is somewh
     }
   }
   const moving = move()
-  for (; written < 60; written++) await letters.write([batchOf([{ n: written }])], refused)
+  // On a fast disk as many more as the mover needs.
+  for (; written < 60 || (moved < 4 && written < 6000); written++)
+    await letters.write([batchOf([{ n: written }])], refused)
   over = true
   await moving
   const found = new Set(numbersIn(letters.path))
@@ -279,7 +281,7 @@ t.test('a file that is moved away while it is written to: every letter is somewh
     }
   }
   t.ok(moved > 3, `moved ${moved} times`)
-  t.equal(found.size, 60)
+  t.equal(found.size, written)
 })
 
 t.test('ID.rejected: who reads it gets the letters, and the event is settled when they have them', async t => {
