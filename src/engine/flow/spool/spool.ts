@@ -300,16 +300,22 @@ export class ObjectSpool implements Spool {
     this.#closed.push(file)
   }
 
+  #closeDue(all = false): void {
+    for (const file of this.#idle) if (all || this.#isDue(file)) this.#close(file)
+  }
+
   /** Sets a timer for the time when the oldest open object must be closed. */
   #setTimer(): void {
     const { clock, maxObjectAgeMs } = this.#options
     this.#cancelTimer?.()
     this.#cancelTimer = undefined
-    const oldest = Math.min(...Array.from(this.#open.values(), ({ openedAt }) => openedAt))
+    // An object that is being written is closed after the write, if it is due then.
+    const oldest = Math.min(...this.#idle.map(({ openedAt }) => openedAt))
     if (this.#hasEnded || oldest === Number.POSITIVE_INFINITY) return
     const ms = oldest + maxObjectAgeMs - clock.now()
-    // If an object is being written when the timer fires, closes it after the write.
     this.#cancelTimer = clock.after(Math.max(10, Math.ceil(ms)), () => {
+      // Without this, the timer would fire again and again while a failing receiver keeps `next` from being called.
+      this.#closeDue()
       this.changed()
       this.#setTimer()
     })
@@ -325,7 +331,7 @@ export class ObjectSpool implements Spool {
   next(all: boolean): SpooledObject | undefined {
     this.#forget()
     for (const amount of this.#unusable.splice(0)) this.#options.report.missing(amount, `${amount.name}.damaged`)
-    for (const file of this.#idle) if (all || this.#isDue(file)) this.#close(file)
+    this.#closeDue(all)
     const file = this.#closed.shift()
     if (!file) return undefined
     this.#sending.add(file)

@@ -131,6 +131,20 @@ t.test('objects are closed by size and by age, one is open for each partition', 
   t.same(disk.names(), [], 'ids are kept for a minute')
 })
 
+t.test('an object that is old enough is reported once, also while nothing is sent', async t => {
+  const time = new ManualTime()
+  const { spool, put } = opened(new SimulatedDisk(), new Map(), time)
+  await spool.recover()
+  let due = 0
+  await put('a', [0])
+  await time.advance(5000)
+  await put('b', [1])
+  spool.changed = () => due++
+  await time.advance(60_000)
+  t.equal(due, 2, 'once for each object')
+  t.same(spool.objects, { open: 0, closed: 2 })
+})
+
 t.test('the next run appends to open objects of the same format, and their age goes on', async t => {
   const [disk, uploaded, time] = [new SimulatedDisk(), new Map() as Uploaded, new ManualTime()]
   const first = opened(disk, uploaded, time)
