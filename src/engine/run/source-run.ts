@@ -15,8 +15,11 @@ const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 60_000
 const REOPEN_FIRST_MS = 500
 const REOPEN_MAX_MS = 10_000
-/** A source that has run for this long counts as recovered. */
-const CALM_MS = 2000
+/**
+ * A source that has run for this long counts as recovered. Longer than a source waits for a connection (5 s) or, by
+ * default, for a reply (10 s): otherwise, it would seem to recover in each attempt, and the backoff would never grow.
+ */
+const CALM_MS = 15_000
 
 export interface SourceRunParts {
   readonly config: ComponentConfig<'source'>

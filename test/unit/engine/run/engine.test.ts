@@ -269,12 +269,15 @@ destinations:
 
 t.test('a source that ran well for a while waits as little as at first when it fails again', async t => {
   const waits: unknown[] = []
+  const states: unknown[] = []
   let runs = 0
   const source = {
     async run() {
       runs++
       if (runs === 5) return
-      if (runs === 4) await time.advance(2000)
+      // No reply comes in the second and third run. The fourth run lasts.
+      if (runs > 1) await time.advance(runs === 4 ? 15_000 : 10_000)
+      states.push(run.failure?.state)
       throw new Error('no')
     },
   }
@@ -295,6 +298,7 @@ t.test('a source that ran well for a while waits as little as at first when it f
   await advanceUntil(time, 'the last run', () => runs === 5)
   await over
   t.same(waits, ['20ms', '40ms', '80ms', '20ms'])
+  t.same(states, [undefined, 'failing', 'failing', undefined], 'it has not recovered while it waits for a reply')
 })
 
 /** Ten events, one of which a faulty processor gets wrong. */
