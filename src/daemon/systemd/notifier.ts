@@ -37,6 +37,7 @@ export class Notifier {
   #sending: Promise<void> | undefined
   #failures = 0
   #cancelRetry: (() => void) | undefined
+  /** The last failure since the last success. It is logged once. */
   #failure = ''
 
   constructor(send: Send, log: Logger, timers = after) {
@@ -87,6 +88,7 @@ export class Notifier {
       try {
         await this.#send(notice)
         this.#failures = 0
+        this.#failure = ''
       } catch (error) {
         this.#failed(notice, error)
         break

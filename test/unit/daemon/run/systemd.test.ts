@@ -87,6 +87,24 @@ t.test('one message at a time; of what changes the state each, of the rest the n
   t.same(sent.at(-1), { STATUS: 'f', STOPPING: '1' }, 'the last chance')
 })
 
+t.test('an outage is logged once, and so is the next one of the same cause', async t => {
+  const { send, settle } = told()
+  const { set, ring } = bells()
+  const lines: string[] = []
+  const notifier = new Notifier(send, pino({}, { write: line => void lines.push(line) }), set)
+  const fail = () => settle(new Error('exit code 1'))
+  for (const outage of [1, 2]) {
+    notifier.say({ STATUS: 'a' })
+    await fail()
+    await ring(1000)
+    await fail()
+    t.equal(lines.length, outage)
+    await ring(2000)
+    await settle()
+  }
+  t.notOk(notifier.isBehind)
+})
+
 t.test('the line of a status', async t => {
   const one = (state: string, reason?: string) => ({ id: 'out', state, reason })
   const other = { id: 'other', state: 'ready', reason: undefined }
