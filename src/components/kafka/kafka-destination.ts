@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import { setMaxListeners } from 'node:events'
 import type { ComponentContext, Destination, HandoverState } from '../../core/component.js'
-import { DeliveryError } from '../../core/errors.js'
+import { DeliveryError, errorText } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { RequestTexts } from '../../core/partition.js'
 import { isConstant } from '../../core/template.js'
@@ -72,8 +72,9 @@ export class KafkaDestination implements Destination {
   readonly #encoder: RecordEncoder
   readonly #records = new WeakMap<readonly EventBatch[], Records>()
   /**
-   * For each request, the indices of the events that earlier attempts have delivered. They are needed because a retry
-   * after a timeout has all events of the request again.
+   * For each request, the indices of the events that earlier attempts have delivered. They are needed because an
+   * attempt may send several rounds of batches. If it fails between two rounds, a retry has all events of the request
+   * again.
    */
   readonly #accepted = new WeakMap<readonly EventBatch[], (readonly number[])[]>()
   readonly #clock: Clock
@@ -152,9 +153,9 @@ export class KafkaDestination implements Destination {
       await Promise.all(
         Array.from(byLeader, ([leader, own]) =>
           this.#produce(name, leader, own, accepted, outcome, failure, signal).catch(error => {
-            signal.throwIfAborted()
-            this.#cluster.forget(name)
-            for (const { indices } of own) outcome.again(indices, error)
+            // If the signal aborts, the outcome still says what the other brokers have confirmed.
+            if (!signal.aborted) this.#cluster.forget(name)
+            for (const { indices } of own) outcome.again(indices, signal.aborted ? aborted(signal.reason) : error)
           }),
         ),
       )
@@ -356,6 +357,11 @@ export class KafkaDestination implements Destination {
     memory.sticky = all.find(partition => memory.lanes.get(partition)?.unconfirmed) ?? all[randomInt(all.length)]!
     return memory.sticky
   }
+}
+
+function aborted(reason: unknown): DeliveryError {
+  if (reason instanceof DeliveryError) return reason
+  return new DeliveryError(errorText(reason), { failure: 'retry', reason: 'aborted', cause: reason })
 }
 
 export async function checkTopic(

@@ -351,7 +351,8 @@ export class Attempts {
       await task.attempt(signal)
       return undefined
     } catch (thrown) {
-      const error = signal.aborted ? signal.reason : thrown
+      // What the receiver has confirmed stays confirmed, even if the attempt was aborted before the rest was.
+      const error = signal.aborted && !isPartial(thrown) ? signal.reason : thrown
       outcome = outcomeOf(error)
       const isBeside = ended !== undefined && limit!.inFlight > 1 && isRefusal(error)
       const isAdapting = isBeside && isFirst && this.#isAdapting(error, began)
@@ -470,6 +471,9 @@ function outcomeOf(error: unknown): Outcome {
 /** Whether the receiver refused the request because of overload. */
 const isRefusal = (error: unknown): error is DeliveryError =>
   error instanceof DeliveryError && error.reason !== 'timeout' && outcomeOf(error) === 'overload'
+
+/** Whether the error says which events of the request failed. */
+const isPartial = (error: unknown) => error instanceof DeliveryError && error.rejected !== undefined
 
 const pauseOf = ({ retryAfterMs = 0 }: DeliveryError) => Math.min(retryAfterMs, LONGEST_RETRY_AFTER_MS)
 

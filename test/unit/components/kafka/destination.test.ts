@@ -150,6 +150,48 @@ t.test('of two brokers one is silent: what the other one has is not sent again',
   t.equal(counter('sluice_kafka_possible_duplicates_total'), 0)
 })
 
+t.test('of two brokers one stays silent: what the other one has is no dead letter', async t => {
+  const [broker, peer] = [await kafkaBroker(t), await kafkaBroker(t)]
+  broker.peer = peer
+  const limits = { timeout: '1s', retry: { max_attempts: 2 } }
+  const { put, all, reasons, counters } = await delivering(t, broker, {}, limits)
+  peer.otherwise = () => ({ instead: 'hang' })
+  put(100)
+  await all(1)
+  const stored = numbersOf(broker).length
+  t.ok(stored > 0)
+  t.same(reasons(), { retries_exhausted: 100 - stored })
+  t.equal(counters.passed.events, stored)
+})
+
+t.test('a reload while one of two brokers is silent: what the other one has is not left to the successor', async t => {
+  const [broker, peer] = [await kafkaBroker(t), await kafkaBroker(t)]
+  broker.peer = peer
+  broker.topic = peer.topic = name => ({ partitions: name === 'other' ? 1 : 3 })
+  const first = await started(t, optionsOf(broker), kafka)
+  peer.script.push({ instead: 'hang' })
+  const cut = new AbortController()
+  const over = failure(first.destination.write([batch(numbered(100))], cut.signal))
+  await until('both are asked', () => broker.requests.length > 0 && peer.requests.length > 0)
+  // A broker answers requests in order, so it has confirmed the first one then.
+  await first.destination.write([batch(numbered(1))], never, 'other')
+  cut.abort(new Error('a reload'))
+  const error = await over
+  const stored = numbersOf(broker)
+  t.match(error, { failure: 'retry', message: 'a reload', rejected: [] })
+  t.same(
+    error.again,
+    upTo(100).filter(n => !stored.includes(n)),
+  )
+  const { value } = first.destination.handOver!()!
+  const { destination, counters } = await make(optionsOf(broker), kafka, undefined, value)
+  t.teardown(() => destination.stop!(never))
+  await destination.start!(never)
+  await destination.write([batch(error.again.map(n => numbered(1, n)[0]!))], never)
+  t.same(sorted([...numbersOf(broker), ...numbersOf(peer)]), upTo(100))
+  t.equal(counters.counter('sluice_kafka_possible_duplicates_total', '').value, 0)
+})
+
 t.test('replicas that do not confirm in time: what is stored is not stored again', async t => {
   const broker = await kafkaBroker(t)
   const { put, all } = await delivering(t, broker)

@@ -7,7 +7,7 @@ import {
   balanced,
   deadline,
   fail,
-  type failing,
+  failing,
   never,
   numbers,
   origin,
@@ -494,6 +494,46 @@ t.test('one that leaves gives its events in order, also of a request that was di
   it.input.end()
   await settle()
   t.same(numbers(it.delivery.takeLeft()), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+})
+
+t.test('what was confirmed before an attempt was aborted is delivered, also if there is no other attempt', async t => {
+  const confirmed = () =>
+    setUp({
+      options: { batch: { max_events: 4 }, timeout: '5s', retry: { max_attempts: 1 } },
+      write: (_, __, signal) =>
+        new Promise((_, reject) => {
+          const error = failing('retry', { reason: 'timeout', rejected: [], again: [1, 2] })
+          signal.addEventListener('abort', () => reject(error))
+        }),
+    })
+  const late = confirmed()
+  await late.delivery.start()
+  late.put(4)
+  await late.time.advance(5000)
+  t.same(late.letters, [{ events: [1, 2], reason: 'retries_exhausted' }])
+  t.equal(late.counters.passed.events, 2)
+  t.same(late.counters.imbalance(), balanced)
+
+  const replaced = confirmed()
+  await replaced.delivery.start()
+  replaced.put(4)
+  replaced.put(1)
+  await settle()
+  replaced.delivery.leave()
+  replaced.input.end()
+  t.ok(replaced.delivery.cut())
+  await settle()
+  t.same(numbers(replaced.delivery.takeLeft()), [1, 2, 4])
+  t.equal(replaced.counters.passed.events, 2)
+  t.same(replaced.counters.imbalance(), balanced)
+
+  const stopped = confirmed()
+  await stopped.delivery.start()
+  stopped.put(4)
+  await settle()
+  t.same(await stopped.delivery.stop(AbortSignal.abort()), { events: 4, bytes: 20 })
+  t.same(stopped.settled, [['errored']], 'its source reads all of it again')
+  t.same(stopped.counters.imbalance(), balanced)
 })
 
 t.test('a successor makes the same requests of the same events: it knows their size as sent', async t => {
