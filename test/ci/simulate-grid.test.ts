@@ -330,6 +330,16 @@ t.test('--budget finds the highest limit within a size per calendar period, or i
   // 60 windows of a second in the minute: 5 events in each are 3600 * 5 in an hour.
   const share = await json(['--window=1s', `--budget=${3600 * 5 * bytes}B per hour`], linesOf(steady))
   t.equal(share.limit, 5)
+
+  const quota = '{ per: day, limit_bytes: 1kB }'
+  const throttle = `{ type: throttle, inputs: [in], limit: 1, window: 1s, quota: ${quota} }`
+  const config = `sources: { in: { type: stdin, decode: json } }
+processors: { lim: ${throttle} }
+destinations: { out: { type: blackhole, inputs: [lim] } }
+`
+  const path = join(testFolder(t, { 'sluice.yaml': config }), 'sluice.yaml')
+  const other = await callSimulate(['--config', path, '--time=.t', '--budget=5GB per day'], linesOf(steady))
+  t.match(other, { code: 1, stderr: /keeps 100% of the events: .* discarded for another reason/ })
 })
 
 t.test('--budget counts days of a time zone, also on those on which clocks are changed', async t => {

@@ -3,7 +3,7 @@ import type { Io } from '../../daemon/process/command-line.js'
 import { beginning, displayWidth, ending, padEnd, padStart } from '../../daemon/process/wrap.js'
 import { Series } from '../../daemon/status/series.js'
 import type { Status } from '../../daemon/status/status.js'
-import { systemClock } from '../../lib/time.js'
+import { deadline, systemClock } from '../../lib/time.js'
 import { counted, formatDuration, short } from '../../lib/units.js'
 import { ask } from './daemon-socket.js'
 
@@ -20,12 +20,20 @@ export function viewOf({ series, at: time, ...status }: Status): DaemonView {
   return { ...status, at: systemClock.now() / 1000, wall: Date.parse(time), series: new Series(series) }
 }
 
+/** Longer than a busy daemon needs. The kernel still accepts connections to a daemon that hangs. */
+const ANSWER_MS = 10_000
+
 /** Gets the document of /status from the daemon. */
-export async function statusAt(socket: string): Promise<Status> {
-  const answer = await ask(socket, '/status')
-  const text = await textOf(answer)
-  if (answer.statusCode === 200) return JSON.parse(text) as Status
-  throw new Error(`the daemon at ${socket} runs another release than this command: restart the daemon`)
+export async function statusAt(socket: string, ms = ANSWER_MS): Promise<Status> {
+  const limit = deadline(ms)
+  try {
+    const answer = await ask(socket, '/status', limit.signal)
+    const text = await textOf(answer)
+    if (answer.statusCode === 200) return JSON.parse(text) as Status
+    throw new Error(`the daemon at ${socket} runs another release than this command: restart the daemon`)
+  } finally {
+    limit.clear()
+  }
 }
 
 export interface TerminalStyle {

@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs'
+import { pipeline } from 'node:stream'
 import split2 from 'split2'
 import { ConfigError } from '../../core/errors.js'
 import { textOf } from '../../daemon/admin/ask-socket.js'
@@ -40,8 +41,11 @@ export async function tap(options: TapOptions, io: Io): Promise<number> {
     for (const line of otherLines(others, terminalOf(io).width)) io.stderr.write(`${line}\n`)
     return response.statusCode === 400 ? EXIT.usage : EXIT.failed
   }
+  const lines = split2()
+  // If the response breaks off, `lines` ends with an error. With `pipe`, it would never end.
+  pipeline(response, lines, () => {})
   try {
-    for await (const line of response.pipe(split2())) {
+    for await (const line of lines) {
       const text = String(line)
       const isRemark = text.startsWith('#')
       const to = isRemark ? io.stderr : io.stdout

@@ -158,6 +158,18 @@ t.test('tap takes a condition without if, and with the signs of other languages'
   t.same(asked, [signs])
 })
 
+t.test('tap says that the daemon ended', async t => {
+  const folder = mkdtempSync(join(tmpdir(), 'tap-'))
+  const socket = join(folder, 's.sock')
+  const server = createServer((_, response) => response.write('{"app":"cart"}\n', () => response.destroy()))
+  await new Promise<void>(resolve => server.listen(socket, resolve))
+  t.teardown(() => {
+    server.close()
+    rmSync(folder, { recursive: true })
+  })
+  t.match(await call(['tap', 'lim', '--socket', socket]), { code: 1, stdout: /cart/, stderr: /the daemon has ended/ })
+})
+
 t.test('an interval without a unit', async t => {
   const [, advised = ''] =
     /write (--interval \w+)/.exec((await call(['graph', 'none.yaml', '--interval', '5'])).stderr) ?? []

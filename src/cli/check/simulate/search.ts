@@ -166,7 +166,8 @@ export async function findLimits(variants: readonly Variant[], goal: Goal, pass:
     const { answer, next } = free ?? search
     if (!answer) {
       const { key_field, window } = search.variant.options
-      const reason = refusal(search)
+      // If each limit is within the budget, the second search has failed.
+      const reason = refusal(free ?? search)
       unanswered.push({ key_field: keyText(key_field) ?? null, window_ms: window!, reason })
       return []
     }

@@ -1,5 +1,16 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import t from 'tap'
-import { type DaemonView, rateOf, stateOf, table, terminalOf } from '../../../../src/cli/inspect/daemon-view.js'
+import {
+  type DaemonView,
+  rateOf,
+  stateOf,
+  statusAt,
+  table,
+  terminalOf,
+} from '../../../../src/cli/inspect/daemon-view.js'
 import { liveBetween } from '../../../../src/cli/inspect/graph.js'
 import { oldestLines } from '../../../../src/cli/inspect/screen-parts.js'
 import { statusLines } from '../../../../src/cli/inspect/status.js'
@@ -274,4 +285,16 @@ t.test('a throttle says how many keys it has, and how many events wait for room 
 t.test('keys with line ends of any kind are read', async t => {
   const series = seriesIn('a_total{key="x\r\u2028\\n\\"y"} 3\n')
   t.same(series.all('a_total'), [{ labels: { key: 'x\r\u2028\n"y' }, value: 3 }])
+})
+
+t.test('a daemon that hangs accepts connections and does not answer', async t => {
+  const folder = mkdtempSync(join(tmpdir(), 'view-'))
+  const socket = join(folder, 's.sock')
+  const server = createServer(() => {})
+  await new Promise<void>(resolve => server.listen(socket, resolve))
+  t.teardown(() => {
+    server.close()
+    rmSync(folder, { recursive: true })
+  })
+  await t.rejects(statusAt(socket, 50), { message: `the daemon at ${socket} does not answer` })
 })
