@@ -132,6 +132,11 @@ interface Options {
   readonly history?: Map<string, HostedRevision>
 }
 
+interface Publish extends Partial<Pick<HostedRevision, 'revision' | 'secrets'>> {
+  readonly tell?: boolean
+  readonly account?: string
+}
+
 /** A host behind a server: `POST /{pipeline}` with what was published last. */
 export async function startIngestHost(
   t: Test,
@@ -238,8 +243,12 @@ export async function startIngestHost(
       }
       await until(`${requests} requests without an answer`, look, { show: () => gauge(text, 'requests') })
     },
-    publish(config: unknown, id = 'p', { tell = true, account = 'account', revision = nextOf(id) } = {}) {
-      const one = { id, account_id: account, revision, config }
+    publish(
+      config: unknown,
+      id = 'p',
+      { tell = true, account = 'account', revision = nextOf(id), secrets }: Publish = {},
+    ) {
+      const one = { id, account_id: account, revision, config, ...(secrets && { secrets }) }
       published.set(id, one)
       history.set(`${id} ${one.revision}`, one)
       return tell ? host.publish(one) : undefined

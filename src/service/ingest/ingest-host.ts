@@ -42,7 +42,7 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
   readonly revisionBytes: (account: string) => number
   /** Maximum unanswered requests to all pipelines. */
   readonly maxRequests: number
-  /** Another revision of a published pipeline; undefined if it was removed. */
+  /** A revision of a published pipeline, with its current secrets; undefined if it was removed. */
   readonly revision: (published: HostedRevision, revision: number) => Promise<HostedRevision | undefined>
   /** Default: TURN_MS and WAIT_MS. */
   readonly turnMs?: number
@@ -225,7 +225,10 @@ export class IngestHost {
     }
   }
 
-  /** Immediately ends the pipelines that use a removed secret. Events in their disk buffers stay there. */
+  /**
+   * Immediately ends the pipelines that use a removed secret. Events in their disk buffers stay there. Pipelines that
+   * wait for a process read their secrets again when they start.
+   */
   async endUsersOf(ids: ReadonlySet<string>, secret: string): Promise<void> {
     await Promise.allSettled(this.#starting.values())
     const users = [...this.#running.values()].filter(({ id }) => ids.has(id)).filter(one => one.usesSecret(secret))
@@ -406,10 +409,19 @@ export class IngestHost {
       if (this.#stopping || this.#asking.size > 0) return
       if (this.#processes.isHeldBack(account)) continue
       if (!this.#slots.hasRoomFor(account) && !(await this.#endAnAccount(hadTurn))) continue
-      for (const published of [...this.#waitingForProcess.values()])
-        if (published.account_id === account && this.#waitingForProcess.delete(published.id))
-          await this.#runOrWait(published)
+      for (const waiting of [...this.#waitingForProcess.values()])
+        if (waiting.account_id === account) await this.#resumeOne(waiting)
     }
+  }
+
+  /** Restarts a pipeline with its current secrets, because they may have been changed or removed while it waited. */
+  async #resumeOne(waiting: HostedRevision): Promise<void> {
+    const { id, revision } = waiting
+    // If the store fails, the pipeline waits for its next turn.
+    const published = await this.#options.revision(waiting, revision).catch(() => undefined)
+    if (!published || this.#asking.size > 0 || this.#waitingForProcess.get(id) !== waiting) return
+    this.#waitingForProcess.delete(id)
+    await this.#runOrWait(published)
   }
 
   /** Runs a pipeline that has events in its disk buffers. If there is no process for it, the pipeline waits for one. */

@@ -740,6 +740,32 @@ t.test('what is in disk buffers makes room, and has its turn again', async t => 
   t.match(text, /sluice_ingest_parked_pipelines 0/)
 })
 
+t.test('what waits for its turn starts with the secrets of that time', async t => {
+  const { publish, post, unanswered, host, logs } = await startIngestHost(t, { maxProcesses: 1, turnMs: 30 })
+  const silent = await startSilent(t)
+  const names = ['up']
+  const x = { account: 'x', revision: 1, secrets: { version: '1', names, values: () => ({ up: 'old' }) } }
+  await publish(BUFFERED, 'a', x)
+  await publish({ destinations: { out: silent.destination } }, 'b', { account: 'y' })
+  stage.holds = true
+  t.match(await post(line(1), {}, 'a'), { status: 202 })
+  const waiting = post(line(2), {}, 'b')
+  await unanswered(1)
+  stage.holds = false
+  const values = () => {
+    throw new Error('the secret up does not exist')
+  }
+  await publish(BUFFERED, 'a', { ...x, secrets: { version: 'none', names, values }, tell: false })
+  await host.endUsersOf(new Set(['a']), 'up')
+  silent.answer()
+  t.match(await waiting, { status: 202 })
+  await until(() => /"pipeline":"a",.*"msg":"cannot start a pipeline whose disk buffers/.test(logs()))
+  t.same(stage.got, [])
+  await publish(BUFFERED, 'a', { ...x, secrets: { version: '2', names, values: () => ({ up: 'new' }) } })
+  await until(() => stage.got.length > 0)
+  t.same(stage.got, [line(1)])
+})
+
 t.test('in an account that takes much memory, a pipeline that nobody uses ends', async t => {
   let passed = 0
   const clock = { ...hurried(20), now: () => systemClock.now() + passed }
