@@ -87,6 +87,8 @@ export class IngestHost {
   readonly #asking = new Set<HostedRevision>()
   /** For each pipeline that has stopped since the service started: the number of events in its disk buffers. */
   readonly #left = new Map<string, number>()
+  /** Pipelines that may have events in disk buffers, but have not run since the service started. */
+  readonly #uncounted = new Set<string>()
   /** Pipelines that are stopping. The next start of a pipeline awaits the promise. */
   readonly #ending = new Map<string, Promise<void>>()
   /** Recently removed pipelines. Requests accepted before the removal may still try to start these. */
@@ -173,10 +175,15 @@ export class IngestHost {
 
   /** Applies a published revision to a running pipeline. Starts the pipeline if it has events to deliver. */
   async publish(published: HostedRevision): Promise<void> {
-    const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
+    const { id, account_id: account } = published
+    const running = this.#running.get(id) ?? (await this.#starting.get(id)?.catch(() => undefined))
     if (running && !running.hasEnded) return this.#update(running, published)
-    if (!running) await this.#disks.measure(published.account_id, published.id)
-    if (this.#hasBuffer(published.id)) await this.#runOrWait(published)
+    if (!running) {
+      const hasRun = this.#left.has(id) || this.#ending.has(id)
+      if (this.#hasBuffer(id) && !hasRun && !this.#removed.has(id)) this.#uncounted.add(id)
+      await this.#disks.measure(account, id)
+    }
+    if (this.#hasBuffer(id)) await this.#runOrWait(published)
   }
 
   /** Ends a removed pipeline, then removes its keys, files and counters. */
@@ -185,6 +192,7 @@ export class IngestHost {
     this.#removed.add(id)
     this.#waitingForProcess.delete(id)
     this.#left.delete(id)
+    this.#uncounted.delete(id)
     const running = this.#running.get(id) ?? (await this.#starting.get(id)?.catch(() => undefined))
     if (running) {
       await this.#end(running, AbortSignal.timeout(30_000))
@@ -243,8 +251,9 @@ export class IngestHost {
     return this.#disks.hasRoomForRevisions(account, bytes)
   }
 
-  /** Number of events in disk buffers. */
-  get buffered(): number {
+  /** Number of events in disk buffers. Undefined while a pipeline that may have such events has not run. */
+  get buffered(): number | undefined {
+    if (this.#uncounted.size > 0) return undefined
     const running = [...this.#running.values()].filter(({ hasDiskBuffers }) => hasDiskBuffers)
     return [...running.map(({ undelivered }) => undelivered), ...this.#left.values()].reduce((a, b) => a + b, 0)
   }
@@ -309,6 +318,7 @@ export class IngestHost {
       // Must come last, because a pipeline that counts as running may be ended as idle before its request arrives.
       this.#waitingForProcess.delete(id)
       this.#left.delete(id)
+      this.#uncounted.delete(id)
       this.#running.set(id, hosted)
       return hosted
     } catch (error) {
@@ -467,7 +477,7 @@ export class IngestHost {
   }
 
   #noteLeft({ id, hasDiskBuffers, undelivered }: RunningPipeline): void {
-    if (hasDiskBuffers && undelivered > 0 && !this.#removed.has(id)) this.#left.set(id, undelivered)
+    if (hasDiskBuffers && !this.#removed.has(id)) this.#left.set(id, undelivered)
   }
 
   #leave({ id, account_id: account }: Pick<HostedRevision, 'id' | 'account_id'>): Promise<void> {

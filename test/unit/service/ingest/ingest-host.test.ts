@@ -264,6 +264,17 @@ t.test('a host knows what its disk buffers hold, also when it has ended', async 
   await first.stop(AbortSignal.abort())
   t.equal(first.host.buffered, 2)
   open()
+  const broken = await startIngestHost(t, { folder: first.folder })
+  mkdirSync(join(first.folder, 'removed/state/buffer'), { recursive: true })
+  for (const id of ['p', 'removed', 'without'])
+    await broken.publish({ destinations: { out: { ...OUT, broken: true } } }, id)
+  stage.holds = true
+  await broken.publish(BUFFERED)
+  t.equal(broken.host.buffered, undefined, 'while one that may have events has not run')
+  await broken.host.remove('removed')
+  t.equal(broken.host.buffered, 2)
+  await broken.stop(AbortSignal.abort())
+  t.equal(broken.host.buffered, 2)
   const again = await startIngestHost(t, { folder: first.folder })
   stage.holds = true
   await again.publish(BUFFERED)
