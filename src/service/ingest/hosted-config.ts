@@ -1,15 +1,18 @@
 import type { AnyDefinition } from '../../core/component.js'
-import { ConfigError, errorText } from '../../core/errors.js'
+import { ConfigError, errorText, lacksDescriptor } from '../../core/errors.js'
+import { StateUnreadable } from '../../core/unreadable.js'
 import { sharedOutputs } from '../../engine/config/checks/outputs.js'
 import { type ComponentConfig, type Config, parseDocument } from '../../engine/config/load.js'
 import { secretVariable } from '../../engine/config/published/account-secrets.js'
 import { LimitedReach } from '../../engine/config/published/limited-reach.js'
 import { type Permissions, refusedBy } from '../../engine/config/published/permissions.js'
 import { compilingWithin } from '../../lib/pattern.js'
+import { Refusal } from '../../net/http/server/refusal.js'
 import { type Bound, boundedComponents, boundsOf, tooManySeries } from './hosted-bounds.js'
 import { INGEST, ingestSource } from './worker/feed.js'
 
 const MOST_DESTINATIONS = 32
+export const FILES_UNREADABLE = 'pipeline_files_unreadable'
 
 /** The service cannot run a published configuration. The message is the reason. */
 export class NotHosted extends Error {}
@@ -85,6 +88,13 @@ export function textOf(faults: readonly Bound[]): string {
 
 export function whyNot(error: unknown): string {
   return error instanceof NotHosted ? error.message : errorText(error)
+}
+
+/** Returns a Refusal if a start failed for a reason that may pass. The same revision may then start later. */
+export function unreadable(error: unknown): Refusal | undefined {
+  if (!(error instanceof StateUnreadable || lacksDescriptor(error))) return undefined
+  const message = `the files of the pipeline cannot be read now: ${errorText(error)}`
+  return new Refusal(503, FILES_UNREADABLE, message, { 'retry-after': '10' })
 }
 
 /**

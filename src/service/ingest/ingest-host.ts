@@ -10,7 +10,7 @@ import type { Confirm } from '../api/http/ingest.js'
 import { AccountDisks } from './account/account-disk.js'
 import { AccountQuotas } from './account/account-quota.js'
 import type { Bound } from './hosted-bounds.js'
-import { whyNot } from './hosted-config.js'
+import { FILES_UNREADABLE, whyNot } from './hosted-config.js'
 import { HostedPreview, type PreviewOptions } from './hosted-preview.js'
 import type { HostedRevision } from './hosted-revision.js'
 import type { IdempotencyKeys, Received } from './idempotency-keys.js'
@@ -49,7 +49,7 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
   readonly waitMs?: number
 }
 
-const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
+const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED, FILES_UNREADABLE])
 /**
  * If all events of an account are in disk buffers while other accounts wait for a process, the account keeps its
  * process for this long.
@@ -79,7 +79,10 @@ export class IngestHost {
   readonly #running = new Map<string, RunningPipeline>()
   readonly #starting = new Map<string, Promise<RunningPipeline>>()
   readonly #slots: ProcessSlots
-  /** Pipelines that have events in disk buffers and wait for a process, in the order in which they began to wait. */
+  /**
+   * Pipelines that have events in disk buffers and wait for a process, or until their files can be read, in the order
+   * in which they began to wait.
+   */
   readonly #waitingForProcess = new Map<string, HostedRevision>()
   readonly #stopTicking: () => void
   #resuming: Promise<void> | undefined
@@ -89,6 +92,8 @@ export class IngestHost {
   readonly #left = new Map<string, number>()
   /** Pipelines that may have events in disk buffers, but have not run since the service started. */
   readonly #uncounted = new Set<string>()
+  /** Why the files of a pipeline cannot be read, by pipeline id. */
+  readonly #unreadable = new Map<string, string>()
   /** Pipelines that are stopping. The next start of a pipeline awaits the promise. */
   readonly #ending = new Map<string, Promise<void>>()
   /** Recently removed pipelines. Requests accepted before the removal may still try to start these. */
@@ -193,6 +198,7 @@ export class IngestHost {
     this.#waitingForProcess.delete(id)
     this.#left.delete(id)
     this.#uncounted.delete(id)
+    this.#unreadable.delete(id)
     const running = this.#running.get(id) ?? (await this.#starting.get(id)?.catch(() => undefined))
     if (running) {
       await this.#end(running, AbortSignal.timeout(30_000))
@@ -311,7 +317,12 @@ export class IngestHost {
       const options = { process, maxBody, maxUnsettled, ...shared, usedAt: began }
       const start = (one: HostedRevision) => RunningPipeline.start(one, options)
       const last = await this.#last.neededBefore(published)
-      const hosted = last ? await start(last).catch(() => start(published)) : await start(published)
+      const startPublished = (error: unknown) => {
+        // The last revision may start later. Until then, its events must not be left behind.
+        if (error instanceof Refusal) throw error
+        return start(published)
+      }
+      const hosted = last ? await start(last).catch(startPublished) : await start(published)
       if (!hosted.runs(published)) await hosted.update(published)
       await this.#last.note(hosted)
       if (process.isGone) throw process.refusal()
@@ -319,11 +330,15 @@ export class IngestHost {
       this.#waitingForProcess.delete(id)
       this.#left.delete(id)
       this.#uncounted.delete(id)
+      this.#unreadable.delete(id)
       this.#running.set(id, hosted)
       return hosted
     } catch (error) {
       void this.#leave(published)
-      if (error instanceof Refusal) throw error
+      if (error instanceof Refusal) {
+        if (error.code === FILES_UNREADABLE) this.#cannotRead(published, error, clock.now() - began)
+        throw error
+      }
       const why = whyNot(error)
       const fields = { pipeline: id, code: 'SLUICE_REVISION_REFUSED', revision, error: why }
       log.warn(fields, 'a published pipeline cannot run here')
@@ -332,6 +347,16 @@ export class IngestHost {
       this.#failures.add(published, refusal, clock.now() - began)
       throw refusal
     }
+  }
+
+  #cannotRead(published: HostedRevision, refusal: Refusal, tookMs: number): void {
+    const { id, revision } = published
+    const { message: error } = refusal
+    this.#failures.add(published, refusal, tookMs)
+    if (this.#unreadable.get(id) === error) return
+    this.#unreadable.set(id, error)
+    const fields = { code: 'SLUICE_STATE_UNREADABLE', pipeline: id, revision, error }
+    this.#options.log.error(fields, 'cannot read the files of a published pipeline; trying again')
   }
 
   /** Applies a revision and records it. Destinations that it renames or removes may have events in disk buffers. */
@@ -414,13 +439,14 @@ export class IngestHost {
     const { clock, turnMs = TURN_MS } = this.#options
     const hadTurn = ({ demand, process }: RunningPipeline) =>
       demand === 'idle' || (demand === 'buffered' && process.startedAt <= clock.now() - turnMs)
-    for (const account of new Set([...this.#waitingForProcess.values()].map(({ account_id }) => account_id))) {
+    // A pipeline whose start has just failed does not take a process from another account.
+    const waiting = () => [...this.#waitingForProcess.values()].filter(one => !this.#failures.of(one))
+    for (const account of new Set(waiting().map(({ account_id }) => account_id))) {
       // Requests have priority. If a process was ended to make room for a request, this loop must not take that room.
       if (this.#stopping || this.#asking.size > 0) return
       if (this.#processes.isHeldBack(account)) continue
       if (!this.#slots.hasRoomFor(account) && !(await this.#endAnAccount(hadTurn))) continue
-      for (const waiting of [...this.#waitingForProcess.values()])
-        if (waiting.account_id === account) await this.#resumeOne(waiting)
+      for (const one of waiting()) if (one.account_id === account) await this.#resumeOne(one)
     }
   }
 

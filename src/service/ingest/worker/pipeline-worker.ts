@@ -9,7 +9,7 @@ import { formatSize } from '../../../lib/units.js'
 import type { BodyBytes } from '../../../net/http/events/send-body.js'
 import { Refusal, stopping } from '../../../net/http/server/refusal.js'
 import { AccountDisk } from '../account/account-disk.js'
-import { whyNot } from '../hosted-config.js'
+import { unreadable, whyNot } from '../hosted-config.js'
 import { shortError } from '../process/from-process.js'
 import {
   type Call,
@@ -237,5 +237,6 @@ async function whenUnlocked<T>(start: () => Promise<T>): Promise<T> {
 }
 
 function failureOf(error: unknown): Failure {
-  return error instanceof Refusal ? { refusal: dataOfRefusal(error) } : { error: shortError(whyNot(error)) }
+  const refusal = error instanceof Refusal ? error : unreadable(error)
+  return refusal ? { refusal: dataOfRefusal(refusal) } : { error: shortError(whyNot(error)) }
 }

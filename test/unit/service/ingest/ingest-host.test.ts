@@ -6,6 +6,7 @@ import {
   readdirSync,
   readFileSync,
   realpathSync,
+  renameSync,
   rmdirSync,
   statSync,
   symlinkSync,
@@ -290,6 +291,32 @@ t.test('a host knows what its disk buffers hold, also when it has ended', async 
   await last.stop(new AbortController().signal)
   t.same([...new Set(stage.got)].sort(), [1, 2, 3, 4].map(line))
   t.equal(last.host.buffered, 0)
+})
+
+t.test('a pipeline whose files cannot be read is tried again, with the revision that has the events', async t => {
+  const history = new Map()
+  const first = await startIngestHost(t, { history })
+  await first.publish(BUFFERED)
+  stage.holds = true
+  await first.post(line(1))
+  await first.stop(AbortSignal.abort())
+  stage.holds = false
+  const ledger = join(first.folder, 'p/state/buffer/out/ledger')
+  renameSync(ledger, `${ledger}.away`)
+  mkdirSync(ledger)
+
+  const again = await startIngestHost(t, { history, folder: first.folder, turnMs: 30 })
+  await again.publish({ destinations: { other: { ...OUT, buffer: { type: 'disk' } } } }, 'p', { revision: 2 })
+  const refusal = { status: 503, code: 'pipeline_files_unreadable', retryAfter: '10', message: /ledger: EISDIR/ }
+  for (const n of [2, 3]) t.match(await again.post(line(n)), refusal)
+  t.equal(again.host.buffered, undefined)
+  const starts = () => again.logs().match(/"started a process for the pipelines of an account"/g)!.length
+  await until(() => starts() > 2)
+  t.equal(again.logs().match(/"SLUICE_STATE_UNREADABLE","pipeline":"p"/g)?.length, 1, 'which is logged once')
+  rmdirSync(ledger)
+  renameSync(`${ledger}.away`, ledger)
+  await until(() => stage.got.length > 0)
+  t.same(stage.got, [line(1)])
 })
 
 t.test('after a restart, the revision that has buffered events runs first', async t => {
