@@ -116,10 +116,7 @@ export class ServedIngest implements Ingest {
     const { pipelines, secrets } = this.#service
     pipelines.onPublish = (id, published) => {
       this.#changed.add(id)
-      const done = published ? this.#publish(published) : this.#remove(id)
-      done.catch(error =>
-        this.#log.error({ pipeline: id, error: errorText(error) }, 'cannot apply a change of a published pipeline'),
-      )
+      void this.#logFailure(id, published ? this.#publish(published) : this.#remove(id))
     }
     secrets.onChange = (account, name) => {
       this.#secretChanged(account, name).catch(error =>
@@ -195,15 +192,22 @@ export class ServedIngest implements Ingest {
     for (const id of await pipelines.removed()) {
       if (this.#stopped) return
       known.add(id)
-      if (!this.#isShared || this.#host.hasFiles(id)) await this.#remove(id)
+      if (!this.#isShared || this.#host.hasFiles(id)) await this.#logFailure(id, this.#remove(id))
     }
     for await (const published of pipelines.allPublished()) {
       if (this.#stopped) return
       known.add(published.id)
-      if (!this.#changed.has(published.id)) await this.#publish(published)
+      if (!this.#changed.has(published.id)) await this.#logFailure(published.id, this.#publish(published))
     }
     await this.#host.tellOrphans(new Set([...known, ...this.#changed]))
     this.#hasStarted = true
+  }
+
+  /** Logs the error if `change` fails, because one pipeline must neither stop the others nor end the service. */
+  #logFailure(id: string, change: Promise<void>): Promise<void> {
+    return change.catch(error =>
+      this.#log.error({ pipeline: id, error: errorText(error) }, 'cannot apply a change of a published pipeline'),
+    )
   }
 
   /** Number of events in disk buffers. Undefined while pipelines that have such events may still be starting. */

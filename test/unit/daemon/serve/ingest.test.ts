@@ -123,6 +123,53 @@ t.test('the files of a pipeline that was deleted are removed, also at the next s
   t.same(valuesOf((await service.pipelines.list(me, PAGE)).items, 'id'), [kept])
 })
 
+t.test('the service starts without the pipelines whose changes cannot be applied', async t => {
+  const { service, first } = await openService(t)
+  const me = await as(service, first.service_account.key)
+  const dataDir = join(t.testdirName, 'service')
+  const text = `service: { data_dir: ${JSON.stringify(dataDir)} }`
+  const { service: options } = parseConfig(text, 'service.yaml', { env: {}, components, serviceAlone: true })
+  const buffer = { type: 'disk', max_bytes: '1GB' }
+  const out = { type: 'http', inputs: ['ingest'], url: 'https://logs.example/', buffer }
+  const logged: Record<string, unknown>[] = []
+  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
+  const keys = await keysOf(t, log)
+  const make = async (key: string) => {
+    const config = { destinations: { out: { ...out, auth: { key } } } }
+    const { id } = (await service.pipelines.create(me, { title: 'p', config })).document
+    await service.pipelines.publish(me, id, {})
+    mkdirSync(join(dataDir, 'ingest', id, 'state/buffer'), { recursive: true })
+    return id
+  }
+  await service.secrets.set(me, 'lost', { value: 'x' })
+  await service.secrets.set(me, 'up', { value: 'x' })
+  const removed = [await make('${secret:up}'), await make('${secret:up}')]
+  const [broken, sound] = [await make('${secret:lost}'), await make('${secret:up}')]
+  for (const id of removed) await service.pipelines.remove(me, id)
+  const { remove } = keys
+  keys.remove = id => (id === removed[0] ? Promise.reject(new Error('EIO: i/o error')) : remove.call(keys, id))
+  const { secrets } = service
+  const { for: read } = secrets
+  secrets.for = (account, config) =>
+    secrets.namesIn(config).includes('lost')
+      ? Promise.reject(new Error('cannot read'))
+      : read.call(secrets, account, config)
+
+  const parts = { log, metrics: new Metrics(log), keys, components, ownPorts: () => [] }
+  const served = new ServedIngest(service, options!, parts)
+  t.teardown(() => served.stop(AbortSignal.abort()))
+  await served.start()
+  t.same(await service.pipelines.removed(), [removed[0]], 'its files are removed at the next start')
+  t.match(
+    logged.filter(({ msg }) => msg === 'cannot apply a change of a published pipeline'),
+    [
+      { pipeline: removed[0], error: /EIO/ },
+      { pipeline: broken, error: /cannot read/ },
+    ],
+  )
+  t.ok(logged.some(({ msg, pipeline }) => / published pipeline runs$/.test(String(msg)) && pipeline === sound))
+})
+
 t.test('what another node changes is applied here', async t => {
   const { service, store, first, again } = await openService(t)
   const other = await again()
