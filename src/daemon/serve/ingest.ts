@@ -137,16 +137,17 @@ export class ServedIngest implements Ingest {
       if (due.size === 0 || this.#inspecting) return
       const inspections = [...due]
       due.clear()
-      const inspect = async () => {
-        for (const one of inspections) await one()
-      }
-      this.#inspecting = inspect()
+      const inspect = (one: () => Promise<void>) =>
+        one().catch(error => {
+          due.add(one)
+          throw error
+        })
+      this.#inspecting = forEach(inspections, inspect)
         .then(() => (hasFailed = false))
         .catch(error => {
           if (!hasFailed)
             this.#log.warn({ error: errorText(error) }, 'cannot apply changes of other nodes; trying again')
           hasFailed = true
-          for (const one of inspections) due.add(one)
         })
         .then(() => (this.#inspecting = undefined))
     })
@@ -154,14 +155,14 @@ export class ServedIngest implements Ingest {
 
   async #inspectPipelines(): Promise<void> {
     const { pipelines } = this.#service
-    for (const [id, revision] of await pipelines.states(await this.#host.pipelines())) {
+    await forEach(await pipelines.states(await this.#host.pipelines()), async ([id, revision]) => {
       if (this.#stopped) return
       if (revision === undefined) await this.#remove(id)
       else if (revision !== null && revision !== this.#applied.get(id)) {
         const published = await pipelines.publishedNow(id)
         if (published) await this.#publish(published)
       }
-    }
+    })
   }
 
   async #inspectSecrets(): Promise<void> {
@@ -226,10 +227,17 @@ export class ServedIngest implements Ingest {
 
   /** Applies a publication with current secrets. Reads secrets for one publication at a time, to keep order. */
   async #publish(published: PublishedDocument): Promise<void> {
-    this.#applied.set(published.id, published.revision)
-    const secrets = this.#reading.then(() => this.#service.secrets.for(published.account_id, published.config))
+    const { id, revision, account_id, config } = published
+    this.#applied.set(id, revision)
+    const secrets = this.#reading.then(() => this.#service.secrets.for(account_id, config))
     this.#reading = secrets.catch(() => {})
-    await this.#host.publish({ ...published, secrets: await secrets })
+    try {
+      await this.#host.publish({ ...published, secrets: await secrets })
+    } catch (error) {
+      // Otherwise, the next inspection would skip this revision.
+      if (this.#applied.get(id) === revision) this.#applied.delete(id)
+      throw error
+    }
   }
 
   async #secretChanged(accountId: string, name: string): Promise<void> {
@@ -261,6 +269,13 @@ export class ServedIngest implements Ingest {
       .then(() => this.#inspecting)
     return this.#stopped
   }
+}
+
+/** Calls `work` for each item. Throws the first failure only after the last item, so that it does not block others. */
+async function forEach<T>(items: Iterable<T>, work: (item: T) => Promise<void>): Promise<void> {
+  const failures: unknown[] = []
+  for (const item of items) await work(item).catch(error => failures.push(error))
+  if (failures.length > 0) throw failures[0]
 }
 
 /** The operator decides what pipelines can reach, so that publishers never get the rights of the service's user. */

@@ -177,8 +177,8 @@ t.test('what another node changes is applied here', async t => {
   const dataDir = join(t.testdirName, 'service')
   const text = `service: { data_dir: ${JSON.stringify(dataDir)} }`
   const { service: options } = parseConfig(text, 'service.yaml', { env: {}, components, serviceAlone: true })
-  const out = (max_in_flight: number) => ({
-    ...{ type: 'http', inputs: ['ingest'], url: 'https://logs.example/', auth: { key: '${secret:up}' } },
+  const out = (max_in_flight: number, key = '${secret:up}') => ({
+    ...{ type: 'http', inputs: ['ingest'], url: 'https://logs.example/', auth: { key } },
     ...{ max_in_flight, buffer: { type: 'disk', max_bytes: '1GB' } },
   })
   const logged: Record<string, unknown>[] = []
@@ -195,15 +195,33 @@ t.test('what another node changes is applied here', async t => {
       logged.find(one => / published (pipeline|revision) runs$/.test(String(one.msg)) && one.revision === revision),
     )
 
-  const { id } = (await other.pipelines.create(me, { title: 'p', config: { destinations: { out: out(5) } } })).document
-  const folder = join(dataDir, 'ingest', id)
-  mkdirSync(join(folder, 'state/buffer'), { recursive: true })
+  const make = async (key?: string) => {
+    const config = { destinations: { out: out(5, key) } }
+    const { id } = (await other.pipelines.create(me, { title: 'p', config })).document
+    const folder = join(dataDir, 'ingest', id)
+    mkdirSync(join(folder, 'state/buffer'), { recursive: true })
+    return { id, folder }
+  }
+  const stuck = await make('${secret:lost}')
+  const { id, folder } = await make()
+  const { secrets } = service
+  const { for: read } = secrets
+  let failures = 0
+  secrets.for = async (account, config) => {
+    const isStuck = secrets.namesIn(config).includes('lost')
+    if (isStuck || failures-- > 0) throw new Error('cannot read')
+    return await read.call(secrets, account, config)
+  }
+  await other.secrets.set(me, 'lost', { value: 'x' })
   await other.secrets.set(me, 'up', { value: 'x' })
+  await other.pipelines.publish(me, stuck.id, {})
   await other.pipelines.publish(me, id, {})
   await ran(1)
+  failures = 2
   await other.pipelines.update(me, id, { config: { destinations: { out: out(6) } } })
   await other.pipelines.publish(me, id, {})
   await ran(2)
+  t.equal(logged.filter(({ msg }) => /^cannot apply changes of other nodes/.test(String(msg))).length, 1)
   t.equal(await running(), '1')
   await other.secrets.remove(me, 'up')
   await until('it to end without its secret', async () => (await running()) === '0')
