@@ -21,7 +21,7 @@ import type { BytesInStore } from '../process/messages.js'
 const FULL = 0.9
 const LOG_EVERY_MS = 60_000
 /** Folders of a pipeline that grow with its events. */
-const GROWING = ['state/buffer', 'state/dead-letter', 'state/throttle']
+const GROWING = ['state/buffer', 'state/spool', 'state/dead-letter', 'state/throttle']
 /** Share of disk space that is reserved for revisions, so that a full account can still correct its pipelines. */
 const RESERVED = 1 / 16
 const MOST_RESERVED = 16 * 1024 * 1024

@@ -1,4 +1,4 @@
-import { renameSync } from 'node:fs'
+import { readdirSync, renameSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
@@ -97,6 +97,31 @@ t.test('what a pipeline left in a process that has ended counts in the next one'
   await until(async () => full.test(String(await metrics.render())))
   await host.remove('refusing')
   t.match(await waits, { status: 202 })
+})
+
+t.test('a spool counts before its pipeline runs, and once while it runs', async t => {
+  const auth = { access_key_id: 'sluice', secret_access_key: 'made up' }
+  const out = { type: 's3', inputs: ['ingest'], bucket: 'logs', endpoint: 'http://127.0.0.1:9', auth }
+  const usedIn = async ({ metrics }: Awaited<ReturnType<typeof startIngestHost>>) =>
+    Number(/^sluice_ingest_disk_bytes (\d+)/m.exec(String(await metrics.render()))?.[1])
+  const first = await startIngestHost(t)
+  await first.publish({ destinations: { out } })
+  t.match(await first.post('{"n":1}'), { status: 202 })
+  await first.stop()
+  const spool = join(first.folder, 'p/state/spool/out')
+  const bytes = readdirSync(spool).reduce((sum, name) => sum + statSync(join(spool, name)).size, 0)
+  t.ok(bytes > 0)
+
+  const again = await startIngestHost(t, { folder: first.folder })
+  await again.publish({ destinations: { out: { ...OUT, broken: true } } })
+  t.equal(await usedIn(again), bytes)
+  await again.publish({ destinations: { out } })
+  t.match(again.logs(), /"pipeline":"p".* published pipeline runs/)
+  // A spool that runs counts as whole blocks.
+  const used = await until('its spool to count', async () => (await usedIn(again)) || undefined)
+  t.ok(used >= bytes && used < bytes + 4096, `${used} bytes, with ${bytes} in the file`)
+  await again.host.remove('p')
+  t.ok((await usedIn(again)) <= used - bytes)
 })
 
 t.test('the pipelines of an account share the requests to their receivers', async t => {
