@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
+import { readState } from '../../core/unreadable.js'
 import type { Config } from '../../engine/config/load.js'
 import { leftBehind } from '../../engine/run/state/objections.js'
 import { writeAtomic } from '../../lib/files/atomic-file.js'
@@ -33,18 +34,22 @@ export class LastRevisions {
 
   /**
    * Returns the revision that ran last, if its disk buffers contain events for a destination that `published` does not
-   * have.
+   * have. Throws if this cannot be found out, because the published revision must not run before that revision.
    */
   async neededBefore(published: HostedRevision): Promise<HostedRevision | undefined> {
-    const { log, read, revision } = this.#options
     const last = await this.#read(published.id)
     if (last === undefined || last === published.revision) return undefined
+    const left = await this.#leftBehind(published)
+    return left.length > 0 ? await this.#options.revision(published, last) : undefined
+  }
+
+  async #leftBehind(published: HostedRevision): Promise<readonly unknown[]> {
+    const { log, read } = this.#options
     try {
-      const left = await leftBehind(read(published), log, ['buffer', 'spool'])
-      return left.length > 0 ? await revision(published, last) : undefined
+      return await leftBehind(read(published), log, ['buffer', 'spool'])
     } catch {
       // The published revision cannot run here. Its start reports the reason.
-      return undefined
+      return []
     }
   }
 
@@ -76,12 +81,13 @@ export class LastRevisions {
   }
 
   async #read(id: string): Promise<number | undefined> {
+    const text = await readState(this.#pathOf(id), path => readFile(path, 'utf8'))
+    // Either the last revision had no disk buffers, or its number was not saved.
+    if (text === undefined) return undefined
     try {
-      const text = await readFile(this.#pathOf(id), 'utf8')
       const { revision } = JSON.parse(text) as { revision?: unknown }
       return typeof revision === 'number' ? revision : undefined
     } catch {
-      // Either the last revision had no disk buffers, or its number was not saved.
       return undefined
     }
   }

@@ -321,6 +321,7 @@ t.test('a pipeline whose files cannot be read is tried again, with the revision 
 
 t.test('after a restart, the revision that has buffered events runs first', async t => {
   const history = new Map()
+  const { get } = history
   const first = await startIngestHost(t, { history })
   await first.publish(BUFFERED)
   stage.holds = true
@@ -333,6 +334,22 @@ t.test('after a restart, the revision that has buffered events runs first', asyn
   let passed = 0
   const clock = { ...hurried(20), now: () => systemClock.now() + passed }
   const again = await startIngestHost(t, { history, folder: first.folder, clock })
+  history.get = () => {
+    throw new Error('the store cannot be read')
+  }
+  await again.publish(other, 'p', { revision: 2 })
+  t.match(await again.post(line(2)), { status: 503, code: 'pipeline_cannot_run', message: /the store cannot be read/ })
+  history.get = get
+  const note = join(first.folder, 'p', 'revision.json')
+  renameSync(note, `${note}.away`)
+  mkdirSync(note)
+  passed += 10_000
+  t.match(await again.post(line(2)), { status: 503, code: 'pipeline_cannot_run', message: /revision\.json: EISDIR/ })
+  rmdirSync(note)
+  renameSync(`${note}.away`, note)
+  passed += 10_000
+  t.notMatch(again.logs(), / published (pipeline|revision) runs/)
+
   await again.publish(other, 'p', { revision: 2 })
   t.match(again.logs(), /"revision":1,"bounds":"[^"]+","msg":"a published pipeline runs"/)
   t.match(await again.post(line(2)), { status: 202 })
