@@ -7,6 +7,7 @@ import type { DestinationState } from '../../engine/run/engine.js'
 import { EventsLeftBehind } from '../../engine/run/state/objections.js'
 import { NotNow, type ReplaceOptions } from '../../engine/run/supervisor.js'
 import { Backoff, type Random } from '../../lib/backoff.js'
+import { printable } from '../../lib/printable.js'
 import { type Clock, sleep } from '../../lib/time.js'
 import { Turns } from '../../lib/turns.js'
 import type { ManagedStatus } from './managed-status.js'
@@ -393,4 +394,8 @@ export class ManagedPipeline {
   }
 }
 
-const cut = (text: string | undefined) => text?.slice(0, LONGEST_ERROR) || null
+/** Makes one line of an error, because the service refuses reports with control characters or lone surrogates. */
+function cut(text = ''): string | null {
+  const line = printable(text.replace(/\s+/g, ' '))
+  return line.slice(0, LONGEST_ERROR).toWellFormed().trim() || null
+}

@@ -14,6 +14,7 @@ import { EventsLeftBehind } from '../../../../src/engine/run/state/objections.js
 import { NotNow, type ReplaceOptions } from '../../../../src/engine/run/supervisor.js'
 import { nextTurn } from '../../../../src/lib/time.js'
 import type { DaemonDocument } from '../../../../src/service/api/domain/documents.js'
+import { reportInput } from '../../../../src/service/api/domain/inputs.js'
 import { ManagedPipeline } from '../../../../src/service/fleet/managed-pipeline.js'
 import { RevisionCache } from '../../../../src/service/fleet/revision-cache.js'
 import { type PublishedRevision, type Report, readPipelineUrl } from '../../../../src/service/fleet/service-link.js'
@@ -423,6 +424,16 @@ t.test('revisions that follow, and reports of them', async t => {
     { error: /^revision 5 cannot run: / },
     'and all that is wrong, as status shows it',
   )
+  problems.splice(0, 2, `\n in: \u001b[1mcannot read\r\n\ta file\ud800 ${'.'.repeat(1000)}`)
+  const odd = await reported(report => /a file/.test(report.error ?? ''))
+  t.match(odd.error, /; in: \\u\{1b\}\[1mcannot read a file\\u\{d800\} \.+$/, 'on one line')
+  const accepted = [odd]
+  // In one of them, the limit is within a pair.
+  for (const before of ['a', 'bb']) {
+    problems.splice(0, 1, before + '\u{1f4c1}'.repeat(1000))
+    accepted.push(await reported(report => report.error?.includes(`; ${before}\u{1f4c1}`) === true))
+  }
+  for (const { error } of accepted) t.equal(reportInput.shape.error.safeParse(error).data, error, 'it is accepted')
 
   const before = it.reports.length
   it.away = new Error('ECONNREFUSED')
