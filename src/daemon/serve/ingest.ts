@@ -49,6 +49,8 @@ export class ServedIngest implements Ingest {
   readonly #changed = new Set<string>()
   /** By pipeline: the revision that was applied last. */
   readonly #applied = new Map<string, number>()
+  /** By pipeline: the version of the secrets that were applied last. */
+  readonly #secrets = new Map<string, string>()
   readonly #isShared: boolean
   #reading: Promise<unknown> = Promise.resolve()
   #inspecting: Promise<void> | undefined
@@ -165,17 +167,19 @@ export class ServedIngest implements Ingest {
     })
   }
 
+  /** Includes pipelines that do not run: they may have ended because a secret was missing that now exists. */
   async #inspectSecrets(): Promise<void> {
     const { pipelines, secrets } = this.#service
-    for (const { id, secrets: used } of this.#host.usersOfSecrets) {
+    await forEach(await this.#host.pipelines(), async id => {
       const published = await pipelines.publishedNow(id)
-      if (!published || this.#stopped) continue
+      if (!published || this.#stopped) return
       const { version, names } = await secrets.for(published.account_id, published.config)
-      if (version === used?.version) continue
+      if (version === (this.#secrets.get(id) ?? '')) return
       const [missing] = await secrets.missing(published.account_id, names)
-      if (missing === undefined) await this.#publish(published)
-      else await this.#host.endUsersOf(new Set([id]), missing)
-    }
+      if (missing === undefined) return await this.#publish(published)
+      await this.#host.endUsersOf(new Set([id]), missing)
+      this.#secrets.set(id, version)
+    })
   }
 
   /**
@@ -221,6 +225,7 @@ export class ServedIngest implements Ingest {
     await this.#reading
     await this.#host.remove(id)
     this.#applied.delete(id)
+    this.#secrets.delete(id)
     // Other nodes may also have files of the pipeline. The pipeline's row then stays in the store for a while.
     if (!this.#isShared) await this.#service.pipelines.filesRemoved(id)
   }
@@ -232,7 +237,9 @@ export class ServedIngest implements Ingest {
     const secrets = this.#reading.then(() => this.#service.secrets.for(account_id, config))
     this.#reading = secrets.catch(() => {})
     try {
-      await this.#host.publish({ ...published, secrets: await secrets })
+      const current = await secrets
+      await this.#host.publish({ ...published, secrets: current })
+      this.#secrets.set(id, current.version)
     } catch (error) {
       // Otherwise, the next inspection would skip this revision.
       if (this.#applied.get(id) === revision) this.#applied.delete(id)

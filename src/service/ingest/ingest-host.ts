@@ -224,11 +224,6 @@ export class IngestHost {
     return existsSync(join(this.#options.folder, id))
   }
 
-  /** The last published revision of each running pipeline with secrets. */
-  get usersOfSecrets(): HostedRevision[] {
-    return [...this.#running.values()].flatMap(({ published }) => (published.secrets?.names.length ? [published] : []))
-  }
-
   /** Logs the folders that belong to none of `pipelines`. They may contain events, so they are not removed. */
   async tellOrphans(pipelines: ReadonlySet<string>): Promise<void> {
     const { folder, log } = this.#options
