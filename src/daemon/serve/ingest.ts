@@ -255,7 +255,7 @@ export class ServedIngest implements Ingest {
       ids.add(published.id)
       if (secrets.namesIn(published.config).includes(name)) users.push(published)
     }
-    if (await secrets.exists(accountId, name)) for (const published of users) await this.#publish(published)
+    if (await secrets.exists(accountId, name)) await forEach(users, published => this.#publish(published))
     else await this.#host.endUsersOf(ids, name)
   }
 
