@@ -1,6 +1,9 @@
 import { deadline } from '../../lib/time.js'
 import type { Place, ServerOptions } from './connector.js'
 
+/** Longest time of an attempt to connect, in milliseconds. */
+export const CONNECT_MS = 5000
+
 /** A connection to one server, or to the nodes of a cluster. After a failure, the caller must make a new connection. */
 export interface RedisConnection {
   /** Whether the server requires that all keys of a command are in one hash slot. */

@@ -6,8 +6,7 @@ import { deniedPlace, socketTo, tlsTo } from '../dial.js'
 import { AccessKey } from '../key.js'
 import { readTls, type TlsContent, tlsProblemText } from '../tls-check.js'
 import { placeOf, type Place as ServerPlace } from '../urls.js'
-import { askSentinels, connectCluster, connectServer, type RedisConnection } from './connection.js'
-import { CONNECT_MS } from './in-time.js'
+import { askSentinels, CONNECT_MS, connectCluster, connectServer, type RedisConnection } from './connection.js'
 import type { RedisOptions } from './options.js'
 
 export interface RedisContext {

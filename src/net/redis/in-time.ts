@@ -1,12 +1,11 @@
 import type { Socket } from 'node:net'
 import { deadline, type TimerClock, unlessAnswered } from '../../lib/time.js'
-import type { RedisConnection } from './connection.js'
+import { CONNECT_MS, type RedisConnection } from './connection.js'
 import { RedisTimeout } from './redis-error.js'
 
 /** Like `connect` of RedisConnector. */
 export type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Promise<RedisConnection>
 
-export const CONNECT_MS = 5000
 const MIB = 1024 * 1024
 
 /** Connects within five seconds, or else rejects. A connection that is made after this time is closed. */
