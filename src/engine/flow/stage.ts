@@ -282,6 +282,8 @@ export class Stage extends Transform {
   #takeNext(): void {
     const next = this.#next
     if (!next || this.#pending.length >= this.#concurrency || this.#waiting?.isFull) return
+    // A processor that keeps events would also keep all further events while it cannot emit.
+    if (this.#isEmitDue && this.#plan.keeps) return
     this.#next = undefined
     if (this.#fullOutputs().length === 0) next()
     else void this.#hasRoom().then(hasRoom => hasRoom && next())
@@ -348,8 +350,12 @@ export class Stage extends Transform {
   #emitInTime(): void {
     const isBlocked = this.#fullOutputs().length > 0
     this.#isEmitDue = isBlocked || !this.#isWanted
-    if (!this.#isEmitDue) this.#emit('time')
-    else if (isBlocked) void this.#hasRoom().then(hasRoom => hasRoom && this.#isEmitDue && this.#emitInTime())
+    if (!this.#isEmitDue) {
+      this.#emit('time')
+      this.#takeNext()
+    } else if (isBlocked) {
+      void this.#hasRoom().then(hasRoom => hasRoom && this.#isEmitDue && this.#emitInTime())
+    }
   }
 
   #emit(why: EmitReason): void {

@@ -475,6 +475,87 @@ t.test(
   },
 )
 
+t.test('a processor that keeps events takes no more while it cannot emit', async t => {
+  for (const keeps of [false, true]) {
+    for (const isReplaced of [false, true]) {
+      for (const endsEarly of [false, true]) {
+        const time = new ManualTime()
+        const { stage, counters, batch, settled } = stageWith(new Sum(), { every: 1000, keeps }, { clock: time })
+        await stage.start(new AbortController().signal)
+        const write = async (...values: number[]) => {
+          for (const n of values) stage.write(batch({ n }))
+          await settle()
+        }
+        for (let i = 0; i < stage.readableHighWaterMark; i++) {
+          await write(1)
+          await time.advance(1000)
+        }
+        await write(10)
+        t.equal(counters.consumedEvents.events, 3, 'a full output alone does not hold it back')
+        await time.advance(1000)
+        await write(100, 1000, 10_000)
+        stage.isReplaced = isReplaced
+        if (endsEarly) stage.end()
+        await time.advance(10_000)
+        // When the emission became due, the stage had already asked for one more batch.
+        t.equal(counters.consumedEvents.events, keeps ? 4 : 6)
+        const left: string[] = []
+        stage.on('data', (batch: EventBatch) => {
+          left.push(...linesOf(batch))
+          batch.ack.settle('delivered')
+        })
+        await settle()
+        if (!endsEarly) stage.end()
+        await settle()
+        t.ok(stage.readableEnded)
+        const sums = left.map(line => JSON.parse(line).sum)
+        t.equal(
+          sums.reduce((a, b) => a + b),
+          11_112,
+        )
+        if (keeps) t.same(sums, [1, 1, 110, 11_000])
+        t.same(settled, Array(6).fill('delivered'))
+        t.equal(time.timers, 0)
+        t.ok(balanced(counters))
+      }
+    }
+  }
+})
+
+t.test('a processor that keeps events goes on when a full side output has room for what it emits', async t => {
+  const time = new ManualTime()
+  const plan = { every: 1000, keeps: true, main: 'rest' }
+  const emitted: string[] = []
+  let taken = 0
+  const processor: Processor = {
+    process(_batch, to) {
+      taken++
+      to[0] = CONSUMED
+    },
+    emit: why => [{ fields: { taken, why } }],
+  }
+  const { stage, batch } = stageWith(processor, plan, { clock: time })
+  const side = stage.outputs.get('rest')!
+  side.connected = true
+  await stage.start(new AbortController().signal)
+  stage.resume()
+  const send = async (count: number) => {
+    for (const { n } of numbers(0, count)) stage.write(batch({ n }))
+    await settle()
+  }
+  for (let i = 0; i < 20 && !side.writableNeedDrain; i++) await time.advance(1000)
+  await time.advance(1000)
+  await send(5)
+  const before = taken
+  t.ok(before < 3, `${before} batches were taken`)
+  side.on('data', (batch: EventBatch) => emitted.push(...linesOf(batch)))
+  await settle()
+  t.equal(taken, 5)
+  stage.end()
+  await settle()
+  t.same(JSON.parse(emitted.at(-1)!), { taken: 5, why: 'drain' })
+})
+
 t.test('before another one takes over it emits for that reason; what is given up is settled errored', async t => {
   const { stage, batch, settled } = stageWith(new Sum())
   const left: EventBatch[] = []
