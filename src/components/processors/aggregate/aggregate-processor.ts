@@ -51,7 +51,10 @@ export class Aggregate implements Processor {
     if (why === 'reload') return []
     const counted = this.#counted
     const now = this.#clock.now()
-    const intervalMs = why === 'time' ? this.#every : Math.round(now - counted.since)
+    const elapsedMs = Math.round(now - counted.since)
+    // A timer is slightly late. But if the output was full, this interval was longer, and the next one is shorter.
+    const isRegular = why === 'time' && Math.abs(elapsedMs - this.#every) < this.#every / 10
+    const intervalMs = isRegular ? this.#every : elapsedMs
     const emitted: Emitted[] = []
     // All of these events are in one batch, so the first event can hold all shares.
     let shares = counted.shares

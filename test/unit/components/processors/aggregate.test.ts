@@ -185,6 +185,33 @@ t.test('an interval that the end of the run cuts short is a whole number of mill
   t.match(JSON.parse(out[0]!), { key: 'a', interval_ms: 200 })
 })
 
+t.test('an interval that a full output makes longer or shorter has its true length', async t => {
+  const { stage, send, clock } = await running(OPTIONS)
+  const read = () => JSON.parse(linesOf(stage.read())[0]!).interval_ms
+  for (let i = 0; i < stage.readableHighWaterMark; i++) {
+    await send({ app: 'a' })
+    await clock.advance(1000)
+  }
+  await send({ app: 'a' })
+  await clock.advance(2600)
+  t.same([read(), read()], [1000, 1000])
+  await settle()
+  await send({ app: 'a' })
+  await clock.advance(400)
+  await send({ app: 'a' })
+  await clock.advance(1000)
+  t.same([read(), read(), read()], [2600, 400, 1000])
+})
+
+t.test('an interval whose timer is slightly late has the usual length', async t => {
+  const { stage, send, clock } = await running(OPTIONS)
+  await send({ app: 'a' })
+  const { now } = clock
+  clock.now = () => now.call(clock) + 20
+  await clock.advance(1000)
+  t.match(JSON.parse(linesOf(stage.read())[0]!), { key: 'a', interval_ms: 1000 })
+})
+
 t.test('options that make no sense are refused', t => {
   const wrong = (options: object) =>
     aggregate.options.safeParse(options).error?.issues.map(({ path }) => path.join('.'))
