@@ -131,8 +131,9 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     return demands.map(demand => this.#aloneOf(demand, now))
   }
 
-  #aloneOf({ by: { local }, key, events, list }: LimiterDemand, now: number): Grant['passed'] {
-    const bucket = key.length === 0 ? undefined : keyOf(key, local.seed)
+  #aloneOf({ by: { local, isReleased }, key, events, list }: LimiterDemand, now: number): Grant['passed'] {
+    // If the rule was removed meanwhile, uses its default bucket, because new buckets would count for ever.
+    const bucket = key.length === 0 || isReleased ? undefined : keyOf(key, local.seed)
     return Uint8Array.from({ length: events }, (_, n) => {
       const [cost, size] = list ? [list[n * 2]!, list[n * 2 + 1]!] : [1, 0]
       const taken = local.take(bucket, now, cost, size)

@@ -57,6 +57,7 @@ export class LeaseLimiter implements RuledLimiter {
   readonly local: Limiter<ClockTiming> | ExactRule
   readonly localOfAll: Limiter<ClockTiming>
   readonly seed: number
+  isReleased = false
   readonly #options: LeaseOptions
   readonly #limits: SharedLimits
   readonly #room: BucketBound
@@ -102,6 +103,7 @@ export class LeaseLimiter implements RuledLimiter {
   }
 
   release(): void {
+    this.isReleased = true
     this.#buckets.release()
   }
 
@@ -175,6 +177,8 @@ export class LeaseLimiter implements RuledLimiter {
 
   /** Stores the server's reply about a bucket. `sentAt`: when the server was asked. */
   keep(demand: Demand, grant: Grant, sentAt: number, now: number): void {
+    // The rule was removed before the reply arrived. Its buckets would count against `maxKeys` for ever.
+    if (this.isReleased) return
     const [leases, id] = this.#place(demand.key, now)
     if (id < 0) return
     const { nearest, used, endsMs, waitMs, cost, bytes, ticket } = grant

@@ -5,6 +5,7 @@ import { LeaseLimiter, type LeaseOptions } from '../../../../../src/components/t
 import type { Grant } from '../../../../../src/components/throttle/cluster/script-calls.js'
 import { ASK, DISCARD, FULL, PASS } from '../../../../../src/components/throttle/decisions.js'
 import type { Limit } from '../../../../../src/components/throttle/limit.js'
+import { KeyPattern } from '../../../../../src/components/throttle/rules/key-pattern.js'
 import { parseFieldPath } from '../../../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../../../src/core/event/field-reader.js'
 import { batchesOf, batchOf, originOf } from '../../../../support/batches.js'
@@ -155,6 +156,37 @@ t.test('a rule has buckets of its own, whose leases are given back when it is go
   limiter.keepRules([])
   t.match(limiter.giveBack(3, 1000), [{ backCost: 3, limits: { name: 'f:r' } }])
   t.end()
+})
+
+t.test('a reply about a rule that is gone adds no bucket', async t => {
+  const limiter = limiterOf()
+  const rule = { id: '1', sharedName: 'r', name: {} as never, when: () => true, key: undefined, costField: undefined }
+  const ofRule = limiter.ofRule({ ...rule, limits: [LIMIT] })
+  t.equal(one(ofRule, 0, 'a'), ASK)
+  const [demand] = limiter.asking.demands
+  t.equal(limiter.keys, 1)
+  limiter.keepRules([])
+  ofRule.keep(demand!, grantOf(1, 900, { cost: 4 }), 0, 0)
+  t.equal(limiter.keys, 0)
+
+  const clock = { now: () => 0, wall: () => 0 }
+  const origin = originOf('json')
+  const keyFields = [new FieldReader(parseFieldPath('.app'), origin.wanted)]
+  for (const key of [undefined, new KeyPattern('a')]) {
+    const own = { ...rule, when: key ? undefined : rule.when, key, limits: [{ ...LIMIT, limit: 2 }] }
+    const shared = { keyFields, maxKeys: 10, seed: 1, limits: [LIMIT], part: 0.1, members: 1, rules: [own] }
+    const ask = async () => {
+      decider.setRules([])
+      return undefined
+    }
+    const backend = { ask, untilReachable: async () => {} }
+    const options = { ...shared, onMaxKeys: 'discard', onFailure: 'local_share' } as const
+    const decider: ClusterDecider = new ClusterDecider(options, clock, backend)
+    const [batch] = batchesOf('{"app":"a"}\n'.repeat(3), origin)
+    const { counts } = await decider.decide(batch!, new AbortController().signal)
+    t.same([counts[PASS], counts[DISCARD]], [2, 1], 'without the server, its limit holds')
+    t.equal(decider.limiter.localOfAll.keys, 0)
+  }
 })
 
 t.test('the level of a bucket is what the server said last, until its window ends', t => {
