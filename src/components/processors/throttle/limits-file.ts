@@ -1,11 +1,10 @@
 import { isUtf8 } from 'node:buffer'
-import { constants } from 'node:fs'
 import type { Logger } from 'pino'
 import { isMap, isNode, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
 import type { z } from 'zod'
 import type { ComponentContext } from '../../../core/component.js'
 import { ConfigError, errorText, type FileProblem, formatProblem, type Problem } from '../../../core/errors.js'
-import { openWithin, type Reach } from '../../../core/options/reach.js'
+import { type Reach, readWithin } from '../../../core/options/reach.js'
 import { WatchedFile } from '../../../core/watched-file.js'
 import { readFileSync, statSync } from '../../../lib/files/disk/disk.js'
 import { notWhole } from '../../../lib/files/read-regular.js'
@@ -107,17 +106,18 @@ export function withFileRules<O extends RuledOptions & { readonly limits_file?: 
 /** Reads the file at `path` for a throttle with these options. `reach` limits which files may be read. */
 async function readLimits(path: string, options: RuledOptions, reach: Reach | undefined): Promise<ReadLimits> {
   try {
-    const file = await openWithin(reach, path, constants.O_RDONLY)
-    try {
-      const wrong = notWhole(await file.stat(), LARGEST_FILE)
-      return wrong ? failed(path, wrong) : parseLimits(path, await file.readFile(), options)
-    } finally {
-      await file.close()
-    }
+    const { bytes } = await readWithin(reach, path, stats => {
+      const wrong = notWhole(stats, LARGEST_FILE)
+      return wrong === undefined ? undefined : new NotWhole(wrong)
+    })
+    return parseLimits(path, bytes, options)
   } catch (error) {
-    return missing(path, error)
+    return error instanceof NotWhole ? failed(path, error.message) : missing(path, error)
   }
 }
+
+/** The file cannot be read whole. The message is a result of `notWhole`. */
+class NotWhole extends Error {}
 
 /** Like `readLimits`, but synchronous and without `reach`, for commands that run without a daemon. */
 export function readLimitsSync(path: string, options: RuledOptions): ReadLimits {

@@ -20,6 +20,9 @@ import { FileDestination, file as fileDestination } from '../../../../src/compon
 import { compileReads } from '../../../../src/components/file/discovery/glob.js'
 import { includeWarnings } from '../../../../src/components/file/discovery/include-warnings.js'
 import { readTable, type TableOptions } from '../../../../src/components/processors/enrich/read-table.js'
+import { LimitsFile } from '../../../../src/components/processors/throttle/limits-file.js'
+import { throttle } from '../../../../src/components/processors/throttle.js'
+import type { ComponentContext } from '../../../../src/core/component.js'
 import { notifyProgram } from '../../../../src/daemon/systemd/notifier.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import {
@@ -661,7 +664,7 @@ t.test('a destination in a folder that does not answer fails, and tries again', 
   await destination.stop(never)
 })
 
-t.test('a key, certificates and a table in a folder that does not answer', async t => {
+t.test('a key, certificates, a table and a limits file in a folder that does not answer', async t => {
   const { far } = foldersOf(t)
   const it = remoteAt(t, far)
   const { runInTime } = fileSystems
@@ -679,6 +682,10 @@ t.test('a key, certificates and a table in a folder that does not answer', async
   t.match(problems, [{ kind: 'absent', message: `cannot be read: the file system at ${far} does not answer` }])
   const table = await readTable(join(far, 'table.csv'), {} as TableOptions, undefined)
   t.match(table, { message: `cannot be read: the file system at ${far} does not answer` })
+  const context = { log, clock: systemClock } as ComponentContext
+  const limited = throttle.options.parse({ limit: 1, window: '1h' })
+  const unread = await LimitsFile.open(join(far, 'limits.yaml'), limited, context).catch(error => error)
+  t.match(unread.problems, [{ message: `cannot be read: the file system at ${far} does not answer` }])
   it.answer()
   await settle()
   t.equal(await key.current(), 'abc')
