@@ -56,6 +56,7 @@ export class SavedBuckets {
     const { saved, timing } = this.#limiter
     const { progress } = timing
     to.length = HEAD_BYTES
+    if (all) this.#forgetRemoved(saved.ofRules)
     if (progress) {
       const section = new Section(to, PROGRESS)
       progress.write(to)
@@ -83,6 +84,15 @@ export class SavedBuckets {
       section = new Section(to, rule)
     }
     section.end()
+  }
+
+  /** If a removed rule returns, its default bucket is written again. */
+  #forgetRemoved(ofRules: Group['ofRules']): void {
+    for (const [id, digest] of this.#digests) {
+      if (ofRules.has(id)) continue
+      this.#digests.delete(id)
+      this.#defaults.delete(digest)
+    }
   }
 
   #digest(id: string): string {

@@ -193,6 +193,30 @@ t.test('what has not changed is not written again', async t => {
   t.equal(blocksOf(saved, true)[0]!.length, all!.length + 4 + 16, 'with the default bucket')
 })
 
+t.test('a rule that returns after all buckets were written has its default bucket written again', async t => {
+  const { limiter, saved, clock } = throttleAt({ limit: 3, window: '1m' }, 0, { wall: START })
+  const limits = [{ mode: 'fixed', limit: 3, windowMs: 60_000, unit: 'events' }] as const
+  const rule = {
+    id: 'r',
+    sharedName: 'r',
+    name: {} as never,
+    when: undefined,
+    key: undefined,
+    limits,
+    costField: undefined,
+  }
+  blocksOf(saved, false)
+  const afterUse = () => {
+    limiter.ofRule(rule).take(undefined, clock.now(), 1, 0)
+    return blocksOf(saved, false)
+  }
+  const blocks = afterUse()
+  t.equal(blocks.length, 1)
+  limiter.keepRules([])
+  blocksOf(saved, true)
+  t.same(afterUse(), blocks)
+})
+
 t.test('an expired window is neither written nor read', async t => {
   const time = { wall: START }
   const config = keyed({ limit: 1, window: '10s' }, false)
