@@ -213,10 +213,11 @@ t.test('a reload, a destination that is lost, and a daemon that stops', async t 
 
 t.test('it connects again by itself, and says for how long it was away', async t => {
   const world: World = { components: USUAL }
-  const one = await shown(t, world)
+  const one = await shown(t, world, '#/tail/limit_app')
   if (!one) return
   const { page, fake, url } = one
   await sees(page, 'live', 'header')
+  await sees(page, 'request', '.tail')
   const before = (await books(page)).received!
   await fake.close()
   await sees(page, /no connection for \d/, 'header')
@@ -228,6 +229,8 @@ t.test('it connects again by itself, and says for how long it was away', async t
   await sees(page, /restarted at \d/, 'header')
   t.ok(await page.value(`document.querySelector('.books').closest('.stale') === null`))
   t.ok((await books(page)).received! > 0 && before > 0)
+  await until('the tail begins again', () => next.asked.some(path => path.includes('/tap?')))
+  await until('its error is gone', () => page.value(`document.querySelector('.failure') === null`))
   world.status = { stopping: true, ready: false }
   next.changed()
   await sees(page, 'stopping', 'header')
@@ -701,6 +704,20 @@ t.test('the tail of what a throttle discards, and a limit at its place in the co
     /Change it in \S+sluice\.yaml, line \d+\. Then run sluice validate \S+sluice\.yaml, and reload/,
     '.what-if',
   )
+})
+
+t.test('the tail of a component that a reload removes says that it ended', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const { url, write, daemon } = await daemonOf(t)
+  await goTo(page, `${url}#token=${TOKEN}`)
+  await goTo(page, `${url}#/tail/limit_app`)
+  const some = setInterval(() => write(100), 200)
+  t.teardown(() => clearInterval(some))
+  await sees(page, /"app":"app-3"/, '.tail')
+  writeFileSync(daemon.configPath, readFileSync(daemon.configPath, 'utf8').replaceAll('limit_app', 'limit_other'))
+  daemon.child.kill('SIGHUP')
+  await sees(page, 'The daemon ended this stream. Is limit_app still in its configuration?', 'main')
 })
 
 t.test('a limit that was tried stays in the address, and after a look at another view', async t => {

@@ -1,13 +1,13 @@
 import { useSignal } from '@preact/signals'
 import { Component } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { lines } from '../kit/api.js'
+import { ApiError, lines } from '../kit/api.js'
 import { Copy, Failure, Field } from '../kit/parts.js'
 import { adjust, link, route } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { counted, grouped } from '../kit/words.js'
 import { Coloured } from './event.js'
-import { hidden, paused, status } from './live.js'
+import { hidden, isAway, paused, status } from './live.js'
 import type { Component as ComponentOf } from './types.js'
 
 const MOST_LINES = 1000
@@ -48,7 +48,8 @@ export function Tail() {
   const [isHeld, hold] = useState(false)
   const count = useRef(0)
   const box = useRef<HTMLDivElement>(null)
-  const isStopped = paused.value || hidden.value || isHeld
+  // When the page is connected again, the stream begins again.
+  const isStopped = paused.value || hidden.value || isAway.value || isHeld
 
   useEffect(() => {
     shown.value = []
@@ -70,6 +71,7 @@ export function Tail() {
         stop.signal,
       ))
         if (text.trim() !== '') pending.push({ n: ++count.current, text })
+      throw new ApiError(0, `The daemon ended this stream. Is ${id} still in its configuration?`)
     }
     read().catch(reason => {
       if (!stop.signal.aborted) setError(reason)
