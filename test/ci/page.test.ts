@@ -899,6 +899,24 @@ t.test('what it says of an event, a component and a destination is said once, an
   t.equal((await text(page, 'table[aria-label=Destinations]')).split('connect ECONNREFUSED').length - 1, 1)
 })
 
+t.test('files that were read to their ends and grow again do not catch up', async t => {
+  const file = (path: string, value: number) => ({ labels: { component_id: 'app_logs', path }, value })
+  const unread = (...files: unknown[]) => ({ series: { sluice_file_unread_bytes: files } })
+  const both = (value: number) => unread(file('/var/log/a', value), file('/var/log/b', value))
+  const world: World = { components: USUAL, status: both(9_000_000) }
+  const one = await shown(t, world, '#/delivery')
+  if (!one) return
+  const { page } = one
+  const see = (words: string) => sees(page, new RegExp(`${words}[\\s\\S]*${words}`), 'table[aria-label^=Files]')
+  await see('measuring')
+  world.status = unread(file('/var/log/a', 0))
+  await sees(page, 'Every file is read to its end.', 'main')
+  world.status = both(1_000_000)
+  await see('measuring')
+  world.status = both(2_000_000)
+  await see('it does not catch up')
+})
+
 const PICTURED = [
   { name: 'flow', view: 'flow', width: 1440, shows: /keys at the limit/ },
   { name: 'throttle', view: 'throttle', width: 1440, shows: /fewer than now/ },

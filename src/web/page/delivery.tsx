@@ -198,17 +198,20 @@ interface Behind {
   readonly shrinks: number | undefined
 }
 
-/** Files with unread bytes, and how fast these have shrunk since the view was opened. */
+/** Files with unread bytes, and how fast these have shrunk since the view was opened, or since they last reached 0. */
 function useBehind(series: Series | undefined, at: string | undefined): Behind[] {
   const seen = useRef(new Map<string, { at: number; unread: number }>())
   const samples: readonly Sample[] = series?.sluice_file_unread_bytes ?? []
+  const before = seen.current
+  // Without the files that are read to their ends: a later backlog of these is measured from its own beginning.
+  if (series) seen.current = new Map()
   return samples
     .filter(({ value }) => value > 0)
     .map(({ labels, value }) => {
       const [source, path] = [labels.component_id ?? '', labels.path ?? labels.file ?? '']
       const key = `${source} ${path}`
       const time = Date.parse(at ?? '')
-      const first = seen.current.get(key) ?? { at: time, unread: value }
+      const first = before.get(key) ?? { at: time, unread: value }
       seen.current.set(key, first)
       const passed = (time - first.at) / 1000
       return { source, path, unread: value, shrinks: passed < 1 ? undefined : (first.unread - value) / passed }
