@@ -801,6 +801,23 @@ t.test('the numbers of one key', async t => {
   t.same([row![0], row![2], row![3]], ['app-3', '5', '95'])
 })
 
+t.test('the row of the default bucket opens its numbers and its discarded events', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const { url, daemon, folder } = await daemonOf(t)
+  appendFileSync(join(folder, 'app.log'), `{"user":"anna"}\n${'{"app":"app-1"}\n'.repeat(2)}`.repeat(8))
+  await daemon.scrapedUntil(scrape => scrape.events('limit_app').received === 24)
+  await goTo(page, `${url}#token=${TOKEN}`)
+  await goTo(page, `${url}#/throttle/limit_app`)
+  await sees(page, '(default bucket)', 'table')
+  await page.value(
+    `[...document.querySelectorAll('[data-row]')].find(a => a.textContent === '(default bucket)').click()`,
+  )
+  await sees(page, 'Last minute: 5 passed, 3 discarded.', 'main')
+  await sees(page, 'Of the bucket (default). The last 3 events', 'main')
+  t.notMatch(await text(page, '.events'), 'app-')
+})
+
 t.test('a key that is not among the busiest: what its bucket has used, and what was discarded', async t => {
   const page = await opened(t)
   if (!page) return

@@ -10,13 +10,19 @@ export class ApiError extends Error {
 
 export type Params = Readonly<Record<string, string | number | undefined>>
 
-/** Returns a URL relative to the page, because a proxy may serve the page below another path. */
-function address(path: string, params: Params = {}): string {
+/** With these names, an empty value means the default bucket. */
+const MAY_BE_EMPTY = ['bucket', 'key']
+
+/** Returns a query with its `?`, without empty parameters. */
+export function queryOf(params: Params): string {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(params))
-    if (value !== undefined && value !== '') query.set(name, `${value}`)
-  return `api/v1/${path}${query.size > 0 ? `?${query}` : ''}`
+    if (value !== undefined && (value !== '' || MAY_BE_EMPTY.includes(name))) query.set(name, `${value}`)
+  return query.size > 0 ? `?${query}` : ''
 }
+
+/** Returns a URL relative to the page, because a proxy may serve the page below another path. */
+const address = (path: string, params: Params = {}) => `api/v1/${path}${queryOf(params)}`
 
 async function request(path: string, params?: Params, options: RequestInit = {}): Promise<Response> {
   const response = await fetch(address(path, params), { cache: 'no-store', ...options })

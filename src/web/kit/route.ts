@@ -1,4 +1,5 @@
 import { signal } from '@preact/signals'
+import { type Params, queryOf } from './api.js'
 
 /** The parts of an address such as `#/throttle/limit_app?key=cart`. */
 export interface Route {
@@ -28,17 +29,12 @@ export function decoded(text: string): string {
   }
 }
 
-export type Parameters = Readonly<Record<string, string | number | undefined>>
-
-export function link(view: string, id?: string, params: Parameters = {}): string {
-  const query = new URLSearchParams()
-  for (const [name, value] of Object.entries(params))
-    if (value !== undefined && value !== '') query.set(name, `${value}`)
-  return `#/${view}${id === undefined ? '' : `/${encodeURIComponent(id)}`}${query.size > 0 ? `?${query}` : ''}`
+export function link(view: string, id?: string, params: Params = {}): string {
+  return `#/${view}${id === undefined ? '' : `/${encodeURIComponent(id)}`}${queryOf(params)}`
 }
 
 /** Changes parameters of the address, without a new entry in the history. */
-export function adjust(params: Parameters): void {
+export function adjust(params: Params): void {
   const { view, id, params: old } = route.value
   replace(link(view, id, { ...old, ...params }))
 }

@@ -153,7 +153,7 @@ function Reasons({ id }: { id: string }) {
           </li>
         ))}
       </ul>
-      {bucket && <Counts id={id} bucket={bucket} />}
+      {bucket !== undefined && <Counts id={id} bucket={bucket} />}
       {isOpen && <Last id={id} reason={reason} bucket={bucket} />}
     </section>
   )
