@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -551,7 +551,9 @@ t.test('the page of another origin cannot read it', async t => {
 async function nginxBefore(t: Test, url: string, more = ''): Promise<string | undefined> {
   const program = needs(t, 'nginx')
   if (!program) return undefined
-  const folder = testFolder(t, { users: 'anna:{PLAIN}secret\n' })
+  // A folder within that of the daemon, which still writes there.
+  const folder = mkdtempSync(join(t.testdirName, 'nginx-'))
+  writeFileSync(join(folder, 'users'), 'anna:{PLAIN}secret\n')
   const [, location] = /```nginx\n([\s\S]*?)```/.exec(readFileSync(join(checkout, 'docs/page.md'), 'utf8'))!
   const own = location!
     .replace('http://127.0.0.1:9599/', url)
