@@ -20,19 +20,15 @@ const BYTES = { typeMapping: { 36: Buffer } }
 /** Loaded on demand: the library is large, and few configurations need it. */
 const library = () => import('@redis/client')
 
-/**
- * Connects to one server. Calls `lost` if the connection ends without `destroy`. `signal` aborts the attempt.
- * `connectTimeout`: in milliseconds.
- */
+/** Connects to one server. Calls `lost` if the connection ends without `destroy`. `signal` aborts the attempt. */
 export async function connectServer(
   place: Place,
   { client, socketTo }: ServerOptions,
   lost: (error: Error) => void,
   signal: AbortSignal,
-  connectTimeout?: number,
 ): Promise<RedisConnection> {
   const { createClient } = await library()
-  const server = createClient({ ...client, socket: socketTo(place, connectTimeout) })
+  const server = createClient({ ...client, socket: socketTo(place) })
   server.on('error', lost)
   const destroy = await connected(server, signal)
   return { isCluster: false, command: (_key, args, asBytes) => server.sendCommand(args, asBytes ? BYTES : {}), destroy }
@@ -100,7 +96,7 @@ export async function askSentinels(
     signal.throwIfAborted()
     const limit = deadline(within, signal)
     try {
-      const sentinel = await connectServer(place, options, () => {}, limit.signal, within)
+      const sentinel = await connectServer(place, options, () => {}, limit.signal)
       limit.signal.addEventListener('abort', sentinel.destroy)
       try {
         const found = await sentinel.command(Buffer.alloc(0), ['SENTINEL', 'get-master-addr-by-name', name])

@@ -61,7 +61,7 @@ export class RedisConnector {
     if (!sentinel) return connectServer(places[0]!, options, lost, signal)
     // A silent Sentinel leaves time for the others, and for the primary.
     const within = Math.floor(CONNECT_MS / (places.length + 1))
-    const primary = await askSentinels(places, sentinel.name, withoutDatabase(options), within, signal)
+    const primary = await askSentinels(places, sentinel.name, forSentinels(options, within), within, signal)
     return connectServer(primary, options, lost, signal)
   }
 
@@ -80,10 +80,10 @@ export class RedisConnector {
       ...(password !== undefined && { password }),
       ...(database > 0 && { database }),
     }
-    return { client, socketTo: (place, connectTimeout) => this.#socketTo(place, tls, connectTimeout) }
+    return { client, socketTo: place => this.#socketTo(place, tls) }
   }
 
-  #socketTo(place: Place, tls: TlsContent | undefined, connectTimeout = CONNECT_MS): SocketTo {
+  #socketTo(place: Place, tls: TlsContent | undefined): SocketTo {
     const { reach, bound } = this.#context
     const denied = deniedPlace(place, reach)
     if (denied) throw new RedisRefusal(denied.message)
@@ -91,7 +91,7 @@ export class RedisConnector {
       bound(this)
       done()
     }
-    const bounds = { construct, connectTimeout, reconnectStrategy: false as const }
+    const bounds = { construct, connectTimeout: CONNECT_MS, reconnectStrategy: false as const }
     const tcp = { ...socketTo(place, reach), ...bounds }
     return tls ? { ...tcp, ...tlsTo(place, { ...tls, serverName: this.#options.server_name }), tls: true } : tcp
   }
@@ -116,12 +116,11 @@ export interface ServerOptions {
     readonly password?: string
     readonly database?: number
   }
-  /** `connectTimeout`: in milliseconds. */
-  readonly socketTo: (place: Place, connectTimeout?: number) => SocketTo
+  readonly socketTo: (place: Place) => SocketTo
 }
 
-/** Sentinels have no databases. */
-function withoutDatabase({ client, socketTo }: ServerOptions): ServerOptions {
+/** Sentinels have no databases. `connectTimeout`: in milliseconds. */
+function forSentinels({ client, socketTo }: ServerOptions, connectTimeout: number): ServerOptions {
   const { database: _database, ...rest } = client
-  return { client: rest, socketTo }
+  return { client: rest, socketTo: place => ({ ...socketTo(place), connectTimeout }) }
 }
