@@ -16,6 +16,17 @@ import { valuesOf } from '../../../support/values-of.js'
 
 const PAGE = { limit: 50 }
 
+/** What a service is opened with. `more`: further options of it. */
+async function setUp(t: Test, more = '') {
+  // Beside the store of the test, whose folder it is.
+  const dataDir = join(t.testdirName, 'service')
+  const text = `service: { data_dir: ${JSON.stringify(dataDir)}${more} }`
+  const { service } = parseConfig(text, 'service.yaml', { env: {}, components, serviceAlone: true })
+  const logged: Record<string, unknown>[] = []
+  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
+  return { dataDir, options: service!, log, logged, keys: await keysOf(t, log) }
+}
+
 async function keysOf(t: Test, log: Logger): Promise<IdempotencyKeys> {
   const store = await openSqlite(join(t.testdirName, 'keys'), undefined, undefined, KEYS)
   t.teardown(() => store.close())
@@ -25,9 +36,7 @@ async function keysOf(t: Test, log: Logger): Promise<IdempotencyKeys> {
 t.test('a publish answers with what the service bounds, and the log has it', async t => {
   const { service, first } = await openService(t)
   const me = await as(service, first.service_account.key)
-  const dataDir = join(t.testdirName, 'service')
-  const text = `service: { data_dir: ${JSON.stringify(dataDir)}, ingest: { max_disk_per_account: 2GB } }`
-  const { service: options } = parseConfig(text, 'service.yaml', { env: {}, components, serviceAlone: true })
+  const { dataDir, options, log, logged, keys } = await setUp(t, ', ingest: { max_disk_per_account: 2GB }')
   const { pipelines } = service
   const out = {
     ...{ type: 'http', inputs: ['ingest'], url: 'https://logs.example/', auth: { key: '${secret:up}' } },
@@ -35,11 +44,8 @@ t.test('a publish answers with what the service bounds, and the log has it', asy
   }
   const { id } = (await pipelines.create(me, { title: 'p', config: { destinations: { out } } })).document
   t.same((await pipelines.publish(me, id, {})).document.service_bounds, [], 'nothing runs here')
-  const logged: Record<string, unknown>[] = []
-  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
-  const keys = await keysOf(t, log)
   const parts = { log, metrics: new Metrics(log), keys, components, ownPorts: () => [] }
-  const served = new ServedIngest(service, options!, parts)
+  const served = new ServedIngest(service, options, parts)
   await served.start()
   t.teardown(() => served.stop(AbortSignal.abort()))
   const at = (option: string) => `config.destinations.out.${option}`
@@ -82,16 +88,10 @@ t.test('a publish answers with what the service bounds, and the log has it', asy
 t.test('the files of a pipeline that was deleted are removed, also at the next start', async t => {
   const { service, first } = await openService(t)
   const me = await as(service, first.service_account.key)
-  // Beside the store of the test, whose folder it is.
-  const dataDir = join(t.testdirName, 'service')
-  const text = `service: { data_dir: ${JSON.stringify(dataDir)} }`
-  const { service: options } = parseConfig(text, 'service.yaml', { env: {}, components, serviceAlone: true })
+  const { dataDir, options, log, logged, keys } = await setUp(t)
   const config = { destinations: { out: { type: 'blackhole', inputs: ['ingest'] } } }
-  const logged: Record<string, unknown>[] = []
-  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
-  const keys = await keysOf(t, log)
   const open = () =>
-    new ServedIngest(service, options!, { log, metrics: new Metrics(log), keys, components, ownPorts: () => [] })
+    new ServedIngest(service, options, { log, metrics: new Metrics(log), keys, components, ownPorts: () => [] })
   const folderOf = (id: string) => join(dataDir, 'ingest', id)
   const make = async () => {
     const { id } = (await service.pipelines.create(me, { title: 'p', config })).document
@@ -126,14 +126,9 @@ t.test('the files of a pipeline that was deleted are removed, also at the next s
 t.test('the service starts without the pipelines whose changes cannot be applied', async t => {
   const { service, first } = await openService(t)
   const me = await as(service, first.service_account.key)
-  const dataDir = join(t.testdirName, 'service')
-  const text = `service: { data_dir: ${JSON.stringify(dataDir)} }`
-  const { service: options } = parseConfig(text, 'service.yaml', { env: {}, components, serviceAlone: true })
+  const { dataDir, options, log, logged, keys } = await setUp(t)
   const buffer = { type: 'disk', max_bytes: '1GB' }
   const out = { type: 'http', inputs: ['ingest'], url: 'https://logs.example/', buffer }
-  const logged: Record<string, unknown>[] = []
-  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
-  const keys = await keysOf(t, log)
   const make = async (key: string) => {
     const config = { destinations: { out: { ...out, auth: { key } } } }
     const { id } = (await service.pipelines.create(me, { title: 'p', config })).document
@@ -156,7 +151,7 @@ t.test('the service starts without the pipelines whose changes cannot be applied
       : read.call(secrets, account, config)
 
   const parts = { log, metrics: new Metrics(log), keys, components, ownPorts: () => [] }
-  const served = new ServedIngest(service, options!, parts)
+  const served = new ServedIngest(service, options, parts)
   t.teardown(() => served.stop(AbortSignal.abort()))
   await served.start()
   t.same(await service.pipelines.removed(), [removed[0]], 'its files are removed at the next start')
@@ -174,18 +169,14 @@ t.test('what another node changes is applied here', async t => {
   const { service, store, first, again } = await openService(t)
   const other = await again()
   const me = await as(other, first.service_account.key)
-  const dataDir = join(t.testdirName, 'service')
-  const text = `service: { data_dir: ${JSON.stringify(dataDir)} }`
-  const { service: options } = parseConfig(text, 'service.yaml', { env: {}, components, serviceAlone: true })
+  const { dataDir, options, log, logged, keys } = await setUp(t)
   const out = (max_in_flight: number, key = '${secret:up}') => ({
     ...{ type: 'http', inputs: ['ingest'], url: 'https://logs.example/', auth: { key } },
     ...{ max_in_flight, buffer: { type: 'disk', max_bytes: '1GB' } },
   })
-  const logged: Record<string, unknown>[] = []
-  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
-  const [keys, metrics] = [await keysOf(t, log), new Metrics(log)]
+  const metrics = new Metrics(log)
   const parts = { log, metrics, keys, components, ownPorts: () => [], shared: store }
-  const served = new ServedIngest(service, options!, parts)
+  const served = new ServedIngest(service, options, parts)
   await served.start()
   t.teardown(() => served.stop(AbortSignal.abort()))
   t.equal(served.buffered, 0)
@@ -233,7 +224,7 @@ t.test('what another node changes is applied here', async t => {
   t.equal(await running(), '0')
   t.same(await service.pipelines.removed(), [id], 'a node that does not run now has files of it, too')
   mkdirSync(folder)
-  const next = new ServedIngest(service, options!, { ...parts, metrics: new Metrics(log) })
+  const next = new ServedIngest(service, options, { ...parts, metrics: new Metrics(log) })
   await next.start()
   t.teardown(() => next.stop(AbortSignal.abort()))
   t.notOk(existsSync(folder), 'at its next start')
