@@ -39,15 +39,10 @@ function bornAt(birth: bigint | string, key: string, claimed: string | undefined
 export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   const { origin, path, birth, changedAt, fd, head, at, tail, trail, claimed, truncatedSince } = tailer
   const position = { offset: at, tail }
-  // When `size` or `markIn` is called, the descriptor may already belong to another file.
-  const isOpen = () => tailer.fd === fd
-  const own =
-    fd === undefined
-      ? there && wholeOf(there)
-      : whole(
-          () => (isOpen() ? fstatSync(fd).size : 0),
-          use => (isOpen() ? use(fd) : undefined),
-        )
+  // When `size` or `markIn` is called, the file may be closed, and the descriptor may belong to another file.
+  const read: Read = use =>
+    fd !== undefined && tailer.fd === fd ? use(fd) : there && withKnown(there.path, tailer.key, use)
+  const own = (fd !== undefined || there) && whole(read)
   return {
     tailer,
     names: [basename(origin.path ?? path), basename(path)],
@@ -58,7 +53,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     position,
     since: truncatedSince,
     claimed,
-    ...(own ?? {
+    ...(own || {
       isThere: false,
       size: () => tailer.size,
       ...marksOf(position, head, trail),
@@ -90,7 +85,9 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     // At the time `since`, the file may already have been copied and not yet truncated.
     notBefore: since && since - TWIN_MS,
     claimed,
-    ...(there ? wholeOf(there) : { isThere: false, size: () => size, ...marksOf(position, head, new Trail(marks)) }),
+    ...(there
+      ? whole(use => withKnown(there.path, keyOf(there.stat), use))
+      : { isThere: false, size: () => size, ...marksOf(position, head, new Trail(marks)) }),
   }
 }
 
@@ -104,22 +101,17 @@ function marksOf(position: Mark, head: Fingerprint, trail: Trail): Pick<Known, '
 }
 
 type Content = Pick<Known, 'isThere' | 'size' | 'markIn'>
+/** Calls `use` with a descriptor of the file. Returns undefined if the file is gone. */
+type Read = <T>(use: (fd: number) => T) => T | undefined
 
-function whole(sizeOf: () => number, read: (use: (fd: number) => Fingerprint) => Fingerprint | undefined): Content {
+function whole(read: Read): Content {
   return {
     isThere: true,
-    size: sizeOf,
+    size: () => read(fd => fstatSync(fd).size) ?? 0,
     markIn(size) {
       const tail = read(fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size))
       // If the file was just truncated, these bytes are gone.
       return tail?.bytes === Math.min(size, FINGERPRINT_BYTES) ? { offset: size, tail } : undefined
     },
   }
-}
-
-function wholeOf({ path, stat }: Listed): Content {
-  return whole(
-    () => Number(stat.size),
-    use => withKnown(path, keyOf(stat), use),
-  )
 }

@@ -413,6 +413,20 @@ t.test('the end of a file that was truncated is no mark', async t => {
   t.equal(markIn(2000), undefined)
 })
 
+t.test('a file that is closed while it is compared is compared by its path', async t => {
+  const path = join(testFolder(t, { 'app.log': 'one\n' }), 'app.log')
+  const tailer = tailerOf(path, openSync(path, 'r'))
+  const there = { name: 'app.log', path, stat: statSync(path, { bigint: true }) }
+  const { size, markIn } = ofTailer(tailer, there)
+  tailer.close()
+  appendFileSync(path, 'two\n')
+  t.equal(size(), 8)
+  t.match(markIn(8), { offset: 8, tail: { bytes: 8 } })
+  rmSync(path)
+  t.equal(size(), 0)
+  t.equal(markIn(8), undefined)
+})
+
 t.test('the first bytes of a compressed file are not learned while it is not compared', async t => {
   const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
   const { tailer } = opened(t, path)
