@@ -27,7 +27,7 @@ export type Death = 'looped' | 'memory' | 'crashed'
 export interface LinkEvents {
   /** Throws if the message is not valid. The caller must then kill the process. */
   message(message: unknown): void
-  /** The process has ended and released its locks. `outOfMemory`: the process reported that it ran out of memory. */
+  /** The process has ended. `outOfMemory`: the process reported that it ran out of memory. */
   ended(how: { readonly outOfMemory: boolean; readonly text: string }): void
 }
 

@@ -1,10 +1,8 @@
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { errorCode } from '../../../core/errors.js'
 import { type ComponentCounters, ComponentSet } from '../../../engine/flow/counters.js'
 import { type CounterSnapshot, snapshotOf } from '../../../engine/run/measure/counter-snapshot.js'
 import { LogLimit } from '../../../lib/log-limit.js'
-import { sleep } from '../../../lib/time.js'
 import { formatSize } from '../../../lib/units.js'
 import type { BodyBytes } from '../../../net/http/events/send-body.js'
 import { Refusal, stopping } from '../../../net/http/server/refusal.js'
@@ -24,9 +22,6 @@ import {
 import { AccountRequests, MOST_REQUESTS } from './account-requests.js'
 import { type HostedOptions, HostedPipeline } from './hosted-pipeline.js'
 
-/** Time within which the processes of a killed service release the locks of their folders. */
-const LOCKED_MS = 5000
-const BETWEEN_MS = 50
 /** How long a scrape waits for values that need the disk. */
 const REFRESH_MS = 500
 /** Pause after sending counters, for each series that was sent. Scrapes do not wait for this pause. */
@@ -130,7 +125,7 @@ export class PipelineWorker {
     }
     // Must precede the first write of the pipeline.
     await this.#measuring
-    this.#pipelines.set(id, await whenUnlocked(() => HostedPipeline.start(published, options)))
+    this.#pipelines.set(id, await HostedPipeline.start(published, options))
     await this.#disk.measure(options.folder)
     return this.#snapshot()
   }
@@ -221,18 +216,6 @@ export class PipelineWorker {
     }
     tellThem()
     this.#nextTelling = this.#options.runtime.clock.now() + series * REST_MS_PER_SERIES
-  }
-}
-
-/** Retries while the folder is locked, because the processes of a killed service may still hold the lock briefly. */
-async function whenUnlocked<T>(start: () => Promise<T>): Promise<T> {
-  for (let waited = 0; ; waited += BETWEEN_MS) {
-    try {
-      return await start()
-    } catch (error) {
-      if (errorCode(error) !== 'SLUICE_DATA_DIR_IN_USE' || waited >= LOCKED_MS) throw error
-      await sleep(BETWEEN_MS)
-    }
   }
 }
 
