@@ -16,7 +16,9 @@ import type { PipelineState, PublishedData } from '../process/messages.js'
 import { Feed } from './feed.js'
 
 /** Retry interval of a revision that waits for events of the previous revision. */
-const RETRY_MS = 10_000
+const WAITING_RETRY_MS = 10_000
+/** Retry interval of a revision that failed although its configuration is valid, for example on a full disk. */
+const FAILED_RETRY_MS = 60_000
 
 export interface HostedOptions {
   readonly folder: string
@@ -108,7 +110,8 @@ export class HostedPipeline {
     } catch (error) {
       if (error instanceof NotNow) return
       this.#tellRefused(next, error)
-      if (error instanceof EventsLeftBehind) this.#refusedUntil = clock.now() + RETRY_MS
+      const retryMs = error instanceof EventsLeftBehind ? WAITING_RETRY_MS : FAILED_RETRY_MS
+      if (!(error instanceof NotHosted)) this.#refusedUntil = clock.now() + retryMs
     }
   }
 

@@ -217,6 +217,24 @@ t.test('a revision that cannot run leaves the one before it', async t => {
   t.same(stage.got.slice(0, 3), [line(1), line(2), line(3)])
 })
 
+t.test('a revision that could not run for a passing reason is tried again', async t => {
+  let passed = 0
+  const clock = { ...hurried(20), now: () => systemClock.now() + passed }
+  const { publish, post, logs } = await startIngestHost(t, { clock })
+  await publish(PIPELINE)
+  await post(line(1))
+  await publish({ destinations: { out: { ...OUT, broken: true } } })
+  stage.isMended = true
+  t.teardown(() => {
+    stage.isMended = false
+  })
+  await post(line(2))
+  t.notMatch(logs(), /a published revision runs/)
+  passed += 60_000
+  await post(line(3))
+  t.match(logs(), /"revision":2,.*"a published revision runs"/)
+})
+
 t.test('a revision that would leave buffered events behind waits for them', async t => {
   let passed = 0
   const clock = { ...hurried(20), now: () => systemClock.now() + passed }
