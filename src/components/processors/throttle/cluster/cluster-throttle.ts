@@ -71,13 +71,14 @@ export class ClusterThrottle {
   }
 
   async start(): Promise<void> {
-    await this.#backend.start()
     const { idleMs } = this.decider.limiter
     this.#cancel = everyOf(
       this.#context.clock,
       Math.max(SHORTEST_SWEEP_MS, idleMs),
       () => void this.decider.giveBack(idleMs),
     )
+    // `stop` may be called before this has ended.
+    await this.#backend.start()
   }
 
   async stop(): Promise<void> {
