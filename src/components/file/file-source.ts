@@ -222,6 +222,7 @@ export class FileSource implements Source {
       // An unfinished line may still be in memory, even if its file is no longer open.
       tailer.park()
     }
+    this.#openFiles.close()
     this.#descriptors.end()
     this.#context.checkpoints.changed()
   }

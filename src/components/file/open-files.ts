@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode, lacksDescriptor } from '../../core/errors.js'
-import { closeSync, fstatSync, statOrNone, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
+import { closeSync, fstatSync, orNone, statOrNone, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
 import { finalPath } from '../../lib/files/final-path.js'
 import { formatOf } from './compression.js'
 import { type Descriptors, TooManyOpen } from './descriptors.js'
@@ -75,7 +75,9 @@ export class OpenFiles {
   async unfindable(): Promise<Tailer[]> {
     const found = await this.#detached.locate(this.#tailers.values(), new Slices(this.#options.context.clock))
     // A compressed file is not read as lines, even if it was empty when it was opened.
-    const lost = new Set(found.filter(({ at, fd }) => !(at === 0 && fd !== undefined && formatOf(firstBytes(fd)))))
+    const lost = new Set(
+      found.filter(({ at, fd }) => !(at === 0 && fd !== undefined && orNone(() => formatOf(firstBytes(fd))))),
+    )
     return [...new Set([...lost].flatMap(one => [...one.earlier.filter(earlier => lost.has(earlier)), one]))]
   }
 
@@ -282,6 +284,8 @@ export class OpenFiles {
     // While a file with several names has the name under which it was read first, it does not count as renamed.
     if (path === tailer.origin.path) tailer.path = path
     tailer.awaySince = undefined
+    // If the file system was mounted again, only a new descriptor works.
+    if (tailer.failed === 'read' && !tailer.copy) this.#options.descriptors.close(tailer)
     if (changed || tailer.failed) this.#options.onReady(tailer)
   }
 
@@ -369,12 +373,9 @@ export class OpenFiles {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
     const { head } = former
-    if (
-      former.unlinked &&
-      head.bytes > 0 &&
-      tailer.fd !== undefined &&
-      same(fingerprintAt(tailer.fd, 0, head.bytes), head)
-    )
+    const { fd } = tailer
+    const first = fd === undefined || head.bytes === 0 ? undefined : orNone(() => fingerprintAt(fd, 0, head.bytes))
+    if (first && same(first, head) && former.unlinked)
       this.#options.context.log.warn(
         { file: path, read_bytes: former.at },
         'file was replaced (editors do this) by a new file that begins with the same bytes; reading the new file from its beginning',
@@ -610,6 +611,11 @@ export class OpenFiles {
     const { offset, size = 0 } = entry
     if (verdict === 'truncated') tailing.onTruncated(path, offset, Math.max(0, size - offset))
     else context.log.info({ file: path }, 'file is gone and its inode was reused')
+  }
+
+  /** Call at the stop. Frees what a search that is not complete keeps open. */
+  close(): void {
+    this.#search.close()
   }
 
   /** Releases a file that was read and settled completely, if the file has been quiet for long enough. */

@@ -5,7 +5,7 @@ import { EventBatch } from '../../../core/event/batch.js'
 import type { Origin } from '../../../core/event/origin.js'
 import type { Splitting } from '../../../core/options/multiline-options.js'
 import { LowWaterMark } from '../../../engine/flow/low-water-mark.js'
-import { closeSync, fstatSync } from '../../../lib/files/disk/disk.js'
+import { closeSync, fstatSync, orNone } from '../../../lib/files/disk/disk.js'
 import type { Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
 import type { Clock } from '../../../lib/time.js'
 import { Checks } from '../checks.js'
@@ -432,9 +432,11 @@ export class Tailer {
     return size !== this.#end || isTouched
   }
 
-  /** Like `look`, but gets the size and the time from the open descriptor. */
+  /** Like `look`, but gets the size and the time from the open descriptor. After an error, the next read reports it. */
   glance(): boolean {
-    const { size, mtimeMs } = fstatSync(this.#fd!)
+    const stat = orNone(() => fstatSync(this.#fd!))
+    if (!stat) return true
+    const { size, mtimeMs } = stat
     this.sees(size)
     return size !== this.#end || mtimeMs !== this.#verified
   }
@@ -538,7 +540,7 @@ export class Tailer {
   }
 
   get unlinked(): boolean {
-    return this.#fd !== undefined && fstatSync(this.#fd).nlink === 0
+    return this.#fd !== undefined && orNone(() => fstatSync(this.#fd!))?.nlink === 0
   }
 
   /** Undelivered bytes of the open file. After a restart, these bytes can be read only if the file is found again. */

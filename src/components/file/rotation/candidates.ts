@@ -1,5 +1,5 @@
 import type { BigIntStats } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
 import {
   closeSync,
@@ -99,6 +99,8 @@ export class Candidates {
   readonly #answers = new Map<string, Answer>()
   /** The compressed file that was inflated last. Its inflater stays at the offset that it has reached. */
   #inflated: { readonly stamp: string; readonly of: Inflated } | undefined
+  /** A question for which `#inflated` must be inflated further, and whether this search has asked it. */
+  #open: { readonly question: string; isAsked: boolean } | undefined
 
   constructor(options: CandidatesOptions) {
     this.#options = options
@@ -221,64 +223,78 @@ export class Candidates {
 
   /** Answers a question if at most one read is necessary. If the result is undefined, call `inflate` first. */
   answer({ candidate, offset, bytes }: Question): { readonly answer: Answer } | undefined {
-    const { isCompressed, path, key, stat } = candidate as Place
+    const { isCompressed, path, key } = candidate as Place
     if (isCompressed) {
-      const of = `${stampOf(stat)}@${offset}/${bytes}`
-      return this.#answers.has(of) ? { answer: this.#answers.get(of) } : undefined
+      const answer = this.#answers.get(keyOfQuestion({ candidate, offset, bytes }))
+      return answer && { answer }
     }
     const tail = withKnown(path, key, fd => fingerprintAt(fd, offset - bytes, offset))
-    return { answer: tail && { tail } }
+    if (!tail) this.#examineAgain(candidate as Place)
+    return tail && { answer: { tail } }
   }
 
-  /** Inflates a compressed file to answer a question. Returns false if the next call must continue the work. */
-  async inflate({ candidate, offset, bytes }: Question): Promise<boolean> {
-    const { path, key, stat, format } = candidate as Compressed
+  /**
+   * Inflates a compressed file to answer a question. Returns false if the folder must be searched again: to continue
+   * the work, or because the file cannot be opened.
+   */
+  async inflate(question: Question): Promise<boolean> {
+    const { candidate, offset, bytes } = question
+    const { path, key, stat, format, isCompressed } = candidate as Compressed
     const { slots, problems, open } = this.#options
+    const of = keyOfQuestion(question)
+    if (!isCompressed || (this.#open && this.#open.question !== of)) return false
     const stamp = stampOf(stat)
-    const give = (answer: Answer) => {
-      this.#answers.set(`${stamp}@${offset}/${bytes}`, answer)
+    if (this.#inflated?.stamp !== stamp || this.#inflated.of.at > offset) {
+      this.close()
+      if (slots.free <= 0) return false
+      const inflated = withKnown(path, key, fd => new Inflated(fd, format, slots), { keeps: true, open })
+      if (!inflated) {
+        this.#examineAgain(candidate as Compressed)
+        return false
+      }
+      this.#inflated = { stamp, of: inflated }
+    }
+    const inflated = this.#inflated.of
+    inflated.budget = ANSWER_BUDGET
+    await inflated.skip(offset)
+    const { at, damage, ended } = inflated
+    const isDone = at >= offset || ended || damage !== undefined
+    this.#open = isDone ? undefined : { question: of, isAsked: true }
+    if (!isDone) return false
+    if (damage && at < offset) {
+      problems.hidden(path, damage)
+      this.#answers.set(of, { tail: NO_BYTES, end: at, isDamaged: true })
       return true
     }
-    try {
-      if (this.#inflated?.stamp !== stamp || this.#inflated.of.at > offset) {
-        this.close()
-        if (slots.free <= 0) return false
-        const of = withKnown(path, key, fd => new Inflated(fd, format, slots), { keeps: true, open })
-        // If the file was just renamed, return false, so that the folder is searched again.
-        if (!of) return statKey(path) === key && give(undefined)
-        this.#inflated = { stamp, of }
-      }
-      const { of } = this.#inflated
-      of.budget = ANSWER_BUDGET
-      await of.skip(offset)
-      if (of.at < offset && !of.ended && !of.damage) return false
-      if (of.damage && of.at < offset) {
-        problems.hidden(path, of.damage)
-        return give(bytes === 0 ? { tail: NO_BYTES, end: of.at, isDamaged: true } : undefined)
-      }
-      const room = Buffer.alloc(Math.min(bytes, of.at))
-      of.last(room)
-      return give({ tail: fingerprint(room, 0, room.length), ...(of.at < offset && { end: of.at }) })
-    } catch (error) {
-      unlessSilent(error)
-      problems.hidden(path, error)
-      this.close()
-      return give(undefined)
-    }
+    const room = Buffer.alloc(Math.min(bytes, at))
+    inflated.last(room)
+    this.#answers.set(of, { tail: fingerprint(room, 0, room.length), ...(at < offset && { end: at }) })
+    return true
+  }
+
+  /** Forgets the first bytes of a file that cannot be opened now. If this lasts, the file then counts as unreadable. */
+  #examineAgain({ path, name, stat }: Listed): void {
+    this.#folders.get(dirname(path))?.delete(stateOf({ name, stat }))
   }
 
   /** Hands over the last inflated file if it is the file of `stat` and was not inflated beyond `offset`. */
   take(stat: BigIntStats, offset: number): Inflated | undefined {
     const { stamp, of } = this.#inflated ?? {}
     if (stamp !== stampOf(stat) || of!.at > offset) return undefined
-    this.#inflated = undefined
+    this.#inflated = this.#open = undefined
     return of
+  }
+
+  /** Ends a search. If a file was not inflated far enough, the next search continues. */
+  endSearch(): void {
+    if (this.#open?.isAsked) this.#open.isAsked = false
+    else this.close()
+    if (this.#answers.size > MAX_ANSWERS) this.#answers.clear()
   }
 
   close(): void {
     this.#inflated?.of.close()
-    this.#inflated = undefined
-    if (this.#answers.size > MAX_ANSWERS) this.#answers.clear()
+    this.#inflated = this.#open = undefined
   }
 }
 
@@ -307,15 +323,14 @@ export function withKnown<T>(
   return withFile(path, fd => (keyOf(fstatSync(fd, { bigint: true })) === key ? use(fd) : undefined), options)
 }
 
-function statKey(path: string): string | undefined {
-  const stat = statOrNone(path)
-  return stat && keyOf(stat)
-}
-
 /** Whether the file is named like a compressed file in a format that can be read. */
 function hasName({ name }: Listed): boolean {
   const format = formatOfName(name)
   return format !== undefined && isReadable(format)
+}
+
+function keyOfQuestion({ candidate, offset, bytes }: Question): string {
+  return `${stampOf((candidate as Place).stat)}@${offset}/${bytes}`
 }
 
 function stampOf({ dev, ino, size, mtimeNs }: BigIntStats): string {

@@ -1,7 +1,9 @@
 import { dirname } from 'node:path'
+import { errorCode } from '../../../core/errors.js'
 import { namesOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import { formatOfName } from '../compression.js'
+import type { Descriptors } from '../descriptors.js'
 import { keyOf, leadsTo } from '../identity.js'
 import type { FileOptions } from '../options.js'
 import type { Tailer } from '../reading/tailer.js'
@@ -9,7 +11,11 @@ import type { Slices } from '../slices.js'
 import { list } from './candidates.js'
 import type { Search, SearchOptions } from './search.js'
 
+/** Errors of a descriptor whose file was removed on the server, or whose file system is gone. */
+const STALE = ['ESTALE', 'ENOTCONN']
+
 interface DetachedFilesOptions extends Omit<SearchOptions, 'births'> {
+  readonly descriptors: Descriptors
   readonly search: Search
   readonly options: FileOptions
 }
@@ -68,17 +74,17 @@ export class DetachedFiles {
       // Another file may get the inode of the copy.
       if (tailer.copy?.isLost) tailer.copy = tailer.claimed = undefined
       tailer.copy?.look()
-      if (tailer.isOpen) this.#visit(tailer, now)
-      else closed.push(tailer)
+      if (!tailer.isOpen || !this.#visit(tailer, now)) closed.push(tailer)
     }
     return closed
   }
 
-  #visit(tailer: Tailer, now: number): void {
-    const { onReady, onEnd, problems, options } = this.#options
+  /** Handles an open file. Returns false if its descriptor is of no use any more, and the file is closed. */
+  #visit(tailer: Tailer, now: number): boolean {
+    const { onReady, onEnd, problems, options, descriptors } = this.#options
     if (tailer.queued && !tailer.failed) {
       tailer.awaySince = now
-      return
+      return true
     }
     let left = 0
     try {
@@ -87,6 +93,10 @@ export class DetachedFiles {
       unlessSilent(error)
       tailer.failed = 'read'
       problems.failed(tailer.path, 'read', error)
+      if (STALE.includes(errorCode(error) ?? '')) {
+        descriptors.close(tailer)
+        return false
+      }
     }
     // It is unknown whether a postponed file grew in the meantime.
     if (tailer.isPostponed) tailer.awaySince = now
@@ -98,6 +108,7 @@ export class DetachedFiles {
       if (tailer.failed) onReady(tailer)
     } else if (tailer.pending > 0 && !tailer.failed) onEnd(tailer)
     else this.retire(tailer)
+    return true
   }
 
   /** Releases a file that has been quiet for long enough. Keeps its position, because the file may reappear. */

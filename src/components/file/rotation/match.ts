@@ -158,7 +158,7 @@ function* relationOfUnsized(file: Known, one: Candidate): Asking<Relation> {
   const offset = Math.max(file.size(), file.position.offset) + 1
   const answer = yield { candidate: one, offset, bytes: 0 }
   const { end = UNKNOWN, isDamaged } = answer ?? { isDamaged: true }
-  return isDamaged && (end === UNKNOWN || end < file.position.offset) ? 'other' : yield* compare(file, one, end)
+  return isDamaged && end === UNKNOWN ? 'other' : yield* compare(file, one, end)
 }
 
 function* compare(file: Known, one: Candidate, size: number): Asking<Relation> {
@@ -169,6 +169,8 @@ function* compare(file: Known, one: Candidate, size: number): Asking<Relation> {
   const relation = relationBySize(file, one, size)
   if (relation === 'other' || mark.offset <= head.bytes) return relation
   const answer = yield { candidate: one, offset: mark.offset, bytes: mark.tail.bytes }
+  // Only the bytes before the damage can be compared.
+  if (answer?.isDamaged && answer.end! < mark.offset) return yield* compare(file, one, answer.end!)
   const isSame = answer && (answer.end ?? mark.offset) >= mark.offset && same(answer.tail, mark.tail)
   return isSame ? relation : 'other'
 }

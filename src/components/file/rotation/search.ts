@@ -1,7 +1,8 @@
 import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
-import { existsSync, statOrNone } from '../../../lib/files/disk/disk.js'
+import { lacksDescriptor } from '../../../core/errors.js'
+import { existsSync, orNone, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { formatOfName } from '../compression.js'
 import { type BirthTimes, FINGERPRINT_BYTES, keyOf, leadsTo, NO_BYTES } from '../identity.js'
 import type { OpenFiles } from '../open-files.js'
@@ -57,6 +58,8 @@ export class Search {
   readonly #candidates: Candidates
   readonly #rests: Rests
   #again = new Set<string>()
+  #isRunning = false
+  #isOver = false
   readonly #hidden: Hidden
 
   constructor(options: SearchOptions) {
@@ -111,6 +114,7 @@ export class Search {
    * if `isThorough`, the folders of all files with a saved position. `now`: wall clock in milliseconds.
    */
   async run(closed: readonly Tailer[], isThorough: boolean, now: number, slices: Slices): Promise<void> {
+    this.#isRunning = true
     this.unseen.begin()
     for (const folder of this.#hidden.uncovered()) this.#again.add(folder)
     this.newcomers.begin()
@@ -135,7 +139,9 @@ export class Search {
       for (const path of paths) this.#again.add(path)
       throw error
     } finally {
-      this.#candidates.close()
+      this.#isRunning = false
+      if (this.#isOver) this.#candidates.close()
+      else this.#candidates.endSearch()
     }
   }
 
@@ -180,7 +186,8 @@ export class Search {
       if (!tailer.look(Number(one.stat.size), one.stat.mtimeNs)) continue
       there.add(tailer)
       if (!files.open(tailer)) tailer.awaySince = context.clock.now()
-      else if (births.kept(one.stat) || tailer.verify()) this.#rests.goOn(tailer, one.path)
+      else if (births.kept(one.stat) || this.#ask(tailer, () => tailer.verify()) === true)
+        this.#rests.goOn(tailer, one.path)
       else {
         // `forget` needs the names under which the tailer is registered, so restore them.
         Object.assign(tailer, { path: name, found })
@@ -282,12 +289,26 @@ export class Search {
       if (!files.open(tailer) || tailer.fd === undefined) continue
       // After this file was renamed, another file found by the search may have had the old name.
       if (tailer.hasPortion || (name !== undefined && !leadsTo(name, tailer.key))) areSame = false
-      else if (!tailer.holds()) {
-        files.truncated(tailer)
-        areSame = false
-      }
+      else if (this.#ask(tailer, () => this.#leaveTruncated(tailer))) areSame = false
     }
     return areSame
+  }
+
+  #leaveTruncated(tailer: Tailer): boolean {
+    if (tailer.holds()) return false
+    this.#options.files.truncated(tailer)
+    return true
+  }
+
+  /** The answer of `read`; undefined if the file cannot be read, which is reported and must not end the search. */
+  #ask(tailer: Tailer, read: () => boolean): boolean | undefined {
+    try {
+      return read()
+    } catch (error) {
+      unlessSilent(error)
+      this.#options.problems.failed(tailer.path, 'read', error)
+      return undefined
+    }
   }
 
   /** Returns the test for uncompressed files to examine: new files, and files with a copy's name. */
@@ -317,7 +338,8 @@ export class Search {
     for (const tailer of this.#options.files.tailers) {
       if (dirname(tailer.path) !== path || tailer.copy) continue
       // Update the head of the file, because copies also contain what was written to the file after the sweep.
-      if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES) tailer.holds()
+      if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES)
+        this.#ask(tailer, () => tailer.holds())
       const there = byKey.get(tailer.key)
       const isIt = there && mayBecome(tailer.path, there.path) && !this.#options.births.differ(there.stat, tailer.birth)
       subjects.push(ofTailer(tailer, isIt ? there : undefined))
@@ -334,25 +356,36 @@ export class Search {
     return this.#options.saved.get(entryKey(entry)) === entry
   }
 
-  /** Compares the files. Returns undefined if a compressed file must first be inflated further. */
+  /** Call at the stop. Frees the compressed file that is being inflated. */
+  close(): void {
+    this.#isOver = true
+    if (!this.#isRunning) this.#candidates.close()
+  }
+
+  /** Compares the files. Returns undefined if a file must first be inflated further, or cannot be opened now. */
   async #assign(
     subjects: readonly Subject[],
     places: readonly Place[],
     slices: Slices,
   ): Promise<Claimed[] | undefined> {
     const run = assign(subjects, places)
-    for (let step = run.next(); ; ) {
-      if (step.done) return step.value
-      if (slices.due) await slices.pause()
-      const question = step.value
-      let answered = this.#candidates.answer(question)
-      if (!answered) {
-        const isOver = await this.#candidates.inflate(question)
-        slices.restart()
-        answered = isOver ? this.#candidates.answer(question) : undefined
-        if (!answered) return undefined
+    try {
+      for (let step = run.next(); ; ) {
+        if (step.done) return step.value
+        if (slices.due) await slices.pause()
+        const question = step.value
+        let answered = this.#candidates.answer(question)
+        if (!answered) {
+          const isOver = await this.#candidates.inflate(question)
+          slices.restart()
+          answered = isOver ? this.#candidates.answer(question) : undefined
+          if (!answered) return undefined
+        }
+        step = run.next(answered.answer)
       }
-      step = run.next(answered.answer)
+    } catch (error) {
+      if (!lacksDescriptor(error)) throw error
+      return undefined
     }
   }
 
@@ -368,7 +401,7 @@ export class Search {
       (a, b) => a.candidate.changedAt - b.candidate.changedAt,
     )) {
       const { tailer, entry } = file
-      tailer?.noteCopy(candidate.size, size => file.markIn(size))
+      tailer?.noteCopy(candidate.size, size => orNone(() => file.markIn(size)))
       if (tailer ? !sought.has(tailer) || tailer.isOpen : !sought.has(entry!) || !this.#isCurrent(entry!)) continue
       const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isCompressed)
       if (!isRest && !isSure) continue

@@ -1,5 +1,6 @@
 import { basename } from 'node:path'
-import { fstatSync } from '../../../lib/files/disk/disk.js'
+import { lacksDescriptor } from '../../../core/errors.js'
+import { fstatSync, openToRead, orNone } from '../../../lib/files/disk/disk.js'
 import {
   ALIKE_BYTES,
   FINGERPRINT_BYTES,
@@ -41,7 +42,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   const position = { offset: at, tail }
   // When `size` or `markIn` is called, the file may be closed, and the descriptor may belong to another file.
   const read: Read = use =>
-    fd !== undefined && tailer.fd === fd ? use(fd) : there && withKnown(there.path, tailer.key, use)
+    fd !== undefined && tailer.fd === fd ? orNone(() => use(fd)) : there && withClosed(there.path, tailer.key, use)
   const own = (fd !== undefined || there) && whole(read)
   return {
     tailer,
@@ -86,7 +87,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     notBefore: since && since - TWIN_MS,
     claimed,
     ...(there
-      ? whole(use => withKnown(there.path, keyOf(there.stat), use))
+      ? whole(use => withClosed(there.path, keyOf(there.stat), use))
       : { isThere: false, size: () => size, ...marksOf(position, head, new Trail(marks)) }),
   }
 }
@@ -101,8 +102,26 @@ function marksOf(position: Mark, head: Fingerprint, trail: Trail): Pick<Known, '
 }
 
 type Content = Pick<Known, 'isThere' | 'size' | 'markIn'>
-/** Calls `use` with a descriptor of the file. Returns undefined if the file is gone. */
+/**
+ * Calls `use` with a descriptor of the file. Returns undefined if the file is gone or cannot be read. Throws if no more
+ * files can be opened now, because this says nothing about the file.
+ */
 type Read = <T>(use: (fd: number) => T) => T | undefined
+
+function withClosed<T>(path: string, key: string, use: (fd: number) => T): T | undefined {
+  let refused: unknown
+  const open = (path: string) => {
+    try {
+      return openToRead(path)
+    } catch (error) {
+      refused = error
+      throw error
+    }
+  }
+  const result = withKnown(path, key, use, { keeps: false, open })
+  if (lacksDescriptor(refused)) throw refused
+  return result
+}
 
 function whole(read: Read): Content {
   return {
