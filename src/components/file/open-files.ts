@@ -326,7 +326,7 @@ export class OpenFiles {
     tailer ??= this.#adopt(path, kind, isOwn)
     if (!tailer) return
     this.#names.set(path, tailer)
-    if (!this.#search.unseen.isSettled(path)) this.#takeBack(tailer)
+    if (this.#search.unseen.delays(path)) this.#takeBack(tailer)
     this.#seen(tailer, path, changed ?? true)
   }
 

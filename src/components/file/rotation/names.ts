@@ -43,6 +43,14 @@ export function stemOf(name: string): string {
   return split(name)[0]
 }
 
+/** Of these stems, those that a copy with this name may share. */
+export function* stemsWithin(name: string, stems: { has(stem: string): boolean }): Iterable<string> {
+  for (let end = 1; end <= name.length; end++) {
+    const stem = name.slice(0, end)
+    if (stems.has(stem)) yield stem
+  }
+}
+
 function split(name: string): [stem: string, extension: string] {
   const dot = name.lastIndexOf('.')
   return dot > 0 ? [name.slice(0, dot), name.slice(dot)] : [name, '']

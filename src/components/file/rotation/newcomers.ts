@@ -11,8 +11,6 @@ import { originalNames } from './names.js'
 import type { SearchOptions } from './search.js'
 import { beginsLike, TWIN_MS } from './subjects.js'
 
-const NOTHING = Buffer.alloc(0)
-
 interface NewcomersOptions extends Pick<SearchOptions, 'files' | 'saved' | 'problems'> {
   readonly clock: Clock
   readonly candidates: Candidates
@@ -108,13 +106,13 @@ export class Newcomers {
 
   /**
    * Reads the waiting files of a folder that are not copies. `copyOf` returns the name of the original of a copy.
-   * `listed` has, by device and inode, the files as they were when they were compared. `inflate` reads a compressed
-   * file, and returns false if the file has changed.
+   * `compared`: the device and inode of the files that were compared. `inflate` reads a compressed file, and returns
+   * false if the file has changed.
    */
   async takeUp(
     folder: string,
     copyOf: (key: string) => string | undefined,
-    listed: ReadonlyMap<string, { readonly stat: BigIntStats }>,
+    compared: ReadonlySet<string>,
     inflate: (stat: BigIntStats) => boolean,
     slices: Slices,
   ): Promise<void> {
@@ -124,8 +122,8 @@ export class Newcomers {
       this.#waiting.delete(path)
       const stat = statOrNone(path)
       if (!stat?.isFile()) continue
-      const compared = listed.get(keyOf(stat))?.stat.size
-      const state = this.#stateOf(path, stat, copyOf(keyOf(stat)), compared, inflate)
+      const key = keyOf(stat)
+      const state = this.#stateOf(path, stat, copyOf(key), compared.has(key), inflate)
       if (state === 'later') this.#waiting.set(path, kind)
       else if (state === 'new') {
         this.#copies.delete(keyOf(stat))
@@ -138,7 +136,7 @@ export class Newcomers {
     path: string,
     stat: BigIntStats,
     of: string | undefined,
-    compared: bigint | undefined,
+    isCompared: boolean,
     inflate: (stat: BigIntStats) => boolean,
   ): Seen | 'later' | 'new' {
     const { clock, files, isSettled, open } = this.#options
@@ -147,9 +145,8 @@ export class Newcomers {
     if (!names.every(isSettled) || (of !== undefined && !isSettled(of))) return 'later'
     const { size, mtimeNs: changedAt } = stat
     const state = { isCompressed: false, size, changedAt, since: seen && isSame(seen, stat) ? seen.since : clock.now() }
-    // Ignore an error here. It is reported when the file is read as a separate file.
-    const first = withFile(path, firstBytes, { open }) ?? NOTHING
-    const format = formatOf(first)
+    const first = withFile(path, firstBytes, { open })
+    const format = first && formatOf(first)
     if (format) {
       const isDone = of !== undefined || this.#takeCompressed(path, stat, format, inflate)
       return isDone ? { ...state, isCompressed: true } : 'later'
@@ -157,10 +154,12 @@ export class Newcomers {
     // A copy may be in progress that is still empty or short.
     const current = names.flatMap(name => files.named(name) ?? [])
     if (size === 0n && current.length > 0) return state
+    // The error is reported when the file is read as a separate file.
+    if (!first) return 'new'
     const isChanging = clock.now() - state.since < SETTLE_MS
     if (of === undefined && isChanging && current.some(tailer => beginsLike(tailer, first))) return state
-    // If a copy was still empty when the files were compared, it must be compared again.
-    if (of === undefined) return size === 0n || compared ? 'new' : 'later'
+    // A file that was found or became readable during the search must be compared first.
+    if (of === undefined) return size === 0n || isCompared ? 'new' : 'later'
     return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'
   }
 

@@ -16,7 +16,7 @@ import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
 import type { Losses } from './losses.js'
 import { assign, type Claim } from './match.js'
-import { compareAge, isRotatedName, mayBecome, stemOf } from './names.js'
+import { compareAge, isRotatedName, mayBecome, stemOf, stemsWithin } from './names.js'
 import { Newcomers, originalsOf } from './newcomers.js'
 import { identityOf, Rests, stateOf } from './rests.js'
 import { CLOCK_MS, nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
@@ -39,7 +39,6 @@ type Claimed = Claim<Subject, Place>
 interface Folder {
   readonly path: string
   readonly listed: readonly Listed[]
-  readonly stamp: string
   readonly byKey: ReadonlyMap<string, Listed>
   /** The entries and tailers whose file was found or resumed. */
   readonly there: Set<Entry | Tailer>
@@ -194,7 +193,7 @@ export class Search {
         files.forget(tailer)
       }
     }
-    return { path, listed, byKey, stamp: stampOf(listed), there }
+    return { path, listed, byKey, there }
   }
 
   /** Matches the files of a folder with known files, and applies the result. */
@@ -211,9 +210,14 @@ export class Search {
     const { files } = this.#options
     const isKnown = ({ path, stat }: Listed) => files.isRead(stat, path) || files.isSaved(stat, path)
     const { names, over } = this.unseen.namesIn(path, folder.listed, isKnown)
+    const wanted = this.#wantedIn(folder, sought, missing)
+    // Other files of the folder may change all the time.
+    const keys = new Set([...sought.map(({ key }) => key), ...missing.map(entryKey)])
+    const isRelevant = (one: Listed) => wanted(one) || keys.has(keyOf(one.stat))
+    const isAsBefore = (later: readonly Listed[]) => stampOf(later, isRelevant) === stampOf(folder.listed, isRelevant)
     if (over.length > 0) {
       // If a file is renamed during a search, the list of the folder may contain neither of its two names.
-      if (stampOf(await list(path, slices)) === folder.stamp) for (const name of over) this.unseen.end(name)
+      if (isAsBefore(await list(path, slices))) for (const name of over) this.unseen.end(name)
       else this.#again.add(path)
     }
     const hasNew = this.newcomers.in(path).length > 0
@@ -221,7 +225,6 @@ export class Search {
     this.#checkOpen(this.#originalsIn(path, names))
     const originals = this.#originalsIn(path, names)
     const others = folder.listed.filter(one => !isKnown(one))
-    const wanted = this.#wantedIn(folder, sought, missing)
     const isNew = (one: Listed) => this.newcomers.has(one.path)
     const { places, unreadable } = await this.#candidates.of(path, folder.listed, others, wanted, isNew, slices)
     this.#hidden.setUnreadable(path, unreadable)
@@ -234,7 +237,7 @@ export class Search {
       return
     }
     const later = await list(path, slices)
-    const isSame = stampOf(later) === folder.stamp
+    const isSame = isAsBefore(later)
     const unread = this.#apply(claims, new Set([...sought, ...missing]), isSame, subjects)
     if (isSame) {
       for (const tailer of sought) if (!unread.has(tailer)) this.#over(tailer, folder)
@@ -268,7 +271,8 @@ export class Search {
       if (!this.#rests.isKnownByLink(place)) this.#rests.inflate(place.path, place)
       return true
     }
-    await this.newcomers.takeUp(path, copyOf, folder.byKey, inflate, slices)
+    const compared = new Set(places.flatMap(({ key, first }) => (first.length > 0 ? [key] : [])))
+    await this.newcomers.takeUp(path, copyOf, compared, inflate, slices)
   }
 
   /** The open files that may have copies in this folder, by name. */
@@ -320,7 +324,7 @@ export class Search {
     for (const name of this.unseen.names) if (dirname(name) === path) add(basename(name))
     return ({ name, path }) => {
       if (this.newcomers.has(path)) return true
-      for (let end = 1; end <= name.length; end++) if (stems.has(name.slice(0, end))) return true
+      for (const _ of stemsWithin(name, stems)) return true
       return false
     }
   }
@@ -522,8 +526,9 @@ export class Search {
   }
 }
 
-function stampOf(listed: readonly Listed[]): string {
+function stampOf(listed: readonly Listed[], isRelevant: (one: Listed) => boolean): string {
   return listed
+    .filter(isRelevant)
     .map(({ name, stat }) => `${name}/${keyOf(stat)}`)
     .sort()
     .join('/')

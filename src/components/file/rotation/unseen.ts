@@ -7,13 +7,13 @@ import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Displaced } from '../saved.js'
 import { type Listed, type Place, SETTLE_MS, type Unreadable } from './candidates.js'
-import { compareAge, isRotatedName } from './names.js'
+import { compareAge, isRotatedName, stemOf, stemsWithin } from './names.js'
 import type { SearchOptions } from './search.js'
 import { beginsLike, CLOCK_MS } from './subjects.js'
 
 /**
- * How long a search may delay files that were rotated during the search. Without this limit, constant rotation could
- * delay them forever.
+ * How long a search may delay files. Without this limit, constant rotation, or a program that compresses a large file,
+ * could delay them forever.
  */
 const LONGEST_DELAY_MS = 10_000
 /** A program that compresses a small file writes at least this often. */
@@ -61,6 +61,16 @@ export class Unseen {
     return !this.#displaced.has(name)
   }
 
+  /** Whether files with this name must wait for the search for the name. They do not wait forever. */
+  delays(name: string): boolean {
+    return this.#displaced.has(name) && !this.#isOverdue(name)
+  }
+
+  #isOverdue(name: string): boolean {
+    const { clock } = this.#options.context
+    return clock.now() - (this.#waitingSince.get(name) ?? clock.now()) > LONGEST_DELAY_MS
+  }
+
   /** Records that the name now refers to another file than at the time `since`, wall clock in milliseconds. */
   displaced(name: string, since: number): void {
     this.#displaced.set(name, Math.min(since - CLOCK_MS, this.#displaced.get(name) ?? Number.POSITIVE_INFINITY))
@@ -88,13 +98,14 @@ export class Unseen {
   /** Splits the folder's displaced names. `names`: those that a listed file may have had. `over`: the others. */
   namesIn(folder: string, listed: readonly Listed[], isKnown: (one: Listed) => boolean) {
     const all = [...this.#displaced.keys()].filter(name => dirname(name) === folder)
-    let newest = Number.NEGATIVE_INFINITY
-    for (const one of listed) {
+    // Compare only the newest changes, because there may be many files and many displaced names.
+    const newest = new Map(all.map(name => [stemOf(basename(name)), Number.NEGATIVE_INFINITY]))
+    for (const one of all.length > 0 ? listed : []) {
       const changedAt = Number(one.stat.mtimeNs) / 1e6
-      if (changedAt > newest && !isKnown(one)) newest = changedAt
+      for (const stem of stemsWithin(one.name, newest))
+        if (changedAt > newest.get(stem)! && !isKnown(one)) newest.set(stem, changedAt)
     }
-    // Compare only the newest change, because there may be many files and many displaced names.
-    const mayHave = (name: string) => newest >= this.since(name)
+    const mayHave = (name: string) => newest.get(stemOf(basename(name)))! >= this.since(name)
     return { names: all.filter(mayHave), over: all.filter(name => !mayHave(name)) }
   }
 
@@ -121,11 +132,14 @@ export class Unseen {
       Number(stat.mtimeNs) / 1e6 >= since &&
       (!births.kept(stat) || Number(stat.birthtimeNs) / 1e6 >= since)
     const damaged = new Set(unreadable.map(({ path }) => path))
+    // The file server's clock may be ahead, or the clock may have been set back.
+    const latest = context.clock.wall() + CLOCK_MS
     const mayGrow = ({ path, stat, isCompressed }: Place) => {
       // Both files were born in one tick of the clock, so `path` may be in the making.
       const isTwin = stat.birthtimeNs > 0n && statOrNone(uncompressedName(path))?.birthtimeNs === stat.birthtimeNs
       const isComplete = isCompressed && this.isStarting && !damaged.has(path) && !isTwin
-      return Number(stat.ctimeNs) / 1e6 > now - (isComplete ? WRITES_MS : SETTLE_MS)
+      const changedAt = Number(stat.ctimeNs) / 1e6
+      return changedAt > now - (isComplete ? WRITES_MS : SETTLE_MS) && changedAt <= latest
     }
     // A program may still write to an empty file. But if it is younger than the current file, it is a copy in progress.
     const unseen = unclaimed.filter(
@@ -152,11 +166,10 @@ export class Unseen {
     const { files, context } = this.#options
     const now = context.clock.now()
     for (const name of this.#displaced.keys()) {
+      if (!this.#waitingSince.has(name)) this.#waitingSince.set(name, now)
+      if (this.#isOverdue(name)) continue
       const current = files.named(name)
       if (current) yield current
-      const since = this.#waitingSince.get(name) ?? now
-      this.#waitingSince.set(name, since)
-      if (now - since > LONGEST_DELAY_MS) continue
       for (const tailer of files.tailers) {
         const waits = tailer.held || (this.isStarting && tailer.isNew)
         // Do not delay copies, because the search waits until they are read.
