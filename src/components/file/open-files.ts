@@ -409,7 +409,9 @@ export class OpenFiles {
       const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
       // Nothing after this line fails. So a saved position is removed only if its file gets a tailer.
       if (remembered) this.#resumed(path, remembered, verdict)
-      if (!entry && !isOwn && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
+      // The first bytes of a file that was empty, or could not be opened, have not been compared yet.
+      const isCompared = isOwn || (entry !== undefined && entry.head.bytes > 0)
+      if (!isCompared && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
       // The events of a renamed file keep the name that the file had when they were written.
       const tailer = new Tailer(
         path,
@@ -426,7 +428,7 @@ export class OpenFiles {
         this.displace(name)
       }
       tailer.claimed = entry?.claimed
-      tailer.isUncompared = tailer.isNew && (stat.size === 0n || entry?.head.bytes === 0)
+      tailer.isUncompared = tailer.isNew && stat.size === 0n
       tailer.open(fd)
       tailer.look(Number(stat.size), stat.mtimeNs)
       if (entry || this.#sweeps.isAfter(stat)) tailer.fellBehind()

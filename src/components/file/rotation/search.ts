@@ -4,7 +4,7 @@ import type { SourceContext } from '../../../core/component.js'
 import { lacksDescriptor } from '../../../core/errors.js'
 import { existsSync, orNone, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { formatOfName } from '../compression.js'
-import { type BirthTimes, FINGERPRINT_BYTES, keyOf, leadsTo, NO_BYTES } from '../identity.js'
+import { ALIKE_BYTES, type BirthTimes, FINGERPRINT_BYTES, keyOf, leadsTo, NO_BYTES, same } from '../identity.js'
 import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import type { PathProblems } from '../path-problems.js'
@@ -222,14 +222,15 @@ export class Search {
     }
     const hasNew = this.newcomers.in(path).length > 0
     if (sought.length + missing.length + names.length === 0 && !hasNew) return
-    this.#checkOpen(this.#originalsIn(path, names))
-    const originals = this.#originalsIn(path, names)
     const others = folder.listed.filter(one => !isKnown(one))
     const isNew = (one: Listed) => this.newcomers.has(one.path)
     const { places, unreadable } = await this.#candidates.of(path, folder.listed, others, wanted, isNew, slices)
     this.#hidden.setUnreadable(path, unreadable)
     const reading = this.#readingIn(path)
     const free = places.filter(one => !reading.has(stateOf(one)))
+    const originalsNow = () => this.#originalsIn(path, names, free)
+    this.#checkOpen(originalsNow())
+    const originals = originalsNow()
     const subjects = this.#subjectsIn(folder, missing)
     const claims = await this.#assign(subjects, free, slices)
     if (!claims) {
@@ -247,11 +248,11 @@ export class Search {
     const open = claims.flatMap(({ file: { tailer } }): [undefined, Tailer][] => (tailer ? [[undefined, tailer]] : []))
     const byPlace = new Map(claims.map(claim => [claim.candidate.key, claim.file]))
     const unclaimed = free.filter(({ key }) => !byPlace.has(key))
-    const originalsNow = this.#originalsIn(path, names)
+    const current = originalsNow()
     // While files were compared, the reader may have found that one of them was truncated.
     const areTold =
-      [...originals].every(([name, tailer]) => originalsNow.get(name) === tailer) &&
-      this.#checkOpen([...originalsNow, ...open.filter(([, { fd }]) => fd !== undefined)])
+      [...originals].every(([name, tailer]) => current.get(name) === tailer) &&
+      this.#checkOpen([...current, ...open.filter(([, { fd }]) => fd !== undefined)])
     // While files are compared, a copy may be made and its original truncated.
     const sizes = new Map(later.map(({ stat }) => [keyOf(stat), stat.size]))
     if (!isSame || !areTold || unclaimed.some(({ key, stat }) => sizes.get(key) !== stat.size)) {
@@ -275,11 +276,18 @@ export class Search {
     await this.newcomers.takeUp(path, copyOf, compared, inflate, slices)
   }
 
-  /** The open files that may have copies in this folder, by name. */
-  #originalsIn(folder: string, names: readonly string[]): ReadonlyMap<string, Tailer> {
+  /** The files that may have copies in this folder, by name. The content may show this, too: app.1.log of app.log. */
+  #originalsIn(folder: string, names: readonly string[], places: readonly Place[]): ReadonlyMap<string, Tailer> {
     const found = new Map<string, Tailer>()
+    const { files } = this.#options
+    const added = places.filter(({ path }) => this.newcomers.has(path))
+    for (const tailer of added.length > 0 ? files.tailers : []) {
+      const { path, head, copy } = tailer
+      if (copy || head.bytes < ALIKE_BYTES || dirname(path) !== folder || files.named(path) !== tailer) continue
+      if (added.some(one => same(one.head(head.bytes), head))) found.set(path, tailer)
+    }
     for (const name of [...names, ...[...names, ...this.newcomers.in(folder)].flatMap(originalsOf)]) {
-      const tailer = this.#options.files.named(name)
+      const tailer = files.named(name)
       if (tailer && !tailer.copy) found.set(name, tailer)
     }
     return found

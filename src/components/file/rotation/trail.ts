@@ -9,6 +9,9 @@ const LF = 0x0a
  */
 export const FIRST_MARK = 2 * FINGERPRINT_BYTES
 
+/** Maximum marks at the ends of copies. The last ones are kept. */
+const MOST_COPIED = 32
+
 /**
  * Marks in the part of a file that was read. If another file is shorter than this part, the marks show whether it is a
  * copy of the beginning of this file.
@@ -63,12 +66,16 @@ export class Trail {
   /** Registers that a copy ends at an offset that was not read yet. */
   expect(size: number): void {
     this.#copies.add(size)
+    if (this.#copies.size > MOST_COPIED) this.#copies.delete(this.#copies.values().next().value!)
   }
 
   /** Registers that a copy ends at this mark. */
   insert({ offset, tail }: Mark): void {
     const at = 1 + this.#marks.findLastIndex(mark => mark.offset < offset)
     this.#marks.splice(at, this.#marks[at]?.offset === offset ? 1 : 0, { offset, tail, isCopied: true })
+    // A copy that grows with the file ends at another place in each search.
+    const copied = this.#marks.filter(({ isCopied }) => isCopied)
+    if (copied.length > MOST_COPIED) this.#marks.splice(this.#marks.indexOf(copied[0]!), 1)
   }
 
   /** The last mark in the first `size` bytes; undefined if a different file of this size may have the same mark. */
