@@ -99,9 +99,7 @@ export class FileDestination implements Destination {
   write(request: readonly EventBatch[], signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ request, signal, resolve, reject })
-      this.#working ??= this.#work().finally(() => {
-        this.#working = undefined
-      })
+      this.#working ??= this.#work()
     })
   }
 
@@ -124,6 +122,8 @@ export class FileDestination implements Destination {
         for (const job of this.#waiting.splice(0)) job.reject(this.#failure(error))
       }
     }
+    // In the same turn as the last look for requests, since a request that arrives between the two would never be written.
+    this.#working = undefined
   }
 
   async #appendAll(file: AppendedFile): Promise<void> {

@@ -71,6 +71,18 @@ t.test('appends, makes folders, keeps what is there', async t => {
   await json.stop!(signal)
 })
 
+t.test('a write may begin at any moment after the one before', async t => {
+  const path = join(testFolder(t), 'out.log')
+  const destination = create({ path })
+  for (let ticks = 0; ticks < 20; ticks++) {
+    await destination.write(lines('one\n'), signal)
+    for (let i = 0; i < ticks; i++) await undefined
+    await destination.write(lines('two\n'), signal)
+  }
+  t.equal(readFileSync(path, 'utf8'), 'one\ntwo\n'.repeat(20))
+  await destination.stop!(signal)
+})
+
 t.test('opens a rotated or removed file again', async t => {
   const path = join(testFolder(t), 'out.log')
   const clock = { now: 0 }
