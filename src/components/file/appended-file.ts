@@ -32,7 +32,7 @@ interface Written {
 
 /**
  * Wraps the calls. On a remote file system, the wrapped calls run in another thread, one at a time, and only while the
- * file system responds.
+ * file system responds. `close` waits until it responds, because the descriptor would otherwise stay open.
  */
 export function callsThrough(fileSystems: FileSystems, path: string, os: FileCalls): FileCalls {
   const through = Object.entries(os).map(([name, call]) => [
@@ -41,7 +41,8 @@ export function callsThrough(fileSystems: FileSystems, path: string, os: FileCal
   ])
   const size = async (fd: number) =>
     fileSystems.mountOf(path) === undefined ? await os.size(fd) : (await fileSystems.run(path, () => os.fstat(fd))).size
-  return { ...(Object.fromEntries(through) as FileCalls), size }
+  const close = (fd: number) => fileSystems.runWhenAnswered(path, () => os.close(fd))
+  return { ...(Object.fromEntries(through) as FileCalls), size, close }
 }
 
 /** If a write took more milliseconds than this, it waited for a disk. */
@@ -133,7 +134,8 @@ export class AppendedFile {
       if (reach) await reach.confirm(path, await os.fstat(fd))
       return new AppendedFile(fd, stats, options, os)
     } catch (error) {
-      await os.close(fd).catch(() => {})
+      // Does not wait, because closing may take long on a remote file system.
+      void os.close(fd).catch(() => {})
       throw error
     }
   }
@@ -202,7 +204,7 @@ export class AppendedFile {
       // Not every file system can sync a folder, and a folder without read permission cannot be synced.
       if (!['EINVAL', 'ENOTSUP', 'EACCES'].includes(errorCode(error) ?? '')) throw error
     } finally {
-      if (folder !== undefined) await this.#calls.close(folder)
+      if (folder !== undefined) void this.#calls.close(folder).catch(() => {})
     }
   }
 

@@ -37,6 +37,9 @@ type Options = z.output<typeof options>
 /** How often to check whether the path was rotated, in milliseconds. */
 const CHECK_MS = 250
 
+/** Error codes of a path without a file. After other errors, the open file may still be the right one. */
+const MISSING = new Set(['ENOENT', 'ENOTDIR'])
+
 const HINTS: Readonly<Record<string, string>> = {
   ENOSPC: ': free some space',
   EDQUOT: ': free some space or raise the quota',
@@ -108,7 +111,12 @@ export class FileDestination implements Destination {
     if (working) await orAborted(working, deadline)
     // A descriptor must not be closed during a write, because its number could then be reused for another file.
     if (this.#working) void this.#working.then(() => this.#close())
-    else await this.#close()
+    else {
+      const closed = this.#close()
+      const mount = this.#fileSystems.mountOf(this.#options.path)
+      // Does not wait for a file system that does not respond: the file is then closed in the background.
+      if (mount === undefined || (await this.#fileSystems.answers(mount))) await orAborted(closed, deadline)
+    }
   }
 
   /** Never rejects. */
@@ -117,7 +125,7 @@ export class FileDestination implements Destination {
       try {
         const file = await this.#current()
         await inTurn(file.key, () => this.#appendAll(file))
-        if (file.isLost) await this.#close()
+        if (file.isLost) void this.#close()
       } catch (error) {
         for (const job of this.#waiting.splice(0)) job.reject(this.#failure(error))
       }
@@ -165,11 +173,13 @@ export class FileDestination implements Destination {
   async #current(): Promise<AppendedFile> {
     const now = this.#context.clock.now()
     if (this.#opened && now - this.#checkedAt >= CHECK_MS) {
+      const there = await this.#os.stat(this.#options.path).catch(error => {
+        if (!MISSING.has(errorCode(error) ?? '')) throw error
+      })
       this.#checkedAt = now
-      const there = await this.#os.stat(this.#options.path).catch(() => undefined)
       if (!there || keyOf(there) !== this.#opened.key) {
         this.#context.log.info({ path: this.#options.path }, 'file was rotated; opening the new one')
-        await this.#close()
+        void this.#close()
       }
     }
     return this.#opened ?? this.#open()
@@ -191,6 +201,7 @@ export class FileDestination implements Destination {
     return this.#opened
   }
 
+  /** Never rejects. On a remote file system, may take until that responds again. */
   async #close(): Promise<void> {
     const opened = this.#opened
     this.#opened = undefined

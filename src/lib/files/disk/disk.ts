@@ -99,13 +99,7 @@ class Guard {
   /** Runs in the background, since closing may take as long as any other call. */
   async close(fd: number, mount: string): Promise<void> {
     this.#mounts.delete(fd)
-    for (;;) {
-      try {
-        return await this.systems.run(mount, () => new Promise(done => fs.close(fd, () => done())))
-      } catch {
-        await this.systems.answered(mount)
-      }
-    }
+    await this.systems.runWhenAnswered(mount, () => new Promise<void>(done => fs.close(fd, () => done())))
   }
 }
 

@@ -153,6 +153,18 @@ export class FileSystems {
     }
   }
 
+  /** Like `run`, but if the file system does not respond, makes the call when it responds again. */
+  async runWhenAnswered<T>(path: string, call: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await this.run(path, call)
+      } catch (error) {
+        if (!(error instanceof SilentFileSystem)) throw error
+        await this.answered(error.mount)
+      }
+    }
+  }
+
   /** Like `run`, but also rejects if the file system stops responding during the call. */
   async runInTime<T>(path: string, call: () => Promise<T>): Promise<T> {
     const mount = this.mountOf(path)

@@ -16,6 +16,7 @@ import { MessagePort } from 'node:worker_threads'
 import { gzipSync } from 'node:zlib'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
+import { calls, type FileCalls } from '../../../../src/components/file/appended-file.js'
 import { FileDestination, file as fileDestination } from '../../../../src/components/file/destination.js'
 import { compileReads } from '../../../../src/components/file/discovery/glob.js'
 import { includeWarnings } from '../../../../src/components/file/discovery/include-warnings.js'
@@ -662,6 +663,73 @@ t.test('a destination in a folder that does not answer fails, and tries again', 
   t.equal(readFileSync(path, 'utf8'), '1\n')
   t.same([...new Set(it.probes)], [far])
   await destination.stop(never)
+})
+
+t.test('a destination keeps its file while its folder does not answer, and closes what it cannot use', async t => {
+  const { far } = foldersOf(t)
+  const it = remoteAt(t, far)
+  const path = join(far, 'out.log')
+  const told: string[] = []
+  let now = 0
+  let hangsAt: string | undefined
+  const os = {
+    ...calls,
+    open: async (...args: Parameters<FileCalls['open']>) => {
+      const fd = await calls.open(...args)
+      if (args[0] === hangsAt) it.isHung = true
+      return fd
+    },
+  } as FileCalls
+  const context = {
+    id: 'out',
+    log: pino({ level: 'info' }, { write: (line: string) => told.push(JSON.parse(line).msg) }),
+    clock: { now: () => now, wall: () => 0 },
+    metrics: new ComponentCounters('out', 'destination', 'file'),
+    fileSystems: it.systems,
+  }
+  const destination = new FileDestination(fileDestination.options.parse({ path, fsync: true }), context as never, os)
+  const write = (text: string) => destination.write(batchesOf(text, originOf('text')), never)
+  const opened = () => {
+    const leadsTo = (fd: string) => {
+      try {
+        return fs.readlinkSync(`/proc/self/fd/${fd}`)
+      } catch {}
+    }
+    return fs.readdirSync('/proc/self/fd').filter(fd => [path, far].includes(leadsTo(fd) ?? '')).length
+  }
+  const silent = { failure: 'retry', message: `cannot write ${path} (the file system at ${far} does not answer)` }
+  const answer = async () => {
+    hangsAt = undefined
+    it.answer()
+    await until('it counts as answering', () => it.systems.silentAt(path) === undefined)
+  }
+
+  hangsAt = path
+  await t.rejects(write('1\n'), silent, 'before it is known what was opened')
+  await answer()
+  await until('closed', () => opened() === 0)
+  hangsAt = far
+  await t.rejects(write('2\n'), silent, 'before its folder is synced')
+  await answer()
+  await write('3\n')
+  await until('the folder and the first one are closed', () => opened() === 1)
+  it.isHung = true
+  now += 1000
+  await t.rejects(write('4\n'), silent, 'when its path is checked')
+  await answer()
+  await write('5\n')
+  t.equal(opened(), 1, 'kept')
+  it.isHung = true
+  await t.rejects(write('6\n'), silent, 'when it is written')
+  await answer()
+  await write('7\n')
+  await until('the earlier one is closed', () => opened() === 1)
+  it.isHung = true
+  await destination.stop(never)
+  await answer()
+  await until('all are closed', () => opened() === 0)
+  t.same(told, [])
+  t.equal(readFileSync(path, 'utf8'), '2\n3\n5\n7\n', 'what was written before the folder was synced stays')
 })
 
 t.test('a key, certificates, a table and a limits file in a folder that does not answer', async t => {
