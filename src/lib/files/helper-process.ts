@@ -47,15 +47,23 @@ export class HelperProcess {
     })
   }
 
-  #start(): ChildProcess {
-    const child = spawn('sh', ['-c', SCRIPT], { stdio: ['pipe', 'pipe', 'ignore'], detached: true, cwd: '/' })
+  /** Undefined if no process can be started. */
+  #start(): ChildProcess | undefined {
+    let child: ChildProcess
+    try {
+      child = spawn('sh', ['-c', SCRIPT], { stdio: ['pipe', 'pipe', 'ignore'], detached: true, cwd: '/' })
+    } catch {
+      this.#end()
+      return undefined
+    }
     child.once('error', () => this.#end())
     child.once('exit', () => this.#end())
-    child.stdin.on('error', () => {})
-    child.stdout.on('data', data => this.#onOutput(String(data)))
+    // Without a free descriptor, there are no streams.
+    child.stdin?.on('error', () => {})
+    child.stdout?.on('data', data => this.#onOutput(String(data)))
     // The helper ends when its input ends. It must not keep the current process alive.
     child.unref()
-    for (const stream of [child.stdin, child.stdout]) (stream as { unref?(): void }).unref?.()
+    for (const stream of [child.stdin, child.stdout]) (stream as { unref?(): void } | undefined)?.unref?.()
     return child
   }
 

@@ -114,12 +114,14 @@ export class FileSystems {
   }
 
   #expect(state: State, answer: Promise<unknown>): void {
-    const probe = answer.then(() => {
+    const over = () => {
       if (state.probe !== probe) return
       state.probe = undefined
       state.isSilent = false
       state.answeredAt = this.#clock.now()
-    })
+    }
+    // A probe that cannot be made says nothing about the file system, so it must not count as silent from then on.
+    const probe = answer.then(over, over)
     state.probe = probe
   }
 

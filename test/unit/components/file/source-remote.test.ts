@@ -268,6 +268,46 @@ t.test('file systems are asked by one process, or by a thread where there is non
   await alone.ask('/none')
 })
 
+t.test('a probe that cannot be made is made again, and by a thread while no process can be started', async t => {
+  const script = `
+import { openSync } from 'node:fs'
+import { MountProbe } from '${built}/src/lib/files/disk/file-systems.js'
+import { HelperProcess } from '${built}/src/lib/files/helper-process.js'
+const helper = new HelperProcess()
+try {
+  for (;;) openSync('/dev/null', 'r')
+} catch {}
+await new MountProbe(helper).ask('/')
+console.log(helper.isRunning)
+`
+  const child = spawn('sh', ['-c', 'ulimit -n 64; exec "$0" --input-type=module --eval "$1"', process.execPath, script])
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', data => (output += data))
+  await once(child, 'close')
+  t.equal(output, 'false\n', 'without a free descriptor')
+
+  // A variable that is longer than the kernel allows.
+  process.env.LONG = 'x'.repeat(200_000)
+  const helper = new HelperProcess()
+  try {
+    await new MountProbe(helper).ask('/')
+  } finally {
+    delete process.env.LONG
+  }
+  t.notOk(helper.isRunning)
+
+  let now = 0
+  let probes = 0
+  const probe = () => (++probes === 1 ? Promise.reject(new Error('EMFILE')) : Promise.resolve())
+  const systems = new FileSystems({
+    clock: { now: () => (now += 2000), wall: () => 0 },
+    readMounts: () => mountinfo(['/a', 'nfs4']),
+    probe,
+  })
+  for (let i = 0; i < 2; i++) t.equal(await systems.answers('/a'), true)
+  t.equal(probes, 2)
+})
+
 t.test('calls about remote files: the same answers, and none is waited for long', async t => {
   const { dir, far } = foldersOf(t)
   symlinkSync('a.log', join(far, 'link'))
