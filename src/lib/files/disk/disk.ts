@@ -14,7 +14,7 @@ import { FsThread } from './thread.js'
 /** Time limit of a remote call. Doubles, up to the maximum, if a call takes longer. */
 const PATIENCE_MS = 1000
 const MOST_PATIENCE_MS = 5000
-/** Maximum number of threads whose call does not return. */
+/** For each mount: maximum number of threads whose call does not return. */
 const MOST_STUCK = 8
 
 type Name =
@@ -31,11 +31,19 @@ type Name =
 
 type Thread = Pick<FsThread, 'ready' | 'ended' | 'hasFailed' | 'call'>
 
+/** A call that has not returned yet. */
+interface Stuck {
+  readonly mount: string
+  /** The function and the path. */
+  readonly what: string
+  readonly ended: Promise<void>
+}
+
 class Guard {
   readonly systems: FileSystems
   readonly #newThread: () => Thread
   #thread: Thread | undefined
-  readonly #stuck = new Set<Thread>()
+  readonly #stuck = new Set<Stuck>()
   /** The remote mounts of open descriptors. */
   readonly #mounts = new Map<number, string>()
   /** The time limit in milliseconds for each function and path whose last call timed out. */
@@ -63,10 +71,14 @@ class Guard {
 
   call(mount: string, name: Name, args: readonly unknown[]): Answer {
     if (this.systems.isSilent(mount)) throw new SilentFileSystem(mount)
-    if (this.#stuck.size >= MOST_STUCK) throw this.#silence(mount, Promise.race([...this.#stuck].map(endOf)))
+    const what = `${name} ${args[0]}`
+    const stuck = [...this.#stuck].filter(one => one.mount === mount)
+    // The same call would take another thread and not return either. A descriptor may be of another file by now.
+    const same = typeof args[0] === 'string' && stuck.find(one => one.what === what)
+    if (same) throw this.#silence(mount, same.ended)
+    if (stuck.length >= MOST_STUCK) throw this.#silence(mount, Promise.race(stuck.map(({ ended }) => ended)))
     const thread = this.#begin()
     if (!thread) throw this.#silence(mount, Promise.resolve())
-    const what = `${name} ${args[0]}`
     const patience = this.#patience.get(what) ?? PATIENCE_MS
     const began = systemClock.now()
     const answer = thread.call({ name, args }, patience)
@@ -76,9 +88,11 @@ class Guard {
     }
     this.#patience.set(what, Math.min(2 * patience, MOST_PATIENCE_MS))
     this.#thread = undefined
-    this.#stuck.add(thread)
-    void thread.ended.then(() => this.#stuck.delete(thread))
-    throw this.#silence(mount, thread.ended)
+    const { ended } = thread
+    const late = { mount, what, ended }
+    this.#stuck.add(late)
+    void ended.then(() => this.#stuck.delete(late))
+    throw this.#silence(mount, ended)
   }
 
   #silence(mount: string, until: Promise<void>): SilentFileSystem {
@@ -157,8 +171,6 @@ export function withFile<T>(
 export function openToRead(path: string, flags = 0): number {
   return openSync(path, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK | flags)
 }
-
-const endOf = ({ ended }: Thread) => ended
 
 let guard = new Guard(fileSystems)
 

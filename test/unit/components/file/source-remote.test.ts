@@ -39,7 +39,12 @@ import {
   realpathSync,
   statSync,
 } from '../../../../src/lib/files/disk/disk.js'
-import { FileSystems, fileSystems, MountProbe } from '../../../../src/lib/files/disk/file-systems.js'
+import {
+  FileSystems,
+  fileSystems,
+  MountProbe,
+  type SilentFileSystem,
+} from '../../../../src/lib/files/disk/file-systems.js'
 import { Mounts } from '../../../../src/lib/files/disk/mounts.js'
 import { HelperProcess } from '../../../../src/lib/files/helper-process.js'
 import { systemClock } from '../../../../src/lib/time.js'
@@ -453,6 +458,49 @@ t.test('a call that was late is waited for longer when it is made again', async 
   isLate = false
   for (const path of ['a', 'a', 'b']) await call(path)
   t.same(waited, [1000, 2000, 4000, 5000, 1000, 5000, 1000, 2000])
+})
+
+t.test('a call that does not return is not made again, and takes no threads from other file systems', async t => {
+  const { far, near } = foldersOf(t)
+  const systems = new FileSystems({
+    after: (_ms, fn) => {
+      const timer = setTimeout(fn, 1)
+      return () => clearTimeout(timer)
+    },
+    readMounts: () => mountinfo([far, 'nfs4'], [near, 'cifs']),
+    probe: async () => {},
+  })
+  const made: string[] = []
+  const ends: (() => void)[] = []
+  const newThread = () => ({
+    ready: Promise.resolve(),
+    ended: new Promise<void>(resolve => ends.push(resolve)),
+    hasFailed: false,
+    call({ args }: { readonly args: readonly unknown[] }) {
+      made.push(String(args[0]))
+      return String(args[0]).includes('stuck') ? undefined : { result: true }
+    },
+  })
+  t.teardown(guardBy(systems, newThread))
+  const call = async (path: string) => {
+    try {
+      return existsSync(path)
+    } catch (error) {
+      await systems.answered((error as SilentFileSystem).mount)
+      return undefined
+    }
+  }
+  const stuck = Array.from({ length: 8 }, (_, n) => join(far, `stuck ${n}`))
+  for (const path of stuck) for (let i = 0; i < 3; i++) t.equal(await call(path), undefined)
+  t.same(made.splice(0), stuck, 'each of them once')
+  t.equal(await call(join(far, 'a.log')), undefined, 'no more threads for this one')
+  t.equal(await call(join(near, 'b.log')), true)
+  t.same(made.splice(0), [join(near, 'b.log')])
+  ends[0]!()
+  await settle()
+  t.equal(await call(join(far, 'a.log')), true, 'one has returned')
+  t.equal(await call(stuck[0]!), undefined)
+  t.same(made, [join(far, 'a.log'), stuck[0]])
 })
 
 /** A thread that makes the calls at once, and leaves those that `isForgotten` accepts without an answer for a moment. */
