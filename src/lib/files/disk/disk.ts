@@ -259,12 +259,11 @@ export function closeLater(fd: number): void {
   else void guard.close(fd, mount)
 }
 
-export type Entry = Pick<Dirent, 'name' | 'isFile' | 'isDirectory' | 'isSymbolicLink'>
+export type Entry = Pick<Dirent, 'name' | 'isDirectory' | 'isSymbolicLink'>
 
 function entryOf({ name, kind }: { readonly name: string; readonly kind: EntryKind }): Entry {
   return {
     name,
-    isFile: () => kind === 'file',
     isDirectory: () => kind === 'folder',
     isSymbolicLink: () => kind === 'link',
   }

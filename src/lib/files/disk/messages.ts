@@ -19,4 +19,4 @@ export type Answer =
   | { readonly entries: readonly { readonly name: string; readonly kind: EntryKind }[] }
   | { readonly error: { readonly message: string } & Partial<NodeJS.ErrnoException> }
 
-export type EntryKind = 'file' | 'folder' | 'link' | 'other'
+export type EntryKind = 'folder' | 'link' | 'other'

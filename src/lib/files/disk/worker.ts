@@ -43,6 +43,6 @@ function read(fd: number, length: number, at: number): Answer {
 }
 
 function entryOf(entry: Dirent): { name: string; kind: EntryKind } {
-  const kind = entry.isDirectory() ? 'folder' : entry.isSymbolicLink() ? 'link' : entry.isFile() ? 'file' : 'other'
+  const kind = entry.isDirectory() ? 'folder' : entry.isSymbolicLink() ? 'link' : 'other'
   return { name: entry.name, kind }
 }
