@@ -137,7 +137,9 @@ export class Discovery {
       if (slices.due) await slices.pause()
       if (found.folders.size >= MAX_FOLDERS || found.files.size >= MAX_FILES) {
         const limit = new Error(`more than ${MAX_FOLDERS} folders or ${MAX_FILES} files match; use narrower patterns`)
-        this.#problems.failed(step.folder, 'list', limit)
+        // Not the folder where the walk ends: that can be another one each time, and would be logged each time.
+        const { folder } = belowNames({ ...step, folder: '/', at: 0 })
+        this.#problems.failed(folder, 'list', limit)
         found.isCut = true
         break
       }

@@ -20,18 +20,19 @@ function walksOf(t: Test, include: readonly string[], isFar = (_: string) => fal
   symlinkSync('a', join(dir, 'current'))
   age('.', 'a', 'a/deep', 'b')
   const time = new ManualTime()
+  const failed: string[] = []
   const discovery = new Discovery(
     include.map(pattern => join(dir, pattern)),
     [],
     {
       clock: { now: () => time.now(), wall: () => Date.now() },
-      problems: { failed: () => {} } as unknown as PathProblems,
+      problems: { failed: (path: string) => failed.push(path) } as unknown as PathProblems,
       remote: { has: isFar, answers: async () => true } as unknown as Remote,
     },
   )
   const walk = (areWatched = false) => discovery.walk(new Slices(time), areWatched)
   const names = ({ files }: Found) => [...files.keys()].map(path => path.slice(dir.length + 1)).sort()
-  return { dir, age, walk, names, time, discovery }
+  return { dir, age, walk, names, time, discovery, failed }
 }
 
 t.test('while no folder changes, a walk finds what the one before found', async t => {
@@ -112,6 +113,27 @@ t.test('a walk visits each folder once for each part of a pattern', async t => {
   })
   t.same(names(await walk()), ['a/deep/two.log', 'a/one.log', 'b/three.log'])
   t.ok(visits <= 4 * 10, `${visits} visits of 4 folders`)
+})
+
+t.test('a walk that finds too much is reported for the same folder, wherever it ends', async t => {
+  const { dir, walk, failed } = walksOf(t, ['**/*.log'])
+  const entry = (name: string, isFolder: boolean) => ({
+    name,
+    isDirectory: () => isFolder,
+    isSymbolicLink: () => false,
+  })
+  const files = Array.from({ length: 200_000 }, (_, i) => entry(`${i}.log`, false))
+  let other = ''
+  const { readdirSync } = fs
+  t.teardown(() => (fs.readdirSync = readdirSync))
+  fs.readdirSync = ((path: string) =>
+    path === dir ? [entry(other, true), entry('a', true)] : files) as unknown as typeof readdirSync
+  // The walk visits the last folder first, and ends at the other one.
+  for (other of ['b', 'c', 'd']) {
+    writeFileSync(join(dir, `new in ${other}`), '')
+    t.ok((await walk()).isCut)
+  }
+  t.same(failed, [dir, dir, dir])
 })
 
 const FILES = 20
