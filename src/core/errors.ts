@@ -154,6 +154,12 @@ export function errorCode(error: unknown): string | undefined {
 }
 
 /** Whether this process or the machine cannot open more files. */
+/** Whether the path does not exist. */
+export function isMissing(error: unknown): boolean {
+  const code = errorCode(error)
+  return code === 'ENOENT' || code === 'ENOTDIR'
+}
+
 export function lacksDescriptor(error: unknown): boolean {
   const code = errorCode(error)
   return code === 'EMFILE' || code === 'ENFILE'

@@ -11,7 +11,7 @@ import { Lineage } from './lineage.js'
 import { openKnown, openWithinSync } from './opening.js'
 import type { FileOptions } from './options.js'
 import { isMangled, type PathProblems } from './path-problems.js'
-import { beginningOf, positionOf, resumeOf, startOf } from './positions.js'
+import { beginningOf, positionOf, resumeOf, startOf, wasThere } from './positions.js'
 import { Tailer, type TailerContext } from './reading/tailer.js'
 import type { Listed } from './rotation/candidates.js'
 import { Copy } from './rotation/copy.js'
@@ -302,8 +302,20 @@ export class OpenFiles {
       this.#notOpened(path, error)
       // Another file had the name, and was renamed before it was opened.
       if (errorCode(error) === 'ENOENT') this.#names.vacate(path)
-      else if (stat?.isFile() && !this.#tailers.has(keyOf(stat))) this.#search.noteUnopened(path, stat)
+      else if (!stat) this.#mayBeThere(path)
+      else if (stat.isFile() && !this.#tailers.has(keyOf(stat))) {
+        const fromEnd = this.#isFromEnd && wasThere(stat, path, this.#options.saved, this.#births)
+        this.#search.noteUnopened(path, stat, fromEnd)
+      }
     }
+  }
+
+  /** A path that cannot be examined may still lead to its file. */
+  #mayBeThere(path: string): void {
+    const tailer = this.#names.paths.get(path)
+    if (!tailer) return
+    tailer.seen = this.#sweeps.number
+    tailer.awaySince = undefined
   }
 
   #examineFile(path: string, stat: BigIntStats, kind: NameKind, isOwn: boolean): void {
@@ -405,8 +417,7 @@ export class OpenFiles {
           : 'replaced'
       const entry = verdict === 'same' ? remembered : undefined
       const target = kind === 'link' || kind === 'unknown' ? finalPath(path) : path
-      const atEnd = options.read_from === 'end' && this.#sweeps.isFirst
-      const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
+      const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, this.#isFromEnd, saved, this.#births)
       // Nothing after this line fails. So a saved position is removed only if its file gets a tailer.
       if (remembered) this.#resumed(path, remembered, verdict)
       // The first bytes of a file that was empty, or could not be opened, have not been compared yet.
@@ -443,6 +454,10 @@ export class OpenFiles {
     } finally {
       if (!taken) closeSync(fd)
     }
+  }
+
+  get #isFromEnd(): boolean {
+    return this.#options.options.read_from === 'end' && this.#sweeps.isFirst
   }
 
   /** Whether new files may be copies. True if files are followed, except in the first sweep of a first run. */

@@ -89,10 +89,10 @@ export function beginningOf(fd: number, reading = newReading()): Position {
 /**
  * Whether the file existed when the source first started. In doubt, returns false, so that the file is read completely.
  */
-function wasThere(stat: BigIntStats, path: string, saved: Saved, births: BirthTimes): boolean {
+export function wasThere(stat: BigIntStats, path: string, saved: Saved, births: BirthTimes): boolean {
   if (saved.has(path) || saved.unreadable > 0) return false
   if (saved.savedAt === undefined) return true
-  return births.kept(stat) && Number(stat.birthtimeMs) < saved.savedAt
+  return births.kept(stat) && Number(stat.birthtimeMs) < saved.lookedAt!
 }
 
 function endOf(fd: number, size: number): Position {

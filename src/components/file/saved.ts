@@ -12,15 +12,17 @@ import { type BirthTimes, goneKey, keyOf, same } from './identity.js'
  */
 
 const VERSION = 1
+const DAY_MS = 24 * 3_600_000
 /** How long the position of a missing file is kept. */
-const FORGET_MS = 7 * 24 * 3_600_000
+const FORGET_MS = 7 * DAY_MS
 const MAX_AWAY = 10_000
 
 /** Larger than any `carry`, because a `carry` must still be a small number after it is shifted. */
 const MOST_CARRY = 0xfffff
 
 const bytes = z.int().min(0)
-const digits = z.string().regex(/^\d{1,20}$/)
+/** Inodes above 2^63 are negative in the stats of Node.js. */
+const digits = z.string().regex(/^-?\d{1,20}$/)
 const fingerprint = z.object({ bytes, hash: bytes })
 
 const entrySchema = z.object({
@@ -88,6 +90,8 @@ export class Saved {
   /** Number of invalid entries, or 1 for an invalid document. */
   readonly unreadable: number = 0
   readonly names: ReadonlySet<string> = new Set()
+  /** When `prune` was first called, wall clock in milliseconds. */
+  #prunedSince: number | undefined
   readonly #entries = new Map<string, Entry>()
   readonly #paths = new Map<string, Entry>()
 
@@ -196,17 +200,24 @@ export class Saved {
 
   /**
    * Records the time since which files are missing. Removes entries of files that were missing for too long and, if
-   * there are too many entries, the oldest ones. Skips entries that `isKept` accepts.
+   * there are too many entries, the oldest ones. The time counts from when `isKept` last accepted the entry.
    */
   prune(now: number, isKept: (entry: Entry) => boolean = () => false): void {
+    // A file system that is mounted late must not cost the positions of its files. So nothing is removed before a day.
+    const start = (this.#prunedSince ??= now)
+    const wereAway = new Set<Entry>()
     for (const entry of [...this.#entries.values()]) {
-      if (isKept(entry)) continue
+      if (isKept(entry)) {
+        if (entry.away !== undefined && now - entry.away > DAY_MS) this.replace(entry, { ...entry, away: now })
+        continue
+      }
+      if (entry.away !== undefined) wereAway.add(entry)
       if (entry.away === undefined) {
         this.replace(entry, { ...entry, away: now })
-      } else if (now - entry.away > FORGET_MS) this.remove(entry)
+      } else if (now - Math.max(entry.away, start - FORGET_MS + DAY_MS) > FORGET_MS) this.remove(entry)
     }
     if (this.#entries.size <= MAX_AWAY) return
-    const away = [...this.#entries.values()].filter(entry => !isKept(entry))
+    const away = [...this.#entries.values()].filter(entry => wereAway.has(entry))
     const oldest = away.sort((a, b) => (a.away ?? now) - (b.away ?? now))
     for (const entry of oldest.slice(0, oldest.length - MAX_AWAY)) this.remove(entry)
   }

@@ -1,6 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 import { join } from 'node:path'
-import { errorCode } from '../../../core/errors.js'
+import { isMissing } from '../../../core/errors.js'
 import { type Entry, readdirSync, statSync, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import type { Clock } from '../../../lib/time.js'
@@ -50,6 +50,8 @@ interface Listing {
   readonly stamp: string | undefined
   readonly walk: number
 }
+
+type Listings = ReadonlyMap<string, Listing>
 
 export class Discovery {
   readonly #globs: Segment[][]
@@ -128,7 +130,8 @@ export class Discovery {
       isCut: false,
       isSame: false,
     }
-    const known = isFull ? new Map<string, Listing>() : this.#listings
+    const before = this.#listings
+    const known = isFull ? new Map<string, Listing>() : before
     this.#listings = new Map()
     const steps: Step[] = this.#globs.map(segments => ({ folder: '/', segments, at: 0 }))
     // A pattern with several `**` can reach a step in many ways, but each step runs once.
@@ -149,7 +152,7 @@ export class Discovery {
       taken.get(place.segments)!.add(key)
       if (this.#remote.has(place.folder) && !(await slices.without(() => this.#remote.answers(place.folder))))
         found.isBlocked = true
-      else if (!this.#step(place, steps, found, known)) {
+      else if (!this.#step(place, steps, found, known, before)) {
         found.isBlocked = true
         // The wait for a file system is not part of the working time.
         slices.restart()
@@ -159,9 +162,9 @@ export class Discovery {
   }
 
   /** Returns false if the file system no longer responds. */
-  #step(step: Step, steps: Step[], found: Found, known: Map<string, Listing>): boolean {
+  #step(step: Step, steps: Step[], found: Found, ...listings: [Listings, Listings]): boolean {
     try {
-      this.#take(step, steps, found, known)
+      this.#take(step, steps, found, ...listings)
       return true
     } catch (error) {
       if (error instanceof SilentFileSystem) return false
@@ -169,7 +172,8 @@ export class Discovery {
     }
   }
 
-  #take({ folder, segments, at }: Step, steps: Step[], found: Found, known: Map<string, Listing>): void {
+  /** `known`: the listings that are still valid if their folders have not changed. `before`: all of the last walk. */
+  #take({ folder, segments, at }: Step, steps: Step[], found: Found, known: Listings, before: Listings): void {
     const segment = segments[at]!
     const last = segments.length - 1
     found.folders.add(folder)
@@ -180,7 +184,7 @@ export class Discovery {
     if (segment === ANY_DEPTH && at < last) steps.push({ folder, segments, at: at + 1 })
     let listing = this.#listings.get(folder)
     if (!listing) {
-      listing = this.#list(folder, known.get(folder))
+      listing = this.#list(folder, known.get(folder), before.get(folder))
       this.#listings.set(folder, listing)
     }
     const plain: NameKind = listing.walk === this.#walk ? 'plain' : 'same'
@@ -207,7 +211,7 @@ export class Discovery {
     if (kind === 'link' || kind === 'unknown') found.links.push(path)
   }
 
-  #list(folder: string, known: Listing | undefined): Listing {
+  #list(folder: string, known: Listing | undefined, before: Listing | undefined): Listing {
     try {
       const stat = statSync(folder, { bigint: true })
       const stamp = stampOf(stat)
@@ -220,10 +224,11 @@ export class Discovery {
       }
     } catch (error) {
       unlessSilent(error)
-      const code = errorCode(error)
-      if (code === 'ENOENT' && isMangled(folder)) this.#problems.mangled(folder, 'list')
-      else if (code !== 'ENOENT' && code !== 'ENOTDIR') this.#problems.failed(folder, 'list', error)
-      return { entries: [], stamp: undefined, walk: this.#walk }
+      const isGone = isMissing(error)
+      if (!isGone) this.#problems.failed(folder, 'list', error)
+      else if (isMangled(folder)) this.#problems.mangled(folder, 'list')
+      // The files of a folder that cannot be listed may still be there. Each is examined by its path.
+      return { entries: isGone ? [] : (before?.entries ?? []), stamp: undefined, walk: this.#walk }
     }
   }
 }

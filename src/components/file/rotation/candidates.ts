@@ -1,11 +1,11 @@
 import type { BigIntStats } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { errorCode } from '../../../core/errors.js'
+import { errorCode, isMissing } from '../../../core/errors.js'
 import {
   closeSync,
   fstatSync,
-  namesOrNone,
   openToRead,
+  readdirSync,
   readSync,
   statOrNone,
   unlessSilent,
@@ -298,16 +298,30 @@ export class Candidates {
   }
 }
 
-/** The regular files of a folder; empty if the folder is gone or cannot be read. */
+/** The regular files of a folder; empty if the folder is gone. Throws if it cannot be listed. */
 export async function list(folder: string, slices: Slices): Promise<Listed[]> {
+  return await listedOf(folder, namesIn(folder), slices)
+}
+
+/** The regular files of a folder that have these names. */
+export async function listedOf(folder: string, names: Iterable<string>, slices: Slices): Promise<Listed[]> {
   const listed: Listed[] = []
-  for (const name of namesOrNone(folder)) {
+  for (const name of names) {
     if (slices.due) await slices.pause()
     const path = join(folder, name)
     const stat = statOrNone(path, folder)
     if (stat?.isFile()) listed.push({ name, path, stat })
   }
   return listed
+}
+
+function namesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder)
+  } catch (error) {
+    if (isMissing(error)) return []
+    throw error
+  }
 }
 
 /**

@@ -1,7 +1,6 @@
 import { dirname } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
 import { namesOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
-import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import { formatOfName } from '../compression.js'
 import type { Descriptors } from '../descriptors.js'
 import { keyOf, leadsTo } from '../identity.js'
@@ -51,8 +50,8 @@ export class DetachedFiles {
           tailer.found = path
           sought.delete(tailer.key)
         }
-      } catch (error) {
-        if (!(error instanceof SilentFileSystem)) throw error
+      } catch {
+        // A folder that cannot be listed says nothing about its files.
         for (const [key, { path }] of sought) if (dirname(path) === folder) sought.delete(key)
       }
     }

@@ -11,7 +11,7 @@ import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Entry, entryKey, type Saved, wasCopyAhead } from '../saved.js'
 import type { Slices } from '../slices.js'
-import { Candidates, isCompressed, type Listed, list, type Place, type Unreadable } from './candidates.js'
+import { Candidates, isCompressed, type Listed, list, listedOf, type Place, type Unreadable } from './candidates.js'
 import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
 import type { Losses } from './losses.js'
@@ -57,6 +57,10 @@ export class Search {
   readonly #candidates: Candidates
   readonly #rests: Rests
   #again = new Set<string>()
+  /** Folders that could not be listed in this search. */
+  readonly #unlisted = new Set<string>()
+  /** The entries whose file this search found. */
+  readonly #there = new Set<Entry>()
   #isRunning = false
   #isOver = false
   readonly #hidden: Hidden
@@ -71,25 +75,29 @@ export class Search {
     this.#candidates = candidates
     const searchAgain = (folder: string) => this.#again.add(folder)
     this.#rests = new Rests({ ...opening, candidates, hidden: this.#hidden, searchAgain })
-    this.newcomers = new Newcomers({ ...opening, candidates, isSettled: path => this.unseen.isSettled(path) })
+    this.newcomers = new Newcomers({ ...opening, candidates, isSettled: path => !this.unseen.delays(path) })
     this.unseen = new Unseen(options)
   }
 
-  /** Whether another search is needed, for names or for folders that changed. */
+  /** Whether another search is needed, for names or for folders that changed. A folder may never be listable. */
   get isWaiting(): boolean {
-    return this.unseen.names.size > 0 || this.#again.size > 0
+    if (this.#again.size > 0) return true
+    for (const name of this.unseen.names) if (!this.#unlisted.has(dirname(name))) return true
+    return false
   }
 
   get isComplete(): boolean {
     return this.#again.size === 0
   }
 
-  /** Whether a compressed file holds, or may hold, what was read of the entry's file. */
+  /** Whether the entry's file is there, or a compressed file that holds, or may hold, what was read of it. */
   isKept = (entry: Entry): boolean =>
-    this.#hidden.has(entry) || (entry.claimed !== undefined && this.#candidates.has(dirname(entry.path), entry.claimed))
+    this.#there.has(entry) ||
+    this.#hidden.has(entry) ||
+    (entry.claimed !== undefined && this.#candidates.has(dirname(entry.path), entry.claimed))
 
   /** Records a file that cannot be opened now. It is read when it can be opened, even if it was renamed before that. */
-  noteUnopened(path: string, stat: BigIntStats): void {
+  noteUnopened(path: string, stat: BigIntStats, fromEnd: boolean): void {
     const { saved, births, context } = this.#options
     this.#hidden.addUnopened(stat)
     const size = Number(stat.size)
@@ -98,7 +106,7 @@ export class Search {
     saved.put({
       path,
       ...identityOf(stat),
-      offset: 0,
+      offset: fromEnd ? size : 0,
       continues: false,
       head: NO_BYTES,
       tail: NO_BYTES,
@@ -114,6 +122,7 @@ export class Search {
    */
   async run(closed: readonly Tailer[], isThorough: boolean, now: number, slices: Slices): Promise<void> {
     this.#isRunning = true
+    this.#there.clear()
     this.unseen.begin()
     for (const folder of this.#hidden.uncovered()) this.#again.add(folder)
     this.newcomers.begin()
@@ -125,7 +134,10 @@ export class Search {
     this.delays = delays
     try {
       const folders: Folder[] = []
-      for (const path of paths) folders.push(await this.#locate(path, entries.get(path) ?? [], closed, slices))
+      for (const path of paths) {
+        const folder = await this.#locate(path, entries.get(path) ?? [], closed, slices)
+        if (folder) folders.push(folder)
+      }
       // Get the entries again, because `#locate` may have found truncated files.
       const positions = this.#options.saved.byFolder()
       for (const folder of folders) await this.#decide(folder, positions, closed, now, slices)
@@ -157,12 +169,22 @@ export class Search {
     return folders
   }
 
-  /** Finds files that still exist under another name, and resumes those that grew. */
-  async #locate(path: string, entries: readonly Entry[], closed: readonly Tailer[], slices: Slices): Promise<Folder> {
+  /**
+   * Finds files that still exist under another name, and resumes those that grew. Returns undefined if the folder must
+   * be searched again.
+   */
+  async #locate(
+    path: string,
+    entries: readonly Entry[],
+    closed: readonly Tailer[],
+    slices: Slices,
+  ): Promise<Folder | undefined> {
     const { births, files, context } = this.#options
     const above = statOrNone(path)
     if (above) births.learn(above)
-    const listed = await list(path, slices)
+    this.#unlisted.delete(path)
+    const listed = await this.#list(path, slices)
+    if (!listed) return undefined
     const there = new Set<Entry | Tailer>()
     const byKey = new Map(listed.map(one => [keyOf(one.stat), one]))
     const grown: { one: Listed; entry: Entry }[] = []
@@ -170,6 +192,7 @@ export class Search {
       const one = entry.gone ? undefined : byKey.get(entryKey(entry))
       if (!one || Number(one.stat.size) < entry.offset || !files.isSaved(one.stat, one.path)) continue
       there.add(entry)
+      this.#there.add(entry)
       // If the file was renamed just before the stop, a program may still write to it.
       if (Number(one.stat.size) > entry.offset || entry.away === undefined) grown.push({ one, entry })
     }
@@ -217,8 +240,10 @@ export class Search {
     const isAsBefore = (later: readonly Listed[]) => stampOf(later, isRelevant) === stampOf(folder.listed, isRelevant)
     if (over.length > 0) {
       // If a file is renamed during a search, the list of the folder may contain neither of its two names.
-      if (isAsBefore(await list(path, slices))) for (const name of over) this.unseen.end(name)
-      else this.#again.add(path)
+      const later = await this.#list(path, slices)
+      const isSure = later && !this.#unlisted.has(path) && isAsBefore(later)
+      if (isSure) for (const name of over) this.unseen.end(name)
+      else if (!this.#unlisted.has(path)) this.#again.add(path)
     }
     const hasNew = this.newcomers.in(path).length > 0
     if (sought.length + missing.length + names.length === 0 && !hasNew) return
@@ -237,10 +262,11 @@ export class Search {
       this.#again.add(path)
       return
     }
-    const later = await list(path, slices)
+    const later = await this.#list(path, slices)
+    if (!later) return
     const isSame = isAsBefore(later)
     const unread = this.#apply(claims, new Set([...sought, ...missing]), isSame, subjects)
-    if (isSame) {
+    if (isSame && !this.#unlisted.has(path)) {
       for (const tailer of sought) if (!unread.has(tailer)) this.#over(tailer, folder)
       for (const entry of missing) if (!claims.some(({ file }) => file.entry === entry)) this.#lose(entry, folder)
     }
@@ -259,7 +285,7 @@ export class Search {
       this.#again.add(path)
       return
     }
-    for (const name of names) this.#readUnseen(name, unclaimed, unreadable, now)
+    for (const name of this.#unlisted.has(path) ? [] : names) this.#readUnseen(name, unclaimed, unreadable, now)
     const readingNow = this.#readingIn(path)
     const readers = new Map(places.map(one => [one.key, readingNow.get(stateOf(one))]))
     const copyOf = (key: string) => {
@@ -274,6 +300,27 @@ export class Search {
     }
     const compared = new Set(places.flatMap(({ key, first }) => (first.length > 0 ? [key] : [])))
     await this.newcomers.takeUp(path, copyOf, compared, inflate, slices)
+  }
+
+  /**
+   * The files of a folder. If the folder cannot be listed, only the known files and the newcomers, and nothing counts as
+   * gone. Returns undefined if the folder must be searched again.
+   */
+  async #list(folder: string, slices: Slices): Promise<Listed[] | undefined> {
+    try {
+      return await list(folder, slices)
+    } catch (error) {
+      unlessSilent(error)
+      this.#options.problems.failed(folder, 'list', error)
+      if (lacksDescriptor(error)) {
+        this.#again.add(folder)
+        return undefined
+      }
+      this.#unlisted.add(folder)
+      const names = new Set(this.newcomers.in(folder).map(path => basename(path)))
+      for (const { path } of this.#options.files.tailers) if (dirname(path) === folder) names.add(basename(path))
+      return await listedOf(folder, names, slices)
+    }
   }
 
   /** The files that may have copies in this folder, by name. The content may show this, too: app.1.log of app.log. */

@@ -56,11 +56,6 @@ export class Unseen {
     return this.#displaced.get(name)!
   }
 
-  /** Whether the search for the name is over. Until then, newer files of the name must wait for older files. */
-  isSettled(name: string): boolean {
-    return !this.#displaced.has(name)
-  }
-
   /** Whether files with this name must wait for the search for the name. They do not wait forever. */
   delays(name: string): boolean {
     return this.#displaced.has(name) && !this.#isOverdue(name)

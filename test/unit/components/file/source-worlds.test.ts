@@ -21,8 +21,9 @@ import { CLOCK_MS, ofEntry } from '../../../../src/components/file/rotation/subj
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
 import { Unseen } from '../../../../src/components/file/rotation/unseen.js'
 import { type Entry, Saved } from '../../../../src/components/file/saved.js'
+import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
-import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
+import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
 /** What the worlds of `npm run sim -- --files` found, each without its world. */
@@ -102,6 +103,7 @@ t.test(
       saved,
       births,
       files: { named: () => undefined },
+      context: { clock: systemClock },
     } as unknown as SearchOptions)
     const known = { name: 'app.log.1.gz', path: `${path}.gz`, stat, changedAt: Number(stat.mtimeMs) }
     const place = { ...known, isCompressed: true, first: Buffer.from('line 0\n') } as Partial<Place> as Place
@@ -284,14 +286,14 @@ t.test('a compressed file that is still being written at a start is read when it
   writeFileSync(`${path}.1.gz`, whole.subarray(0, whole.length - 100))
   rmSync(path)
   writeFileSync(path, 'last\n')
-  const clock = new TestTime()
   // However slow the test is, the file was just written.
-  clock.ms = -60_000
+  let wall = systemClock.wall()
+  const clock = { ...systemClock, wall: () => wall }
   const next = await tail({ include: [path] }, first.checkpoints, new Receiver(), clock)
   await next.scanned(2)
   t.same(next.out.texts(), [])
   writeFileSync(`${path}.1.gz`, whole)
-  clock.ms = 60_000
+  wall += 60_000
   await settled(next, lines.length + 1)
   t.same(next.out.texts(), [...lines, 'last'])
   await next.stop()
