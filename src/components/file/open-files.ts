@@ -44,6 +44,9 @@ interface OpenFilesOptions {
   onForget(tailer: Tailer): void
 }
 
+/** How often a folder is listed at the stop to find files that are being renamed. */
+const MOST_LOOKS = 4
+
 /**
  * Tracks the files that are read, by inode and by name. Invariants: there is one tailer per inode, even if it has
  * several names. A file that was found once is read to its end under any name, and kept until all of it is settled.
@@ -73,7 +76,11 @@ export class OpenFiles {
 
   /** The open files that the next start could not find, in the order in which they are read. */
   async unfindable(): Promise<Tailer[]> {
-    const found = await this.#detached.locate(this.#tailers.values(), new Slices(this.#options.context.clock))
+    const slices = new Slices(this.#options.context.clock)
+    let found = await this.#detached.locate(this.#tailers.values(), slices)
+    // A file that was renamed while its folder was listed still has a name.
+    for (let looks = 1; looks < MOST_LOOKS && found.some(one => !one.unlinked); looks++)
+      found = await this.#detached.locate(found, slices)
     // A compressed file is not read as lines, even if it was empty when it was opened.
     const lost = new Set(
       found.filter(({ at, fd }) => !(at === 0 && fd !== undefined && orNone(() => formatOf(firstBytes(fd))))),

@@ -447,3 +447,22 @@ t.test('a file that came and went while nothing ran, and its name was vacant bef
   t.same(next.out.texts(path), ['1', '2'])
   await next.stop()
 })
+
+t.test('a file that is renamed while the stop looks for it keeps its unfinished line', async t => {
+  const dir = testFolder(t, { 'app.log': '1\nhal' })
+  const run = await tail({ include: [join(dir, '*.log')], scan_interval: '1h' })
+  await until('the line came', () => run.out.lines.length === 1)
+  const { readdirSync } = fs
+  t.teardown(() => Object.assign(fs, { readdirSync }))
+  let at = join(dir, 'app.log')
+  let renames = 0
+  fs.readdirSync = ((folder: string, ...more: []) => {
+    const names = readdirSync(folder, ...more)
+    if (folder === dir && renames < 2) renameSync(at, (at = join(dir, `app.log.${++renames}`)))
+    return names
+  }) as typeof readdirSync
+  renameSync(at, (at = join(dir, 'app.log.0')))
+  await run.stop()
+  t.equal(renames, 2)
+  t.same(run.out.texts(), ['1'])
+})
