@@ -133,7 +133,10 @@ export class Reader {
     try {
       this.#failure = undefined
       // After a failure, earlier files may have to be read again.
-      for (const tailer of this.#options.files.tailers) tailer.sawEarlier = false
+      for (const tailer of this.#options.files.tailers) {
+        tailer.isBehind = true
+        tailer.sawEarlier = false
+      }
       while (!signal.aborted && !this.#givenUp) {
         if (this.#failure) throw this.#failure
         const isFresh = await this.#take(out)

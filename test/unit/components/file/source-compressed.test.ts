@@ -225,6 +225,28 @@ t.test('a kill in the middle: it is read on from the last saved line', async t =
   await next.stop()
 })
 
+t.test('batches that come back: the rest in a compressed copy is read again before the new file', async t => {
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 2)) })
+  const path = join(dir, 'app.log')
+  const options = { include: [path] }
+  const first = await start(options)
+  await settled(first, 2)
+  await first.stop()
+  writeFileSync(`${path}.1.gz`, gzipSync(asText(numbered(0, 4))))
+  rmSync(path)
+  writeFileSync(path, asText(numbered(4, 6)))
+  const next = await start(options, first.checkpoints)
+  next.out.hold = true
+  await settled(next, 4)
+  next.out.hold = false
+  next.out.settle('errored')
+  await next.run.catch(() => {})
+  next.again().catch(() => {})
+  await settled(next, 8)
+  t.same(next.out.texts(), [...numbered(2, 6), ...numbered(2, 6)])
+  await next.stop()
+})
+
 t.test('an archive that is cut off or damaged is read as far as possible, and reported once', async t => {
   const dir = testFolder(t, {})
   const text = asText(Array.from({ length: 20_000 }, (_, i) => `${i} ${Math.sin(i)}`))
