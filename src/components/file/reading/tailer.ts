@@ -419,7 +419,19 @@ export class Tailer {
   rewind(): void {
     const { mark } = this.#positions
     this.#positions = new LowWaterMark(mark, this.#context.onCommit)
+    // The next file may take the end of this file when it was read again, however long ago it was read first.
+    this.#furthest = mark.offset
     this.#goTo(mark)
+    this.#takeBackParts()
+  }
+
+  /** The parts that the next file took are read again. So the next file is read again, too, and takes them again. */
+  #takeBackParts(): void {
+    const { successor } = this
+    if (!successor) return
+    this.successor = undefined
+    successor.#parts = undefined
+    this.#context.onErrored(successor)
   }
 
   /** Compares the file with the stat of a sweep. Returns true if there may be something to read. */
@@ -665,8 +677,11 @@ export class Tailer {
     const settle = positions.add(to)
     const ack = out.ack((status, before = 0) => {
       if (status !== 'errored') {
-        parts?.settle()
-        if (parts) this.#parts = undefined
+        // If this file was rewound since, these parts are delivered again, or are no longer the parts of this file.
+        if (parts && positions === this.#positions) {
+          parts.settle()
+          this.#parts = undefined
+        }
         return settle()
       }
       if (positions !== this.#positions) return

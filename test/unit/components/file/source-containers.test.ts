@@ -136,6 +136,41 @@ for (const [decode, rotatedName, line] of RUNTIMES) {
     },
   )
 
+  t.test(`${decode}: batches of both files come back long after they were read: the line is joined again`, async t => {
+    const [first, second] = [line('F', 'zero') + line('P', 'one, '), line('F', 'two') + line('F', 'three')]
+    const lines = [joined(line('F', 'zero')), joined(line('P', 'one, '), line('F', 'two')), joined(line('F', 'three'))]
+    const dir = testFolder(t, { '0.log': first })
+    const path = join(dir, '0.log')
+    let passed = 0
+    const clock = { ...systemClock, now: () => systemClock.now() / 10 + passed }
+    const run = await tail({ include: [path], decode }, undefined, new Receiver(), clock)
+    const again = async () => {
+      await t.rejects(run.run, /was not delivered/)
+      run.again().catch(() => {})
+    }
+    run.out.hold = true
+    await run.read(path)
+    renameSync(path, `${path}${rotatedName}`)
+    writeFileSync(path, second)
+    await arrived(run, 3)
+    passed += 3_600_000
+    run.out.settle('errored', 1)
+    await again()
+    await arrived(run, 6)
+    // The batch of the second file that was sent first settles only now, when the parts are in another one.
+    run.out.settle('delivered', 2)
+    run.out.settle('errored')
+    await again()
+    await arrived(run, 8)
+    run.out.hold = false
+    run.out.settle()
+    await run.scanned()
+    t.same(run.out.texts(), [...lines, ...lines, ...lines.slice(1)])
+    await run.stop()
+    const { files } = run.checkpoints.document as { files: { offset: number }[] }
+    t.same(new Set(files.map(({ offset }) => offset)), new Set([first.length, second.length]))
+  })
+
   t.test(
     `${decode}: a line that ends in its own file is not joined to the next one, and neither is another stream`,
     async t => {
