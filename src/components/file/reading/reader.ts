@@ -263,6 +263,7 @@ export class Reader {
     if (this.#queue.first === tailer) this.#turns = 0
     this.#queue.delete(tailer)
     tailer.queued = false
+    tailer.pause()
   }
 
   #post(batch: EventBatch | undefined): void {
@@ -276,7 +277,10 @@ export class Reader {
       const tailer = this.#queue.first!
       const { waits } = tailer
       if (this.#turns >= SHARE || waits) {
-        if (waits) waiting++
+        if (waits) {
+          waiting++
+          tailer.pause()
+        }
         this.#putLast(tailer)
         continue
       }

@@ -326,6 +326,11 @@ export class Tailer {
     this.#portion.free(this.#splitter)
   }
 
+  /** Call when the file is not read for now. Another file may have to be read first, and wait for the inflater. */
+  pause(): void {
+    if (!this.reading) this.copy?.pause()
+  }
+
   /** Drops an unfinished line from memory. It is read again when the file grows or `parked` is cleared. */
   park(): void {
     if (this.pending === 0) return

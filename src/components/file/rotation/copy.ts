@@ -110,6 +110,11 @@ export class Copy {
     return ON_THE_WAY
   }
 
+  /** Call when this copy is not read for now. If all inflaters are in use, releases that of this copy for another. */
+  pause(): void {
+    if (this.#slots.free <= 0) this.close()
+  }
+
   /** Releases the inflater, so that a later read starts at the beginning of the file. Do not call during a read. */
   close(): void {
     this.#inflated?.close()

@@ -13,9 +13,11 @@ import zlib, { gunzipSync, gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { type Format, isReadable } from '../../../../src/components/file/compression.js'
 import { Inflated } from '../../../../src/components/file/rotation/inflated.js'
+import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { testFolder } from '../../../support/folder.js'
 import {
   arrived,
+  laterFiles,
   MemoryCheckpoints,
   Receiver,
   settled,
@@ -244,6 +246,54 @@ t.test('batches that come back: the rest in a compressed copy is read again befo
   next.again().catch(() => {})
   await settled(next, 8)
   t.same(next.out.texts(), [...numbered(2, 6), ...numbered(2, 6)])
+  await next.stop()
+})
+
+t.test('no file that waits keeps the inflaters from the files that it waits for', async t => {
+  const dir = testFolder(t, {})
+  const paths = Array.from({ length: 16 }, (_, i) => join(dir, `app${String.fromCharCode(97 + i)}.log`))
+  for (const path of paths) writeFileSync(path, `${path}\n`)
+  const options = { include: [join(dir, '*.log')] }
+  const first = await start(options, undefined, 0)
+  await settled(first, paths.length)
+  await first.stop()
+  for (const path of paths) {
+    writeFileSync(`${path}.2.gz`, gzipSync(`${path}\nrest\n`))
+    rmSync(path)
+  }
+  await laterFiles(dir)
+  const line = 'x'.repeat(63 * 1024)
+  for (const path of paths) writeFileSync(`${path}.1.gz`, gzipSync(`${path}\n${`${line}\n`.repeat(40)}`))
+  await laterFiles(dir)
+  for (const path of paths) writeFileSync(path, 'new\n')
+  /** All rests, and then two portions of each file that was never seen. */
+  const taken = 3 * paths.length
+  const out = new (class extends Receiver {
+    override async send(batch: EventBatch): Promise<void> {
+      await super.send(batch)
+      if (this.hold && this.batches >= taken) await new Promise(() => {})
+    }
+  })()
+  out.hold = true
+  const clock = new TestTime()
+  clock.ms = 2000
+  const next = await tail(options, first.checkpoints, out, clock)
+  await until('all inflaters to be in use', () => out.batches === taken, {
+    show: () => out.lines.map(({ file, text }) => [file.slice(-8), text.length]),
+  })
+  t.equal(new Set(out.lines.slice(paths.length).map(({ file }) => file)).size, paths.length)
+  const before = out.lines.length
+  out.hold = false
+  out.settle('errored')
+  await next.run.catch(() => {})
+  next.again().catch(() => {})
+  const again = () => out.lines.slice(before)
+  await until('all to be read', () => again().filter(({ text }) => text === 'new').length === paths.length)
+  for (const path of paths)
+    t.strictSame(
+      again().flatMap(({ file, text }) => (file === path ? [text.length] : [])),
+      ['rest', path, ...Array(40).fill(line), 'new'].map(({ length }) => length),
+    )
   await next.stop()
 })
 

@@ -24,6 +24,7 @@ import { readTable, type TableOptions } from '../../../../src/components/process
 import { LimitsFile } from '../../../../src/components/processors/throttle/limits-file.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import type { ComponentContext } from '../../../../src/core/component.js'
+import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { notifyProgram } from '../../../../src/daemon/systemd/notifier.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import {
@@ -55,7 +56,15 @@ import { built } from '../../../support/checkout.js'
 import { testFolder } from '../../../support/folder.js'
 import { longTest } from '../../../support/long-test.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
-import { arrived, type MemoryCheckpoints, pauseAtEachStat, Receiver, settled, tail } from '../../../support/tailing.js'
+import {
+  arrived,
+  type MemoryCheckpoints,
+  pauseAtEachStat,
+  Receiver,
+  settled,
+  TestTime,
+  tail,
+} from '../../../support/tailing.js'
 import { turns, until } from '../../../support/until.js'
 
 const never = new AbortController().signal
@@ -634,6 +643,38 @@ t.test('a mount point or a link among the copies that does not answer keeps no o
   await settled(next, 2)
   it.answer()
   await next.stop()
+})
+
+t.test('compressed files that do not answer leave their inflaters to another one', async t => {
+  const dir = testFolder(t, { far: {}, near: {} })
+  const [far, near] = [join(dir, 'far'), join(dir, 'near')]
+  const count = 16
+  const bytes = gzipSync(`${'x'.repeat(63 * 1024)}\n`.repeat(40))
+  for (let i = 0; i < count; i++) writeFileSync(join(far, `${i}.gz`), bytes)
+  const it = remoteAt(t, far)
+  let open = () => {}
+  const out = new (class extends Receiver {
+    override async send(batch: EventBatch): Promise<void> {
+      await super.send(batch)
+      // Two portions of each file have come.
+      if (this.batches === 2 * count) await new Promise<void>(resolve => (open = resolve))
+    }
+  })()
+  const clock = new TestTime()
+  clock.ms = 2000
+  const run = await tail({ include: [join(dir, '*/*.gz')] }, undefined, out, clock, undefined, it.systems)
+  await until('all inflaters to be in use', () => out.batches === 2 * count)
+  t.equal(new Set(out.lines.map(({ file }) => file)).size, count)
+  const path = join(near, 'last.gz')
+  writeFileSync(path, gzipSync('near\n'))
+  await until('the other file to be found', () => run.log.some(({ file, level }) => file === path && level === 30))
+  it.isHung = true
+  t.equal(await it.systems.answers(far), false)
+  open()
+  await until('the other file', () => out.texts().includes('near'))
+  it.answer()
+  await until('the rest', () => out.lines.length === 40 * count + 1)
+  await run.stop()
 })
 
 t.test('a link to a folder that does not answer; what is open elsewhere is read on; an end is an end', async t => {
