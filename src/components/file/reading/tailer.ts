@@ -284,7 +284,8 @@ export class Tailer {
 
   /** The number of bytes that were seen in the file and are not in a batch. */
   get unread(): number {
-    if (this.isOver) return this.pending
+    // Of a file that was seen only compressed, the size is uncertain: it was read from the end of a damaged file.
+    if (this.isOver && !(this.copy?.isCut && !isCopyOnly(this.key))) return this.pending
     return Math.max(0, this.size - this.#delivered.offset)
   }
 

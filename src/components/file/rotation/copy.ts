@@ -33,6 +33,8 @@ export class Copy {
   #end: number | undefined
   /** The size of the file when damage was found. If the size differs now, the file was only incomplete at that time. */
   #cutSize: bigint | undefined
+  /** Whether the content ends with damage, and bytes of the original may be missing. */
+  isCut = false
   /** Whether to search again, because the copy was renamed or removed, or does not contain what was read. */
   isLost = false
 
@@ -81,6 +83,7 @@ export class Copy {
       if (at === 0 && !first.equals(room.subarray(0, first.length))) return this.#lose()
       if (inflated.damage) {
         this.#problems.hidden(this.path, inflated.damage)
+        this.isCut = true
         this.#cutSize = statOrNone(this.path)?.size
       } else if (inflated.ended) this.#problems.over(this.path)
       if (inflated.damage || inflated.ended) {
@@ -102,6 +105,7 @@ export class Copy {
     if (!stat || keyOf(stat) !== this.key || stat.size === this.#cutSize) return
     this.#cutSize = undefined
     this.#end = undefined
+    this.isCut = false
   }
 
   #lose(): number {

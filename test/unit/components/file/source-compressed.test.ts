@@ -5,6 +5,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
@@ -322,6 +323,34 @@ t.test('an archive that is cut off or damaged is read as far as possible, and re
   await until('the rest', () => run.out.texts(join(dir, 'cut.gz')).join('').length === text.replaceAll('\n', '').length)
   await until('it to be no problem any more', () => run.value('sluice_files_unreadable') === 1)
   await run.stop()
+})
+
+t.test('what was seen of a file and is missing in its damaged copy is counted as lost, once', async t => {
+  const dir = testFolder(t, { 'app.log': 'line\n' })
+  const path = join(dir, 'app.log')
+  const options = { include: [path], rotate_wait: '50ms' }
+  const first = await start(options)
+  await settled(first, 1)
+  first.out.hold = true
+  appendFileSync(path, asText(Array.from({ length: 20_000 }, (_, i) => `${i} ${Math.sin(i)}`)))
+  await first.read(path)
+  await first.stop()
+  const { size } = statSync(path)
+  const whole = gzipSync(readFileSync(path))
+  writeFileSync(`${path}.1.gz`, whole.subarray(0, whole.length / 2))
+  rmSync(path)
+  const next = await start(options, first.checkpoints)
+  const lost = () => next.value('sluice_file_lost_bytes_total')
+  await until('the rest to be lost', () => lost()! > 0)
+  await next.stop()
+  const read = next.out.bytes(path).length
+  t.ok(read > 0)
+  t.equal(lost(), size - 'line\n'.length - read)
+  const last = await start(options, next.checkpoints)
+  rmSync(`${path}.1.gz`)
+  await last.scanned(3)
+  t.equal(last.value('sluice_file_lost_bytes_total'), 0)
+  await last.stop()
 })
 
 for (const format of ['gzip', 'zstd'] as const) {
