@@ -195,8 +195,8 @@ export class SourceOutput implements Output {
     // Sending may be paused again before this function continues.
     while (this.#gate) await this.resumed()
     const open = batch.ack as Open
-    if (!this.#open.has(open)) return
-    if (this.#isOver) {
+    // If the batch was given up, its source knows that. Nobody else holds the batch, so this releases its memory.
+    if (this.#isOver || !this.#open.has(open)) {
       open.settle('errored')
       return
     }

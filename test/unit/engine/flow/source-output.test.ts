@@ -208,6 +208,22 @@ t.test('what waits to be sent does not overtake events that were given back', as
   t.same(later, [], 'both are read again')
 })
 
+t.test('what waits to be sent and is given up releases its memory, and is given back once', async t => {
+  const { taken, output } = setUp(1_000_000)
+  const said: string[] = []
+  const frame = new LineSplitter(1 << 20).push(Buffer.from('a line\n'))!
+  const ack = output.ack(status => said.push(status))
+  const batch = new EventBatch({ ...frame, release: () => said.push('released') }, originOf('text'), 0, ack)
+  output.hold()
+  const sent = output.send(batch)
+  output.giveUp()
+  t.same(said, ['errored'])
+  output.attach(fanOutTo(taken), 1_000_000)
+  await sent
+  t.same(said, ['errored', 'released'])
+  t.same(taken, [])
+})
+
 t.test('what waits to be sent while components are replaced is given back when the run ends', async t => {
   const { taken, output, send } = setUp(1_000_000)
   output.hold()
