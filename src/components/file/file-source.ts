@@ -55,6 +55,12 @@ export class FileSource implements Source {
   /** Whether a sweep is needed before its regular time, and the earliest time of that sweep. */
   #urgent = false
   #urgentAt = 0
+  /**
+   * The earliest time of a sweep that is needed only because files wait, and its delay in milliseconds. The delay
+   * doubles while only possible copies wait.
+   */
+  #heldAt = 0
+  #heldMs = 0
 
   constructor(options: FileOptions, context: SourceContext) {
     const { checkpoints, clock, metrics, log } = context
@@ -230,15 +236,17 @@ export class FileSource implements Source {
   async #keepSweeping(signal: AbortSignal): Promise<void> {
     const { clock } = this.#context
     while (!signal.aborted) {
-      const at = this.#urgent ? Math.min(this.#urgentAt, this.#sweepAt) : this.#sweepAt
+      const heldAt = this.#isHeld && !this.#isBlocked ? this.#heldAt : this.#sweepAt
+      const at = Math.min(this.#urgent ? this.#urgentAt : heldAt, this.#sweepAt)
       const saveAt = this.#openFiles.unsaved > 0 && !this.#saving ? this.#saveAt : at
       if (clock.now() < at) await this.#waker.wait(Math.max(1, Math.min(at, saveAt) - clock.now()))
       else await this.#sweep()
       const hinted = this.#hinted
       this.#hinted = new Set()
       for (const path of hinted) await this.#remote.unlessSilent(() => this.#openFiles.examine(path))
-      if (this.#isHeld && !this.#isBlocked) this.#urgent = true
-      else if (!this.#options.follow) this.#reader.look()
+      const isHeld = this.#isHeld && !this.#isBlocked
+      if (isHeld && hinted.size > 0) this.#urgent = true
+      if (!isHeld && !this.#options.follow) this.#reader.look()
       this.#saveNew()
     }
   }
@@ -261,13 +269,25 @@ export class FileSource implements Source {
 
   #setsAside(tailer: Tailer): boolean {
     const isSetAside = this.#openFiles.setAside(tailer)
-    if (isSetAside) this.#waker.wake()
+    if (isSetAside) {
+      this.#urgent = true
+      this.#waker.wake()
+    }
     return isSetAside
   }
 
   /** Whether another sweep may soon find more to read. */
   get #isHeld(): boolean {
     return this.#openFiles.holds || (!this.#options.follow && this.#openFiles.isSearching)
+  }
+
+  /**
+   * Whether a file that was opened waits. Otherwise, only possible copies wait. A compressed one may wait for as long
+   * as it is written.
+   */
+  get #isFileHeld(): boolean {
+    for (const { held } of this.#openFiles.tailers) if (held) return true
+    return false
   }
 
   async #sweep(): Promise<void> {
@@ -290,7 +310,11 @@ export class FileSource implements Source {
     this.#busyMs = slices.busyMs
     // An urgent sweep finds files that were created in a folder after the folder was listed and before it was watched.
     if (unwatched) this.#urgent = true
-    this.#urgentAt = unwatched ? now : now + Math.max(URGENT_MS, URGENT_SHARE * busyMs)
+    const urgentMs = Math.max(URGENT_MS, URGENT_SHARE * busyMs)
+    this.#urgentAt = unwatched ? now : now + urgentMs
+    const mayBeRarer = this.#isHeld && !this.#urgent && this.#options.follow && !this.#isFileHeld
+    this.#heldMs = Math.max(urgentMs, mayBeRarer ? Math.min(this.#options.scan_interval, 2 * this.#heldMs) : 0)
+    this.#heldAt = now + this.#heldMs
     this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * busyMs)
     this.#scans.value++
   }

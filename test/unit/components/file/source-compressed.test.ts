@@ -90,6 +90,21 @@ t.test('compressed files in the pattern are read unless they are copies, and oth
   await next.stop()
 })
 
+t.test('while a compressed file is written, files are scanned ever less often', async t => {
+  const dir = testFolder(t, { 'app.log': 'line\n' })
+  const run = await tail({ include: [join(dir, '*')], scan_interval: '1s' })
+  await arrived(run, 1)
+  writeFileSync(join(dir, 'new.gz'), gzipSync('new\n'))
+  const began = performance.now()
+  // The delays are at least 20, 40, 80, 160 and 320 ms.
+  await run.scanned(5)
+  const took = performance.now() - began
+  t.ok(took > 500, `${took} ms`)
+  writeFileSync(join(dir, 'other.log'), 'other\n')
+  await until('another file to be read', () => run.out.texts().includes('other'))
+  await run.stop()
+})
+
 t.test('a file that was empty at the stop may be compressed at the next start', async t => {
   const dir = testFolder(t, { 'new.gz': '' })
   const path = join(dir, 'new.gz')
