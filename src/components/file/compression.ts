@@ -37,11 +37,14 @@ export function isReadable(format: Format): boolean {
   return format === 'gzip' || (format === 'zstd' && 'createZstdDecompress' in zlib)
 }
 
+/** `bytesWritten`: the number of bytes that were inflated. Bytes after the last member or frame do not count. */
+export type Inflater = Transform & { readonly bytesWritten: number }
+
 /** Creates a stream that inflates. Its output comes in parts of at most `chunkSize` bytes. */
-export function createInflater(format: Format, chunkSize: number): Transform {
+export function createInflater(format: Format, chunkSize: number): Inflater {
   if (format === 'gzip') return zlib.createGunzip({ chunkSize })
   const { createZstdDecompress, constants } = zlib as unknown as {
-    readonly createZstdDecompress: (options: object) => Transform
+    readonly createZstdDecompress: (options: object) => Inflater
     readonly constants: Readonly<Record<'ZSTD_d_windowLogMax', number>>
   }
   return createZstdDecompress({ chunkSize, params: { [constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW_LOG } })

@@ -1,6 +1,5 @@
-import type { Transform } from 'node:stream'
 import { closeLater, readLater, unlessSilent } from '../../../lib/files/disk/disk.js'
-import { createInflater, type Format, isOfContent } from '../compression.js'
+import { createInflater, type Format, type Inflater, isOfContent } from '../compression.js'
 import { FINGERPRINT_BYTES } from '../identity.js'
 
 /** Number of compressed bytes that are read and inflated in one step. */
@@ -36,13 +35,19 @@ export class Inflated {
   /** The last bytes that were taken from `#parts`, at the end of this buffer. */
   readonly #window = Buffer.alloc(FINGERPRINT_BYTES)
   readonly #parts: Buffer[] = []
-  #inflater: Transform
+  #inflater: Inflater
+  /** Where the members or frames that the inflater reads begin in the file. */
+  #from = 0
+  /** Where to look for another member or frame. Set when the inflater has ended before the file did. */
+  #next: number | undefined
   /** Bytes read and not yet fed. Their offset in the file is `#fedTo` plus the number of bytes being inflated. */
   #input: Buffer = NOTHING
   #fedTo = 0
   /** Whether the inflater has not yet taken all input that was fed to it. */
   #isBusy = false
-  /** Bytes inflated since the last restart, and how many of them to skip because they repeat earlier output. */
+  /** Whether the inflater got all bytes of the file. */
+  #isFed = false
+  /** Bytes inflated since the inflater was created, and how many of them to skip because they repeat earlier output. */
   #made = 0
   #unwanted = 0
   /** From this offset on, input is fed byte by byte, to get all output before damaged data. */
@@ -67,11 +72,14 @@ export class Inflated {
     return this.#parts.length === 0 ? this.#damage : undefined
   }
 
-  #begin(): Transform {
+  #begin(from = 0): Inflater {
     const inflater = createInflater(this.#format, PART_BYTES)
+    this.#from = from
+    this.#next = undefined
     this.#made = 0
-    this.#fedTo = 0
+    this.#fedTo = from
     this.#input = NOTHING
+    this.#isFed = false
     this.#isBusy = false
     this.#error = undefined
     inflater.on('data', (part: Buffer) => {
@@ -86,9 +94,10 @@ export class Inflated {
       this.#error = error
       this.#done()
     })
-    // Also emitted if only padding follows.
+    // Also emitted before padding, and by zstd before all bytes that begin no frame of content.
     inflater.on('end', () => {
-      this.#ended = true
+      if (this.#isFed) this.#ended = true
+      else this.#next = from + inflater.bytesWritten
       this.#done()
     })
     return inflater
@@ -135,7 +144,8 @@ export class Inflated {
   async #step(): Promise<void> {
     const singly = this.#fedTo >= this.#singlyFrom
     try {
-      if (this.#isBusy || this.#inflater.readableLength > 0) await this.#until(() => this.#inflater.resume())
+      if (this.#next !== undefined) await this.#goOn(this.#next)
+      else if (this.#isBusy || this.#inflater.readableLength > 0) await this.#until(() => this.#inflater.resume())
       else {
         if (this.#input.length === 0) await this.#fill()
         await this.#feedNext(singly)
@@ -150,7 +160,21 @@ export class Inflated {
       this.#singlyFrom = this.#fedTo
       this.#unwanted = this.#made
       this.#inflater.destroy()
-      this.#inflater = this.#begin()
+      this.#inflater = this.#begin(this.#from)
+    }
+  }
+
+  /** Skips padding. Inflates what follows, which is another member or frame, or damage. */
+  async #goOn(at: number): Promise<void> {
+    const length = await readLater(this.#fd, this.#feed, at)
+    this.budget -= length
+    const padding = this.#feed.subarray(0, length).findIndex(byte => byte !== 0)
+    if (length === 0) this.#ended = true
+    else if (padding === -1) this.#next = at + length
+    else {
+      this.#inflater.destroy()
+      this.#unwanted = 0
+      this.#inflater = this.#begin(at + padding)
     }
   }
 
@@ -166,7 +190,10 @@ export class Inflated {
     this.#input = this.#input.subarray(bytes.length)
     this.#isBusy = true
     const inflater = this.#inflater.resume()
-    if (bytes.length === 0) return this.#until(() => inflater.end())
+    if (bytes.length === 0) {
+      this.#isFed = true
+      return this.#until(() => inflater.end())
+    }
     const onTaken = () => {
       if (inflater !== this.#inflater) return
       this.#isBusy = false

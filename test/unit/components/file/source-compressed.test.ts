@@ -420,8 +420,34 @@ t.test('zstd is read like gzip, and a rotated file is read on in a .zst copy', a
   await next.stop()
 })
 
-t.test('what follows the end of a compressed file is not read', async t => {
-  const path = join(testFolder(t, {}), 'gz')
-  writeFileSync(path, Buffer.concat([gzipSync('line\n'), Buffer.alloc(100)]))
-  t.equal(await inflate(path, 'gzip', 100, MIB), 5)
-})
+for (const format of ['gzip', 'zstd'] as const) {
+  t.test(`${format}: padding is skipped, a member after it is read, and anything else is damage`, async t => {
+    if (!isReadable(format)) return t.comment('not in this Node.js')
+    const path = join(testFolder(t, {}), 'file')
+    const compress = format === 'gzip' ? gzipSync : zstdCompressSync
+    const [first, second, garbage] = [compress('first\n'), compress('second\n'), Buffer.from('garbage')]
+    const [little, much] = [Buffer.alloc(100), Buffer.alloc(100_000)]
+    const cases: [parts: Buffer[], text: string, isDamaged: boolean][] = [
+      [[first, little], 'first\n', false],
+      [[first, second, much], 'first\nsecond\n', false],
+      [[first, little, second], 'first\nsecond\n', false],
+      [[first, much, second, little, first], 'first\nsecond\nfirst\n', false],
+      [[first, garbage, second], 'first\n', true],
+      [[first, little, garbage], 'first\n', true],
+      [[first, little, second.subarray(0, 5)], 'first\n', true],
+    ]
+    for (const [parts, text, isDamaged] of cases) {
+      writeFileSync(path, Buffer.concat(parts))
+      const inflated = new Inflated(openSync(path, 'r'), format)
+      const room = Buffer.alloc(100)
+      let length = 0
+      while (!inflated.ended && !inflated.damage) {
+        inflated.budget = MIB
+        length += await inflated.read(room.subarray(length))
+      }
+      t.equal(room.toString('latin1', 0, length), text)
+      t.equal(inflated.damage !== undefined, isDamaged, String(inflated.damage))
+      inflated.close()
+    }
+  })
+}
