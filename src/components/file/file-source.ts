@@ -243,7 +243,11 @@ export class FileSource implements Source {
       else await this.#sweep()
       const hinted = this.#hinted
       this.#hinted = new Set()
-      for (const path of hinted) await this.#remote.unlessSilent(() => this.#openFiles.examine(path))
+      for (const path of hinted) {
+        const isFolder = await this.#remote.unlessSilent(() => this.#openFiles.examine(path, 'link'))
+        // The new folder may contain files, and is not watched yet.
+        if (isFolder) this.#urgent = true
+      }
       const isHeld = this.#isHeld && !this.#isBlocked
       if (isHeld && hinted.size > 0) this.#urgent = true
       if (!isHeld && !this.#options.follow) this.#reader.look()
@@ -297,9 +301,11 @@ export class FileSource implements Source {
     const found = await this.#discovery.walk(slices, this.#watches.areComplete)
     const mayTouchAll = await slices.without(() => this.#mayTouchAll(found.links))
     this.#remote.forgetOthers()
-    const unwatched =
-      found.isBlocked || !mayTouchAll ? undefined : await this.#remote.unlessSilent(() => this.#lookAt(found, slices))
-    this.#isBlocked = unwatched === undefined
+    // A silent file system must not stop the others. Only the first sweep waits for all.
+    const isWhole = !found.isBlocked && mayTouchAll
+    const mayLook = isWhole || this.#swept
+    const unwatched = mayLook ? await this.#remote.unlessSilent(() => this.#lookAt(found, slices, isWhole)) : undefined
+    this.#isBlocked = !isWhole || unwatched === undefined
     if (this.#openFiles.areUnsaved) this.#context.checkpoints.changed()
     // The wait for a file system is not part of the working time.
     if (this.#isBlocked) slices.restart()
@@ -311,7 +317,7 @@ export class FileSource implements Source {
     // An urgent sweep finds files that were created in a folder after the folder was listed and before it was watched.
     if (unwatched) this.#urgent = true
     const urgentMs = Math.max(URGENT_MS, URGENT_SHARE * busyMs)
-    this.#urgentAt = unwatched ? now : now + urgentMs
+    this.#urgentAt = now + (unwatched ? URGENT_SHARE * busyMs : urgentMs)
     const mayBeRarer = this.#isHeld && !this.#urgent && this.#options.follow && !this.#isFileHeld
     this.#heldMs = Math.max(urgentMs, mayBeRarer ? Math.min(this.#options.scan_interval, 2 * this.#heldMs) : 0)
     this.#heldAt = now + this.#heldMs
@@ -320,8 +326,8 @@ export class FileSource implements Source {
   }
 
   /** Returns true if folders are newly watched, because files may have been created in them before the watch. */
-  async #lookAt({ files, folders, isSame }: Found, slices: Slices): Promise<boolean> {
-    await this.#openFiles.sweep(files, slices)
+  async #lookAt({ files, folders, isSame }: Found, slices: Slices, isWhole: boolean): Promise<boolean> {
+    await this.#openFiles.sweep(files, slices, isWhole)
     // Sorts the oldest first, so that rotated files come before their successors.
     if (!this.#swept) this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
     if (!this.#swept && this.#openFiles.size === 0 && this.#problems.unread === 0) this.#warnOfNothing()

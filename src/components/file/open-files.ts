@@ -64,13 +64,14 @@ export class OpenFiles {
   readonly #search: Search
   readonly #detached: DetachedFiles
   readonly #sweeps: Sweeps
+  #isWhole = true
 
   constructor(options: OpenFilesOptions) {
     this.#options = options
     const { saved, context } = options
     this.#sweeps = new Sweeps(saved.lookedAt ?? context.clock.wall())
     const births = this.#births
-    this.#search = new Search({ ...options, births, files: this })
+    this.#search = new Search({ ...options, births, remote: options.tailing.remote, files: this })
     this.#detached = new DetachedFiles({ ...options, files: this, search: this.#search })
   }
 
@@ -180,9 +181,18 @@ export class OpenFiles {
     if (errorCode(error) !== 'ENOENT') problems.failed(path, 'open', error)
   }
 
-  /** Examines the paths in `files`, and the files found earlier whose paths are no longer in `files`. */
-  async sweep(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
-    await this.#sweeps.run(this.#options.context.clock.wall(), () => this.#lookAt(files, slices))
+  /**
+   * Examines the paths in `files`, and the files found earlier whose paths are no longer in `files`. If not `isWhole`,
+   * what is on a silent file system is left as it is.
+   */
+  async sweep(files: ReadonlyMap<string, NameKind>, slices: Slices, isWhole = true): Promise<void> {
+    this.#isWhole = isWhole
+    await this.#sweeps.run(this.#options.context.clock.wall(), () => this.#lookAt(files, slices), isWhole)
+  }
+
+  /** Whether this sweep must not touch the path. */
+  #isLeft(path: string): boolean {
+    return !this.#isWhole && this.#options.tailing.remote.isSilent(path)
   }
 
   async #lookAt(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
@@ -190,9 +200,14 @@ export class OpenFiles {
     descriptors.beginSweep()
     for (const [path, kind] of files) {
       if (slices.due) await slices.pause()
-      if (kind !== 'same' || !this.#glance(path)) this.examine(path, kind)
+      if (this.#isLeft(path)) this.#mayBeThere(path)
+      else if (kind !== 'same' || !this.#glance(path)) this.examine(path, kind)
     }
-    for (const path of this.#names.paths.keys()) if (!files.has(path)) this.#names.vacate(path)
+    for (const path of this.#names.paths.keys()) {
+      if (files.has(path)) continue
+      if (this.#isLeft(path)) this.#mayBeThere(path)
+      else this.#names.vacate(path)
+    }
     const now = context.clock.now()
     const thorough = now >= this.#sweeps.thoroughAt
     this.#names.succeed()
@@ -219,6 +234,7 @@ export class OpenFiles {
         tailer.becomesSure(0, lookedAt)
         continue
       }
+      if (this.#isLeft(tailer.path)) continue
       if (slices.due) await slices.pause()
       try {
         if (tailer.isOverwritten) this.truncated(tailer)
@@ -262,6 +278,7 @@ export class OpenFiles {
     const unseen: Tailer[] = []
     for (const tailer of this.#tailers.values()) {
       const { path, found } = tailer
+      if (this.#isLeft(path)) continue
       if (this.#names.paths.get(path) !== tailer && this.#names.paths.get(found) === tailer) {
         tailer.path = found
         tailer.movedAt = this.#options.context.clock.now()
@@ -296,7 +313,8 @@ export class OpenFiles {
     if (changed || tailer.failed) this.#options.onReady(tailer)
   }
 
-  examine(path: string, kind: NameKind = 'unknown', isOwn = false): void {
+  /** Returns whether the path is a folder. */
+  examine(path: string, kind: NameKind = 'unknown', isOwn = false): boolean {
     let stat: BigIntStats | undefined
     try {
       stat = statSync(path, { bigint: true, throwIfNoEntry: false })
@@ -315,9 +333,10 @@ export class OpenFiles {
         this.#search.noteUnopened(path, stat, fromEnd)
       }
     }
+    return stat?.isDirectory() === true
   }
 
-  /** A path that cannot be examined may still lead to its file. */
+  /** A path that is not examined may still lead to its file. */
   #mayBeThere(path: string): void {
     const tailer = this.#names.paths.get(path)
     if (!tailer) return

@@ -17,8 +17,8 @@ export class Sweeps {
     this.#began = [lookedAt]
   }
 
-  /** `now`: wall clock in milliseconds. */
-  async run(now: number, sweep: () => Promise<void>): Promise<void> {
+  /** `now`: wall clock in milliseconds. `isWhole`: whether the sweep observes all rotations. */
+  async run(now: number, sweep: () => Promise<void>, isWhole = true): Promise<void> {
     const before = this.#began
     this.number++
     this.#startedAt = Math.min(this.#startedAt, now)
@@ -26,6 +26,7 @@ export class Sweeps {
     try {
       await sweep()
       this.isFirst = false
+      if (!isWhole) this.#began = before
     } catch (error) {
       this.#began = before
       throw error

@@ -4,6 +4,7 @@ import type { SourceContext } from '../../../core/component.js'
 import { lacksDescriptor } from '../../../core/errors.js'
 import { existsSync, orNone, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { formatOfName } from '../compression.js'
+import type { Remote } from '../discovery/remote.js'
 import { ALIKE_BYTES, type BirthTimes, FINGERPRINT_BYTES, keyOf, leadsTo, NO_BYTES, same } from '../identity.js'
 import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
@@ -28,6 +29,7 @@ export interface SearchOptions {
   readonly problems: PathProblems
   readonly births: BirthTimes
   readonly losses: Losses
+  readonly remote: Remote
   readonly files: OpenFiles
   onReady(tailer: Tailer): void
   /** Called when the file gets no more bytes. Its unfinished last line is then delivered. */
@@ -135,6 +137,10 @@ export class Search {
     try {
       const folders: Folder[] = []
       for (const path of paths) {
+        if (this.#options.remote.isSilent(path)) {
+          this.#again.add(path)
+          continue
+        }
         const folder = await this.#locate(path, entries.get(path) ?? [], closed, slices)
         if (folder) folders.push(folder)
       }

@@ -158,10 +158,11 @@ export class Unseen {
    * search finds. At the start, unread files that had a displaced name earlier must also wait.
    */
   *delayed(): Iterable<Tailer> {
-    const { files, context } = this.#options
+    const { files, context, remote } = this.#options
     const now = context.clock.now()
     for (const name of this.#displaced.keys()) {
-      if (!this.#waitingSince.has(name)) this.#waitingSince.set(name, now)
+      // The search for the name begins when its file system answers again.
+      if (!this.#waitingSince.has(name) || remote.isSilent(name)) this.#waitingSince.set(name, now)
       if (this.#isOverdue(name)) continue
       const current = files.named(name)
       if (current) yield current

@@ -221,3 +221,17 @@ t.test('files without an append for a minute are checked every 8 seconds', async
   })
   await run.stop()
 })
+
+t.test(
+  'a new folder below a pattern for any depth is no file that is ignored, and its files are read at once',
+  async t => {
+    const dir = testFolder(t, { 'app.log': '1\n' })
+    const run = await tail({ include: [`${dir}/**`], scan_interval: '1h' })
+    await until('the first file', () => run.out.texts().length === 1)
+    fs.mkdirSync(join(dir, 'pod'))
+    writeFileSync(join(dir, 'pod/0.log'), '2\n')
+    await until('the file in the new folder', () => run.out.texts().length === 2)
+    t.same(run.log, [])
+    await run.stop()
+  },
+)

@@ -436,6 +436,28 @@ t.test('a folder that does not answer stops nobody else, and is read again by it
   await Promise.all([source.stop(), other.stop()])
 })
 
+t.test('files elsewhere are rotated and found while a folder of the same source does not answer', async t => {
+  const { far, near } = foldersOf(t)
+  const it = remoteAt(t, far)
+  const include = [`${far}/*.log`, `${near}/*.log`]
+  const run = await tail({ include }, undefined, undefined, undefined, undefined, it.systems)
+  await until('both are read', () => run.out.texts().length === 2)
+  it.isHung = true
+  await until('it is silent', () => run.value('sluice_file_systems_silent') === 1)
+  const touched = touches(t, path => path.startsWith(far), it)
+  renameSync(join(near, 'b.log'), join(near, 'b.log.1'))
+  writeFileSync(join(near, 'b.log'), 'rotated\n')
+  writeFileSync(join(near, 'c.log'), 'new\n')
+  await until('the files elsewhere are read', () => run.out.texts().length === 4)
+  t.same(run.out.texts().slice(2).sort(), ['new', 'rotated'])
+  t.same(touched, [])
+  appendFileSync(join(far, 'a.log'), 'far 2\n')
+  it.answer()
+  await until('it is read on', () => run.out.texts().length === 5)
+  t.same(run.out.texts().at(-1), 'far 2')
+  await run.stop()
+})
+
 t.test('a call that was late is waited for longer when it is made again', async t => {
   const { far } = foldersOf(t)
   const systems = new FileSystems({ readMounts: () => mountinfo([far, 'nfs4']), probe: async () => {} })
