@@ -205,21 +205,17 @@ export class Saved {
   prune(now: number, isKept: (entry: Entry) => boolean = () => false): void {
     // A file system that is mounted late must not cost the positions of its files. So nothing is removed before a day.
     const start = (this.#prunedSince ??= now)
-    const wereAway = new Set<Entry>()
+    const missing: { readonly entry: Entry; readonly away: number }[] = []
     for (const entry of [...this.#entries.values()]) {
+      const { away } = entry
       if (isKept(entry)) {
-        if (entry.away !== undefined && now - entry.away > DAY_MS) this.replace(entry, { ...entry, away: now })
-        continue
-      }
-      if (entry.away !== undefined) wereAway.add(entry)
-      if (entry.away === undefined) {
-        this.replace(entry, { ...entry, away: now })
-      } else if (now - Math.max(entry.away, start - FORGET_MS + DAY_MS) > FORGET_MS) this.remove(entry)
+        if (away !== undefined && now - away > DAY_MS) this.replace(entry, { ...entry, away: now })
+      } else if (away === undefined) this.replace(entry, { ...entry, away: now })
+      else if (now - Math.max(away, start + DAY_MS - FORGET_MS) > FORGET_MS) this.remove(entry)
+      else missing.push({ entry, away })
     }
-    if (this.#entries.size <= MAX_AWAY) return
-    const away = [...this.#entries.values()].filter(entry => wereAway.has(entry))
-    const oldest = away.sort((a, b) => (a.away ?? now) - (b.away ?? now))
-    for (const entry of oldest.slice(0, oldest.length - MAX_AWAY)) this.remove(entry)
+    missing.sort((a, b) => a.away - b.away)
+    for (const { entry } of missing.slice(0, Math.max(0, missing.length - MAX_AWAY))) this.remove(entry)
   }
 }
 

@@ -293,6 +293,8 @@ t.test('saved positions', async t => {
   t.equal([...saved.entries()].length, 10_000)
   t.notOk(saved.has('/many/9'), 'the oldest go')
   t.ok(saved.has('/many/10'))
+  saved.prune(20_000, ({ path }) => /\d\d\d\d$/.test(path))
+  t.equal([...saved.entries()].length, 10_000, 'positions that are kept do not count')
   t.equal(new Saved(undefined).unreadable, 0)
   const files = [entry(1, '/a/x', { birth: '1', offset: 10 }), entry(1, '/a/x', { birth: '2', offset: 20 })]
   const both = new Saved({ version: 1, saved: 5, files })
