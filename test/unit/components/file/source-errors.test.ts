@@ -1,0 +1,395 @@
+import fs, {
+  appendFileSync,
+  copyFileSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+import { basename, join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { systemClock } from '../../../../src/lib/time.js'
+import { testFolder } from '../../../support/folder.js'
+import {
+  arrived,
+  laterFiles,
+  type MemoryCheckpoints,
+  settled,
+  type Tailing,
+  TestTime,
+  tail,
+} from '../../../support/tailing.js'
+import { until } from '../../../support/until.js'
+
+/** What errors of the system about one file or folder do, and what they must not do to others. */
+
+const HOUR_MS = 3_600_000
+
+/** Lines that are long enough to be recognized, and differ so much that they can hardly be compressed. */
+const numbered = (from: number, to: number, name = 'line') =>
+  Array.from({ length: to - from }, (_, i) => `${name} ${from + i} ${Math.sin(from + i + 1)} ${Math.cos(from + i)}`)
+const asText = (lines: readonly string[]) => lines.map(line => `${line}\n`).join('')
+
+type Calls = Record<string, (...args: unknown[]) => unknown>
+const calls = fs as unknown as Calls
+const real: Calls = { ...calls }
+const READS = ['readSync', 'readvSync', 'readv']
+
+/** Lets these calls fail with `code`, until `end`, about each path or descriptor that `isOf` accepts. */
+function fail(t: Test, code: string, names: readonly string[], isOf: (file: unknown) => boolean): { end: () => void } {
+  const end = () => {
+    for (const name of names) calls[name] = real[name]!
+    syncBuiltinESMExports()
+  }
+  for (const name of names)
+    calls[name] = (...args) => {
+      if (!isOf(args[0])) return real[name]!(...args)
+      const error = Object.assign(new Error(`${code}: ${name}`), { code })
+      if (name.endsWith('Sync')) throw error
+      return setImmediate(args.at(-1) as (error: Error) => void, error)
+    }
+  syncBuiltinESMExports()
+  t.teardown(end)
+  return { end }
+}
+
+const fstat = (fd: unknown) => real.fstatSync!(fd) as fs.Stats
+
+/** Copies that were just made are at rest three seconds later. */
+function ahead(ms = 3000): TestTime {
+  const time = new TestTime()
+  time.ms = ms
+  return time
+}
+
+const start = (options: object, checkpoints?: MemoryCheckpoints, time = new TestTime()) =>
+  tail({ rotate_wait: '1h', ...options }, checkpoints, undefined, time)
+
+/** The file is compressed and a new one takes its name, all at once. */
+function compress(path: string, rest: readonly string[], next: readonly string[], cut?: number): void {
+  appendFileSync(path, asText(rest))
+  writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(path)).subarray(0, cut))
+  // Its inode is not given to the next one.
+  renameSync(path, `${path}.old`)
+  writeFileSync(path, asText(next))
+  rmSync(`${path}.old`)
+}
+
+t.test('open files that were removed on the server: others are read, and a rest comes from the copy', async t => {
+  const first = numbered(0, 20)
+  const dir = testFolder(t, { 'a.log': asText(first), 'b.log': 'b1\n', 'c.log': 'c1\n' })
+  const path = join(dir, 'a.log')
+  const time = new TestTime()
+  const run = await start({ include: [join(dir, '*.log')] }, undefined, time)
+  await settled(run, 22)
+  fail(t, 'ESTALE', ['fstatSync', ...READS], fd => fstat(fd).nlink === 0)
+  rmSync(join(dir, 'c.log'))
+  compress(path, numbered(20, 25), ['new'])
+  await settled(run, 28)
+  time.ms += HOUR_MS
+  await run.scanned(2)
+  appendFileSync(join(dir, 'b.log'), 'b2\n')
+  await settled(run, 29)
+  t.same(run.out.texts(path), [...numbered(0, 25), 'new'])
+  t.same(run.out.texts(join(dir, 'b.log')), ['b1', 'b2'])
+  await run.stop()
+})
+
+t.test('an open file whose first bytes cannot be read: others are read, although a copy of it appears', async t => {
+  const dir = testFolder(t, { 'a.log': asText(numbered(0, 40)), 'b.log': 'b1\n' })
+  const run = await start({ include: [join(dir, '*')] })
+  await settled(run, 41)
+  const { ino } = statSync(join(dir, 'a.log'))
+  const { end } = fail(t, 'EIO', READS, fd => fstat(fd).ino === ino)
+  copyFileSync(join(dir, 'a.log'), join(dir, 'a.log.1'))
+  await run.scanned(3)
+  appendFileSync(join(dir, 'b.log'), 'b2\n')
+  writeFileSync(join(dir, 'c.log'), 'c1\n')
+  await until('the others', () => run.out.texts().includes('b2') && run.out.texts().includes('c1'))
+  end()
+  appendFileSync(join(dir, 'a.log'), 'after\n')
+  await until('the rest', () => run.out.texts().includes('after'))
+  t.same(
+    ['b1', 'b2', 'c1', 'after'].map(line => run.out.texts().filter(text => text === line).length),
+    [1, 1, 1, 1],
+  )
+  await run.stop()
+})
+
+t.test('a file whose file system was mounted again is read on with a new descriptor', async t => {
+  const dir = testFolder(t, { 'a.log': 'a1\n', 'b.log': 'b1\n' })
+  const path = join(dir, 'a.log')
+  const run = await start({ include: [join(dir, '*.log')] })
+  await settled(run, 2)
+  const { ino } = statSync(path)
+  const isOfFile = (fd: number) => {
+    try {
+      return fstat(fd).ino === ino
+    } catch {
+      return false
+    }
+  }
+  const dead = new Set(fs.readdirSync('/proc/self/fd').map(Number).filter(isOfFile))
+  t.equal(dead.size, 1)
+  calls.closeSync = fd => {
+    real.closeSync!(fd)
+    dead.delete(fd as number)
+  }
+  t.teardown(() => (calls.closeSync = real.closeSync!))
+  fail(t, 'ENOTCONN', ['fstatSync', ...READS], fd => dead.has(fd as number))
+  appendFileSync(path, 'a2\n')
+  await settled(run, 3)
+  appendFileSync(path, 'a3\n')
+  await settled(run, 4)
+  t.same(run.out.texts(path), ['a1', 'a2', 'a3'])
+  t.equal(dead.size, 0)
+  await run.stop()
+})
+
+/** A run that read the lines and has stopped. */
+async function readBefore(t: Test, lines: readonly string[], include = 'app.log') {
+  const dir = testFolder(t, { 'app.log': asText(lines) })
+  const options = { include: [join(dir, include)] }
+  const run = await start(options)
+  await settled(run, lines.length)
+  await run.stop()
+  return { dir, path: join(dir, 'app.log'), options, checkpoints: run.checkpoints }
+}
+
+t.test('no descriptor is left when a copy is inflated: nothing comes twice', async t => {
+  const { path, options, checkpoints } = await readBefore(t, numbered(0, 200))
+  compress(path, numbered(200, 210), ['new'])
+  let opened = 0
+  // At first its beginning is read.
+  fail(t, 'EMFILE', ['openSync'], file => file === `${path}.1.gz` && ++opened === 2)
+  const run = await start(options, checkpoints, ahead())
+  await settled(run, 11)
+  await run.scanned(3)
+  t.same(run.out.texts(), [...numbered(200, 210), 'new'])
+  t.ok(opened > 2)
+  t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+  await run.stop()
+})
+
+t.test('a copy that is cut before the position: nothing comes twice', async t => {
+  const { path, options, checkpoints } = await readBefore(t, numbered(0, 200))
+  compress(path, [], ['new'], 3000)
+  const run = await start(options, checkpoints, ahead())
+  await settled(run, 1)
+  await run.scanned(3)
+  t.same(run.out.texts(), ['new'])
+  await run.stop()
+})
+
+/** Fewer scans than fit into the time for which a search delays files. */
+const FEW_SCANS = 100
+
+t.test('a folder in which other names come all the time: the new file of a name is read', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const path = join(dir, 'app.log')
+  const run = await start({ include: [path] })
+  await settled(run, 1)
+  let other = 0
+  const { readdirSync } = fs
+  calls.readdirSync = (...args) => {
+    if (args[0] === dir) {
+      rmSync(join(dir, `other-${other}`), { force: true })
+      writeFileSync(join(dir, `other-${++other}`), '')
+    }
+    return real.readdirSync!(...args)
+  }
+  t.teardown(() => (fs.readdirSync = readdirSync))
+  await run.scanned(2)
+  const before = run.value('sluice_file_scans_total')!
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, '2\n')
+  await settled(run, 2)
+  t.ok(run.value('sluice_file_scans_total')! < before + FEW_SCANS)
+  await run.stop()
+})
+
+t.test('a compressed file that changes all the time delays the new file for ten seconds', async t => {
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 3)) })
+  const path = join(dir, 'app.log')
+  const time = new TestTime()
+  let wall: number | undefined
+  const clock = { now: time.now, after: time.after, wall: () => wall ?? time.wall() }
+  const run = await tail({ include: [path] }, undefined, undefined, clock)
+  await settled(run, 3)
+  renameSync(path, `${path}.old`)
+  writeFileSync(`${path}.gz`, gzipSync(asText(numbered(0, 50, 'other'))))
+  // From now on it has just changed.
+  wall = systemClock.wall()
+  writeFileSync(path, 'new\n')
+  await run.scanned(5)
+  t.equal(run.out.lines.length, 3)
+  time.ms += 10_001
+  await settled(run, 4)
+  t.equal(run.out.texts().at(-1), 'new')
+  await run.stop()
+})
+
+t.test('the clock was set back: a new file is not delayed by those before it', async t => {
+  const { path, options, checkpoints } = await readBefore(t, numbered(0, 20))
+  compress(path, [], ['new'])
+  renameSync(`${path}.1.gz`, `${path}.2.gz`)
+  writeFileSync(`${path}.1.gz`, gzipSync(asText(numbered(0, 5, 'unseen'))))
+  const run = await start(options, checkpoints, ahead(-HOUR_MS))
+  await settled(run, 6)
+  t.same(run.out.texts(), [...numbered(0, 5, 'unseen'), 'new'])
+  t.ok(run.value('sluice_file_scans_total')! < FEW_SCANS)
+  await run.stop()
+})
+
+/** Blocks the destination, until `go`, with a batch of busy.log. */
+async function block(run: Tailing, dir: string): Promise<() => void> {
+  let go = () => {}
+  run.out.room = new Promise(resolve => {
+    go = resolve
+  })
+  appendFileSync(join(dir, 'busy.log'), 'busy 2\n')
+  await arrived(run, run.out.lines.length + 1)
+  return () => {
+    run.out.room = Promise.resolve()
+    go()
+  }
+}
+
+for (const isCompressed of [true, false])
+  t.test(`a copy that cannot be opened, until no more can be sent: ${isCompressed ? 'gzip' : 'plain'}`, async t => {
+    const lines = numbered(0, 30)
+    const dir = testFolder(t, { 'app.log': asText(lines), 'busy.log': 'busy 1\n' })
+    const copy = join(dir, isCompressed ? 'app.log.1.gz' : 'app.log.1')
+    const options = { include: [join(dir, '*')] }
+    const run = await start(options)
+    await settled(run, 31)
+    const bytes = readFileSync(join(dir, 'app.log'))
+    writeFileSync(copy, isCompressed ? gzipSync(bytes) : bytes)
+    const { end } = fail(t, 'EACCES', ['openSync'], file => file === copy)
+    await run.scanned(3)
+    await block(run, dir)
+    end()
+    await run.scanned(3)
+    await run.stop()
+    const next = await start(options, run.checkpoints, ahead())
+    await next.scanned(3)
+    t.same(next.out.texts(), [])
+    appendFileSync(join(dir, 'app.log'), 'after\n')
+    await settled(next, 1)
+    t.same(next.out.texts(), ['after'])
+    await next.stop()
+  })
+
+t.test('a copy whose name says nothing is made while the reader is busy: nothing comes twice', async t => {
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 30)), 'busy.log': 'busy 1\n' })
+  const path = join(dir, 'app.log')
+  const run = await start({ include: [join(dir, '*')] })
+  await settled(run, 31)
+  const go = await block(run, dir)
+  appendFileSync(path, asText(numbered(30, 40)))
+  await run.scanned(2)
+  copyFileSync(path, join(dir, 'app.1.log'))
+  truncateSync(path)
+  appendFileSync(path, 'after\n')
+  await run.scanned(3)
+  go()
+  await settled(run, 43)
+  await run.scanned(3)
+  t.same(run.out.texts(path), [...numbered(0, 40), 'after'])
+  t.equal(run.out.lines.length, 43)
+  t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+  await run.stop()
+})
+
+for (const [code, include, isOnlySearch] of [
+  ['EACCES', '*.log', false],
+  ['EIO', 'app.log', false],
+  ['EMFILE', 'app.log', true],
+] as const)
+  t.test(`a folder that cannot be listed at the start, ${code} for ${include}: nothing counts as lost`, async t => {
+    const dir = testFolder(t, { 'app.log': asText(numbered(0, 10)) })
+    const path = join(dir, 'app.log')
+    const options = { include: [join(dir, include)] }
+    const first = await start(options)
+    await settled(first, 10)
+    first.out.hold = true
+    appendFileSync(path, asText(numbered(10, 15)))
+    await settled(first, 15)
+    await first.stop()
+    for (const name of ['two', 'three']) {
+      await laterFiles(dir)
+      if (name === 'three') renameSync(`${path}.1`, `${path}.2`)
+      renameSync(path, `${path}.1`)
+      writeFileSync(path, asText(numbered(0, 5, name)))
+    }
+    const { readdirSync } = fs
+    let fails = true
+    calls.readdirSync = (...args) => {
+      if (fails && args[0] === dir && !(isOnlySearch && args.length > 1))
+        throw Object.assign(new Error(`${code}: scandir`), { code })
+      return real.readdirSync!(...args)
+    }
+    t.teardown(() => (fs.readdirSync = readdirSync))
+    const run = await start(options, first.checkpoints, ahead())
+    await run.scanned(4)
+    t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+    fails = false
+    await settled(run, 15)
+    t.same(run.out.texts().sort(), [...numbered(10, 15), ...numbered(0, 5, 'two'), ...numbered(0, 5, 'three')].sort())
+    t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+    await run.stop()
+  })
+
+t.test('a folder that can never be listed: a new file that begins like another one is read', async t => {
+  const banner = numbered(0, 1, 'the program and its version')
+  const dir = testFolder(t, { 'a.log': asText(banner) })
+  fail(t, 'EACCES', ['readdirSync'], folder => folder === dir)
+  const run = await start({ include: [join(dir, 'a.log'), join(dir, 'b.log')] })
+  await settled(run, 1)
+  writeFileSync(join(dir, 'b.log'), asText([...banner, 'line of b']))
+  await settled(run, 3)
+  t.same(run.out.texts(join(dir, 'b.log')), [...banner, 'line of b'])
+  await run.stop()
+})
+
+for (const [title, call, name] of [
+  ['its folder cannot be listed', 'readdirSync', ''],
+  ['its path cannot be examined', 'statSync', 'n.log'],
+] as const)
+  t.test(`an unfinished line of a file comes in one part, although for a while ${title}`, async t => {
+    const dir = testFolder(t, { 'n.log': '1\nhal' })
+    const path = join(dir, 'n.log')
+    const time = new TestTime()
+    const options = { include: [join(dir, '*.log')], rotate_wait: '1m', partial_line_timeout: '1h' }
+    const run = await start(options, undefined, time)
+    await run.read(path)
+    const { end } = fail(t, 'EACCES', [call], file => file === join(dir, name))
+    writeFileSync(join(dir, 'other'), '')
+    await run.scanned(2)
+    time.ms += 2 * 60_000
+    await run.scanned(3)
+    end()
+    appendFileSync(path, 'f\n')
+    await settled(run, 2)
+    t.same(run.out.texts(), ['1', 'half'])
+    await run.stop()
+  })
+
+t.test('read_from: end begins at the end of a file that could not be opened at first', async t => {
+  const dir = testFolder(t, { 'old.log': asText(numbered(0, 5)), 'b.log': 'old b\n' })
+  const path = join(dir, 'old.log')
+  const { end } = fail(t, 'EACCES', ['openSync'], file => file === path)
+  const run = await start({ include: [join(dir, '*.log')], read_from: 'end' })
+  await until('it to be reported', () => run.log.some(({ file }) => file && basename(file) === 'old.log'))
+  end()
+  await until('it to be read', () => run.value('sluice_files_watched') === 2)
+  await run.scanned(2)
+  appendFileSync(path, 'after\n')
+  await settled(run, 1)
+  t.same(run.out.texts(), ['after'])
+  await run.stop()
+})
