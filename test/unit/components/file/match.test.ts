@@ -1,5 +1,5 @@
 import t from 'tap'
-import { FINGERPRINT_BYTES, type Fingerprint, fingerprint } from '../../../../src/components/file/identity.js'
+import { FINGERPRINT_BYTES, type Fingerprint, fingerprint, NO_BYTES } from '../../../../src/components/file/identity.js'
 import { assign, type Candidate, type Known } from '../../../../src/components/file/rotation/match.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
 
@@ -275,4 +275,20 @@ t.test('a compressed file that cannot be inflated so far is none', async t => {
   const asking = assign([file(a, 40 * LINE)], [candidate('app.log.1.gz', a)])
   t.equal(asking.next().done, false)
   t.same(asking.next(undefined).value, [])
+})
+
+t.test('of a damaged copy the bytes before the damage are compared', async t => {
+  const damaged = (content: Buffer) => {
+    const asking = assign([file(a, 80 * LINE)], [candidate('app.log.1.gz', a)])
+    const end = 40 * LINE
+    const { value } = asking.next()
+    t.match(value, { offset: 80 * LINE })
+    // Up to the mark before the damage.
+    const { value: next } = asking.next({ tail: NO_BYTES, end, isDamaged: true })
+    if (!next || Array.isArray(next)) return next
+    t.ok(next.offset <= end)
+    return asking.next({ tail: lastOf(content, next.offset) }).value
+  }
+  t.match(damaged(a), [{ relation: 'prefix' }])
+  t.same(damaged(b), [])
 })

@@ -368,6 +368,27 @@ t.test('what was seen of a file and is missing in its damaged copy is counted as
   await last.stop()
 })
 
+t.test('a rest behind more than is inflated in one search is found, and comes before the new file', async t => {
+  const filler = `${'x'.repeat(4095)}\n`
+  const lines = numbered(0, 2)
+  const dir = testFolder(t, { 'app.log': `${lines[0]}\n${filler.repeat((9 * MIB) / filler.length)}${lines[1]}\n` })
+  const path = join(dir, 'app.log')
+  const options = { include: [path] }
+  const first = await tail(options)
+  await until('the last line', () => first.out.lines.at(-1)?.text === lines[1])
+  await first.stop()
+  appendFileSync(path, 'rest\n')
+  writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(path), { level: 1 }))
+  // Its inode is not given to the next one.
+  renameSync(path, `${path}.old`)
+  writeFileSync(path, 'new\n')
+  rmSync(`${path}.old`)
+  const next = await start(options, first.checkpoints)
+  await settled(next, 2)
+  t.same(next.out.texts(), ['rest', 'new'])
+  await next.stop()
+})
+
 for (const format of ['gzip', 'zstd'] as const) {
   t.test(`${format}: a little that inflates to a lot takes little memory`, async t => {
     if (!isReadable(format)) return t.comment('not in this Node.js')

@@ -1,4 +1,4 @@
-import { appendFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
@@ -6,7 +6,8 @@ import '../../../../src/core/codecs/list.js'
 import { compareAge, isRotatedName, mayBecome } from '../../../../src/components/file/rotation/names.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
-import { arrived, MemoryCheckpoints, Receiver, settled, tail } from '../../../support/tailing.js'
+import { arrived, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
+import { until } from '../../../support/until.js'
 
 const ID = 'a3f0c1'
 
@@ -208,3 +209,23 @@ for (const [decode, rotatedName, line] of RUNTIMES) {
     await next.stop()
   })
 }
+
+t.test('the position of a rotated file that is still there is kept for weeks', async t => {
+  const dir = testFolder(t, { '0.log': 'one\n' })
+  const path = join(dir, '0.log')
+  const time = new TestTime()
+  const run = await tail({ include: [join(dir, '*.log')], rotate_wait: '10ms' }, undefined, undefined, time)
+  await settled(run, 1)
+  renameSync(path, `${path}.20260101-120000`)
+  writeFileSync(path, 'two\n')
+  await settled(run, 2)
+  await until('it to be let go', () => run.value('sluice_files_watched') === 1)
+  for (let day = 0; day < 10; day++) {
+    time.ms += 24 * 3_600_000
+    await run.scanned()
+  }
+  await run.stop()
+  const { files } = run.checkpoints.document as { files: { ino: string }[] }
+  const inodes = [path, `${path}.20260101-120000`].map(one => String(statSync(one).ino))
+  t.same(files.map(({ ino }) => ino).sort(), inodes.sort())
+})

@@ -27,17 +27,22 @@ import { Watches } from '../../../../src/components/file/discovery/watches.js'
 import {
   BirthTimes,
   FINGERPRINT_BYTES,
+  fingerprint,
   fingerprintAt,
   judge,
+  keyOf,
   NO_BYTES,
 } from '../../../../src/components/file/identity.js'
+import type { OpenFiles } from '../../../../src/components/file/open-files.js'
 import type { PathProblems } from '../../../../src/components/file/path-problems.js'
 import { beginningOf, emptyStart, positionsIn, resumeOf } from '../../../../src/components/file/positions.js'
 import { Portion } from '../../../../src/components/file/reading/portion.js'
 import { Reader, type ReaderOptions } from '../../../../src/components/file/reading/reader.js'
 import type { TailerContext } from '../../../../src/components/file/reading/tailer.js'
 import { Tailer } from '../../../../src/components/file/reading/tailer.js'
+import { Newcomers } from '../../../../src/components/file/rotation/newcomers.js'
 import { ofTailer } from '../../../../src/components/file/rotation/subjects.js'
+import { Trail } from '../../../../src/components/file/rotation/trail.js'
 import { type Entry, isCopyAhead, Saved, wasCopyAhead } from '../../../../src/components/file/saved.js'
 import { Slices } from '../../../../src/components/file/slices.js'
 import { file } from '../../../../src/components/file/source.js'
@@ -257,8 +262,8 @@ t.test('a folder that goes before it is watched: the one above it is watched by 
   watches.close()
 })
 
-t.test('saved positions', async t => {
-  const entry = (ino: number, path: string, more: Partial<Entry> = {}): Entry => ({
+function entry(ino: number | bigint, path: string, more: Partial<Entry> = {}): Entry {
+  return {
     path,
     dev: '1',
     ino: String(ino),
@@ -268,7 +273,10 @@ t.test('saved positions', async t => {
     head: { bytes: 10, hash: 1 },
     tail: { bytes: 10, hash: 1 },
     ...more,
-  })
+  }
+}
+
+t.test('saved positions', async t => {
   const document = { version: 1, saved: 5, files: [entry(1, '/a/x'), entry(2, '/a/y'), entry(3, '/b/z'), { path: 1 }] }
   const saved = new Saved(document)
   t.equal(saved.savedAt, 5)
@@ -316,6 +324,100 @@ t.test('saved positions', async t => {
   const short = { ...copy, head: { bytes: 310, hash: 3 } }
   t.notOk(wasCopyAhead(short, original))
   t.ok(wasCopyAhead(short, { ...original, marks: [{ offset: 310, tail: short.head }] }), 'it lacks some bytes')
+})
+
+t.test('an inode above 2^63, which is a negative number, is read from a document', async t => {
+  const saved = new Saved({ version: 1, saved: 5, files: [entry(-5n, '/a/x')] })
+  t.equal(saved.unreadable, 0)
+  t.equal(saved.find(1n, -5n, '/elsewhere')?.path, '/a/x')
+})
+
+const DAY_MS = 24 * 3_600_000
+
+t.test('an entry that is kept counts as missing since it was last kept, to about a day', async t => {
+  const saved = new Saved({ version: 1, saved: 5, files: [entry(1, '/a/x', { away: 0 })] })
+  const away = () => [...saved.entries()].map(one => one.away)
+  let isKept = true
+  const prune = (now: number) => saved.prune(now, () => isKept)
+  prune(DAY_MS)
+  t.same(away(), [0])
+  prune(20 * DAY_MS)
+  t.same(away(), [20 * DAY_MS])
+  isKept = false
+  prune(27 * DAY_MS)
+  t.same(away(), [20 * DAY_MS])
+  prune(27 * DAY_MS + 1)
+  t.same(away(), [])
+})
+
+t.test('no entry is removed for its age within a day after the start', async t => {
+  const saved = new Saved({ version: 1, saved: 5, files: [entry(1, '/a/x', { away: 0 })] })
+  for (const now of [30 * DAY_MS, 31 * DAY_MS]) {
+    saved.prune(now)
+    t.ok(saved.has('/a/x'))
+  }
+  saved.prune(31 * DAY_MS + 1)
+  t.notOk(saved.has('/a/x'))
+})
+
+t.test('only entries that were missing before count for the limit', async t => {
+  const saved = new Saved(undefined)
+  for (let i = 0; i < 10_010; i++) saved.put(entry(i, `/many/${i}`))
+  for (const left of [10_010, 10_000]) {
+    saved.prune(left === 10_000 ? 2000 : 1000)
+    t.equal([...saved.entries()].length, left)
+  }
+})
+
+t.test('of the ends of copies only the last 32 are kept as marks', async t => {
+  const bytes = Buffer.alloc(100, 'x')
+  const tailAt = (offset: number) => fingerprint(bytes, 0, offset)
+  const [read, expected] = [new Trail(), new Trail()]
+  for (let end = 1; end <= 40; end++) {
+    read.insert({ offset: end, tail: tailAt(end) })
+    expected.expect(end)
+  }
+  expected.add(0, 100, bytes, tailAt)
+  const last = Array.from({ length: 32 }, (_, i) => 9 + i)
+  for (const { marks } of [read, expected])
+    t.same(
+      marks.flatMap(({ offset, isCopied }) => (isCopied ? [offset] : [])),
+      last,
+    )
+})
+
+t.test('a file that became readable during a search waits until it was compared', async t => {
+  const dir = testFolder(t, { 'app.log.1': 'one\n' })
+  const path = join(dir, 'app.log.1')
+  const examined: string[] = []
+  const files: Partial<OpenFiles> = {
+    tailers: [],
+    isName: () => true,
+    named: () => undefined,
+    examine: path => examined.push(path) > 0,
+  }
+  const newcomers = new Newcomers({
+    files: files as OpenFiles,
+    clock: new ManualTime(),
+    isSettled: () => true,
+    open: (path: string) => openSync(path, 'r'),
+  } as Partial<ConstructorParameters<typeof Newcomers>[0]> as ConstructorParameters<typeof Newcomers>[0])
+  const stat = statSync(path, { bigint: true })
+  t.ok(newcomers.add(path, 'plain', stat))
+  const takeUp = (...compared: string[]) =>
+    newcomers.takeUp(
+      dir,
+      () => undefined,
+      new Set(compared),
+      () => false,
+      new Slices(systemClock),
+    )
+  await takeUp()
+  t.same(examined, [])
+  t.ok(newcomers.wait)
+  await takeUp(keyOf(stat))
+  t.same(examined, [path])
+  t.notOk(newcomers.wait)
 })
 
 /** Opens a file of which nothing was read. */

@@ -429,6 +429,22 @@ t.test('read_from: end skips what was there at the first start, and nothing late
   await fresh.kill()
 })
 
+t.test('read_from: end reads all of a file that was made between the end of a run and the last save', async t => {
+  const dir = testFolder(t, { 'a.log': 'old\n' })
+  const options = { include: [join(dir, '*.log')], read_from: 'end' }
+  const run = await tail(options)
+  await until('the first sweep', () => run.value('sluice_files_watched') === 1)
+  await run.kill()
+  await laterFiles(dir)
+  writeFileSync(join(dir, 'b.log'), 'one\ntwo\n')
+  await laterFiles(dir)
+  await run.checkpoints.flush()
+  const next = await tail(options, run.checkpoints)
+  await settled(next, 2)
+  t.same(next.out.texts(), ['one', 'two'])
+  await next.stop()
+})
+
 t.test('the position of a file that is missing has the date of that, so that it is forgotten some day', async t => {
   const dir = testFolder(t, { 'a.log': 'one\n', 'b.log': 'two\n' })
   const first = await tail({ include: [join(dir, '*.log')] })
