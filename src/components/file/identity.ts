@@ -16,6 +16,9 @@ export const FINGERPRINT_BYTES = 1024
 /** A file must share at least this many bytes with another file to count as its copy, unless both names show it. */
 export const ALIKE_BYTES = 64
 
+/** The time of a file that was just written may be this much before the wall clock. */
+export const CLOCK_MS = 10
+
 /** The hash of `bytes` bytes. */
 export interface Fingerprint {
   readonly bytes: number

@@ -5,6 +5,7 @@ import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 import {
   type BirthTimes,
   byteBefore,
+  CLOCK_MS,
   FINGERPRINT_BYTES,
   type Fingerprint,
   fingerprint,
@@ -92,7 +93,7 @@ export function beginningOf(fd: number, reading = newReading()): Position {
 export function wasThere(stat: BigIntStats, path: string, saved: Saved, births: BirthTimes): boolean {
   if (saved.has(path) || saved.unreadable > 0) return false
   if (saved.savedAt === undefined) return true
-  return births.kept(stat) && Number(stat.birthtimeMs) < saved.lookedAt!
+  return births.kept(stat) && Number(stat.birthtimeMs) < saved.lookedAt! - CLOCK_MS
 }
 
 function endOf(fd: number, size: number): Position {

@@ -5,7 +5,16 @@ import { lacksDescriptor } from '../../../core/errors.js'
 import { existsSync, orNone, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { formatOfName } from '../compression.js'
 import type { Remote } from '../discovery/remote.js'
-import { ALIKE_BYTES, type BirthTimes, FINGERPRINT_BYTES, keyOf, leadsTo, NO_BYTES, same } from '../identity.js'
+import {
+  ALIKE_BYTES,
+  type BirthTimes,
+  CLOCK_MS,
+  FINGERPRINT_BYTES,
+  keyOf,
+  leadsTo,
+  NO_BYTES,
+  same,
+} from '../identity.js'
 import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import type { PathProblems } from '../path-problems.js'
@@ -20,7 +29,7 @@ import { assign, type Claim } from './match.js'
 import { compareAge, isRotatedName, mayBecome, stemOf, stemsWithin } from './names.js'
 import { Newcomers, originalsOf } from './newcomers.js'
 import { identityOf, Rests, stateOf } from './rests.js'
-import { CLOCK_MS, nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
+import { nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
 import { Unseen } from './unseen.js'
 
 export interface SearchOptions {

@@ -3,6 +3,7 @@ import { lacksDescriptor } from '../../../core/errors.js'
 import { fstatSync, openToRead, orNone } from '../../../lib/files/disk/disk.js'
 import {
   ALIKE_BYTES,
+  CLOCK_MS,
   FINGERPRINT_BYTES,
   type Fingerprint,
   fingerprint,
@@ -16,8 +17,6 @@ import { type Listed, withKnown } from './candidates.js'
 import type { Known, Mark } from './match.js'
 import { Trail } from './trail.js'
 
-/** The time of a file that was just written may be this much before the wall clock. */
-export const CLOCK_MS = 10
 /** An original is truncated right after it was copied. If this takes longer, a similar file is not a copy. */
 export const TWIN_MS = 10_000
 
@@ -43,7 +42,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   // When `size` or `markIn` is called, the file may be closed, and the descriptor may belong to another file.
   const read: Read = use =>
     fd !== undefined && tailer.fd === fd ? orNone(() => use(fd)) : there && withClosed(there.path, tailer.key, use)
-  const own = (fd !== undefined || there) && whole(read)
+  const known: Content = { isThere: false, size: () => tailer.size, ...marksOf(position, head, trail) }
   return {
     tailer,
     names: [basename(origin.path ?? path), basename(path)],
@@ -54,11 +53,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     position,
     since: truncatedSince,
     claimed,
-    ...(own || {
-      isThere: false,
-      size: () => tailer.size,
-      ...marksOf(position, head, trail),
-    }),
+    ...(fd !== undefined || there ? whole(read, known) : known),
   }
 }
 
@@ -76,6 +71,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
   const { dev, ino, birth, offset, size = offset, head, tail, path, claimed, marks = [] } = entry
   const since = lookedAt === undefined ? undefined : lookedAt - CLOCK_MS
   const position = { offset, tail }
+  const known: Content = { isThere: false, size: () => size, ...marksOf(position, head, new Trail(marks)) }
   return {
     entry,
     names: [basename(nameOf(entry)), basename(path)],
@@ -86,9 +82,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     // At the time `since`, the file may already have been copied and not yet truncated.
     notBefore: since && since - TWIN_MS,
     claimed,
-    ...(there
-      ? whole(use => withClosed(there.path, keyOf(there.stat), use))
-      : { isThere: false, size: () => size, ...marksOf(position, head, new Trail(marks)) }),
+    ...(there ? whole(use => withClosed(there.path, keyOf(there.stat), use), known) : known),
   }
 }
 
@@ -101,7 +95,7 @@ function marksOf(position: Mark, head: Fingerprint, trail: Trail): Pick<Known, '
   }
 }
 
-type Content = Pick<Known, 'isThere' | 'size' | 'markIn'>
+type Content = Pick<Known, 'isThere' | 'size' | 'markIn' | 'lineIn'>
 /**
  * Calls `use` with a descriptor of the file. Returns undefined if the file is gone or cannot be read. Throws if no more
  * files can be opened now, because this says nothing about the file.
@@ -123,14 +117,16 @@ function withClosed<T>(path: string, key: string, use: (fd: number) => T): T | u
   return result
 }
 
-function whole(read: Read): Content {
+/** `known`: what is known if the file cannot be read. */
+function whole(read: Read, known: Content): Content {
   return {
     isThere: true,
-    size: () => read(fd => fstatSync(fd).size) ?? 0,
+    size: () => read(fd => fstatSync(fd).size) ?? known.size(),
     markIn(size) {
       const tail = read(fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size))
+      if (!tail) return known.markIn(size)
       // If the file was just truncated, these bytes are gone.
-      return tail?.bytes === Math.min(size, FINGERPRINT_BYTES) ? { offset: size, tail } : undefined
+      return tail.bytes === Math.min(size, FINGERPRINT_BYTES) ? { offset: size, tail } : undefined
     },
   }
 }

@@ -2,6 +2,7 @@ import { basename, dirname } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
 import { closeSync, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { formatOfName, uncompressedName } from '../compression.js'
+import { CLOCK_MS } from '../identity.js'
 import { openWithinSync } from '../opening.js'
 import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
@@ -9,7 +10,7 @@ import type { Displaced } from '../saved.js'
 import { type Listed, type Place, SETTLE_MS, type Unreadable } from './candidates.js'
 import { compareAge, isRotatedName, stemOf, stemsWithin } from './names.js'
 import type { SearchOptions } from './search.js'
-import { beginsLike, CLOCK_MS } from './subjects.js'
+import { beginsLike } from './subjects.js'
 
 /**
  * How long a search may delay files. Without this limit, constant rotation, or a program that compresses a large file,
