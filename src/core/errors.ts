@@ -153,13 +153,13 @@ export function errorCode(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }
 
-/** Whether this process or the machine cannot open more files. */
 /** Whether the path does not exist. */
 export function isMissing(error: unknown): boolean {
   const code = errorCode(error)
   return code === 'ENOENT' || code === 'ENOTDIR'
 }
 
+/** Whether this process or the machine cannot open more files. */
 export function lacksDescriptor(error: unknown): boolean {
   const code = errorCode(error)
   return code === 'EMFILE' || code === 'ENFILE'

@@ -44,7 +44,7 @@ export class FileSource implements Source {
   #out: Output | undefined
   #stopped = false
   #swept = false
-  /** Whether the last sweep was skipped because a file system does not respond. */
+  /** Whether the last sweep left something out because a file system does not respond. */
   #isBlocked = false
   /** Paths that a watch reported and that are not examined yet. */
   #hinted = new Set<string>()

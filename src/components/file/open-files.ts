@@ -3,10 +3,9 @@ import type { SourceContext } from '../../core/component.js'
 import { errorCode, lacksDescriptor } from '../../core/errors.js'
 import { closeSync, fstatSync, orNone, statOrNone, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
 import { finalPath } from '../../lib/files/final-path.js'
-import { formatOf } from './compression.js'
 import { type Descriptors, TooManyOpen } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
-import { BirthTimes, fingerprintAt, firstBytes, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
+import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
 import { Lineage } from './lineage.js'
 import { openKnown, openWithinSync } from './opening.js'
 import type { FileOptions } from './options.js'
@@ -78,14 +77,14 @@ export class OpenFiles {
   /** The open files that the next start could not find, in the order in which they are read. */
   async unfindable(): Promise<Tailer[]> {
     const slices = new Slices(this.#options.context.clock)
-    let found = await this.#detached.locate(this.#tailers.values(), slices)
+    const { remote } = this.#options.tailing
+    const locate = async (tailers: Iterable<Tailer>) =>
+      (await this.#detached.locate(tailers, slices)).filter(({ path }) => !remote.isSilent(path))
+    let found = await locate(this.#tailers.values())
     // A file that was renamed while its folder was listed still has a name.
-    for (let looks = 1; looks < MOST_LOOKS && found.some(one => !one.unlinked); looks++)
-      found = await this.#detached.locate(found, slices)
+    for (let looks = 1; looks < MOST_LOOKS && found.some(one => !one.unlinked); looks++) found = await locate(found)
     // A compressed file is not read as lines, even if it was empty when it was opened.
-    const lost = new Set(
-      found.filter(({ at, fd }) => !(at === 0 && fd !== undefined && orNone(() => formatOf(firstBytes(fd))))),
-    )
+    const lost = new Set(found.filter(({ beginsCompressed }) => !beginsCompressed))
     return [...new Set([...lost].flatMap(one => [...one.earlier.filter(earlier => lost.has(earlier)), one]))]
   }
 
@@ -205,7 +204,8 @@ export class OpenFiles {
     }
     for (const path of this.#names.paths.keys()) {
       if (files.has(path)) continue
-      if (this.#isLeft(path)) this.#mayBeThere(path)
+      // The walk may have left out a file system that answers now.
+      if (!this.#isWhole && this.#options.tailing.remote.has(path)) this.#mayBeThere(path)
       else this.#names.vacate(path)
     }
     const now = context.clock.now()

@@ -123,7 +123,7 @@ export class PathProblems {
   nextSweep(): void {
     for (const [path, problem] of this.#open) {
       if (problem.sweep >= this.#sweep - FORGET_SWEEPS) continue
-      if (problem.stays && statOrNone(path)) problem.sweep = this.#sweep
+      if (problem.stays && mayBeThere(path)) problem.sweep = this.#sweep
       else this.#open.delete(path)
     }
     this.#sweep++
@@ -141,6 +141,15 @@ export function isMangled(path: string): boolean {
 /** Whether the error means that the system refused a call. Otherwise, the content is damaged. */
 export function isOfSystem(error: unknown): boolean {
   return errorCode(error) !== undefined && !isOfContent(error)
+}
+
+/** Also true if the file system does not respond. */
+function mayBeThere(path: string): boolean {
+  try {
+    return statOrNone(path) !== undefined
+  } catch {
+    return true
+  }
 }
 
 function kindOf(stat: BigIntStats): string {

@@ -557,8 +557,22 @@ export class Tailer {
     return !holds
   }
 
+  /** False if this is unknown. */
   get unlinked(): boolean {
-    return this.#fd !== undefined && orNone(() => fstatSync(this.#fd!))?.nlink === 0
+    try {
+      return this.#fd !== undefined && fstatSync(this.#fd).nlink === 0
+    } catch {
+      return false
+    }
+  }
+
+  /** Whether nothing of the file was read, and it begins like a compressed file. */
+  get beginsCompressed(): boolean {
+    try {
+      return this.#at === 0 && this.#fd !== undefined && formatOf(firstBytes(this.#fd)) !== undefined
+    } catch {
+      return false
+    }
   }
 
   /** Undelivered bytes of the open file. After a restart, these bytes can be read only if the file is found again. */

@@ -2,6 +2,7 @@ import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import { statOrNone, withFile } from '../../../lib/files/disk/disk.js'
 import { formatOfName } from '../compression.js'
+import type { Remote } from '../discovery/remote.js'
 import { keyOf } from '../identity.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
 import { type Entry, entryKey } from '../saved.js'
@@ -12,6 +13,7 @@ import { isRotatedName } from './names.js'
 /** Files that cannot be read now, and missing files whose rest may be in such a file. Neither kind counts as lost. */
 export class Hidden {
   readonly #problems: PathProblems
+  readonly #remote: Remote
   /** Entries of files whose rest may be in a compressed file that cannot be read. */
   readonly #entries = new Set<Entry>()
   /** Keys of files that have a saved position and could not be opened. */
@@ -20,8 +22,9 @@ export class Hidden {
   /** The unreadable files that may have the rest of a missing file, by path. */
   readonly #hiding = new Map<string, Unreadable>()
 
-  constructor(problems: PathProblems) {
+  constructor({ problems, remote }: { readonly problems: PathProblems; readonly remote: Remote }) {
     this.#problems = problems
+    this.#remote = remote
   }
 
   /** Starts a search. A thorough search examines all files with a position again. */
@@ -75,6 +78,7 @@ export class Hidden {
   /** The folders to search again, because a possible copy in them has changed, became readable or is gone. */
   *uncovered(): Iterable<string> {
     for (const [path, { stat: before, error }] of this.#hiding) {
+      if (this.#remote.isSilent(path)) continue
       const stat = statOrNone(path)
       const isSame =
         stat !== undefined &&

@@ -11,7 +11,7 @@ import { originalNames } from './names.js'
 import type { SearchOptions } from './search.js'
 import { beginsLike, TWIN_MS } from './subjects.js'
 
-interface NewcomersOptions extends Pick<SearchOptions, 'files' | 'saved' | 'problems'> {
+interface NewcomersOptions extends Pick<SearchOptions, 'files' | 'saved' | 'problems' | 'remote'> {
   readonly clock: Clock
   readonly candidates: Candidates
   /** Whether all copies of files with this name have been assigned. */
@@ -95,12 +95,18 @@ export class Newcomers {
   /** Starts a search. Forgets copies that the sweep did not find. Known compressed files no longer wait. */
   begin(): void {
     const there = new Set<string>()
+    let areLeft = false
     for (const path of this.#waiting.keys()) {
+      if (this.#options.remote.isSilent(path)) {
+        areLeft = true
+        continue
+      }
       const stat = statOrNone(path)
       if (stat) there.add(keyOf(stat))
       const seen = stat && this.#copies.get(keyOf(stat))
       if (!stat || (seen?.isCompressed && isSame(seen, stat))) this.#waiting.delete(path)
     }
+    if (areLeft) return
     for (const key of this.#copies.keys()) if (!there.has(key)) this.#copies.delete(key)
   }
 

@@ -78,7 +78,7 @@ export class Search {
 
   constructor(options: SearchOptions) {
     this.#options = options
-    this.#hidden = new Hidden(options.problems)
+    this.#hidden = new Hidden(options)
     const { context } = options
     const open = (path: string) => openWithinSync(context.reach, path)
     const opening = { ...options, clock: context.clock, slots: new Slots(), open }

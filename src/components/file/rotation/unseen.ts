@@ -74,8 +74,9 @@ export class Unseen {
 
   /** Repeats the search for a displaced name when its unreadable file can be opened or is gone. */
   begin(): void {
-    const { problems, context } = this.#options
+    const { problems, context, remote } = this.#options
     for (const [file, { path, since }] of this.#unreadable) {
+      if (remote.isSilent(file)) continue
       try {
         closeSync(openWithinSync(context.reach, file))
         problems.over(file)
