@@ -327,8 +327,11 @@ export class OpenFiles {
       this.#notOpened(path, error)
       // Another file had the name, and was renamed before it was opened.
       if (errorCode(error) === 'ENOENT') this.#names.vacate(path)
-      else if (!stat) this.#mayBeThere(path)
-      else if (stat.isFile() && !this.#tailers.has(keyOf(stat))) {
+      else if (!stat) {
+        this.#mayBeThere(path)
+        // The files after it must not wait.
+        this.#names.paths.get(path)?.wasLookedFor()
+      } else if (stat.isFile() && !this.#tailers.has(keyOf(stat))) {
         const fromEnd = this.#isFromEnd && wasThere(stat, path, this.#options.saved, this.#births)
         this.#search.noteUnopened(path, stat, fromEnd)
       }
@@ -447,7 +450,7 @@ export class OpenFiles {
       // Nothing after this line fails. So a saved position is removed only if its file gets a tailer.
       if (remembered) this.#resumed(path, remembered, verdict)
       // The first bytes of a file that was empty, or could not be opened, have not been compared yet.
-      const isCompared = isOwn || (entry !== undefined && entry.head.bytes > 0)
+      const isCompared = isOwn || (entry !== undefined && (entry.head.bytes > 0 || entry.offset > 0))
       if (!isCompared && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
       // The events of a renamed file keep the name that the file had when they were written.
       const tailer = new Tailer(

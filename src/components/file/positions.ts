@@ -60,7 +60,9 @@ export function positionOf({
 
 /** Like `positionOf`, for an open file whose head may have grown. */
 export function resumeOf(fd: number, entry: Entry): Position {
-  return entry.offset === 0 ? beginningOf(fd, entry.reading) : positionOf(entry)
+  if (entry.offset === 0) return beginningOf(fd, entry.reading)
+  // The file could not be opened when its position was saved.
+  return entry.head.bytes === 0 ? endOf(fd, entry.offset) : positionOf(entry)
 }
 
 /**

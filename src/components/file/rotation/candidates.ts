@@ -86,6 +86,11 @@ interface Content {
   readonly error?: unknown
 }
 
+interface Inflating {
+  readonly stamp: string
+  readonly of: Inflated
+}
+
 /** A file whose first bytes cannot be read completely. */
 export interface Unreadable extends Listed {
   readonly error: unknown
@@ -98,9 +103,9 @@ export class Candidates {
   readonly #folders = new Map<string, Map<string, Content>>()
   readonly #answers = new Map<string, Answer>()
   /** The compressed file that was inflated last. Its inflater stays at the offset that it has reached. */
-  #inflated: { readonly stamp: string; readonly of: Inflated } | undefined
-  /** A question for which `#inflated` must be inflated further, and whether this search has asked it. */
-  #open: { readonly question: string; isAsked: boolean } | undefined
+  #inflated: Inflating | undefined
+  /** A question that takes several searches, the file that is inflated for it, and whether this search has asked it. */
+  #open: { readonly key: string; readonly inflating: Inflating; isAsked: boolean } | undefined
 
   constructor(options: CandidatesOptions) {
     this.#options = options
@@ -228,9 +233,14 @@ export class Candidates {
       const answer = this.#answers.get(keyOfQuestion({ candidate, offset, bytes }))
       return answer && { answer }
     }
-    const tail = withKnown(path, key, fd => fingerprintAt(fd, offset - bytes, offset))
-    if (!tail) this.#examineAgain(candidate as Place)
-    return tail && { answer: { tail } }
+    let isOpened = false
+    const tail = withKnown(path, key, fd => {
+      isOpened = true
+      return fingerprintAt(fd, offset - bytes, offset)
+    })
+    if (isOpened) return { answer: tail && { tail } }
+    this.#examineAgain(candidate as Place)
+    return undefined
   }
 
   /**
@@ -239,37 +249,51 @@ export class Candidates {
    */
   async inflate(question: Question): Promise<boolean> {
     const { candidate, offset, bytes } = question
-    const { path, key, stat, format, isCompressed } = candidate as Compressed
-    const { slots, problems, open } = this.#options
-    const of = keyOfQuestion(question)
-    if (!isCompressed || (this.#open && this.#open.question !== of)) return false
-    const stamp = stampOf(stat)
-    if (this.#inflated?.stamp !== stamp || this.#inflated.of.at > offset) {
-      this.close()
-      if (slots.free <= 0) return false
-      const inflated = withKnown(path, key, fd => new Inflated(fd, format, slots), { keeps: true, open })
-      if (!inflated) {
-        this.#examineAgain(candidate as Compressed)
-        return false
-      }
-      this.#inflated = { stamp, of: inflated }
+    if (!candidate.isCompressed) return false
+    const key = keyOfQuestion(question)
+    const isOpen = this.#open?.key === key
+    if (isOpen) this.#open!.isAsked = true
+    const inflating = isOpen ? this.#open!.inflating : this.#begin(candidate as Compressed, offset)
+    if (!inflating) return false
+    const { of } = inflating
+    of.budget = ANSWER_BUDGET
+    await of.skip(offset)
+    const { at, damage, ended } = of
+    if (at < offset && !ended && !damage) {
+      if (this.#open) return false
+      this.#open = { key, inflating, isAsked: true }
+      this.#inflated = undefined
+      return false
     }
-    const inflated = this.#inflated.of
-    inflated.budget = ANSWER_BUDGET
-    await inflated.skip(offset)
-    const { at, damage, ended } = inflated
-    const isDone = at >= offset || ended || damage !== undefined
-    this.#open = isDone ? undefined : { question: of, isAsked: true }
-    if (!isDone) return false
+    if (isOpen) {
+      this.#inflated?.of.close()
+      this.#inflated = inflating
+      this.#open = undefined
+    }
     if (damage && at < offset) {
-      problems.hidden(path, damage)
-      this.#answers.set(of, { tail: NO_BYTES, end: at, isDamaged: true })
+      this.#options.problems.hidden((candidate as Compressed).path, damage)
+      this.#answers.set(key, { tail: NO_BYTES, end: at, isDamaged: true })
       return true
     }
     const room = Buffer.alloc(Math.min(bytes, at))
-    inflated.last(room)
-    this.#answers.set(of, { tail: fingerprint(room, 0, room.length), ...(at < offset && { end: at }) })
+    of.last(room)
+    this.#answers.set(key, { tail: fingerprint(room, 0, room.length), ...(at < offset && { end: at }) })
     return true
+  }
+
+  /** The file, inflated to `offset` or less. Returns undefined if it cannot be opened now. */
+  #begin(place: Compressed, offset: number): Inflating | undefined {
+    const { path, key, stat, format } = place
+    const { slots, open } = this.#options
+    const stamp = stampOf(stat)
+    if (this.#inflated?.stamp === stamp && this.#inflated.of.at <= offset) return this.#inflated
+    this.#inflated?.of.close()
+    this.#inflated = undefined
+    if (slots.free <= 0) return undefined
+    const of = withKnown(path, key, fd => new Inflated(fd, format, slots), { keeps: true, open })
+    if (of) this.#inflated = { stamp, of }
+    else this.#examineAgain(place)
+    return this.#inflated
   }
 
   /** Forgets the first bytes of a file that cannot be opened now. If this lasts, the file then counts as unreadable. */
@@ -281,19 +305,23 @@ export class Candidates {
   take(stat: BigIntStats, offset: number): Inflated | undefined {
     const { stamp, of } = this.#inflated ?? {}
     if (stamp !== stampOf(stat) || of!.at > offset) return undefined
-    this.#inflated = this.#open = undefined
+    this.#inflated = undefined
     return of
   }
 
-  /** Ends a search. If a file was not inflated far enough, the next search continues. */
+  /** Ends a search. If a question of this search takes longer, the next search continues. */
   endSearch(): void {
-    if (this.#open?.isAsked) this.#open.isAsked = false
-    else this.close()
+    if (this.#open?.isAsked) {
+      this.#open.isAsked = false
+      this.#inflated?.of.close()
+      this.#inflated = undefined
+    } else this.close()
     if (this.#answers.size > MAX_ANSWERS) this.#answers.clear()
   }
 
   close(): void {
     this.#inflated?.of.close()
+    this.#open?.inflating.of.close()
     this.#inflated = this.#open = undefined
   }
 }

@@ -52,7 +52,7 @@ export class DetachedFiles {
         }
       } catch {
         // A folder that cannot be listed says nothing about its files.
-        for (const [key, { path }] of sought) if (dirname(path) === folder) sought.delete(key)
+        for (const [key, { path, unlinked }] of sought) if (dirname(path) === folder && !unlinked) sought.delete(key)
       }
     }
     return [...sought.values()]

@@ -17,7 +17,7 @@ import {
 } from '../identity.js'
 import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
-import type { PathProblems } from '../path-problems.js'
+import { isOfSystem, type PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Entry, entryKey, type Saved, wasCopyAhead } from '../saved.js'
 import type { Slices } from '../slices.js'
@@ -132,7 +132,6 @@ export class Search {
    * if `isThorough`, the folders of all files with a saved position. `now`: wall clock in milliseconds.
    */
   async run(closed: readonly Tailer[], isThorough: boolean, now: number, slices: Slices): Promise<void> {
-    this.#isRunning = true
     this.#there.clear()
     this.unseen.begin()
     for (const folder of this.#hidden.uncovered()) this.#again.add(folder)
@@ -143,6 +142,7 @@ export class Search {
     this.#again = new Set()
     const delays = new Set<Tailer>()
     this.delays = delays
+    this.#isRunning = true
     try {
       const folders: Folder[] = []
       for (const path of paths) {
@@ -281,7 +281,10 @@ export class Search {
     if (!later) return
     const isSame = isAsBefore(later)
     const unread = this.#apply(claims, new Set([...sought, ...missing]), isSame, subjects)
-    if (isSame && !this.#unlisted.has(path)) {
+    if (this.#unlisted.has(path)) {
+      // Nothing shows that these files are gone, but the files after them must not wait.
+      for (const tailer of sought) if (!unread.has(tailer)) leave(tailer)
+    } else if (isSame) {
       for (const tailer of sought) if (!unread.has(tailer)) this.#over(tailer, folder)
       for (const entry of missing) if (!claims.some(({ file }) => file.entry === entry)) this.#lose(entry, folder)
     }
@@ -313,7 +316,12 @@ export class Search {
       if (!this.#rests.isKnownByLink(place)) this.#rests.inflate(place.path, place)
       return true
     }
-    const compared = new Set(places.flatMap(({ key, first }) => (first.length > 0 ? [key] : [])))
+    const unclear = [
+      ...places.filter(({ first }) => first.length === 0),
+      ...unreadable.filter(one => isOfSystem(one.error)),
+    ]
+    const compared = new Set(others.map(({ stat }) => keyOf(stat)))
+    for (const { stat } of unclear) compared.delete(keyOf(stat))
     await this.newcomers.takeUp(path, copyOf, compared, inflate, slices)
   }
 
@@ -594,6 +602,11 @@ export class Search {
       throw error
     }
   }
+}
+
+function leave(tailer: Tailer): void {
+  tailer.isMissing = true
+  tailer.wasLookedFor()
 }
 
 function stampOf(listed: readonly Listed[], isRelevant: (one: Listed) => boolean): string {

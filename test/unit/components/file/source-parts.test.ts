@@ -394,6 +394,7 @@ t.test('a file that became readable during a search waits until it was compared'
     tailers: [],
     isName: () => true,
     named: () => undefined,
+    isRead: () => false,
     examine: path => examined.push(path) > 0,
   }
   const newcomers = new Newcomers({
