@@ -87,7 +87,7 @@ export class Search {
     const searchAgain = (folder: string) => this.#again.add(folder)
     this.#rests = new Rests({ ...opening, candidates, hidden: this.#hidden, searchAgain })
     this.newcomers = new Newcomers({ ...opening, candidates, isSettled: path => !this.unseen.delays(path) })
-    this.unseen = new Unseen(options)
+    this.unseen = new Unseen({ ...options, isUnlisted: folder => this.#unlisted.has(folder) })
   }
 
   /** Whether another search is needed, for names or for folders that changed. A folder may never be listable. */

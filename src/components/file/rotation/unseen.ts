@@ -20,13 +20,18 @@ const LONGEST_DELAY_MS = 10_000
 /** A program that compresses a small file writes at least this often. */
 const WRITES_MS = 100
 
+interface UnseenOptions extends SearchOptions {
+  /** Whether a folder cannot be listed. Nothing is found there, so nobody waits. */
+  isUnlisted(folder: string): boolean
+}
+
 /** Names that now refer to another file than before. Between two sweeps, other files may also have had these names. */
 export class Unseen {
   /**
    * Whether the source still reports the files that existed at its start. If so, compressed files count as complete.
    */
   isStarting = true
-  readonly #options: SearchOptions
+  readonly #options: UnseenOptions
   /** Maps each displaced name to the earliest time at which it may have been displaced, wall clock in milliseconds. */
   readonly #displaced = new Map<string, number>()
   /**
@@ -36,7 +41,7 @@ export class Unseen {
   /** Maps each name to the time at which the search first blocked files with this name. */
   readonly #waitingSince = new Map<string, number>()
 
-  constructor(options: SearchOptions) {
+  constructor(options: UnseenOptions) {
     this.#options = options
     const { displaced, names, lookedAt } = options.saved
     for (const { path, since } of displaced) this.displaced(path, since)
@@ -63,8 +68,9 @@ export class Unseen {
   }
 
   #isOverdue(name: string): boolean {
-    const { clock } = this.#options.context
-    return clock.now() - (this.#waitingSince.get(name) ?? clock.now()) > LONGEST_DELAY_MS
+    const { context, isUnlisted } = this.#options
+    const { clock } = context
+    return isUnlisted(dirname(name)) || clock.now() - (this.#waitingSince.get(name) ?? clock.now()) > LONGEST_DELAY_MS
   }
 
   /** Records that the name now refers to another file than at the time `since`, wall clock in milliseconds. */

@@ -16,7 +16,6 @@ import t from 'tap'
 import { BirthTimes, CLOCK_MS, fingerprint, isKnownFile, NO_BYTES } from '../../../../src/components/file/identity.js'
 import { positionOf } from '../../../../src/components/file/positions.js'
 import type { Place } from '../../../../src/components/file/rotation/candidates.js'
-import type { SearchOptions } from '../../../../src/components/file/rotation/search.js'
 import { ofEntry } from '../../../../src/components/file/rotation/subjects.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
 import { Unseen } from '../../../../src/components/file/rotation/unseen.js'
@@ -25,6 +24,8 @@ import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
 import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
+
+type UnseenOptions = ConstructorParameters<typeof Unseen>[0]
 
 /** What the worlds of `npm run sim -- --files` found, each without its world. */
 
@@ -87,7 +88,7 @@ t.test('a copy may end where an earlier run stopped reading', async t => {
 })
 
 t.test('files are searched from the earliest time at which their name had another file', async t => {
-  const unseen = new Unseen({ saved: new Saved(undefined) } as SearchOptions)
+  const unseen = new Unseen({ saved: new Saved(undefined) } as UnseenOptions)
   for (const since of [2000, 1000, 3000]) unseen.displaced('/app.log', since)
   t.equal(unseen.since('/app.log'), 1000 - CLOCK_MS)
 })
@@ -104,7 +105,7 @@ t.test(
       births,
       files: { named: () => undefined },
       context: { clock: systemClock },
-    } as unknown as SearchOptions)
+    } as unknown as UnseenOptions)
     const known = { name: 'app.log.1.gz', path: `${path}.gz`, stat, changedAt: Number(stat.mtimeMs) }
     const place = { ...known, isCompressed: true, first: Buffer.from('line 0\n') } as Partial<Place> as Place
     const found = () => {
