@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { encodeAlone } from '../../core/codecs/encode.js'
 import { encodingOption } from '../../core/codecs/options.js'
 import { type Destination, type DestinationContext, defineDestination } from '../../core/component.js'
-import { DeliveryError, errorCode, errorText } from '../../core/errors.js'
+import { DeliveryError, errorCode, errorText, isMissing } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { written } from '../../core/explain.js'
 import { LOCAL } from '../../core/options/delivery-options.js'
@@ -36,9 +36,6 @@ type Options = z.output<typeof options>
 
 /** How often to check whether the path was rotated, in milliseconds. */
 const CHECK_MS = 250
-
-/** Error codes of a path without a file. After other errors, the open file may still be the right one. */
-const MISSING = new Set(['ENOENT', 'ENOTDIR'])
 
 const HINTS: Readonly<Record<string, string>> = {
   ENOSPC: ': free some space',
@@ -174,7 +171,8 @@ export class FileDestination implements Destination {
     const now = this.#context.clock.now()
     if (this.#opened && now - this.#checkedAt >= CHECK_MS) {
       const there = await this.#os.stat(this.#options.path).catch(error => {
-        if (!MISSING.has(errorCode(error) ?? '')) throw error
+        // After other errors, the open file may still be the right one.
+        if (!isMissing(error)) throw error
       })
       this.#checkedAt = now
       if (!there || keyOf(there) !== this.#opened.key) {

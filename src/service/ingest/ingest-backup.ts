@@ -1,6 +1,6 @@
 import { copyFile, lstat, open, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { errorCode } from '../../core/errors.js'
+import { errorCode, isMissing } from '../../core/errors.js'
 import { syncFolder } from '../../lib/files/atomic-file.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
 
@@ -65,7 +65,7 @@ async function namesIn(folder: string): Promise<string[]> {
       .sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1))
       .map(({ name }) => name)
   } catch (error) {
-    if (errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR') return []
+    if (isMissing(error)) return []
     throw error
   }
 }

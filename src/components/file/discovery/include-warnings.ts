@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { FilesThere, OptionProblem } from '../../../core/component.js'
-import { errorCode } from '../../../core/errors.js'
+import { errorCode, isMissing } from '../../../core/errors.js'
 import { closeSync, type Entry, openToRead, readdirSync, statSync } from '../../../lib/files/disk/disk.js'
 import { type FileSystems, fileSystems } from '../../../lib/files/disk/file-systems.js'
 import { shownPath } from '../../../lib/files/shown-path.js'
@@ -155,7 +155,7 @@ function list(folder: string): Entry[] {
   try {
     return readdirSync(folder, { withFileTypes: true })
   } catch (error) {
-    if (isAbsent(error)) return []
+    if (isMissing(error)) return []
     throw error
   }
 }
@@ -165,7 +165,7 @@ function kindOf(path: string): Match {
     const stat = statSync(path)
     return stat.isDirectory() ? 'folder' : stat.isFile() ? 'file' : 'nothing'
   } catch (error) {
-    if (isAbsent(error)) return 'nothing'
+    if (isMissing(error)) return 'nothing'
     throw error
   }
 }
@@ -187,9 +187,4 @@ function unreadOf(path: string): Format | Error | undefined {
 function isRefused(error: unknown): error is { readonly code: string } {
   const code = errorCode(error)
   return code === 'EACCES' || code === 'EPERM'
-}
-
-function isAbsent(error: unknown): boolean {
-  const code = errorCode(error)
-  return code === 'ENOENT' || code === 'ENOTDIR'
 }

@@ -1,7 +1,7 @@
 import { type FSWatcher, watch } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
-import { errorCode, errorText } from '../../../core/errors.js'
+import { errorCode, errorText, isMissing } from '../../../core/errors.js'
 import { statOrNone } from '../../../lib/files/disk/disk.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Slices } from '../slices.js'
@@ -98,9 +98,8 @@ export class Watches {
       this.#watches.set(folder, { watcher, folder: identity })
       return 'watched'
     } catch (error) {
-      const code = errorCode(error)
-      if (code === 'ENOENT' || code === 'ENOTDIR') return 'gone'
-      if (code === 'EACCES') return 'unreadable'
+      if (isMissing(error)) return 'gone'
+      if (errorCode(error) === 'EACCES') return 'unreadable'
       this.#refused(folder, error)
       return 'refused'
     }

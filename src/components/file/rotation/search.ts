@@ -316,6 +316,7 @@ export class Search {
       if (!this.#rests.isKnownByLink(place)) this.#rests.inflate(place.path, place)
       return true
     }
+    // A file that cannot be read was not compared, and one that was known then may be set aside since.
     const unclear = [
       ...places.filter(({ first }) => first.length === 0),
       ...unreadable.filter(one => isOfSystem(one.error)),

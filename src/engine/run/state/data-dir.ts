@@ -14,7 +14,7 @@ import {
 } from 'node:fs'
 import { connect, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
-import { errorCode, errorText, lacksDescriptor } from '../../../core/errors.js'
+import { errorCode, errorText, isMissing, lacksDescriptor } from '../../../core/errors.js'
 import { StateUnreadable } from '../../../core/unreadable.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 import { shortPath } from '../../../lib/network/short-path.js'
@@ -181,7 +181,7 @@ function has({ path, text }: Taken): boolean {
   try {
     return readFileSync(path, 'utf8') === text
   } catch (error) {
-    return !['ENOENT', 'ENOTDIR'].includes(errorCode(error) ?? '')
+    return !isMissing(error)
   }
 }
 

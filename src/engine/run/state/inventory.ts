@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { errorCode, errorText } from '../../../core/errors.js'
+import { errorText, isMissing } from '../../../core/errors.js'
 import { type Components, componentsOf } from '../../config/inputs.js'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
@@ -41,8 +41,6 @@ export interface Orphan extends Stored {
 }
 
 export type OrphanConfig = Components & Pick<Config, 'dataDir' | 'discardOrphans'>
-
-const NOT_FOUND: readonly (string | undefined)[] = ['ENOENT', 'ENOTDIR']
 
 export function pathOf(dataDir: string, kind: DataKind, id: string): string {
   const { folder, suffix } = KINDS[kind]
@@ -83,7 +81,7 @@ async function namesIn(path: string, log: Logger | undefined): Promise<string[]>
   try {
     return (await readdir(path)).sort()
   } catch (error) {
-    if (!NOT_FOUND.includes(errorCode(error)))
+    if (!isMissing(error))
       log?.warn({ folder: path, error: errorText(error) }, 'cannot list the folder to find orphaned data')
     return []
   }
@@ -127,7 +125,7 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
     const left = unsettled(settled, end, ahead)
     return left.events > 0 ? { ...stored, ...left, changedAt } : undefined
   } catch (error) {
-    if (NOT_FOUND.includes(errorCode(error))) return undefined
+    if (isMissing(error)) return undefined
     // Unreadable data may contain events, so it counts as an orphan and is kept.
     log.warn({ path, error: errorText(error) }, `cannot read the ${nameOf(kind)} of a component that is not configured`)
     const changedAt = (await stat(path).catch(() => undefined))?.mtimeMs ?? 0

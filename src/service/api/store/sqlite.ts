@@ -1,7 +1,7 @@
 import { closeSync, openSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { errorCode, errorText } from '../../../core/errors.js'
+import { errorCode, errorText, isMissing } from '../../../core/errors.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 import { every } from '../../../lib/time.js'
 import { StoreMonitor } from './monitor.js'
@@ -343,6 +343,6 @@ function fileAt(path: string): string | undefined {
     const { dev, ino } = statSync(path, { bigint: true })
     return `${dev} ${ino}`
   } catch (error) {
-    return ['ENOENT', 'ENOTDIR'].includes(errorCode(error) ?? '') ? '' : undefined
+    return isMissing(error) ? '' : undefined
   }
 }
