@@ -279,6 +279,8 @@ export class OpenFiles {
     for (const tailer of this.#tailers.values()) {
       const { path, found } = tailer
       if (this.#isLeft(path)) continue
+      // Even if the file is not read now, the search must know that it may be a copy.
+      if (tailer.isUncompared && orNone(() => this.setAside(tailer))) continue
       if (this.#names.paths.get(path) !== tailer && this.#names.paths.get(found) === tailer) {
         tailer.path = found
         tailer.movedAt = this.#options.context.clock.now()
