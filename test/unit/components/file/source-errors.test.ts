@@ -411,3 +411,33 @@ t.test('in a folder that cannot be listed, a truncated file is read on, and a de
   t.same(run.out.texts(join(dir, 'app.log')), ['one', 'two', 'new'])
   t.same(run.out.texts(join(dir, 'gone.log')), ['three', 'unfinished'])
 })
+
+t.test(
+  'a file that could not be opened before it was compressed is read from the copy, and not counted as lost',
+  async t => {
+    const dir = testFolder(t, { 'app.log': '', 'b.log': 'b1\n' })
+    const path = join(dir, 'app.log')
+    const run = await start(
+      { include: [join(dir, '*.log')], max_open_files: 1, rotate_wait: '10ms' },
+      undefined,
+      ahead(),
+    )
+    await settled(run, 1)
+    let release = () => {}
+    run.out.room = new Promise(resolve => {
+      release = resolve
+    })
+    // The only descriptor is that of a file whose receiver takes nothing.
+    appendFileSync(join(dir, 'b.log'), 'b2\n')
+    await until('the receiver is busy', () => run.out.lines.length === 2)
+    appendFileSync(path, asText(numbered(0, 20)))
+    await run.scanned(2)
+    compress(path, [], ['new'])
+    await run.scanned(10)
+    release()
+    await settled(run, 2 + 21)
+    t.same(run.out.texts(path), [...numbered(0, 20), 'new'])
+    t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+    await run.stop()
+  },
+)
