@@ -529,6 +529,15 @@ t.test('a file that is closed while it is compared is compared by its path', asy
   t.match(markIn(8), { offset: 8, tail: { bytes: 8 } })
 })
 
+t.test('a file of which nothing was read is verified by its first bytes', async t => {
+  const path = join(testFolder(t, { 'app.log': 'one\n' }), 'app.log')
+  const { tailer } = opened(t, path)
+  tailer.learnHead()
+  t.equal(tailer.verify(), true)
+  writeFileSync(path, 'two\n')
+  t.equal(tailer.verify(), false)
+})
+
 t.test('the first bytes of a compressed file are not learned while it is not compared', async t => {
   const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
   const { tailer } = opened(t, path)
