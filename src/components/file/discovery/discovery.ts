@@ -51,8 +51,6 @@ interface Listing {
   readonly walk: number
 }
 
-type Listings = ReadonlyMap<string, Listing>
-
 export class Discovery {
   readonly #globs: Segment[][]
   readonly #excluded: (path: string, name: string) => boolean
@@ -61,6 +59,8 @@ export class Discovery {
   readonly #remote: Remote
   #listings = new Map<string, Listing>()
   #walk = 0
+  /** Whether this walk reads all names again. */
+  #isFull = false
   /** The result of the last walk, if it stays valid until a folder changes; otherwise undefined. */
   #settled: Found | undefined
   /** On the monotonic clock: when a walk last found that folders were added, removed or changed. */
@@ -97,9 +97,10 @@ export class Discovery {
    */
   async walk(slices: Slices, areWatched = false): Promise<Found> {
     const isFull = this.#walk++ % FULL_EVERY === 0
+    this.#isFull = isFull
     if (!isFull && this.#settled && (await this.#isUnchanged(slices, areWatched))) return copyOf(this.#settled)
     const before = this.#listings
-    const found = await this.#walkAll(isFull, slices)
+    const found = await this.#walkAll(slices)
     const isSame =
       !(found.isBlocked || found.isCut) &&
       this.#listings.size === before.size &&
@@ -121,7 +122,7 @@ export class Discovery {
     return true
   }
 
-  async #walkAll(isFull: boolean, slices: Slices): Promise<Found> {
+  async #walkAll(slices: Slices): Promise<Found> {
     const found: Found = {
       files: new Map(),
       folders: new Set(),
@@ -131,7 +132,6 @@ export class Discovery {
       isSame: false,
     }
     const before = this.#listings
-    const known = isFull ? new Map<string, Listing>() : before
     this.#listings = new Map()
     const steps: Step[] = this.#globs.map(segments => ({ folder: '/', segments, at: 0 }))
     // A pattern with several `**` can reach a step in many ways, but each step runs once.
@@ -152,7 +152,7 @@ export class Discovery {
       taken.get(place.segments)!.add(key)
       if (this.#remote.has(place.folder) && !(await slices.without(() => this.#remote.answers(place.folder))))
         found.isBlocked = true
-      else if (!this.#step(place, steps, found, known, before)) {
+      else if (!this.#step(place, steps, found, before)) {
         found.isBlocked = true
         // The wait for a file system is not part of the working time.
         slices.restart()
@@ -162,9 +162,9 @@ export class Discovery {
   }
 
   /** Returns false if the file system no longer responds. */
-  #step(step: Step, steps: Step[], found: Found, ...listings: [Listings, Listings]): boolean {
+  #step(step: Step, steps: Step[], found: Found, before: ReadonlyMap<string, Listing>): boolean {
     try {
-      this.#take(step, steps, found, ...listings)
+      this.#take(step, steps, found, before)
       return true
     } catch (error) {
       if (error instanceof SilentFileSystem) return false
@@ -172,8 +172,8 @@ export class Discovery {
     }
   }
 
-  /** `known`: the listings that are still valid if their folders have not changed. `before`: all of the last walk. */
-  #take({ folder, segments, at }: Step, steps: Step[], found: Found, known: Listings, before: Listings): void {
+  /** `before`: the listings of the last walk. */
+  #take({ folder, segments, at }: Step, steps: Step[], found: Found, before: ReadonlyMap<string, Listing>): void {
     const segment = segments[at]!
     const last = segments.length - 1
     found.folders.add(folder)
@@ -184,7 +184,7 @@ export class Discovery {
     if (segment === ANY_DEPTH && at < last) steps.push({ folder, segments, at: at + 1 })
     let listing = this.#listings.get(folder)
     if (!listing) {
-      listing = this.#list(folder, known.get(folder), before.get(folder))
+      listing = this.#list(folder, before.get(folder))
       this.#listings.set(folder, listing)
     }
     const plain: NameKind = listing.walk === this.#walk ? 'plain' : 'same'
@@ -211,11 +211,11 @@ export class Discovery {
     if (kind === 'link' || kind === 'unknown') found.links.push(path)
   }
 
-  #list(folder: string, known: Listing | undefined, before: Listing | undefined): Listing {
+  #list(folder: string, before: Listing | undefined): Listing {
     try {
       const stat = statSync(folder, { bigint: true })
       const stamp = stampOf(stat)
-      if (known?.stamp === stamp) return known
+      if (!this.#isFull && before?.stamp === stamp) return before
       const settled = this.#clock.wall() - Number(stat.mtimeMs) > TRUSTED_MS
       return {
         entries: readdirSync(folder, { withFileTypes: true }),

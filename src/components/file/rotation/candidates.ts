@@ -266,8 +266,7 @@ export class Candidates {
       return false
     }
     if (isOpen) {
-      this.#inflated?.of.close()
-      this.#inflated = inflating
+      this.#keepInflated(inflating)
       this.#open = undefined
     }
     if (damage && at < offset) {
@@ -287,8 +286,7 @@ export class Candidates {
     const { slots, open } = this.#options
     const stamp = stampOf(stat)
     if (this.#inflated?.stamp === stamp && this.#inflated.of.at <= offset) return this.#inflated
-    this.#inflated?.of.close()
-    this.#inflated = undefined
+    this.#keepInflated()
     if (slots.free <= 0) return undefined
     const of = withKnown(path, key, fd => new Inflated(fd, format, slots), { keeps: true, open })
     if (of) this.#inflated = { stamp, of }
@@ -311,18 +309,22 @@ export class Candidates {
 
   /** Ends a search. If a question of this search takes longer, the next search continues. */
   endSearch(): void {
-    if (this.#open?.isAsked) {
-      this.#open.isAsked = false
-      this.#inflated?.of.close()
-      this.#inflated = undefined
-    } else this.close()
+    this.#keepInflated()
+    if (this.#open?.isAsked) this.#open.isAsked = false
+    else this.close()
     if (this.#answers.size > MAX_ANSWERS) this.#answers.clear()
   }
 
   close(): void {
-    this.#inflated?.of.close()
+    this.#keepInflated()
     this.#open?.inflating.of.close()
-    this.#inflated = this.#open = undefined
+    this.#open = undefined
+  }
+
+  /** Keeps this file as the one that was inflated last, and closes the one before. */
+  #keepInflated(inflating?: Inflating): void {
+    this.#inflated?.of.close()
+    this.#inflated = inflating
   }
 }
 

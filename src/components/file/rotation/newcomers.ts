@@ -14,8 +14,8 @@ import { beginsLike, TWIN_MS } from './subjects.js'
 interface NewcomersOptions extends Pick<SearchOptions, 'files' | 'saved' | 'problems' | 'remote'> {
   readonly clock: Clock
   readonly candidates: Candidates
-  /** Whether all copies of files with this name have been assigned. */
-  isSettled(path: string): boolean
+  /** Whether files with this name must wait for a search. */
+  delays(path: string): boolean
   open(path: string): number
 }
 
@@ -145,10 +145,10 @@ export class Newcomers {
     isCompared: boolean,
     inflate: (stat: BigIntStats) => boolean,
   ): Seen | 'later' | 'new' {
-    const { clock, files, isSettled, open } = this.#options
+    const { clock, files, delays, open } = this.#options
     const seen = this.#copies.get(keyOf(stat))
     const names = originalsOf(path)
-    if (!names.every(isSettled) || (of !== undefined && !isSettled(of))) return 'later'
+    if (names.some(delays) || (of !== undefined && delays(of))) return 'later'
     const { size, mtimeNs: changedAt } = stat
     const state = { isCompressed: false, size, changedAt, since: seen && isSame(seen, stat) ? seen.since : clock.now() }
     const first = withFile(path, firstBytes, { open })

@@ -86,7 +86,7 @@ export class Search {
     this.#candidates = candidates
     const searchAgain = (folder: string) => this.#again.add(folder)
     this.#rests = new Rests({ ...opening, candidates, hidden: this.#hidden, searchAgain })
-    this.newcomers = new Newcomers({ ...opening, candidates, isSettled: path => !this.unseen.delays(path) })
+    this.newcomers = new Newcomers({ ...opening, candidates, delays: path => this.unseen.delays(path) })
     this.unseen = new Unseen({ ...options, isUnlisted: folder => this.#unlisted.has(folder) })
   }
 

@@ -400,7 +400,7 @@ t.test('a file that became readable during a search waits until it was compared'
   const newcomers = new Newcomers({
     files: files as OpenFiles,
     clock: new ManualTime(),
-    isSettled: () => true,
+    delays: () => false,
     open: (path: string) => openSync(path, 'r'),
   } as Partial<ConstructorParameters<typeof Newcomers>[0]> as ConstructorParameters<typeof Newcomers>[0])
   const stat = statSync(path, { bigint: true })
