@@ -31,7 +31,7 @@ import type { Lineage } from '../lineage.js'
 import { type Content, type Position, positionsIn, readFrom } from '../positions.js'
 import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
 import type { Mark } from '../rotation/match.js'
-import { Trail } from '../rotation/trail.js'
+import { LONG_BYTES, Trail } from '../rotation/trail.js'
 import type { Entry, Original } from '../saved.js'
 import { Portion } from './portion.js'
 
@@ -124,6 +124,8 @@ export class Tailer {
   successor: Tailer | undefined
   /** The largest size seen while the file certainly contained what was read from it. */
   #sureSize = 0
+  /** When a sweep first found the file long, wall clock in milliseconds. */
+  #longSince = Number.POSITIVE_INFINITY
   /** The size of the file and the length of the head in the last result of `entry`. */
   #saved = { size: 0, head: 0 }
   /** When this run first saw the file with its current content, wall clock in milliseconds. */
@@ -446,6 +448,8 @@ export class Tailer {
     if (size !== this.size || isTouched) this.#changes += this.changedAt === 0n ? 0 : 1
     else if (this.#changes === this.#sureChanges) this.becomesSure()
     this.sees(size)
+    if (size >= LONG_BYTES && this.#longSince === Number.POSITIVE_INFINITY)
+      this.#longSince = this.isNew ? 0 : this.#context.clock.wall()
     if (isTouched) this.changedAt = changedAt
     return size !== this.#end || isTouched
   }
@@ -740,7 +744,8 @@ export class Tailer {
     const { path, origin, birth, claimed, size } = this
     const { offset, continues, carry, tail, content } = this.committed
     const [dev, ino] = this.key.split(':', 2) as [string, string]
-    const marks = this.trail.saved(offset, content.head.bytes)
+    const wasLong = this.#longSince < this.#context.lookedAt()
+    const marks = this.trail.saved(offset, content.head.bytes, wasLong)
     this.#saved = { size, head: content.head.bytes }
     return {
       path,

@@ -9,6 +9,9 @@ const LF = 0x0a
  */
 export const FIRST_MARK = 2 * FINGERPRINT_BYTES
 
+/** From this size on, a file is long: it has more marks than a checkpoint should hold for many files. */
+export const LONG_BYTES = 4 * FIRST_MARK
+
 /** Maximum marks at the ends of copies. The last ones are kept. */
 const MOST_COPIED = 32
 
@@ -90,14 +93,15 @@ export class Trail {
   }
 
   /**
-   * The marks to save for a file that was delivered up to `end`, and whose first `head` bytes are known. For a large
-   * file, the ends of its first lines are left out, unless a copy ends there.
+   * The marks to save for a file that was delivered up to `end`, and whose first `head` bytes are known. If the file is
+   * long, the ends of its first lines are left out, unless a copy ends there. `wasLong`: it was long so early that any
+   * copy that may still be unknown is long, too.
    */
-  saved(end: number, head: number): readonly Mark[] {
-    const isLarge = end >= 4 * FIRST_MARK
+  saved(end: number, head: number, wasLong: boolean): readonly Mark[] {
+    const isLong = wasLong && end >= LONG_BYTES
     return this.#marks.filter(
       ({ offset, isCopied }) =>
-        (offset < end || offset <= head) && offset !== end && (offset >= FIRST_MARK || !isLarge || isCopied === true),
+        (offset < end || offset <= head) && offset !== end && (offset >= FIRST_MARK || !isLong || isCopied === true),
     )
   }
 }

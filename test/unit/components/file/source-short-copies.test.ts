@@ -12,7 +12,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { testFolder } from '../../../support/folder.js'
-import { laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
+import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
 /** Longer than what is compared of the beginning of a file. */
@@ -310,6 +310,25 @@ t.test('a file that begins like another one, and stays very short, is read', asy
   clock.ms += 2000
   await settled(run, 11)
   await run.stop()
+})
+
+t.test('a file has a short copy, then grows long, and is truncated after a kill', async t => {
+  const dir = testFolder(t, { 'app.log': numbered(0, 10) })
+  const path = join(dir, 'app.log')
+  const killed = await tail({ include: [path], scan_interval: '300ms' })
+  await settled(killed, 10)
+  copyFileSync(path, `${path}.1`)
+  appendFileSync(path, numbered(10, 500))
+  await arrived(killed, 500)
+  await killed.checkpoints.flush()
+  await killed.kill()
+  truncateSync(path)
+  appendFileSync(path, 'after\n')
+  const next = await tail({ include: [path] }, killed.checkpoints)
+  await settled(next, 1)
+  await next.scanned(3)
+  t.same(next.out.texts(), ['after'])
+  await next.stop()
 })
 
 t.test('a tiny file has a copy that is shorter than it', async t => {
