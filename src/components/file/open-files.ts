@@ -1,4 +1,5 @@
 import type { BigIntStats } from 'node:fs'
+import { basename } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode, lacksDescriptor } from '../../core/errors.js'
 import { closeSync, fstatSync, orNone, statOrNone, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
@@ -437,7 +438,7 @@ export class OpenFiles {
     let taken = false
     try {
       const stat = fstatSync(fd, { bigint: true })
-      const known = this.#tailerOf(stat, path)
+      const known = this.#tailerOf(stat, path) ?? this.#mountedAgain(fd, stat, path)
       known?.look(Number(stat.size), stat.mtimeNs)
       if (known || !stat.isFile()) return known
       this.#births.learnAround(path, stat)
@@ -485,6 +486,22 @@ export class OpenFiles {
     } finally {
       if (!taken) closeSync(fd)
     }
+  }
+
+  /**
+   * The tailer of the open file, whose path it last had, if only the device number has changed: the file system was
+   * mounted again.
+   */
+  #mountedAgain(fd: number, stat: BigIntStats, path: string): Tailer | undefined {
+    const tailer = this.#names.last(path)
+    if (!tailer || this.#tailers.get(tailer.key) !== tailer) return undefined
+    if (tailer.copy || tailer.hasPortion || tailer.head.bytes === 0) return undefined
+    const { birth, at: offset, head, tail } = tailer
+    const [, ino, gone] = tailer.key.split(':')
+    if (gone !== undefined || ino !== String(stat.ino)) return undefined
+    if (judge(fd, stat, { birth, offset, head, tail }, this.#births) !== 'same') return undefined
+    this.#options.descriptors.close(tailer)
+    return this.readOn(tailer, { name: basename(path), path, stat }) ? tailer : undefined
   }
 
   get #isFromEnd(): boolean {

@@ -36,6 +36,11 @@ export class CurrentNames {
     return this.#paths.get(path) ?? this.#targets.get(path)
   }
 
+  /** The file that has or, before it was renamed or deleted, had this name. */
+  last(path: string): Tailer | undefined {
+    return this.#paths.get(path) ?? this.#former.get(path)?.tailer
+  }
+
   /** Whether a file has this name, or a file that had it is still being read. */
   knows(path: string): boolean {
     return this.#paths.has(path) || this.#former.has(path)

@@ -1,7 +1,9 @@
 import fs, {
   appendFileSync,
   copyFileSync,
+  readdirSync,
   readFileSync,
+  readlinkSync,
   renameSync,
   rmSync,
   statSync,
@@ -12,6 +14,7 @@ import { syncBuiltinESMExports } from 'node:module'
 import { basename, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
+import { orNone } from '../../../../src/lib/files/disk/disk.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
 import {
@@ -68,6 +71,33 @@ function ahead(ms = 3000): TestTime {
 
 const start = (options: object, checkpoints?: MemoryCheckpoints, time = new TestTime()) =>
   tail({ rotate_wait: '1h', ...options }, checkpoints, undefined, time)
+
+/** From now on, what is opened in `dir` has another device number, and what is open there cannot be read. */
+function mountAgain(t: Test, dir: string): void {
+  const isIn = (file: unknown) => {
+    const path = typeof file === 'number' ? orNone(() => readlinkSync(`/proc/self/fd/${file}`)) : String(file)
+    return path?.startsWith(`${dir}/`) === true
+  }
+  const old = new Set<unknown>(readdirSync('/proc/self/fd').map(Number).filter(isIn))
+  const { end } = fail(t, 'ENOTCONN', [...READS, 'fstatSync'], fd => old.has(fd))
+  for (const name of ['statSync', 'fstatSync']) {
+    const call = calls[name]!
+    calls[name] = (...args) => {
+      const stat = call(...args) as { dev: number | bigint } | undefined
+      if (stat && isIn(args[0])) stat.dev = typeof stat.dev === 'bigint' ? stat.dev + 1n : stat.dev + 1
+      return stat
+    }
+  }
+  calls.closeSync = fd => {
+    old.delete(fd)
+    return real.closeSync!(fd)
+  }
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    Object.assign(calls, { statSync: real.statSync, closeSync: real.closeSync })
+    end()
+  })
+}
 
 /** The file is compressed and a new one takes its name, all at once. */
 function compress(path: string, rest: readonly string[], next: readonly string[], cut?: number): void {
@@ -441,3 +471,28 @@ t.test(
     await run.stop()
   },
 )
+
+for (const [title, options] of [
+  ['at once', {}],
+  ['when its files are closed', { max_open_files: 1 }],
+  ['when its files were given up', { rotate_wait: '10ms' }],
+] as const)
+  t.test(`a file system is mounted again ${title}, with another device number: its files are read on`, async t => {
+    const [one, two] = [numbered(0, 30, 'one'), numbered(0, 30, 'two')]
+    const dir = testFolder(t, { 'one.log': asText(one.slice(0, 20)), 'two.log': asText(two.slice(0, 20)) })
+    const run = await start({ include: [join(dir, '*.log')], ...options })
+    await settled(run, 40)
+    if ('rotate_wait' in options) {
+      const { end } = fail(t, 'ENOENT', ['readdirSync', 'statSync', 'openSync'], path => String(path).startsWith(dir))
+      await until('them to be given up', () => run.value('sluice_files_watched') === 0)
+      end()
+    }
+    mountAgain(t, dir)
+    appendFileSync(join(dir, 'one.log'), asText(one.slice(20)))
+    appendFileSync(join(dir, 'two.log'), asText(two.slice(20)))
+    await settled(run, 60)
+    await run.scanned(3)
+    t.same(run.out.texts(join(dir, 'one.log')), one)
+    t.same(run.out.texts(join(dir, 'two.log')), two)
+    await run.stop()
+  })
