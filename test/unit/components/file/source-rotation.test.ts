@@ -1,4 +1,4 @@
-import {
+import fs, {
   appendFileSync,
   closeSync,
   copyFileSync,
@@ -19,9 +19,11 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { testFolder } from '../../../support/folder.js'
+import { refuseWatches } from '../../../support/refuse-watches.js'
 import { Seeded } from '../../../support/seeded.js'
 import {
   arrived,
+  laterFiles,
   MemoryCheckpoints,
   pauseAtEachStat,
   Receiver,
@@ -124,6 +126,75 @@ t.test('what was closed before it was renamed comes before what took its name', 
   await settled(run, 4)
   t.same(run.out.texts(), ['1', '2', '3', '4'])
   await run.stop()
+})
+
+t.test('what is still written to a file that was renamed before a stop comes before the new file', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const path = join(dir, 'app.log')
+  const first = await tail({ include: [path] })
+  await settled(first, 1)
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, '2\n')
+  await settled(first, 2)
+  await first.stop()
+  const run = await tail({ include: [path] }, first.checkpoints)
+  await run.scanned()
+  appendFileSync(`${path}.1`, '3\n')
+  appendFileSync(path, '4\n')
+  await until('the last line', () => run.out.texts().includes('4'))
+  t.same(run.out.texts(), ['3', '4'])
+  await run.stop()
+})
+
+t.test('files whose batches come back one after the other are read again in order', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const path = join(dir, 'app.log')
+  const out = new Receiver()
+  out.hold = true
+  // Each sweep looks at the renamed file first.
+  const run = await tail({ include: [path, `${path}.1`] }, new MemoryCheckpoints(), out)
+  await settled(run, 1)
+  out.room = new Promise(() => {})
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, '2\n')
+  await arrived(run, 2)
+  const [older, newer] = out.held.splice(0)
+  newer!.ack.settle('errored')
+  await t.rejects(run.run)
+  out.hold = false
+  out.room = Promise.resolve()
+  const stat = fs.statSync
+  const use = (statSync: unknown) => Object.assign(fs, { statSync })
+  t.teardown(() => use(stat))
+  use((...args: Parameters<typeof stat>) => {
+    if (args[0] === path) {
+      use(stat)
+      older!.ack.settle('errored')
+    }
+    return stat(...args)
+  })
+  void run.again()
+  await settled(run, 4)
+  t.same(out.texts(), ['1', '2', '1', '2'])
+  await run.stop()
+})
+
+t.test('a file that came and went while its name was vacant, and nobody saw it, is read after a restart', async t => {
+  refuseWatches(t)
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const path = join(dir, 'app.log')
+  const first = await tail({ include: [path] })
+  await settled(first, 1)
+  renameSync(path, `${path}.2`)
+  await first.scanned(5)
+  writeFileSync(path, '2\n')
+  renameSync(path, `${path}.1`)
+  await laterFiles(dir)
+  await first.scanned(3)
+  await first.stop()
+  const next = await tail({ include: [path], follow: false }, first.checkpoints)
+  await next.run
+  t.same([...first.out.texts(), ...next.out.texts()], ['1', '2'])
 })
 
 t.test('a file deleted while it has more is read to its end', async t => {
