@@ -8,6 +8,7 @@ import {
   statSync,
   symlinkSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -22,7 +23,7 @@ import { Unseen } from '../../../../src/components/file/rotation/unseen.js'
 import { type Entry, Saved } from '../../../../src/components/file/saved.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
-import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, tail } from '../../../support/tailing.js'
+import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
 type UnseenOptions = ConstructorParameters<typeof Unseen>[0]
@@ -298,6 +299,91 @@ t.test('a compressed file that is still being written at a start is read when it
   await settled(next, lines.length + 1)
   t.same(next.out.texts(), [...lines, 'last'])
   await next.stop()
+})
+
+t.test('a file that takes its name during the search at a start comes after the file that had it', async t => {
+  const path = join(testFolder(t, { 'app.log': 'line 0\n' }), 'app.log')
+  const first = await tail({ include: [path] })
+  await settled(first, 1)
+  await first.stop()
+  rmSync(path)
+  writeFileSync(`${path}.1.gz`, gzipSync('line 1\n'))
+  // However slow the test is, the compressed file was just written.
+  let wall = statSync(`${path}.1.gz`).ctimeMs
+  const clock = { ...systemClock, wall: () => wall }
+  const next = await tail({ include: [path] }, first.checkpoints, new Receiver(), clock)
+  await next.scanned()
+  writeFileSync(path, 'line 2\n')
+  await next.scanned(2)
+  wall += 60_000
+  await settled(next, 2)
+  t.same(next.out.texts(), ['line 1', 'line 2'])
+  await next.stop()
+})
+
+t.test('at a start, the beginning of a copy in progress is not read as an unseen file', async t => {
+  const content = Array.from({ length: 10 }, (_, n) => `line ${n}\n`).join('')
+  const dir = testFolder(t, { 'app.log': content })
+  const [path, copy] = [join(dir, 'app.log'), join(dir, 'app-20260101.log')]
+  const first = await tail({ include: [path] })
+  await settled(first, 10)
+  await first.stop()
+  await laterFiles(dir)
+  writeFileSync(copy, content.slice(0, 21))
+  // However slow the test is, the copy was just written.
+  let wall = statSync(copy).ctimeMs
+  const clock = { ...systemClock, wall: () => wall }
+  const next = await tail({ include: [path] }, first.checkpoints, new Receiver(), clock)
+  await next.scanned(2)
+  appendFileSync(copy, content.slice(21))
+  truncateSync(path)
+  appendFileSync(path, 'last\n')
+  wall += 60_000
+  await settled(next, 1)
+  t.same(next.out.texts(), ['last'])
+  await next.stop()
+})
+
+t.test('a file with an old time is known when it is compressed', async t => {
+  const dir = testFolder(t, { 'a.log': 'line 0\n' })
+  const path = join(dir, 'a.log')
+  utimesSync(path, 1_700_000_000, 1_700_000_000)
+  const time = new TestTime()
+  const run = await tail({ include: [`${dir}/*`] }, new MemoryCheckpoints(), new Receiver(), time)
+  await settled(run, 1)
+  writeFileSync(`${path}.gz`, gzipSync('line 0\n'))
+  utimesSync(`${path}.gz`, 1_700_000_000, 1_700_000_000)
+  rmSync(path)
+  await run.scanned(2)
+  time.ms += 60_000
+  writeFileSync(path, 'line 1\n')
+  await settled(run, 2)
+  await run.scanned(2)
+  t.same(run.out.texts(), ['line 0', 'line 1'])
+  await run.stop()
+})
+
+t.test('a file that has the inode of a known one, and the name of its copy, keeps the name that it had', async t => {
+  const dir = testFolder(t, { 'app.log': 'line 0\n' })
+  const path = join(dir, 'app.log')
+  const options = { include: [`${path}*`], follow: false }
+  const first = await tail(options)
+  await first.run
+  await first.stop()
+  await laterFiles(dir)
+  rmSync(path)
+  // Its times do not show that the file system keeps birth times.
+  const stat = await until('a file that is written as soon as it is born', () => {
+    rmSync(`${path}.1`, { force: true })
+    writeFileSync(`${path}.1`, 'line 1\n')
+    const { dev, ino, birthtimeNs, ctimeNs } = statSync(`${path}.1`, { bigint: true })
+    return birthtimeNs === ctimeNs && { dev: `${dev}`, ino: `${ino}` }
+  })
+  const document = first.checkpoints.document as { files: Entry[] }
+  document.files = document.files.map(entry => ({ ...entry, ...stat }))
+  const next = await tail(options, first.checkpoints)
+  await next.run
+  t.same(next.out.texts(path), ['line 1'])
 })
 
 t.test('a file whose copy is gone does not claim the file that has the inode of the copy', async t => {
