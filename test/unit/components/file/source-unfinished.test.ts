@@ -1,4 +1,15 @@
-import { appendFileSync, linkSync, mkdirSync, renameSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  copyFileSync,
+  linkSync,
+  mkdirSync,
+  renameSync,
+  statSync,
+  truncateSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { CONTINUES } from '../../../../src/lib/lines/line-splitter.js'
@@ -188,6 +199,24 @@ t.test('what the next start could not find is delivered at a stop', async t => {
   t.equal(next.out.lines.length, 1)
 })
 
+t.test('a stop delivers the content of a deleted file in order, although the file was truncated before', async t => {
+  const dir = testFolder(t, { 'a.log': '1\n' })
+  const path = join(dir, 'a.log')
+  const out = new Receiver()
+  out.room = new Promise(() => {})
+  const run = await tail({ include: [path] }, undefined, out)
+  await lines(run, 1)
+  appendFileSync(path, '2\n')
+  copyFileSync(path, `${path}.1`)
+  truncateSync(path)
+  appendFileSync(path, 'three\n')
+  await until('the copy is open', () => run.value('sluice_files_open') === 2)
+  for (const one of [path, `${path}.1`]) unlinkSync(one)
+  out.room = Promise.resolve()
+  await run.stop()
+  t.same(out.texts(), ['1', '2', 'three'])
+})
+
 t.test('unfinished lines that wait for room at a stop come once, now or after the next start', async t => {
   const names = ['a.log', 'b.log', 'deleted.log', 'deleted too.log']
   const dir = testFolder(t, { ...Object.fromEntries(names.map(name => [name, 'half'])), 'marker.log': '' })
@@ -285,6 +314,30 @@ t.test('unfinished lines take no descriptors from other files, and are whole all
   await lines(run, 10)
   await run.stop()
   t.same(run.out.texts().sort(), [...Array(5).fill('first'), ...Array(5).fill('half and half')])
+})
+
+t.test('the rest of a line that was dropped to save a descriptor comes before newer lines', async t => {
+  const dir = testFolder(t, { logs: { 'a.log': 'half' } })
+  const [path, unwatched] = [join(dir, 'logs/a.log'), join(dir, 'link')]
+  linkSync(path, unwatched)
+  const run = await tail({ include: [join(dir, 'logs/*')], max_open_files: 2, scan_interval: '1h' })
+  await run.read(path)
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, 'new ')
+  await until('the new file', () => run.value('sluice_files_open') === 2)
+  appendFileSync(path, 'half ')
+  await run.read(path)
+  writeFileSync(join(dir, 'logs/b.log'), 'b\n')
+  await lines(run, 1)
+  // The file is opened again, but its line is not read again.
+  utimesSync(`${path}.1`, new Date(), new Date())
+  appendFileSync(path, 'and ')
+  await run.read(path)
+  appendFileSync(unwatched, ' and half\n')
+  appendFileSync(path, 'half\n')
+  await until('the last line', () => run.out.texts().at(-1) === 'new half and half')
+  t.same(run.out.texts(path), ['half and half', 'new half and half'])
+  await run.stop()
 })
 
 t.test('unfinished lines that are due at once do not take the only descriptor from each other', async t => {
