@@ -189,6 +189,12 @@ const VECTORS: readonly [
     ['A rest app.log.3.gz'],
   ],
   [
+    'the claimed copy was compressed since',
+    [file(a, 40 * LINE, { claimed: 'app.log.1' })],
+    [candidate('app.log.1.gz', a)],
+    ['A rest app.log.1.gz'],
+  ],
+  [
     'a claim stays when another file has read more',
     [file(a, 40 * LINE, { claimed: 'app.log.1.gz' }), file(a, 80 * LINE)],
     [candidate('app.log.1.gz', a)],
