@@ -11,6 +11,7 @@ import {
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
+import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { testFolder } from '../../../support/folder.js'
 import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
@@ -346,5 +347,55 @@ t.test('a tiny file has a copy that is shorter than it', async t => {
   await settled(run, 4)
   await run.scanned(3)
   t.same(run.out.texts(), [...numbered(0, 3).trim().split('\n'), 'after'])
+  await run.stop()
+})
+
+t.test('a copy ends within a line that is read after the copy was found', async t => {
+  const dir = testFolder(t, { 'app.log': numbered(0, 3) })
+  const path = join(dir, 'app.log')
+  // The file is truncated as soon as all of it was read.
+  const out = new (class extends Receiver {
+    override send(batch: EventBatch): Promise<void> {
+      const sent = super.send(batch)
+      if (this.lines.length === 10) truncateSync(path)
+      return sent
+    }
+  })()
+  let makeRoom = () => {}
+  out.room = new Promise(resolve => (makeRoom = resolve))
+  const run = await tail({ include: [`${path}*`] }, undefined, out)
+  await arrived(run, 3)
+  appendFileSync(path, numbered(3, 10).slice(0, -5))
+  copyFileSync(path, `${path}.1`)
+  await run.scanned(3)
+  appendFileSync(path, numbered(3, 10).slice(-5))
+  makeRoom()
+  await until('the truncation', () => run.value('sluice_file_truncations_total') === 1)
+  await run.scanned(3)
+  appendFileSync(path, 'after\n')
+  await settled(run, 11)
+  t.same(out.texts(), [...numbered(0, 10).trim().split('\n'), 'after'])
+  await run.stop()
+})
+
+t.test('a batch comes back from a truncated file whose copy is a file of its own by then', async t => {
+  const dir = testFolder(t, { 'app.log': numbered(0, 8) })
+  const path = join(dir, 'app.log')
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail({ include: [`${path}*`] }, undefined, out)
+  await arrived(run, 8)
+  copyFileSync(path, `${path}.1`)
+  appendFileSync(path, numbered(8, 10))
+  await arrived(run, 10)
+  truncateSync(path)
+  await until('the copy to be opened', () => run.value('sluice_files_watched') === 3)
+  out.hold = false
+  out.held.pop()!.ack.settle('delivered')
+  out.settle('errored')
+  await t.rejects(run.run)
+  void run.again()
+  await settled(run, 18)
+  t.same(out.texts().slice(10), numbered(0, 8).trim().split('\n'))
   await run.stop()
 })
