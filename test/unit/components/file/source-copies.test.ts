@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import {
+import fs, {
   appendFileSync,
   copyFileSync,
   linkSync,
@@ -21,7 +21,16 @@ import t, { type Test } from 'tap'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { testFolder } from '../../../support/folder.js'
 import { longTest } from '../../../support/long-test.js'
-import { laterFiles, MemoryCheckpoints, Receiver, settled, type Tailing, tail } from '../../../support/tailing.js'
+import {
+  arrived,
+  laterFiles,
+  MemoryCheckpoints,
+  Receiver,
+  settled,
+  type Tailing,
+  TestTime,
+  tail,
+} from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
 const numbered = (from: number, to: number, more = '') =>
@@ -585,4 +594,165 @@ t.test('a copy is read while the file before it waits for all copies to be found
   t.same(run.out.texts(a), ['one, of some length', 'two'])
   t.same(run.out.texts(b), ['three'])
   await run.stop()
+})
+
+/** Acts just before the source opens the file at `path` for the `count`th time. */
+function atOpen(t: Test, path: string, count: number, act: () => void): void {
+  const { openSync } = fs
+  const undo = () => Object.assign(fs, { openSync })
+  t.teardown(undo)
+  let left = count
+  fs.openSync = (...args) => {
+    if (args[0] === path && --left === 0) {
+      undo()
+      act()
+    }
+    return openSync(...args)
+  }
+}
+
+t.test('a compressed file is overwritten by that of a file that was read, just before it is read', async t => {
+  const { dir, path, options, checkpoints } = await stopped(t, undefined, '')
+  await laterFiles(dir)
+  const copy = `${path}.1.gz`
+  writeFileSync(copy, gzipSync('never seen\n'))
+  // It is opened to be compared, and then to be read.
+  atOpen(t, copy, 2, () => {
+    copyFileSync(copy, `${path}.2.gz`)
+    writeFileSync(copy, gzipSync(readFileSync(path)))
+    unlinkSync(path)
+  })
+  const run = await tail(options, checkpoints)
+  await settled(run, 1)
+  await run.scanned(3)
+  t.same(run.out.texts(), ['never seen'])
+  await run.stop()
+})
+
+t.test('an unfinished line goes on in a copy that is renamed just before it is opened', async t => {
+  const path = join(testFolder(t, { 'app.log': 'line 0\nhalf' }), 'app.log')
+  const run = await tail({ include: [path], rotate_wait: '1h' })
+  await run.read(path)
+  // It is opened to be compared, and then to be read.
+  atOpen(t, `${path}.1`, 2, () => renameSync(`${path}.1`, `${path}.2`))
+  appendFileSync(path, ' of a line\n')
+  copyFileSync(path, `${path}.1`)
+  truncateSync(path)
+  await settled(run, 2)
+  t.same(run.out.texts(), ['line 0', 'half of a line'])
+  await run.stop()
+})
+
+t.test('the copy with the rest is gone: a shorter one is known, and the rest is read from the next one', async t => {
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 20)), away: {} })
+  const path = join(dir, 'app.log')
+  const options = { include: [`${path}*`], exclude: ['*.gz'], rotate_wait: '1h' }
+  const first = await tail(options)
+  await settled(first, 20)
+  await first.stop()
+  appendFileSync(path, asText(numbered(20, 22)))
+  compress(path, `${path}.1.gz`)
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail(options, first.checkpoints, out)
+  await arrived(run, 2)
+  renameSync(`${path}.1.gz`, join(dir, 'away', 'gz'))
+  out.settle('errored')
+  await t.rejects(run.run)
+  out.hold = false
+  void run.again()
+  await run.scanned(5)
+  writeFileSync(`${path}.3`, asText(numbered(0, 10)))
+  await run.scanned(5)
+  t.same(out.texts(), numbered(20, 22))
+  renameSync(join(dir, 'away', 'gz'), `${path}.2.gz`)
+  await settled(run, 4)
+  t.same(out.texts(), [...numbered(20, 22), ...numbered(20, 22)])
+  await run.stop()
+})
+
+/** As on a file system that stores no birth times: a file that is overwritten is like a new one with the same inode. */
+function withoutBirths(t: Test): void {
+  const calls = fs as unknown as Record<'statSync' | 'fstatSync', (...args: unknown[]) => { birthtimeNs?: bigint }>
+  const { statSync, fstatSync } = calls
+  const without =
+    (look: typeof statSync) =>
+    (...args: unknown[]) => {
+      const stat = look(...args)
+      return stat?.birthtimeNs === undefined ? stat : Object.assign(stat, { birthtimeNs: 0n })
+    }
+  Object.assign(calls, { statSync: without(statSync), fstatSync: without(fstatSync) })
+  t.teardown(() => Object.assign(calls, { statSync, fstatSync }))
+}
+
+t.test('without birth times, a rotated file and its compressed copy in the making are read once', async t => {
+  withoutBirths(t)
+  const { dir, path, options, checkpoints } = await stopped(t, undefined, '')
+  await laterFiles(dir)
+  renameSync(path, `${path}.2`)
+  writeFileSync(`${path}.1`, 'never seen\n')
+  writeFileSync(`${path}.1.gz`, gzipSync('never seen\n'))
+  renew(path)
+  const clock = new TestTime()
+  // Nobody has written to it for a second.
+  clock.ms = 1000
+  const run = await tail(options, checkpoints, new Receiver(), clock)
+  await settled(run, 3)
+  await run.scanned(3)
+  t.same(run.out.texts(), ['never seen', ...NEW])
+  await run.stop()
+})
+
+const BANNER = `# ${'the header of every file '.repeat(50)}`
+
+t.test('a batch comes back from a copy that is gone, and another file that begins alike has its inode', async t => {
+  withoutBirths(t)
+  const dir = testFolder(t, { 'app.log': asText([BANNER, ...numbered(0, 10)]) })
+  const [path, other] = [join(dir, 'app.log'), join(dir, 'other.log')]
+  const options = { include: [path, other] }
+  const first = await tail(options)
+  await settled(first, 11)
+  await first.stop()
+  appendFileSync(path, asText(REST))
+  compress(path, `${path}.1.gz`)
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail(options, first.checkpoints, out)
+  await arrived(run, 2)
+  out.hold = false
+  // The inode of the copy goes to another file.
+  renameSync(`${path}.1.gz`, other)
+  writeFileSync(other, asText([BANNER, ...numbered(0, 100, ' of another file')]))
+  await settled(run, 2 + 101)
+  out.settle('errored')
+  await t.rejects(run.run)
+  void run.again()
+  await run.scanned(5)
+  t.equal(out.texts(other).length, 101)
+  await run.stop()
+})
+
+t.test('a file is known after a restart, although the copy of another one has its inode', async t => {
+  withoutBirths(t)
+  const dir = testFolder(t, { 'a.log': asText(numbered(0, 10)), 'b.log': asText(numbered(0, 30, ' of b')) })
+  const [a, b] = [join(dir, 'a.log'), join(dir, 'b.log')]
+  const options = { include: [`${a}*`, b] }
+  const first = await tail(options)
+  await settled(first, 40)
+  await first.stop()
+  await laterFiles(dir)
+  // The copy of the other file gets the inode of the first.
+  renameSync(a, `${b}.1`)
+  appendFileSync(b, 'the rest of b\n')
+  writeFileSync(`${b}.1`, readFileSync(b))
+  unlinkSync(b)
+  const second = await tail(options, first.checkpoints)
+  await settled(second, 1)
+  t.same(second.out.texts(b), ['the rest of b'])
+  await second.stop()
+  writeFileSync(`${a}.1`, asText(numbered(0, 10)))
+  const third = await tail(options, first.checkpoints)
+  await third.scanned(5)
+  t.same(third.out.texts(), [])
+  await third.stop()
 })
