@@ -466,3 +466,152 @@ t.test('a file that is renamed while the stop looks for it keeps its unfinished 
   t.equal(renames, 2)
   t.same(run.out.texts(), ['1'])
 })
+
+/** As on a file system that stores no birth times. */
+function hideBirthTimes(t: Test): void {
+  const calls = fs as unknown as Record<'statSync' | 'fstatSync', (...args: unknown[]) => { birthtimeNs?: bigint }>
+  const { statSync, fstatSync } = calls
+  const hide =
+    (look: typeof statSync) =>
+    (...args: unknown[]) => {
+      const stat = look(...args)
+      return stat?.birthtimeNs === undefined ? stat : Object.assign(stat, { birthtimeNs: 0n })
+    }
+  Object.assign(calls, { statSync: hide(statSync), fstatSync: hide(fstatSync) })
+  t.teardown(() => Object.assign(calls, { statSync, fstatSync }))
+}
+
+t.test('without birth times, what is written to a file that was renamed empty while nothing ran is read', async t => {
+  hideBirthTimes(t)
+  const path = join(testFolder(t, { 'app.log': '1\n' }), 'app.log')
+  const options = { include: [path] }
+  const checkpoints = await readBefore(options)
+  renameSync(path, `${path}.2`)
+  writeFileSync(`${path}.1`, '')
+  writeFileSync(path, '')
+  const run = await tail(options, checkpoints)
+  await run.scanned(2)
+  appendFileSync(`${path}.1`, '2\n')
+  appendFileSync(path, '3\n')
+  await settled(run, 2)
+  t.same(run.out.texts(path), ['2', '3'])
+  await run.stop()
+})
+
+const numbered = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => `line number ${from + i}`)
+const asText = (lines: readonly string[]) => lines.map(line => `${line}\n`).join('')
+
+t.test('without birth times, a copy may have the inode of a file that was empty: nothing comes twice', async t => {
+  hideBirthTimes(t)
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 20)), 'empty.log': '' })
+  const path = join(dir, 'app.log')
+  const options = { include: [join(dir, '*.log')] }
+  const first = await tail(options)
+  await settled(first, 20)
+  await first.stop()
+  renameSync(join(dir, 'empty.log'), `${path}.1`)
+  writeFileSync(`${path}.1`, readFileSync(path))
+  truncateSync(path)
+  appendFileSync(path, 'after\n')
+  const next = await tail(options, first.checkpoints)
+  await settled(next, 1)
+  await next.scanned(3)
+  t.same(next.out.texts(), ['after'])
+  await next.stop()
+})
+
+t.test('without birth times, a copy is compressed and another file gets its inode before a kill', async t => {
+  hideBirthTimes(t)
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 100)), aside: {} })
+  const [path, other, aside] = [join(dir, 'app.log'), join(dir, 'other.log'), join(dir, 'aside', 'file')]
+  const options = { include: [path, other], rotate_wait: '1h' }
+  const killed = await tail(options)
+  await settled(killed, 100)
+  killed.out.hold = true
+  appendFileSync(path, asText(numbered(100, 200)))
+  await arrived(killed, 200)
+  copyFileSync(path, `${path}.1`)
+  appendFileSync(path, 'not in the copy\n')
+  await arrived(killed, 201)
+  truncateSync(path)
+  await until('the truncation', () => killed.value('sluice_file_truncations_total') === 1)
+  await killed.scanned(3)
+  writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(`${path}.1`)))
+  renameSync(`${path}.1`, aside)
+  await killed.scanned(3)
+  writeFileSync(aside, 'another file\n')
+  renameSync(aside, other)
+  await settled(killed, 202)
+  await killed.checkpoints.flush()
+  await killed.kill()
+  const next = await tail(options, killed.checkpoints)
+  await settled(next, 101)
+  t.same(next.out.texts(path), numbered(100, 200))
+  await next.stop()
+})
+
+/** app.log.1 was renamed while it was empty, was found under this name, and is closed. An older file has its name. */
+async function renamedEmpty(t: Test) {
+  refuseWatches(t)
+  const dir = testFolder(t, { 'app.log': '1\n', next: '3\n' })
+  const path = join(dir, 'app.log')
+  const time = new TestTime()
+  const run = await tail({ include: [path], max_open_files: 1, rotate_wait: '1h' }, undefined, undefined, time)
+  await settled(run, 1)
+  renameSync(path, `${path}.2`)
+  writeFileSync(`${path}.1`, '')
+  await until('the empty file', () => run.value('sluice_files_watched') === 2)
+  renameSync(join(dir, 'next'), path)
+  await settled(run, 2)
+  await run.scanned(3)
+  return { path, run, time }
+}
+
+t.test('a file that was empty and closed is written, compressed and removed between two looks', async t => {
+  const { path, run, time } = await renamedEmpty(t)
+  appendFileSync(`${path}.1`, '2\n')
+  compress(`${path}.1`)
+  // The compressed file is complete.
+  time.ms += 3000
+  await settled(run, 3)
+  t.same(run.out.texts(path), ['1', '3', '2'])
+  await run.stop()
+})
+
+t.test('a file that was empty and closed is written after another file was compressed', async t => {
+  const { path, run } = await renamedEmpty(t)
+  compress(`${path}.2`)
+  await run.scanned(3)
+  appendFileSync(`${path}.1`, '2\n')
+  await settled(run, 3)
+  t.same(run.out.texts(path), ['1', '3', '2'])
+  await run.stop()
+})
+
+t.test('a copy of a blocked file is compressed before a look, under a name that another file had', async t => {
+  refuseWatches(t)
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 20)), 'app.log.1': 'older\n', 'busy.log': 'busy\n' })
+  const path = join(dir, 'app.log')
+  const time = new TestTime()
+  const options = { include: [join(dir, '*')], exclude: ['*.gz'], rotate_wait: '1h' }
+  const run = await tail(options, undefined, undefined, time)
+  await settled(run, 22)
+  let makeRoom = () => {}
+  run.out.room = new Promise(resolve => (makeRoom = resolve))
+  appendFileSync(join(dir, 'busy.log'), 'busy\n')
+  await settled(run, 23)
+  renameSync(`${path}.1`, `${path}.2`)
+  copyFileSync(path, `${path}.1`)
+  truncateSync(path)
+  compress(`${path}.1`)
+  // The compressed file is complete.
+  time.ms += 3000
+  await run.scanned(3)
+  makeRoom()
+  appendFileSync(path, 'after\n')
+  await settled(run, 24)
+  await run.scanned(3)
+  t.same(run.out.texts(path), [...numbered(0, 20), 'after'])
+  t.equal(run.out.lines.length, 24)
+  await run.stop()
+})
