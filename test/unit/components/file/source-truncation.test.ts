@@ -17,6 +17,8 @@ import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
+import { Tailer } from '../../../../src/components/file/reading/tailer.js'
+import { Candidates } from '../../../../src/components/file/rotation/candidates.js'
 import type { Reach } from '../../../../src/core/options/reach.js'
 import { DirectCalls } from '../../../../src/lib/files/direct-calls.js'
 import { systemClock } from '../../../../src/lib/time.js'
@@ -594,3 +596,76 @@ t.test(
     await next.stop()
   },
 )
+
+t.test('a copy is written while its file, which was empty, is opened to be read', async t => {
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 100)) })
+  const [path, copy] = [join(dir, 'app.log'), join(dir, 'app_old.log')]
+  const run = await tail({ include: [join(dir, '*.log')] })
+  await settled(run, 100)
+  const { left } = Tailer.prototype
+  Tailer.prototype.left = function () {
+    if (this.path === copy && statSync(copy).size === 0) copyFileSync(path, copy)
+    return left.call(this)
+  }
+  t.teardown(() => (Tailer.prototype.left = left))
+  writeFileSync(copy, '')
+  await until('the copy', () => statSync(copy).size > 0)
+  await run.scanned(3)
+  truncateSync(path)
+  appendFileSync(path, 'after\n')
+  await settled(run, 101)
+  await run.scanned(3)
+  t.same(run.out.texts(), [...numbered(0, 100), 'after'])
+  await run.stop()
+})
+
+t.test('copies of small files are found before anything is in them, and one file can be open', async t => {
+  const dir = testFolder(t, { 'a.log': 'a 1\na 2\n', 'b.log': 'b 1\nb 2\n' })
+  const run = await tail({ include: [join(dir, '*')], max_open_files: 1, rotate_wait: '1h' })
+  await settled(run, 4)
+  const paths = [join(dir, 'a.log'), join(dir, 'b.log')]
+  for (const path of paths) writeFileSync(`${path}.1`, '')
+  await run.scanned(3)
+  for (const path of paths) copyFileSync(path, `${path}.1`)
+  await run.scanned(3)
+  for (const path of paths) truncateSync(path)
+  for (const path of paths) appendFileSync(path, 'after\n')
+  await settled(run, 6)
+  await run.scanned(3)
+  t.equal(run.out.lines.length, 6, 'nothing comes twice')
+  await run.stop()
+})
+
+t.test('a file is truncated, and read again, while its copies are compared: nothing comes twice', async t => {
+  const dir = testFolder(t, { 'app.log': BANNER + asText(numbered(0, 100)) })
+  const [path, copy] = [join(dir, 'app.log'), join(dir, 'app.log.1')]
+  // It begins alike, so it is inflated to be compared.
+  writeFileSync(`${path}.2.gz`, gzipSync(`${BANNER}older\n`))
+  await laterFiles(dir)
+  const run = await tail({ include: [join(dir, '*')], exclude: ['*.gz'], rotate_wait: '1h' })
+  await settled(run, 101)
+  const { holds } = Tailer.prototype
+  const { inflate } = Candidates.prototype
+  t.teardown(() => {
+    Object.assign(Tailer.prototype, { holds })
+    Object.assign(Candidates.prototype, { inflate })
+  })
+  Tailer.prototype.holds = function () {
+    const result = holds.call(this)
+    if (this.path === path && existsSync(copy)) truncateSync(path)
+    return result
+  }
+  Candidates.prototype.inflate = async function (question) {
+    await until('the truncation', () => isTruncated(run))
+    return await inflate.call(this, question)
+  }
+  copyFileSync(path, copy)
+  await until('the truncation', () => isTruncated(run))
+  await run.scanned(3)
+  Tailer.prototype.holds = holds
+  appendFileSync(path, 'after\n')
+  await settled(run, 102)
+  await run.scanned(3)
+  t.same(run.out.texts(), [BANNER.slice(0, -1), ...numbered(0, 100), 'after'])
+  await run.stop()
+})
