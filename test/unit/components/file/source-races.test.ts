@@ -9,12 +9,12 @@ import fs, {
   utimesSync,
   writeFileSync,
 } from 'node:fs'
-import { syncBuiltinESMExports } from 'node:module'
 import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { sleep, systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
+import { refuseWatches } from '../../../support/refuse-watches.js'
 import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 import { turns, until } from '../../../support/until.js'
 
@@ -368,19 +368,6 @@ for (const order of ['a.log, then b.log', 'b.log, then a.log']) {
     t.same(next.out.texts(), ['older 2', 'newer 2'])
     await next.stop()
   })
-}
-
-/** The system refuses all watches. */
-function refuseWatches(t: Test): void {
-  const { watch } = fs
-  const use = (instead: typeof watch) => {
-    fs.watch = instead
-    syncBuiltinESMExports()
-  }
-  use(() => {
-    throw Object.assign(new Error('no watch'), { code: 'ENOSPC' })
-  })
-  t.teardown(() => use(watch))
 }
 
 for (const [title, isWatched, isCompressed] of [
