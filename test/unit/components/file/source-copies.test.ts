@@ -20,6 +20,7 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { testFolder } from '../../../support/folder.js'
+import { hideBirthTimes } from '../../../support/habits-of-disks.js'
 import { longTest } from '../../../support/long-test.js'
 import {
   arrived,
@@ -671,22 +672,8 @@ t.test('the copy with the rest is gone: a shorter one is known, and the rest is 
   await run.stop()
 })
 
-/** As on a file system that stores no birth times: a file that is overwritten is like a new one with the same inode. */
-function withoutBirths(t: Test): void {
-  const calls = fs as unknown as Record<'statSync' | 'fstatSync', (...args: unknown[]) => { birthtimeNs?: bigint }>
-  const { statSync, fstatSync } = calls
-  const without =
-    (look: typeof statSync) =>
-    (...args: unknown[]) => {
-      const stat = look(...args)
-      return stat?.birthtimeNs === undefined ? stat : Object.assign(stat, { birthtimeNs: 0n })
-    }
-  Object.assign(calls, { statSync: without(statSync), fstatSync: without(fstatSync) })
-  t.teardown(() => Object.assign(calls, { statSync, fstatSync }))
-}
-
 t.test('without birth times, a rotated file and its compressed copy in the making are read once', async t => {
-  withoutBirths(t)
+  hideBirthTimes(t)
   const { dir, path, options, checkpoints } = await stopped(t, undefined, '')
   await laterFiles(dir)
   renameSync(path, `${path}.2`)
@@ -706,7 +693,7 @@ t.test('without birth times, a rotated file and its compressed copy in the makin
 const BANNER = `# ${'the header of every file '.repeat(50)}`
 
 t.test('a batch comes back from a copy that is gone, and another file that begins alike has its inode', async t => {
-  withoutBirths(t)
+  hideBirthTimes(t)
   const dir = testFolder(t, { 'app.log': asText([BANNER, ...numbered(0, 10)]) })
   const [path, other] = [join(dir, 'app.log'), join(dir, 'other.log')]
   const options = { include: [path, other] }
@@ -733,7 +720,7 @@ t.test('a batch comes back from a copy that is gone, and another file that begin
 })
 
 t.test('a file is known after a restart, although the copy of another one has its inode', async t => {
-  withoutBirths(t)
+  hideBirthTimes(t)
   const dir = testFolder(t, { 'a.log': asText(numbered(0, 10)), 'b.log': asText(numbered(0, 30, ' of b')) })
   const [a, b] = [join(dir, 'a.log'), join(dir, 'b.log')]
   const options = { include: [`${a}*`, b] }

@@ -14,7 +14,7 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { sleep, systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
-import { refuseWatches } from '../../../support/refuse-watches.js'
+import { hideBirthTimes, refuseWatches } from '../../../support/habits-of-disks.js'
 import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 import { turns, until } from '../../../support/until.js'
 
@@ -453,20 +453,6 @@ t.test('a file that is renamed while the stop looks for it keeps its unfinished 
   t.equal(renames, 2)
   t.same(run.out.texts(), ['1'])
 })
-
-/** As on a file system that stores no birth times. */
-function hideBirthTimes(t: Test): void {
-  const calls = fs as unknown as Record<'statSync' | 'fstatSync', (...args: unknown[]) => { birthtimeNs?: bigint }>
-  const { statSync, fstatSync } = calls
-  const hide =
-    (look: typeof statSync) =>
-    (...args: unknown[]) => {
-      const stat = look(...args)
-      return stat?.birthtimeNs === undefined ? stat : Object.assign(stat, { birthtimeNs: 0n })
-    }
-  Object.assign(calls, { statSync: hide(statSync), fstatSync: hide(fstatSync) })
-  t.teardown(() => Object.assign(calls, { statSync, fstatSync }))
-}
 
 t.test('without birth times, what is written to a file that was renamed empty while nothing ran is read', async t => {
   hideBirthTimes(t)

@@ -19,7 +19,7 @@ import fs, {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { testFolder } from '../../../support/folder.js'
-import { refuseWatches } from '../../../support/refuse-watches.js'
+import { refuseWatches } from '../../../support/habits-of-disks.js'
 import { Seeded } from '../../../support/seeded.js'
 import {
   arrived,
