@@ -11,7 +11,7 @@ import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add, sum } from '../counters.js'
 import type { DiskAllowance } from '../disk-allowance.js'
 import type { FateObserver } from '../fates.js'
-import { type BufferFolder, isFinal } from './files.js'
+import type { BufferFolder } from './files.js'
 import { type ReadProblems, RecordLog } from './log.js'
 import { type Downstream, Reading } from './reading.js'
 import { type Arrival, Encoding } from './record.js'
@@ -58,6 +58,8 @@ const RETRY_FIRST_MS = 200
 const RETRY_MAX_MS = 5000
 /** How often to check whether other users have freed shared space. */
 const CHECK_MS = 1000
+/** After this many failed attempts, which take about 40 seconds, a file counts as unreadable. */
+const MOST_FAILURES = 20
 /** Temporary errors: the process lacks a resource or a permission, but the file is intact. */
 const PASSING = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EINTR', 'EACCES', 'EPERM'])
 
@@ -345,12 +347,14 @@ export class DiskBuffer extends BatchQueue {
     const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)
     return {
       damaged: (segment, offset, bytes) => this.#report.damaged(segment, offset, bytes),
-      unreadable: async (segment, error) => {
-        await setAside(folder, segment, error, log)
-        this.advance()
-      },
+      unreadable: async () => this.advance(),
       failed: async (segment, error, failures) => {
-        if (isFinal(error, failures) && !PASSING.has(errorCode(error) ?? '')) return 'leave_out'
+        const code = errorCode(error) ?? ''
+        if (code === 'ENOENT' || (failures >= MOST_FAILURES && !PASSING.has(code))) {
+          // Records that are written to a renamed file do not count.
+          if (segment === this.#records.current) await this.#records.finish()
+          if (await setAside(folder, segment, error, log)) return 'leave_out'
+        }
         this.#report.notRead(segment, error)
         if (failures === 1) backoff.reset()
         await this.#sleep(RETRY_FIRST_MS + backoff.next())

@@ -298,13 +298,7 @@ export class RecordLog {
     this.#folder = folder
     this.#segmentBytes = segmentBytes
     this.#end = end
-    this.#reader = new SegmentReader(folder, segments, settled, {
-      ...problems,
-      unreadable: async (segment, error) => {
-        if (segment === this.current) await this.finish()
-        await problems.unreadable(segment, error)
-      },
-    })
+    this.#reader = new SegmentReader(folder, segments, settled, problems)
     this.#settled = found.ahead.map(range => ({ ...range, start: range.cursor, record: NOTHING, isSettled: true }))
     this.#taken = settled
     this.#recentEnd = settled

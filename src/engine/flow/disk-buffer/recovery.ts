@@ -37,9 +37,9 @@ const START: Cursor = { segment: 0, offset: 0 }
 type LeaveOut = (segment: Segment, error: unknown) => Promise<unknown>
 
 /**
- * Recovers a buffer's folder. Rejects with StateUnreadable if the ledger or a segment cannot be opened. Checks only the
- * end of the buffer. If a crash left an unfinished write there, cuts off this write, which was never acknowledged.
- * Other damage is found when the records are read. With `readOnly`, changes nothing.
+ * Recovers a buffer's folder. Rejects with StateUnreadable if the ledger or a segment exists but cannot be read. Checks
+ * only the end of the buffer. If a crash left an unfinished write there, cuts off this write, which was never
+ * acknowledged. Other damage is found when the records are read. With `readOnly`, changes nothing.
  */
 export async function recover(folder: BufferFolder, log: Logger, readOnly = false): Promise<Recovered> {
   const ledger = await readLedger(folder)
@@ -52,8 +52,10 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
     )
     await removeLedger(folder)
   }
-  const leaveOut = async (segment: Segment, error: unknown) =>
-    !readOnly && (await setAside(folder, segment, error, log))
+  const leaveOut = async (segment: Segment, error: unknown) => {
+    if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(`${folder.path}/${segment.name}`, error)
+    if (!readOnly) await setAside(folder, segment, error, log)
+  }
   const found = await listSegments(folder)
   const kept: Segment[] = []
   for (const segment of found) {
@@ -65,7 +67,6 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
       await retried(() => measure(folder, segment))
       kept.push(segment)
     } catch (error) {
-      if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(`${folder.path}/${segment.name}`, error)
       await leaveOut(segment, error)
     }
   }
@@ -105,7 +106,8 @@ async function measure(folder: BufferFolder, segment: Segment): Promise<void> {
 }
 
 /**
- * Renames a segment, so that the next start ignores it but operators can find it. Returns false if the renaming failed.
+ * Renames a segment that cannot be read, so that the next start ignores it but operators can find it. Returns false if
+ * the renaming failed. The disk has then failed, and the file may be intact.
  */
 export async function setAside(folder: BufferFolder, segment: Segment, error: unknown, log: Logger): Promise<boolean> {
   const { name } = segment
@@ -114,13 +116,14 @@ export async function setAside(folder: BufferFolder, segment: Segment, error: un
     log.error({ code: 'SLUICE_BUFFER_SEGMENT_GONE', ...fields }, 'a file of the buffer is missing')
     return true
   }
-  const renamed = await folder.rename(name, `${name}.unreadable`).then(
-    () => true,
-    () => false,
-  )
+  try {
+    await folder.rename(name, `${name}.unreadable`)
+  } catch {
+    return false
+  }
   const text = 'cannot read a file of the buffer; skipping it without delivering its events'
-  log.error({ code: 'SLUICE_BUFFER_UNREADABLE', ...fields, set_aside: renamed }, text)
-  return renamed
+  log.error({ code: 'SLUICE_BUFFER_UNREADABLE', ...fields }, text)
+  return true
 }
 
 /** Finds the last intact record. Unless `readOnly`, cuts off the bytes after that record. */
@@ -131,32 +134,25 @@ async function findEnd(
   leaveOut: LeaveOut,
 ): Promise<Found> {
   let tornBytes = 0
-  let unknownBytes = 0
   const cuts: Cut[] = []
   for (let segment = segments.last; segment; segment = segments.last) {
     const { last, error } = await lastRecord(folder, segment)
-    const to = last?.cursor.offset ?? 0
-    const rest = segment.end - to
     if (error === undefined) {
+      const to = last?.cursor.offset ?? 0
+      const rest = segment.end - to
       tornBytes += rest
       if (rest > 0 && !readOnly) cuts.push({ file: `${folder.path}/${segment.name}`, at: to, bytes: rest })
       if ((rest > 0 || !last) && !readOnly) await cut(folder, segment, to)
-    } else if (last || !(await leaveOut(segment, error))) unknownBytes += rest
-    if (last) {
       segment.end = to
-      const { event, byte } = placeAfter(last)
-      return { end: { event: event + unknownBytes, byte: byte + unknownBytes }, tornBytes, cuts }
-    }
+      if (last) return { end: placeAfter(last), tornBytes, cuts }
+    } else await leaveOut(segment, error)
     segments.remove(segment)
   }
-  return { end: { event: unknownBytes, byte: unknownBytes }, tornBytes, cuts }
+  return { end: ANYWHERE, tornBytes, cuts }
 }
 
 interface Found {
-  /**
-   * The place after all records, even those that cannot be read now: their places must not be used again. Each byte of
-   * such unreadable records counts as one event.
-   */
+  /** The place after the last record. */
   readonly end: LogPosition
   readonly tornBytes: number
   readonly cuts: readonly Cut[]
@@ -218,7 +214,7 @@ async function firstPlace(
   }
 }
 
-/** A reader that starts at the first segment. Removes unreadable segments from the list. */
+/** A reader that starts at the first segment. Calls `unreadable` after a few failed attempts to read a segment. */
 function readerOf(folder: BufferFolder, segments: Segments, unreadable: LeaveOut): SegmentReader {
   return new SegmentReader(folder, segments, START, {
     damaged: () => {},

@@ -603,12 +603,41 @@ t.test('a file that cannot be read, or is taken away, is left out; the others co
   }
   run.fate = () => 'delivered'
   disk.fault = ({ kind }) => (kind === 'read' ? { error: 'EIO' } : undefined)
-  await run.pass(20_000)
+  while (!disk.names().some(name => name.endsWith('.unreadable'))) await run.pass(6000, 2)
   disk.fault = () => undefined
   void run.put([5])
   await run.drain()
   t.same(run.out, [5], 'the file that was written to when it could not be read')
   t.equal(run.discarded('buffer_corrupt'), 5)
+})
+
+t.test('a disk that fails for a while costs no event, and a stop during that time leaves all files', async t => {
+  const disk = new SimulatedDisk()
+  const small = { waiting: 300, ahead: 0, held: 10_000 }
+  const first = await BufferRun.open({ folder: disk.folder(), maxBytes: 8 * 500, fate: () => undefined })
+  for (let n = 0; n < 12; n++) {
+    void first.put([n], 100)
+    await first.pass(0, 3)
+  }
+  await first.buffer.close()
+  const files = disk.names()
+  for (const stops of [true, false]) {
+    const run = await BufferRun.open({ folder: disk.folder(), maxBytes: 8 * 500, memory: small })
+    let renames = 0
+    disk.fault = ({ kind }) => {
+      if (kind === 'rename') renames++
+      return kind === 'close' ? undefined : { error: 'EIO' }
+    }
+    while (renames < 2) await run.pass(6000, 2)
+    if (stops) await run.buffer.close()
+    else t.same(run.out, [])
+    disk.fault = () => undefined
+    t.same(disk.names(), files)
+    if (stops) continue
+    await run.drain()
+    t.same(run.out, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
+    t.ok(run.balanced)
+  }
 })
 
 t.test('the ledger: damaged, it costs repetition; not writable, files are removed all the same', async t => {
