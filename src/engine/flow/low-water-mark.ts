@@ -41,16 +41,15 @@ export class LowWaterMark<P> {
     }
   }
 
-  /** At most `most` settled ranges after the mark. A range begins after the position `before` and ends with `last`. */
-  ahead(most: number): [before: P, last: P][] {
+  /** The settled ranges after the mark. A range begins after the position `before` and ends with `last`. */
+  ahead(): [before: P, last: P][] {
     const ranges: [P, P][] = []
     let range: [P, P] | undefined
     let before = this.#mark
     for (const { position, isSettled } of this.#waiting) {
       if (!isSettled) range = undefined
       else if (range) range[1] = position
-      else if (ranges.length < most) ranges.push((range = [before, position]))
-      else break
+      else ranges.push((range = [before, position]))
       before = position
     }
     return ranges

@@ -133,10 +133,7 @@ export class Settlement {
   }
 
   get settledAhead(): readonly Amount[] {
-    return [
-      ...this.#taken.ahead(Number.POSITIVE_INFINITY).map(([from, to]) => unsettled(from, to)),
-      ...this.#records.settled,
-    ]
+    return [...this.#taken.ahead().map(([from, to]) => unsettled(from, to)), ...this.#records.settled]
   }
 
   /**
@@ -145,7 +142,10 @@ export class Settlement {
    */
   #ahead(): readonly Ahead[] {
     const { segments, current, settled } = this.#records
-    const ranges: Ahead[] = this.#taken.ahead(MOST_RANGES).map(([from, to]) => {
+    // A range within one segment has no hole. Of these ranges, the first ones suffice to fill the ledger.
+    let left = MOST_RANGES
+    const taken = this.#taken.ahead().filter(([from, to]) => to.segment > from.segment || left-- > 0)
+    const ranges: Ahead[] = taken.map(([from, to]) => {
       const { event, byte, segment, offset } = to
       const within = segments.all.filter(({ number }) => number > from.segment && number <= segment)
       const place = { event: from.event, byte: from.byte }

@@ -193,6 +193,35 @@ t.test('more gaps than the ledger can record: what is in the others comes again'
   t.ok(run.balanced)
 })
 
+t.test('a removed file stays in the ledger, however many gaps come before it later', async t => {
+  const disk = new SimulatedDisk()
+  const run = await BufferRun.open({ folder: disk.folder(), maxBytes: 8 * 5000, fate: () => undefined })
+  const count = 2 * MOST_RANGES + 10
+  for (const n of upTo(count)) void run.put([n])
+  for (const n of upTo(4)) {
+    await run.pass()
+    void run.put([count + n], 5000)
+  }
+  await run.pass()
+  const files = disk.names()
+  const settle = (which: (n: number) => boolean) => {
+    for (const batch of run.batches) if (which(numbersOf(batch)[0]!)) batch.ack.settle('delivered')
+  }
+  settle(n => n >= count)
+  await run.pass(1100)
+  t.ok(disk.names().length < files.length, 'a file was removed')
+  settle(n => n < count && n % 2 === 1)
+  await run.pass(1100)
+  const next = await BufferRun.open({ folder: killed(disk).folder() })
+  await next.drain()
+  t.same(
+    next.out.filter(n => n >= count || n % 2 === 0),
+    upTo(count).filter(n => n % 2 === 0),
+  )
+  t.equal(next.discarded('buffer_corrupt'), 0)
+  t.ok(next.balanced)
+})
+
 t.test('a ledger can record the largest numbers in every range', async t => {
   const n = Number.MAX_SAFE_INTEGER
   const place = { event: n, byte: n }

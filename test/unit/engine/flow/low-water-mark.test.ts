@@ -46,14 +46,10 @@ t.test('what is settled behind the mark', async t => {
   const tracked = new LowWaterMark(0)
   const settles = Array.from({ length: 8 }, (_, i) => tracked.add(i + 1))
   for (const i of [1, 2, 4, 7]) settles[i]!()
-  t.same(tracked.ahead(9), [
+  t.same(tracked.ahead(), [
     [1, 3],
     [4, 5],
     [7, 8],
-  ])
-  t.same(tracked.ahead(2), [
-    [1, 3],
-    [4, 5],
   ])
   t.equal(tracked.mark, 0)
 })
