@@ -73,14 +73,14 @@ export class AdaptiveLimit {
     return this.#inFlight
   }
 
-  /** How many requests may be in progress, including some that wait for a retry after a refusal. */
+  /** How many requests may be in progress, including some that wait for a retry. */
   get requests(): number {
     return this.allowed + Math.min(this.#waiting, this.allowed) + Math.min(this.#apart, this.#most)
   }
 
   /**
-   * Reports that a refused request waits for its retry. Call the returned function after the wait. `isApart`: the
-   * refusal concerned only the request's partition.
+   * Reports that a failed request waits for its retry. Call the returned function after the wait. `isApart`: the wait
+   * concerns only the request's partition.
    */
   yields(isApart: boolean): () => void {
     if (isApart) this.#apart++

@@ -255,7 +255,7 @@ export class Attempts {
           this.#failing.delete(task)
           return exhausted(error, failures)
         }
-        if (isAdapting) await this.#wait(error, this.#waitMs(error, backoff.next()))
+        if (isAdapting) await this.#wait(task, error, this.#waitMs(error, backoff.next()))
         else await this.#waitAfter(task, error, failures, backoff.next())
       } else {
         this.#failing.delete(task)
@@ -405,7 +405,7 @@ export class Attempts {
       log.warn(fields, 'delivery failed; retrying, and events wait')
     }
     this.#outage.waits(task, clock.now() + waitMs)
-    await this.#wait(error, waitMs)
+    await this.#wait(task, error, waitMs)
     this.#outage.tries(task)
   }
 
@@ -417,11 +417,15 @@ export class Attempts {
       : Math.max(backoffMs, pauseMs + this.#context.random() * Math.min(1000, pauseMs / 10))
   }
 
-  /** Waits before the next attempt. With an adaptive limit, a refused request frees its slot during the wait. */
-  async #wait(error: DeliveryError, ms: number): Promise<void> {
+  /**
+   * Waits before the next attempt. With an adaptive limit, a request that was refused or is the only one of its
+   * partition frees its slot during the wait.
+   */
+  async #wait({ pausesAlone = false }: Task, error: DeliveryError, ms: number): Promise<void> {
     const { limit, yielded } = this.#context
-    const yields = error.ofPartition || outcomeOf(error) === 'overload'
-    const back = yields ? limit?.yields(error.ofPartition) : undefined
+    const isApart = pausesAlone || error.ofPartition
+    const yields = isApart || outcomeOf(error) === 'overload'
+    const back = yields ? limit?.yields(isApart) : undefined
     if (back) yielded?.()
     await this.#sleep(ms)
     back?.()

@@ -74,6 +74,29 @@ t.test('a partition has one request at a time; others do not wait for it, nor fo
   t.same(it.counters.imbalance(), balanced)
 })
 
+t.test('partitions that fail leave requests to the others, with `max_in_flight: auto`, too', async t => {
+  for (const status of [500, 503]) {
+    const it = partitioned(n => String(Math.min(n, 9)), {
+      options: { batch: { max_events: 1 } },
+      write: events => {
+        if (events[0]! < 9) fail('retry', { status })
+      },
+    })
+    await it.delivery.start()
+    it.put(9)
+    await it.time.advance(60_000)
+    const before = it.requests.length
+    it.put(3)
+    await settle()
+    t.same(
+      it.requests.slice(before),
+      [9, 10, 11].map(n => ({ name: '9', events: [n] })),
+      String(status),
+    )
+    it.delivery.destroy()
+  }
+})
+
 t.test('a part of a request that is refused', async t => {
   const it = partitioned(parity, {
     options: { batch: { max_events: 10, max_wait: '10ms' } },
