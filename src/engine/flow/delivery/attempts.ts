@@ -122,6 +122,7 @@ export class Attempts {
   /** Requests that the adaptive limit does not allow yet. */
   readonly #queue: (() => void)[] = []
   #isLeaving = false
+  #isClosed = false
   /** End of the pause requested by the receiver. */
   #pausedUntil = 0
   #longPauseEnds: string | undefined
@@ -233,7 +234,7 @@ export class Attempts {
       if (this.#ended.signal.aborted) return this.#isLeaving ? LEFT : undefined
       const { ended } = this.#hold
       const thrown = await this.#attempt(task, failures === 0)
-      if (this.#ended.signal.aborted && !this.#isLeaving) return undefined
+      if (this.#isClosed) return undefined
       const error = thrown && task.classify(thrown.error)
       if (error && this.#isLeaving) return LEFT
       if (error) failed(error.reason)
@@ -287,6 +288,7 @@ export class Attempts {
 
   /** Ends all waits and aborts all attempts. Starts no more attempts. */
   close(): void {
+    this.#isClosed = true
     const suppressed = this.#limit.rest()
     if (!this.#ended.signal.aborted && Object.keys(suppressed).length > 0)
       this.#context.log.info({ suppressed }, 'messages were suppressed')

@@ -527,13 +527,18 @@ t.test('what was confirmed before an attempt was aborted is delivered, also if t
   t.equal(replaced.counters.passed.events, 2)
   t.same(replaced.counters.imbalance(), balanced)
 
-  const stopped = confirmed()
-  await stopped.delivery.start()
-  stopped.put(4)
-  await settle()
-  t.same(await stopped.delivery.stop(AbortSignal.abort()), { events: 4, bytes: 20 })
-  t.same(stopped.settled, [['errored']], 'its source reads all of it again')
-  t.same(stopped.counters.imbalance(), balanced)
+  for (const leaves of [false, true]) {
+    const stopped = confirmed()
+    await stopped.delivery.start()
+    stopped.put(4)
+    await settle()
+    if (leaves) stopped.delivery.leave()
+    t.same(await stopped.delivery.stop(AbortSignal.abort()), { events: 4, bytes: 20 })
+    await settle()
+    t.same(stopped.settled, [['errored']], 'its source reads all of it again')
+    t.same(stopped.counters.imbalance(), balanced)
+    t.same(stopped.told(), [])
+  }
 })
 
 t.test('a successor makes the same requests of the same events: it knows their size as sent', async t => {
