@@ -1,9 +1,15 @@
 import { constants } from 'node:fs'
-import { DiskError, FileNode, FolderNode, failed, type Node } from './disk.js'
+import { DiskError, FileNode, FolderNode, failed, type Node, PlannedError } from './disk.js'
 import { DiskNames, type Kind } from './disk-names.js'
 
-interface Open {
+/** A file that is open. */
+export interface Opened {
   readonly node: Node
+  /** What each call with this descriptor fails with. */
+  broken?: string
+}
+
+interface Open extends Opened {
   readonly path: string
   readonly appends: boolean
   /** Whether no call with this descriptor succeeds any more. */
@@ -43,6 +49,11 @@ export class Disk extends DiskNames {
   /** The files that are open, by their paths. */
   get opened(): string[] {
     return [...this.#open.values()].map(({ path }) => path)
+  }
+
+  /** The present descriptors of the file fail from now on. */
+  breakOpened(node: Node, code: string): void {
+    for (const open of this.#open.values()) if (open.node === node) open.broken = code
   }
 
   killed(): void {
@@ -102,9 +113,9 @@ export class Disk extends DiskNames {
   #mayFailOn(open: Open, kind: Kind, call: string): void {
     try {
       if (open.isDead) this.fail(call, open.path)
-      this.mayFail(kind, call, open.path)
+      this.mayFail(kind, call, open.path, open)
     } catch (error) {
-      open.isDead ||= this.world.random.chance(DEADLY)
+      if (!(error instanceof PlannedError)) open.isDead ||= this.world.random.chance(DEADLY)
       throw error
     }
   }

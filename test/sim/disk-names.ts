@@ -1,5 +1,6 @@
 import type { Seeded } from '../support/seeded.js'
 import { FileNode, FolderNode, failed, type Node, Tree } from './disk.js'
+import type { Opened } from './disk-calls.js'
 import type { World } from './world.js'
 
 /** What goes wrong with a disk for a while. */
@@ -58,7 +59,7 @@ export class DiskNames {
   habits: Habits = { ...PLAIN }
   calls = 0
   /** Called before each call of the process. It may change the disk, end the process, or throw. */
-  beforeCall: (call: string, path: string) => void = () => {}
+  beforeCall: (call: string, path: string, opened?: Opened) => void = () => {}
   #isOutside = false
   readonly #watches = new Map<FolderNode, Set<Report>>()
   /** How many calls of the present process failed that would have repaired a file. */
@@ -124,10 +125,10 @@ export class DiskNames {
   }
 
   /** Throws what this call fails with. */
-  protected mayFail(kind: Kind, call: string, path: string): void {
+  protected mayFail(kind: Kind, call: string, path: string, opened?: Opened): void {
     if (this.#isOutside) return
     this.calls++
-    this.beforeCall(call, path)
+    this.beforeCall(call, path, opened)
     const likely = this.faults[kind]
     if (likely === 0 || !this.world.random.chance(likely)) return
     if (kind === 'reads') {

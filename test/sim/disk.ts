@@ -220,6 +220,9 @@ export class DiskError extends Error {
   }
 }
 
+/** An error of a call that a world planned. */
+export class PlannedError extends DiskError {}
+
 export const failed = (code: string, syscall: string, path: string) => new DiskError(code, syscall, path)
 
 /** The names of a path and what they lead to. No links but hard ones. */

@@ -13,11 +13,12 @@ const USAGE = `Usage: npm run sim -- [options]
   --seed N      one seed, with a trace of all that happened
   --fingerprints  says of each seed what is the same whenever it runs
   --files       the file source alone, on logs that are written and rotated
+  --errors      with --files: single calls fail
   --trace       what happened in each seed that fails
 `
 
 const { options } = programOptions(
-  { seeds: NONE, from: 1, seconds: 0, seed: NONE, fingerprints: false, files: false, trace: false },
+  { seeds: NONE, from: 1, seconds: 0, seed: NONE, fingerprints: false, files: false, errors: false, trace: false },
   USAGE,
 )
 const REPORT_EVERY_MS = 10_000
@@ -32,8 +33,8 @@ const lastLine = (result: Outcome) =>
   `${named(result)}: ${result.violations.length > 0 ? 'FAILED' : 'ok'}; ${result.fingerprint}`
 
 async function main(): Promise<number> {
-  const { seed, from, seconds, files, trace, fingerprints } = options
-  const simulation = files ? (await import('./files/files.js')).files() : (await import('./engine.js')).engine()
+  const { seed, from, seconds, files, errors, trace, fingerprints } = options
+  const simulation = files ? (await import('./files/files.js')).files(errors) : (await import('./engine.js')).engine()
   if (seed !== undefined) {
     const result = await simulation.run(numberOf('--seed', seed), true)
     for (const line of result.trace) say(line)
@@ -70,7 +71,8 @@ async function main(): Promise<number> {
 function sayFailed(result: Outcome): void {
   say(`${named(result)}:`)
   for (const text of result.violations.slice(0, MOST_VIOLATIONS)) say(`  ${text.split('\n').slice(0, 6).join('\n')}`)
-  say(`  npm run sim -- ${options.files ? '--files ' : ''}--seed ${result.seed}`)
+  const kind = `${options.files ? '--files ' : ''}${options.errors ? '--errors ' : ''}`
+  say(`  npm run sim -- ${kind}--seed ${result.seed}`)
 }
 
 process.exitCode = await main()

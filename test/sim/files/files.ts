@@ -13,8 +13,8 @@ interface Sum {
   deleted: number
 }
 
-/** The file source alone, which follows logs. */
-export function files(): Simulation {
+/** The file source alone, which follows logs. `hasErrors`: single calls fail. */
+export function files(hasErrors: boolean): Simulation {
   const sums = new Map<string, Sum>(KINDS.map(kind => [kind, newSum()]))
   /** In how many worlds a known violation came. */
   const known = new Map<string, number>()
@@ -22,7 +22,7 @@ export function files(): Simulation {
   return {
     seeds: 2000,
     async run(seed, traced = false) {
-      const result = await runSeed(seed, traced)
+      const result = await runSeed(seed, traced, hasErrors)
       if (traced) return result
       lines += result.lines
       kills += result.kills

@@ -25,6 +25,8 @@ export interface Line {
   wasCompressed: boolean
   /** Whether the source knew that the file had it when that was renamed, deleted or truncated; undefined: it was not. */
   wasSeen: boolean | undefined
+  /** Whether a call about its file failed, and the file has not been read since, while it was not delivered. */
+  wasRefused: boolean
 }
 
 const MOST_SHOWN = 12
@@ -36,6 +38,8 @@ export class Ledger {
   readonly #logs = new Map<string, Line[]>()
   /** The lines in each file, with the offsets of their ends. */
   readonly #contents = new Map<FileNode, { line: Line; end: number }[]>()
+  /** The files about which a call failed, and that have not been read since. */
+  readonly #refused = new Set<FileNode>()
   /** Parts of lines that a truncation tore. */
   readonly #torn: string[] = []
   /** The last line of each file name that arrived in the present run of the source. */
@@ -68,6 +72,7 @@ export class Ledger {
       wasCompressed: false,
       isLate: false,
       wasUnread: false,
+      wasRefused: false,
     }
     const line: Line = { log, number, text, arrivals: 0, ...fate }
     lines.push(line)
@@ -78,6 +83,7 @@ export class Ledger {
   /** The file has this line now. */
   put(node: FileNode, line: Line): void {
     this.#in(node).push({ line, end: node.size })
+    line.wasRefused = this.#refused.has(node)
   }
 
   /** The file has what the other one has, as far as it is that long. */
@@ -98,6 +104,17 @@ export class Ledger {
   compress(from: FileNode, to: FileNode): void {
     this.copy(from, to, from.size)
     for (const { line } of this.#in(to)) line.wasCompressed = true
+  }
+
+  /** A call about the file failed. */
+  refused(node: FileNode): void {
+    this.#refused.add(node)
+    for (const { line } of this.#in(node)) line.wasRefused ||= !line.isDelivered
+  }
+
+  /** The file was read. */
+  wasRead(node: FileNode): void {
+    this.#refused.delete(node)
   }
 
   /** A truncation may have torn this line. */

@@ -1,9 +1,10 @@
 import './gunzip.js'
-import { failed } from '../disk.js'
-import { Disk } from '../disk-calls.js'
+import { FileNode, failed } from '../disk.js'
+import { Disk, type Opened } from '../disk-calls.js'
 import { enter } from '../globals.js'
 import { mount } from '../patched-fs.js'
 import { World } from '../world.js'
+import { Errors } from './errors.js'
 import { Exceptions } from './exceptions.js'
 import { slowness } from './gunzip.js'
 import { Ledger, type Line, namesOf } from './ledger.js'
@@ -38,11 +39,11 @@ const LONGEST_ROTATE_WAIT_MS = 60_000
 const QUIET_MS = 14_000
 const POLL_MS = 500
 
-export async function runSeed(seed: number, traced = false): Promise<FilesResult> {
+export async function runSeed(seed: number, traced = false, hasErrors = false): Promise<FilesResult> {
   Error.stackTraceLimit = traced ? 20 : 0
   const world = new World(seed, traced)
   const plan = planOf(seed, world.random)
-  const run = new Run(world, plan)
+  const run = new Run(world, plan, hasErrors)
   const unhandled = (error: unknown) => {
     if (!run.isDead) world.violate(`unhandled: ${error instanceof Error ? error.stack : error}`)
   }
@@ -86,13 +87,14 @@ class Run {
   readonly #disk: Disk
   readonly #folder: LogFolder
   readonly #programs: Programs
+  readonly #errors: Errors | undefined
   readonly #positions: SavedPositions = { document: undefined }
   readonly #root: string
   #tailing: Tailing
   #killAfter: number | undefined
   #lostBytes = 0
 
-  constructor(world: World, plan: Plan) {
+  constructor(world: World, plan: Plan, hasErrors: boolean) {
     this.#world = world
     this.#plan = plan
     this.#disk = new Disk(world)
@@ -104,7 +106,8 @@ class Run {
     this.ledger = new Ledger(this.exceptions, plan.rotation.deletesUnread)
     this.#folder = new LogFolder(LOGS, this.#disk, this.ledger)
     this.#programs = new Programs(world)
-    this.#disk.beforeCall = (call, path) => this.#beforeCall(call, path)
+    if (hasErrors) this.#errors = new Errors(world.seed, plan.style, LOGS, this.#disk, this.ledger)
+    this.#disk.beforeCall = (call, path, opened) => this.#beforeCall(call, path, opened)
     this.#tailing = this.#next()
   }
 
@@ -124,7 +127,7 @@ class Run {
   }
 
   /** A call takes time, in which other programs go on; the process may be killed in it. */
-  #beforeCall(call: string, path: string): void {
+  #beforeCall(call: string, path: string, opened?: Opened): void {
     const { random } = this.#world
     const { callMs, interrupts } = this.#plan
     if (!this.#world.isAlive) throw failed('EINTR', call, path)
@@ -138,6 +141,8 @@ class Run {
       this.#tailing.kill()
       throw failed('EINTR', call, path)
     }
+    this.#errors?.check(call, path, opened)
+    if (call === 'read' && opened?.node instanceof FileNode) this.ledger.wasRead(opened.node)
     if (this.#tailing.isStopping) return
     this.#folder.seen(path, call)
   }
