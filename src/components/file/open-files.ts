@@ -65,6 +65,8 @@ export class OpenFiles {
   readonly #detached: DetachedFiles
   readonly #sweeps: Sweeps
   #isWhole = true
+  /** Paths that could not be examined, and `lookedAt` before that. Another file may have had the name since then. */
+  readonly #unexamined = new Map<string, number>()
 
   constructor(options: OpenFilesOptions) {
     this.#options = options
@@ -109,7 +111,13 @@ export class OpenFiles {
   }
 
   get displaced(): Displaced[] {
-    return [...this.#search.unseen.displacements, ...this.#names.vacant]
+    const unexamined = Array.from(this.#unexamined, ([path, since]) => ({ path, since }))
+    return [...this.#search.unseen.displacements, ...this.#names.vacant, ...unexamined]
+  }
+
+  /** All files that had this name before this time were seen under it. Wall clock in milliseconds. */
+  lookedAtName(path: string): number {
+    return this.#unexamined.get(path) ?? this.lookedAt
   }
 
   reads(tailer: Tailer): boolean {
@@ -209,6 +217,7 @@ export class OpenFiles {
       if (!this.#isWhole && this.#options.tailing.remote.has(path)) this.#mayBeThere(path)
       else this.#names.vacate(path)
     }
+    for (const path of this.#unexamined.keys()) if (!files.has(path)) this.#unexamined.delete(path)
     const now = context.clock.now()
     const thorough = now >= this.#sweeps.thoroughAt
     this.#names.succeed()
@@ -326,15 +335,18 @@ export class OpenFiles {
         if (isMangled(path)) this.#options.problems.mangled(path, 'open')
       } else if (stat.isFile()) this.#examineFile(path, stat, kind, isOwn)
       else if (!stat.isDirectory() || kind === 'unknown') this.#options.problems.skipped(path, stat)
+      this.#unexamined.delete(path)
     } catch (error) {
       this.#notOpened(path, error)
       // Another file had the name, and was renamed before it was opened.
       if (errorCode(error) === 'ENOENT') this.#names.vacate(path)
       else if (!stat) {
         this.#mayBeThere(path)
+        if (this.#names.knows(path)) this.#unexamined.set(path, this.lookedAtName(path))
         // The files after it must not wait.
         this.#names.paths.get(path)?.wasLookedFor()
       } else if (stat.isFile() && !this.#tailers.has(keyOf(stat))) {
+        this.#names.vacate(path)
         const fromEnd = this.#isFromEnd && wasThere(stat, path, this.#options.saved, this.#births)
         this.#search.noteUnopened(path, stat, fromEnd)
       }
@@ -571,7 +583,7 @@ export class OpenFiles {
    * Records that the name refers to another file than before. From then on, a search looks for files that had the
    * name after `since` (wall clock in milliseconds).
    */
-  displace(path: string, since = this.lookedAt): void {
+  displace(path: string, since = this.lookedAtName(path)): void {
     // The first sweep of a first run does not search for earlier files.
     if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#search.unseen.displaced(path, since)
   }

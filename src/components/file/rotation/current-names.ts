@@ -74,7 +74,7 @@ export class CurrentNames {
   }
 
   setFormer(path: string, tailer: Tailer): void {
-    const { since = this.#files.lookedAt } = this.#former.get(path) ?? {}
+    const { since = this.#files.lookedAtName(path) } = this.#former.get(path) ?? {}
     this.#former.set(path, { tailer, since })
   }
 
