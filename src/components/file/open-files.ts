@@ -559,7 +559,7 @@ export class OpenFiles {
       tailer.isUncompared = entry.head.bytes === 0 && !this.#births.kept(place.stat)
     }
     this.#add(tailer, false)
-    if (place.path !== name) this.#names.precede(name, tailer)
+    this.#names.precede(name, tailer)
     context.checkpoints.changed()
     return tailer
   }
