@@ -549,6 +549,9 @@ export class OpenFiles {
     const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
     const tailer = new Tailer(entry.path, stat, context.origin(options.decode, name), positionOf(entry), tailing)
     if (!this.#moveTo(tailer, place)) return undefined
+    // The sweep could not open the file, so the file was not compared with its position.
+    if (!(place instanceof Copy) && place.path === entry.path && !this.#isAsSaved(tailer, entry, place))
+      return undefined
     saved.remove(entry)
     if (place instanceof Copy) tailer.sees(entry.size ?? 0)
     else {
@@ -562,6 +565,22 @@ export class OpenFiles {
     this.#names.precede(name, tailer)
     context.checkpoints.changed()
     return tailer
+  }
+
+  /** If the open file was truncated, or cannot be read, closes it and returns false. */
+  #isAsSaved(tailer: Tailer, entry: Entry, { path, stat }: Listed): boolean {
+    let verdict: Verdict | undefined
+    try {
+      verdict = judge(tailer.fd!, stat, { ...entry, birth: BigInt(entry.birth) }, this.#births)
+      if (verdict !== 'truncated') return true
+    } catch (error) {
+      unlessSilent(error)
+      this.#options.problems.failed(path, 'read', error)
+    } finally {
+      if (verdict === undefined || verdict === 'truncated') this.#options.descriptors.close(tailer)
+    }
+    if (verdict) this.#resumed(path, entry, verdict)
+    return false
   }
 
   /** `isNewest`: the file just took its name. */
