@@ -121,7 +121,8 @@ function withClosed<T>(path: string, key: string, use: (fd: number) => T): T | u
 function whole(read: Read, known: Content): Content {
   return {
     isThere: true,
-    size: () => read(fd => fstatSync(fd).size) ?? known.size(),
+    // A copy of a file that cannot be read may be longer than what is known of it.
+    size: () => read(fd => fstatSync(fd).size) ?? Number.POSITIVE_INFINITY,
     markIn(size) {
       const tail = read(fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size))
       if (!tail) return known.markIn(size)
