@@ -223,7 +223,7 @@ export class Search {
       if (!tailer.look(Number(one.stat.size), one.stat.mtimeNs)) continue
       there.add(tailer)
       if (!files.open(tailer)) tailer.awaySince = context.clock.now()
-      else if (births.kept(one.stat) || this.#ask(tailer, () => tailer.verify()) === true)
+      else if (births.kept(one.stat) || this.#ask(tailer, () => tailer.verify()) !== false)
         this.#rests.goOn(tailer, one.path)
       else {
         // `forget` needs the names under which the tailer is registered, so restore them.
