@@ -1,8 +1,8 @@
 import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
+import { isMissing } from '../../core/errors.js'
 import { readSync, statSync, unlessSilent, withFile } from '../../lib/files/disk/disk.js'
-import { SilentFileSystem } from '../../lib/files/disk/file-systems.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
 /**
@@ -98,15 +98,15 @@ export function keyOf(stat: Pick<BigIntStats, 'dev' | 'ino'>): string {
 export type Identity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
 
 /**
- * Whether the file at `path` has this key. If the file system does not respond, returns `ifSilent`. If `ifSilent` is
- * undefined, throws instead.
+ * Whether the file at `path` has this key. If the path cannot be examined, returns `ifUnknown`. If that is undefined,
+ * throws if the file system does not respond.
  */
-export function leadsTo(path: string, key: string, ifSilent?: boolean): boolean {
+export function leadsTo(path: string, key: string, ifUnknown?: boolean): boolean {
   try {
     return keyOf(statSync(path, { bigint: true })) === key
   } catch (error) {
-    if (ifSilent === undefined) unlessSilent(error)
-    return error instanceof SilentFileSystem && ifSilent === true
+    if (ifUnknown === undefined) unlessSilent(error)
+    return ifUnknown === true && !isMissing(error)
   }
 }
 

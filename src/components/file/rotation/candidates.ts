@@ -7,7 +7,7 @@ import {
   openToRead,
   readdirSync,
   readSync,
-  statOrNone,
+  statSync,
   unlessSilent,
   withFile,
 } from '../../../lib/files/disk/disk.js'
@@ -328,18 +328,32 @@ export class Candidates {
   }
 }
 
-/** The regular files of a folder; empty if the folder is gone. Throws if it cannot be listed. */
-export async function list(folder: string, slices: Slices): Promise<Listed[]> {
-  return await listedOf(folder, namesIn(folder), slices)
+/**
+ * The regular files of a folder; empty if the folder is gone. Throws if it cannot be listed. `unexamined`: receives the
+ * paths that the system refused to examine.
+ */
+export async function list(folder: string, slices: Slices, unexamined?: Set<string>): Promise<Listed[]> {
+  return await listedOf(folder, namesIn(folder), slices, unexamined)
 }
 
 /** The regular files of a folder that have these names. */
-export async function listedOf(folder: string, names: Iterable<string>, slices: Slices): Promise<Listed[]> {
+export async function listedOf(
+  folder: string,
+  names: Iterable<string>,
+  slices: Slices,
+  unexamined?: Set<string>,
+): Promise<Listed[]> {
   const listed: Listed[] = []
   for (const name of names) {
     if (slices.due) await slices.pause()
     const path = join(folder, name)
-    const stat = statOrNone(path, folder)
+    let stat: BigIntStats | undefined
+    try {
+      stat = statSync(path, { bigint: true, throwIfNoEntry: false })
+    } catch (error) {
+      unlessSilent(error, folder)
+      if (!isMissing(error)) unexamined?.add(path)
+    }
     if (stat?.isFile()) listed.push({ name, path, stat })
   }
   return listed

@@ -42,8 +42,9 @@ export class DetachedFiles {
       if (tailer.isOpen && !tailer.copy && !leadsTo(tailer.path, tailer.key, true)) sought.set(tailer.key, tailer)
     }
     for (const folder of new Set([...sought.values()].map(({ path }) => dirname(path)))) {
+      const unexamined = new Set<string>()
       try {
-        for (const { path, stat } of await list(folder, slices)) {
+        for (const { path, stat } of await list(folder, slices, unexamined)) {
           const tailer = sought.get(keyOf(stat))
           if (!tailer || dirname(tailer.path) !== folder) continue
           tailer.path = path
@@ -51,9 +52,11 @@ export class DetachedFiles {
           sought.delete(tailer.key)
         }
       } catch {
-        // A folder that cannot be listed says nothing about its files.
-        for (const [key, { path, unlinked }] of sought) if (dirname(path) === folder && !unlinked) sought.delete(key)
+        unexamined.add(folder)
       }
+      // What cannot be listed or examined says nothing about the files.
+      for (const [key, { path, unlinked }] of unexamined.size > 0 ? sought : [])
+        if (dirname(path) === folder && !unlinked) sought.delete(key)
     }
     return [...sought.values()]
   }

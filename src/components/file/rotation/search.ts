@@ -70,6 +70,8 @@ export class Search {
   #again = new Set<string>()
   /** Folders that could not be listed in this search. */
   readonly #unlisted = new Set<string>()
+  /** Paths in listed folders that could not be examined in this search. */
+  readonly #unexamined = new Set<string>()
   /** The entries whose file this search found. */
   readonly #there = new Set<Entry>()
   #isRunning = false
@@ -133,6 +135,7 @@ export class Search {
    */
   async run(closed: readonly Tailer[], isThorough: boolean, now: number, slices: Slices): Promise<void> {
     this.#there.clear()
+    this.#unexamined.clear()
     this.unseen.begin()
     for (const folder of this.#hidden.uncovered()) this.#again.add(folder)
     this.newcomers.begin()
@@ -226,6 +229,8 @@ export class Search {
       else if (births.kept(one.stat) || this.#ask(tailer, () => tailer.verify()) !== false)
         this.#rests.goOn(tailer, one.path)
       else {
+        // It may be the same file, of which nothing is known.
+        if (tailer.head.bytes === 0) files.displace(tailer.origin.path ?? name, tailer.sureUntil)
         // `forget` needs the names under which the tailer is registered, so restore them.
         Object.assign(tailer, { path: name, found })
         files.forget(tailer)
@@ -257,7 +262,7 @@ export class Search {
       // If a file is renamed during a search, the list of the folder may contain neither of its two names.
       const later = await this.#list(path, slices)
       const isSure = later && !this.#unlisted.has(path) && isAsBefore(later)
-      if (isSure) for (const name of over) this.unseen.end(name)
+      if (isSure) for (const name of over) this.#endName(name)
       else if (!this.#unlisted.has(path)) this.#again.add(path)
     }
     const hasNew = this.newcomers.in(path).length > 0
@@ -332,7 +337,7 @@ export class Search {
    */
   async #list(folder: string, slices: Slices): Promise<Listed[] | undefined> {
     try {
-      return await list(folder, slices)
+      return await list(folder, slices, this.#unexamined)
     } catch (error) {
       unlessSilent(error)
       this.#options.problems.failed(folder, 'list', error)
@@ -534,6 +539,7 @@ export class Search {
     tailer.isMissing = folder.byKey.get(tailer.key)?.path !== tailer.path
     tailer.wasLookedFor()
     const { head, birth, size, truncatedSince, origin, path } = tailer
+    if (this.#unexaminedOf(origin.path ?? path).length > 0) return
     const wasOpened = head.bytes > 0 || truncatedSince !== undefined
     // An empty file may have been written, compressed and removed since the last look.
     const mayHaveBytes = size > 0 || !folder.byKey.has(tailer.key)
@@ -547,6 +553,10 @@ export class Search {
 
   #lose(entry: Entry, { path, listed }: Folder): void {
     if (!this.#isCurrent(entry)) return
+    if (this.#unexaminedOf(nameOf(entry)).length > 0) {
+      this.#hidden.addUnopened(entry)
+      return
+    }
     const isHidden =
       entry.away === undefined && this.#hidden.mayHideRestOf(entry, ofEntry(entry, this.#options.saved.lookedAt))
     const isLost = !isHidden && (entry.size ?? 0) > entry.offset && entry.away === undefined
@@ -584,6 +594,19 @@ export class Search {
     losses.report({ file: nameOf(entry), bytes: size - offset, since: saved.lookedAt, kind, msg })
   }
 
+  /** The paths that could not be examined, and may lead to a file that had this name. */
+  #unexaminedOf(name: string): string[] {
+    return [...this.#unexamined].filter(
+      path => path === name || (dirname(path) === dirname(name) && isRotatedName(basename(path), basename(name))),
+    )
+  }
+
+  /** Ends the search for a name, until files that it could not examine can be opened. */
+  #endName(name: string): void {
+    for (const path of this.#unexaminedOf(name)) this.unseen.noteUnreadable(path, name)
+    this.unseen.end(name)
+  }
+
   /** Whether a file that cannot be read may hold the rest of the tailer's file. */
   mayHideRestOf(tailer: Tailer): boolean {
     return this.#hidden.mayHide(dirname(tailer.path), ofTailer(tailer))
@@ -591,6 +614,7 @@ export class Search {
 
   #readUnseen(name: string, unclaimed: Place[], unreadable: readonly Unreadable[], now: number): void {
     const since = this.unseen.since(name)
+    for (const path of this.#unexaminedOf(name)) this.unseen.noteUnreadable(path, name)
     const places = this.unseen.of(name, unclaimed, unreadable, now)
     if (!places) return
     try {

@@ -78,6 +78,13 @@ export class Unseen {
     this.#displaced.set(name, Math.min(since - CLOCK_MS, this.#displaced.get(name) ?? Number.POSITIVE_INFINITY))
   }
 
+  /** Records that the file at `path`, which cannot be examined now, may have had the displaced name. */
+  noteUnreadable(path: string, name: string): void {
+    const { since = Number.POSITIVE_INFINITY } = this.#unreadable.get(path) ?? {}
+    this.#unreadable.set(path, { path: name, since: Math.min(since, this.since(name)) })
+    this.#options.context.checkpoints.changed()
+  }
+
   /** Repeats the search for a displaced name when its unreadable file can be opened or is gone. */
   begin(): void {
     const { problems, context, remote } = this.#options
@@ -152,10 +159,8 @@ export class Unseen {
     if (unseen.some(one => mayBeCopy(one) && mayGrow(one))) return undefined
     for (const one of unreadable) {
       if (!isLate(one)) continue
-      if (isOfSystem(one.error)) {
-        this.#unreadable.set(one.path, { path: name, since })
-        context.checkpoints.changed()
-      } else problems.hidden(one.path, one.error)
+      if (isOfSystem(one.error)) this.noteUnreadable(one.path, name)
+      else problems.hidden(one.path, one.error)
     }
     this.end(name)
     return unseen.sort((a, b) => a.changedAt - b.changedAt || compareAge(a.path, b.path))
