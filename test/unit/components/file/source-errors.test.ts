@@ -496,3 +496,179 @@ for (const [title, options] of [
     t.same(run.out.texts(join(dir, 'two.log')), two)
     await run.stop()
   })
+
+/** Changes of folders are found by scans only. */
+function unwatched(t: Test): void {
+  calls.watch = () => {
+    throw Object.assign(new Error('ENOSPC: watch'), { code: 'ENOSPC' })
+  }
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    calls.watch = real.watch!
+    syncBuiltinESMExports()
+  })
+}
+
+/** Lets other files have the name, and this one `NAME.1`. What was there before is `NAME.2`. */
+function rotate(path: string, next: readonly string[]): void {
+  if (fs.existsSync(`${path}.1`)) renameSync(`${path}.1`, `${path}.2`)
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, asText(next))
+}
+
+for (const [title, call] of [
+  ['examined', 'statSync'],
+  ['opened', 'openSync'],
+] as const)
+  t.test(`a name that cannot be ${title} for several scans, in which files came and went: all are read`, async t => {
+    unwatched(t)
+    const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [
+      string[],
+      string[],
+      string[],
+    ]
+    const dir = testFolder(t, { 'app.log': asText(one) })
+    const path = join(dir, 'app.log')
+    const run = await start({ include: [join(dir, '*.log')] })
+    await settled(run, 10)
+    await laterFiles(dir)
+    const { end } = fail(t, 'EACCES', [call], file => file === path)
+    rotate(path, two)
+    rotate(path, three)
+    await laterFiles(dir)
+    await run.scanned(5)
+    end()
+    await settled(run, 30)
+    t.same(run.out.texts().sort(), [...one, ...two, ...three].sort())
+    await run.stop()
+  })
+
+t.test('a name that cannot be examined before a kill, in which files came and went: all are read', async t => {
+  unwatched(t)
+  const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [string[], string[], string[]]
+  const dir = testFolder(t, { 'app.log': asText(one) })
+  const path = join(dir, 'app.log')
+  const options = { include: [join(dir, '*.log')] }
+  const run = await start(options)
+  await settled(run, 10)
+  await laterFiles(dir)
+  const { end } = fail(t, 'EACCES', ['statSync'], file => file === path)
+  rotate(path, two)
+  rotate(path, three)
+  await laterFiles(dir)
+  await run.scanned(5)
+  await run.stop()
+  end()
+  const next = await start(options, run.checkpoints)
+  await settled(next, 20)
+  t.same(next.out.texts().sort(), [...two, ...three].sort())
+  await next.stop()
+})
+
+t.test('a path that cannot be examined at the stop: its unfinished line is not delivered in parts', async t => {
+  const dir = testFolder(t, { 'n.log': '1\nhal' })
+  const path = join(dir, 'n.log')
+  const options = { include: [join(dir, '*.log')] }
+  const run = await start(options)
+  await run.read(path)
+  const { end } = fail(t, 'EIO', ['statSync'], file => file === path)
+  await run.stop()
+  end()
+  t.same(run.out.texts(), ['1'])
+  appendFileSync(path, 'f\n')
+  const next = await start(options, run.checkpoints)
+  await settled(next, 1)
+  t.same(next.out.texts(), ['half'])
+  await next.stop()
+})
+
+t.test('a file that was copied and truncated during a stop, and cannot be examined by the first scan', async t => {
+  const { path, options, checkpoints } = await readBefore(t, numbered(0, 40))
+  copyFileSync(path, `${path}.1`)
+  writeFileSync(path, asText(numbered(0, 60, 'new')))
+  let calls = 0
+  fail(t, 'EIO', ['statSync'], file => file === path && ++calls === 1)
+  const run = await start(options, checkpoints, ahead())
+  await settled(run, 60)
+  await run.scanned(3)
+  t.same(run.out.texts(), numbered(0, 60, 'new'))
+  await run.stop()
+})
+
+t.test('a file that could not be opened at first is rotated twice between two scans: all are read', async t => {
+  unwatched(t)
+  const { path, options, checkpoints } = await readBefore(t, numbered(0, 40))
+  appendFileSync(path, asText(numbered(40, 45)))
+  let calls = 0
+  fail(t, 'EIO', ['openSync'], file => file === path && ++calls === 1)
+  const run = await start({ ...options, scan_interval: '300ms' }, checkpoints)
+  await arrived(run, 5)
+  rotate(path, numbered(0, 10, 'two'))
+  rotate(path, numbered(0, 10, 'three'))
+  await settled(run, 25)
+  t.same(run.out.texts().sort(), [...numbered(40, 45), ...numbered(0, 10, 'two'), ...numbered(0, 10, 'three')].sort())
+  await run.stop()
+})
+
+t.test('a file that was rotated unseen, and cannot be examined for a while, is read', async t => {
+  const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [string[], string[], string[]]
+  const dir = testFolder(t, { 'app.log': asText(one) })
+  const path = join(dir, 'app.log')
+  const run = await start({ include: [join(dir, '*.log')] })
+  await settled(run, 10)
+  await laterFiles(dir)
+  const { end } = fail(t, 'EIO', ['statSync', 'openSync'], file => file === `${path}.1`)
+  rotate(path, two)
+  rotate(path, three)
+  await settled(run, 20)
+  await run.scanned(3)
+  // It is noted again, with a later time.
+  await laterFiles(dir)
+  renameSync(path, `${path}.0`)
+  writeFileSync(path, 'four\n')
+  await settled(run, 21)
+  end()
+  await settled(run, 31)
+  t.same(run.out.texts().sort(), [...one, ...two, ...three, 'four'].sort())
+  await run.stop()
+})
+
+t.test('a file that cannot be examined when a source starts does not count as lost', async t => {
+  const lines = numbered(0, 10)
+  const dir = testFolder(t, { 'app.log': '' })
+  const path = join(dir, 'app.log')
+  const options = { include: [join(dir, '*.log')] }
+  const first = await start(options)
+  first.out.hold = true
+  appendFileSync(path, asText(lines))
+  await settled(first, 10)
+  await first.stop()
+  renameSync(path, `${path}.1`)
+  const { end } = fail(t, 'EIO', ['statSync'], file => file === `${path}.1`)
+  const run = await start(options, first.checkpoints)
+  await run.scanned(3)
+  t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+  end()
+  await settled(run, 10)
+  t.same(run.out.texts(), lines)
+  await run.stop()
+})
+
+t.test('an open file cannot be read while it is copied and truncated: nothing comes twice', async t => {
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 40)) })
+  const path = join(dir, 'app.log')
+  const run = await start({ include: [join(dir, '*')] })
+  await settled(run, 40)
+  const { ino } = statSync(path)
+  const { end } = fail(t, 'EIO', ['fstatSync', ...READS], fd => fstat(fd).ino === ino)
+  appendFileSync(path, asText(numbered(40, 50)))
+  copyFileSync(path, `${path}.1`)
+  truncateSync(path)
+  appendFileSync(path, 'after\n')
+  await run.scanned(4)
+  end()
+  await settled(run, 51)
+  await run.scanned(3)
+  t.same(run.out.texts(), [...numbered(0, 50), 'after'])
+  await run.stop()
+})
