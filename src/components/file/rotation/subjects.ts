@@ -53,7 +53,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     position,
     since: truncatedSince,
     claimed,
-    ...(fd !== undefined || there ? whole(read, known) : known),
+    ...(fd !== undefined || there ? whole(read, known, there !== undefined) : known),
   }
 }
 
@@ -82,7 +82,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     // At the time `since`, the file may already have been copied and not yet truncated.
     notBefore: since && since - TWIN_MS,
     claimed,
-    ...(there ? whole(use => withClosed(there.path, keyOf(there.stat), use), known) : known),
+    ...(there ? whole(use => withClosed(there.path, keyOf(there.stat), use), known, true) : known),
   }
 }
 
@@ -117,12 +117,19 @@ function withClosed<T>(path: string, key: string, use: (fd: number) => T): T | u
   return result
 }
 
+/** The size of the file. If it is less than `known`, throws unless the content can be read, too. */
+function sizeIfReadable(fd: number, known: number): number {
+  const { size } = fstatSync(fd)
+  if (size < known) fingerprintAt(fd, 0, 1)
+  return size
+}
+
 /** `known`: what is known if the file cannot be read. */
-function whole(read: Read, known: Content): Content {
+function whole(read: Read, known: Content, isNamed: boolean): Content {
   return {
     isThere: true,
-    // A copy of a file that cannot be read may be longer than what is known of it.
-    size: () => read(fd => fstatSync(fd).size) ?? Number.POSITIVE_INFINITY,
+    // A copy of a file that cannot be read may be longer than what is known of it. A file that is gone has one copy.
+    size: () => read(fd => sizeIfReadable(fd, known.size())) ?? (isNamed ? Number.POSITIVE_INFINITY : known.size()),
     markIn(size) {
       const tail = read(fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size))
       if (!tail) return known.markIn(size)
