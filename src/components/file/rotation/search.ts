@@ -434,8 +434,11 @@ export class Search {
     }
     const { lookedAt } = this.#options.saved
     const entries = [...there].filter(one => 'offset' in one)
-    for (const entry of entries)
-      if (this.#isCurrent(entry)) subjects.push(ofEntry(entry, lookedAt, byKey.get(entryKey(entry))))
+    for (const entry of entries) {
+      // Without a comparison, the file may have other content by now.
+      const one = this.#hidden.has(entry) ? undefined : byKey.get(entryKey(entry))
+      if (this.#isCurrent(entry)) subjects.push(ofEntry(entry, lookedAt, one))
+    }
     for (const entry of missing) if (this.#isCurrent(entry)) subjects.push(ofEntry(entry, lookedAt))
     return subjects
   }
