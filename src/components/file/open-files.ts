@@ -466,7 +466,9 @@ export class OpenFiles {
       if (remembered) this.#resumed(path, remembered, verdict)
       // The first bytes of a file that was empty, or could not be opened, have not been compared yet.
       const isCompared = isOwn || (entry !== undefined && (entry.head.bytes > 0 || entry.offset > 0))
-      if (!isCompared && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
+      // If it could not be read when it was compared, it may turn out to be compressed.
+      const compares = !isCompared && this.#compares
+      if ((isOwn || !isCompared) && this.#search.newcomers.addByContent(path, kind, fd, compares)) return undefined
       // The events of a renamed file keep the name that the file had when they were written.
       const tailer = new Tailer(
         path,

@@ -160,8 +160,8 @@ export class Newcomers {
     // A copy may be in progress that is still empty or short.
     const current = names.flatMap(name => files.named(name) ?? [])
     if (size === 0n && current.length > 0) return state
-    // The error is reported when the file is read as a separate file.
-    if (!first) return 'new'
+    // If this lasts, the error is reported when the file is read as a separate file.
+    if (!first) return withFile(path, firstBytes, { open }) ? 'later' : 'new'
     const isChanging = clock.now() - state.since < SETTLE_MS
     if (of === undefined && isChanging && current.some(tailer => beginsLike(tailer, first))) return state
     // A file that was found or became readable during the search must be compared first.
