@@ -217,7 +217,7 @@ export class OpenFiles {
       if (!this.#isWhole && this.#options.tailing.remote.has(path)) this.#mayBeThere(path)
       else this.#names.vacate(path)
     }
-    for (const path of this.#unexamined.keys()) if (!files.has(path)) this.#unexamined.delete(path)
+    for (const path of this.#unexamined.keys()) if (!files.has(path)) this.#wasExamined(path)
     const now = context.clock.now()
     const thorough = now >= this.#sweeps.thoroughAt
     this.#names.succeed()
@@ -335,14 +335,14 @@ export class OpenFiles {
         if (isMangled(path)) this.#options.problems.mangled(path, 'open')
       } else if (stat.isFile()) this.#examineFile(path, stat, kind, isOwn)
       else if (!stat.isDirectory() || kind === 'unknown') this.#options.problems.skipped(path, stat)
-      this.#unexamined.delete(path)
+      this.#wasExamined(path)
     } catch (error) {
       this.#notOpened(path, error)
       // Another file had the name, and was renamed before it was opened.
       if (errorCode(error) === 'ENOENT') this.#names.vacate(path)
       else if (!stat) {
         this.#mayBeThere(path)
-        if (this.#names.knows(path)) this.#unexamined.set(path, this.lookedAtName(path))
+        if (this.isName(path) || this.#names.knows(path)) this.#unexamined.set(path, this.lookedAtName(path))
         // The files after it must not wait.
         this.#names.paths.get(path)?.wasLookedFor()
       } else if (stat.isFile() && !this.#tailers.has(keyOf(stat))) {
@@ -352,6 +352,14 @@ export class OpenFiles {
       }
     }
     return stat?.isDirectory() === true
+  }
+
+  /** If the path could not be examined before, files that had the name meanwhile are searched. */
+  #wasExamined(path: string): void {
+    const since = this.#unexamined.get(path)
+    if (since === undefined) return
+    this.#unexamined.delete(path)
+    this.displace(path, since)
   }
 
   /** A path that is not examined may still lead to its file. */
