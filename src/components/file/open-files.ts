@@ -689,7 +689,11 @@ export class OpenFiles {
       if (known && known !== tailer) return false
       const fd = openKnown(path, { key: keyOf(stat), birth: stat.birthtimeNs }, this.#births, context.reach)
       if (fd === undefined) return false
-      tailer.moveTo(path, stat, fd)
+      try {
+        tailer.moveTo(path, stat, fd)
+      } finally {
+        if (tailer.fd !== fd) closeSync(fd)
+      }
     } catch (error) {
       this.#notOpened(path, error)
       return false

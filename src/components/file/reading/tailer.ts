@@ -358,11 +358,11 @@ export class Tailer {
   }
 
   moveTo(path: string, stat: BigIntStats, fd: number): void {
-    this.#gone = false
-    this.setFile(path, stat)
     // A copy may lack bytes that were read of its original.
     const content = this.#content
     if (stat.size < content.head.bytes) content.head = fingerprintAt(fd, 0, Number(stat.size))
+    this.#gone = false
+    this.setFile(path, stat)
     this.look(Number(stat.size), stat.mtimeNs)
     this.open(fd)
   }
