@@ -550,7 +550,9 @@ export class Search {
       this.#options.files.forget(tailer)
       return
     }
-    if (tailer.truncatedSince !== undefined && tailer.pending > 0) this.#options.onEnd(tailer)
+    // The rest of the line may be in a copy that cannot be read now.
+    if (tailer.truncatedSince !== undefined && tailer.pending > 0 && !this.mayHideRestOf(tailer))
+      this.#options.onEnd(tailer)
     this.#options.files.retire(tailer)
   }
 
