@@ -733,3 +733,53 @@ t.test('a file that was never opened is rotated, and so is the next one, whose n
   t.same(run.out.texts().sort(), [...one, ...two, ...three].sort())
   await run.stop()
 })
+
+t.test(
+  'a file that was truncated during a stop, and whose first bytes cannot be read: it is not left open',
+  async t => {
+    const dir = testFolder(t, { 'app.log': '' })
+    const path = join(dir, 'app.log')
+    const options = { include: [join(dir, '*.log')] }
+    const first = await start(options)
+    first.out.hold = true
+    appendFileSync(path, asText(numbered(0, 10)))
+    await settled(first, 10)
+    await first.stop()
+    writeFileSync(path, 'new\n')
+    const { ino } = statSync(path)
+    let calls = 0
+    const opened = fail(t, 'EIO', ['openSync'], file => file === path && ++calls === 1)
+    const { end } = fail(t, 'EIO', READS, fd => fstat(fd).ino === ino)
+    const run = await start(options, first.checkpoints, ahead())
+    await run.scanned(3)
+    end()
+    opened.end()
+    await settled(run, 1)
+    t.same(run.out.texts(), ['new'])
+    await run.stop()
+    const open = readdirSync('/proc/self/fd').map(fd => orNone(() => readlinkSync(`/proc/self/fd/${fd}`)))
+    t.notOk(open.includes(path))
+  },
+)
+
+t.test(
+  'a file is truncated within a line, and its copy cannot be opened at first: the line comes in one part',
+  async t => {
+    const lines = numbered(0, 20)
+    const dir = testFolder(t, { 'app.log': `${asText(lines)}hal` })
+    const path = join(dir, 'app.log')
+    const run = await start({ include: [join(dir, '*.log')], partial_line_timeout: '1h' })
+    await run.read(path)
+    await laterFiles(dir)
+    writeFileSync(join(dir, 'next'), gzipSync(`${asText(lines)}half\nlast\n`))
+    const { end } = fail(t, 'EACCES', ['openSync'], file => file === `${path}.1.gz`)
+    renameSync(join(dir, 'next'), `${path}.1.gz`)
+    writeFileSync(path, 'new\n')
+    await run.scanned(5)
+    t.notOk(run.out.texts().includes('hal'))
+    end()
+    await settled(run, 23)
+    t.same(run.out.texts().sort(), [...lines, 'half', 'last', 'new'].sort())
+    await run.stop()
+  },
+)
