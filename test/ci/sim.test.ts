@@ -27,6 +27,11 @@ t.test('no world of files breaks a promise', async t => {
   t.match(stdout, /^\d+ seeds, 0 failed/m)
 })
 
+t.test('no world of files in which single calls fail breaks a promise', async t => {
+  const { stdout } = await simulate('--files', '--errors', '--seeds', '200', '--seconds', '5')
+  t.match(stdout, /^\d+ seeds, 0 failed/m)
+})
+
 t.test('worlds of files behind those that broke a promise once', async t => {
   for (const seed of [
     20923, 22243, 22852, 23292, 23651, 23772, 26157, 26623, 27060, 40203, 40420, 41012, 41575, 72790, 101020, 102756,
