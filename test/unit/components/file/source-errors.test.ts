@@ -17,6 +17,7 @@ import t, { type Test } from 'tap'
 import { orNone } from '../../../../src/lib/files/disk/disk.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
+import { refuseWatches } from '../../../support/habits-of-disks.js'
 import {
   arrived,
   laterFiles,
@@ -497,18 +498,6 @@ for (const [title, options] of [
     await run.stop()
   })
 
-/** Changes of folders are found by scans only. */
-function unwatched(t: Test): void {
-  calls.watch = () => {
-    throw Object.assign(new Error('ENOSPC: watch'), { code: 'ENOSPC' })
-  }
-  syncBuiltinESMExports()
-  t.teardown(() => {
-    calls.watch = real.watch!
-    syncBuiltinESMExports()
-  })
-}
-
 /** Lets other files have the name, and this one `NAME.1`. What was there before is `NAME.2`. */
 function rotate(path: string, next: readonly string[]): void {
   if (fs.existsSync(`${path}.1`)) renameSync(`${path}.1`, `${path}.2`)
@@ -521,7 +510,7 @@ for (const [title, call] of [
   ['opened', 'openSync'],
 ] as const)
   t.test(`a name that cannot be ${title} for several scans, in which files came and went: all are read`, async t => {
-    unwatched(t)
+    refuseWatches(t)
     const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [
       string[],
       string[],
@@ -544,7 +533,7 @@ for (const [title, call] of [
   })
 
 t.test('a name that cannot be examined before a kill, in which files came and went: all are read', async t => {
-  unwatched(t)
+  refuseWatches(t)
   const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [string[], string[], string[]]
   const dir = testFolder(t, { 'app.log': asText(one) })
   const path = join(dir, 'app.log')
@@ -596,7 +585,7 @@ t.test('a file that was copied and truncated during a stop, and cannot be examin
 })
 
 t.test('a file that could not be opened at first is rotated twice between two scans: all are read', async t => {
-  unwatched(t)
+  refuseWatches(t)
   const { path, options, checkpoints } = await readBefore(t, numbered(0, 40))
   appendFileSync(path, asText(numbered(40, 45)))
   let calls = 0
@@ -705,7 +694,7 @@ for (const [isCompressed, failing] of [true, false].flatMap(is => [1, 2, 3, 4].m
   })
 
 t.test('a file that was never opened is rotated, and so is the next one, whose name cannot be examined', async t => {
-  unwatched(t)
+  refuseWatches(t)
   const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [string[], string[], string[]]
   const dir = testFolder(t, { 'app.log': asText(one) })
   const path = join(dir, 'app.log')
