@@ -32,7 +32,7 @@ export function stuckOf(ending: readonly DestinationRun[], stages: Pick<Stages, 
  * During a shutdown: whether the remaining events are safe but cannot be delivered soon. Events are safe if files or
  * buffers have them, or if their sender is asked to resend them. They cannot be delivered soon if this is true of every
  * destination with events:
- * - it waits for an operator, or
+ * - it waits for an operator and makes no attempt now, or
  * - it pauses for longer than the remaining `leftMs`, or
  * - it is failing, has a disk buffer, and makes no attempt now.
  */
@@ -42,7 +42,7 @@ export function isOnHold(
   leftMs: number,
 ): boolean {
   const waits = ({ delivery: { state, outage }, buffer }: DestinationRun) =>
-    state === 'holding' ||
+    (state === 'holding' && !outage.isAttempting) ||
     outage.pausedMs > leftMs ||
     (buffer !== undefined && outage.failures !== undefined && !outage.isAttempting)
   return (

@@ -20,6 +20,8 @@ import { LOCAL } from '../../../../src/core/options/delivery-options.js'
 import { Secret } from '../../../../src/core/options/options.js'
 import { filePath } from '../../../../src/core/options/reach.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
+import { isOnHold } from '../../../../src/engine/run/blocked.js'
+import type { DestinationRun } from '../../../../src/engine/run/destination-run.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { totalsOf } from '../../../../src/engine/run/measure/totals.js'
 import { sameOptions } from '../../../../src/engine/run/same-components.js'
@@ -881,6 +883,14 @@ destinations: { h: { type: collect, inputs: [tailed], how: holds }, w: { type: c
   await it.run
   t.same(got, { w: ['tailed 0 begun and ended'] })
   t.equal(it.supervisor.undelivered(), 1, 'what waits for the destination on hold is read again')
+})
+
+t.test('a shutdown waits for a request in flight of a destination on hold', t => {
+  const isOver = (isAttempting: boolean) =>
+    isOnHold([{ delivery: { state: 'holding', outage: { pausedMs: 0, isAttempting } } } as DestinationRun], [], 1000)
+  t.notOk(isOver(true), 'another request was refused, and this one may be accepted')
+  t.ok(isOver(false))
+  t.end()
 })
 
 t.test('a shutdown does not wait for a destination that fails and whose events are in a disk buffer', async t => {
