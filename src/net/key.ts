@@ -206,6 +206,7 @@ export class AccessKey {
   readonly #reach: Reach | undefined
   readonly #what: What
   #key: string | undefined
+  #previous: string | undefined
   #version: Version | undefined
   #loggedUnusable = false
   #loggedReadable = false
@@ -230,9 +231,9 @@ export class AccessKey {
     return new AccessKey({ key: password, key_file: password_file, credential, exec }, log, reach, 'password')
   }
 
-  /** The key that was read last. Callers redact it from texts. */
-  get last(): string | undefined {
-    return this.#key
+  /** The key, and the previous one that a request in flight may carry. Callers redact both from texts. */
+  get known(): readonly string[] {
+    return [this.#key, this.#previous].filter(key => key !== undefined)
   }
 
   /** Where an operator must put a new key. */
@@ -334,7 +335,9 @@ export class AccessKey {
     const key = trimKey(bytes.toString(isPassword ? 'utf8' : 'latin1'))
     const problem = keyProblem(key, this.#what.replace('access ', ''))
     if (problem) throw new Error(problem)
-    if (this.#key !== undefined && key !== this.#key) this.#log.info(from, `read a new ${this.#name}`)
+    if (key === this.#key) return
+    if (this.#key !== undefined) this.#log.info(from, `read a new ${this.#name}`)
+    this.#previous = this.#key
     this.#key = key
   }
 

@@ -201,9 +201,9 @@ function connectorTo(options: RedisSourceOptions, { log, clock, reach }: Compone
   return new RedisConnector(options, { log, clock, reach, bound })
 }
 
-function textOf(error: unknown, { stream }: RedisSourceOptions, { password }: RedisConnector): string {
+function textOf(error: unknown, { stream }: RedisSourceOptions, { passwords }: RedisConnector): string {
   const permissions = `~${stream} +xreadgroup +xack +xgroup +xclaim +xautoclaim +xinfo`
-  return redisProblem(error, password, permissions).text
+  return redisProblem(error, passwords, permissions).text
 }
 
 /** Asks for the groups of the stream. Works even if the stream does not exist yet. */

@@ -202,7 +202,8 @@ export class S3Store implements ObjectStore {
       return { text: '', etag }
     }
     // The response may repeat secrets from the headers of the request.
-    const hidden = [...this.#credentials.secrets, signed.authorization!.slice(-SIGNATURE_LENGTH)]
+    const { secretAccessKey, sessionToken = '' } = credentials
+    const hidden = [secretAccessKey, sessionToken, signed.authorization!.slice(-SIGNATURE_LENGTH)]
     const text = hideSecrets(await bodyText(answer.body), hidden)
     if (isSuccess(status)) return { text, etag }
     throw refusalOf(status, text, place, {

@@ -76,12 +76,6 @@ export class AwsCredentials {
       this.#key = new AccessKey({ key, key_file: file, credential: undefined, exec: undefined }, log, reach)
   }
 
-  /** Texts to redact from messages. */
-  get secrets(): readonly string[] {
-    const { secretAccessKey, sessionToken } = this.#found ?? {}
-    return [secretAccessKey, sessionToken].filter(text => text !== undefined)
-  }
-
   /** The credentials to use now. Without credentials, throws a DeliveryError that pauses delivery. */
   async current(signal: AbortSignal): Promise<Credentials> {
     const { clock } = this.#context

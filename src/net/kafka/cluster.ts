@@ -355,9 +355,9 @@ export class KafkaCluster {
     return new URL(place.replace('kafka:', this.#options.tls ? 'tls:' : 'tcp:'))
   }
 
-  /** A broker's text on one line, without the password. */
+  /** A broker's text on one line, without passwords. */
   #shown(text: string): string {
-    return printable(hideSecrets(text, [this.#key?.last ?? '', ...this.#dialer.secrets])).slice(0, LONGEST_TEXT)
+    return printable(hideSecrets(text, [...(this.#key?.known ?? []), ...this.#dialer.secrets])).slice(0, LONGEST_TEXT)
   }
 }
 

@@ -43,9 +43,9 @@ export class RedisConnector {
     this.#password = new AccessKey(key, log, context.reach)
   }
 
-  /** The last password used, for redacting it from texts. */
-  get password(): string | undefined {
-    return this.#password?.last
+  /** The passwords that were sent, for redacting them from texts. */
+  get passwords(): readonly string[] {
+    return this.#password?.known ?? []
   }
 
   /** Connects and authenticates. Calls `lost` if the connection ends without `destroy`. `signal` aborts the attempt. */

@@ -48,9 +48,9 @@ const ARGUMENTS = /,? with args beginning with:.*/s
  * Describes an error without secrets: hides the arguments of a command, and the password where the server repeats it.
  * `permissions`: the rules of ACL SETUSER that the user needs.
  */
-export function redisProblem(error: unknown, password?: string, permissions = ''): RedisProblem {
+export function redisProblem(error: unknown, passwords: readonly string[] = [], permissions = ''): RedisProblem {
   if (error instanceof RedisTimeout) return { kind: 'timeout', text: error.message }
-  const text = textOf(error, password)
+  const text = textOf(error, passwords)
   for (const [pattern, advice] of DENIED) if (pattern.test(text)) return { kind: 'denied', text: advice }
   if (NO_PERMISSION.test(text))
     return { kind: 'denied', text: `the user lacks a permission; it needs "${permissions}" (ACL SETUSER)` }
@@ -60,9 +60,9 @@ export function redisProblem(error: unknown, password?: string, permissions = ''
 }
 
 /** The error's text on one line. It is shortened, since a server may send any text. */
-function textOf(error: unknown, password = ''): string {
+function textOf(error: unknown, passwords: readonly string[]): string {
   // An error for several addresses has no message of its own.
   const isSeveral = error instanceof AggregateError && error.message === ''
   const text = isSeveral ? error.errors.map(errorText).join('; ') : errorText(error)
-  return printable(hideSecrets(text.replace(ARGUMENTS, ''), [password]).slice(0, LONGEST_TEXT))
+  return printable(hideSecrets(text.replace(ARGUMENTS, ''), passwords).slice(0, LONGEST_TEXT))
 }

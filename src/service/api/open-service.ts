@@ -94,7 +94,7 @@ function sharedRates(redis: Redis, secret: Buffer, nodes: SharedNodes, context: 
 
 function ratesBackend(redis: Redis, group: string, context: RedisContext): RedisBackend {
   const connector = new RedisConnector(redis, { ...context, bound: boundReplies })
-  const settings = { group, timeoutMs: redis.timeout, password: () => connector.password }
+  const settings = { group, timeoutMs: redis.timeout, passwords: () => connector.passwords }
   return new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, context)
 }
 

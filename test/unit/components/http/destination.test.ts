@@ -539,6 +539,21 @@ t.test('no key in any text', async t => {
   for (const text of texts) t.notOk(text.includes(KEY) || text.includes('hunter2'), text.slice(0, 100))
 })
 
+t.test('no key in any text after it was replaced while its request was in flight', async t => {
+  const to = await receiver(t)
+  const path = join(testFolder(t), 'key')
+  for (const auth of [{ key_file: path }, { type: 'basic', username: 'user', password_file: path }]) {
+    writeFileSync(path, KEY)
+    const made = await started(t, { url: to.url(), validate: undefined, auth })
+    to.script.push(({ headers }) => {
+      writeFileSync(path, 'another-key')
+      const wait = made.destination.write(events(1), never).then(() => {})
+      return { status: 422, body: `not with ${headers.authorization}`, wait }
+    })
+    t.match((await failure(made.destination.write(events(1), never))).message, /not with \w+ \[hidden\]$/)
+  }
+})
+
 t.test('no key in any text, however a receiver writes it', async t => {
   const to = await receiver(t)
   const html = (text: string) => text.replace(/[^\w]/g, char => `&#${char.charCodeAt(0)};`)

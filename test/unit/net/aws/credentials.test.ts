@@ -42,7 +42,6 @@ t.test('a secret in a file is read again when it changes', async t => {
   writeFileSync(file, 'another-secret')
   t.equal(await made.changed(), true)
   t.match(await made.current(signal), { secretAccessKey: 'another-secret' })
-  t.same(made.secrets, ['another-secret'])
   t.notMatch(logs(), /first-secret|another-secret/)
 })
 
@@ -127,7 +126,6 @@ t.test('the metadata service of EC2, version 2: fetched again before they expire
   at.otherwise = metadata
   ;[role, now] = ['another-role', keys('second', ahead + 3_600_000)]
   t.match(await made.current(signal), { accessKeyId: 'second', sessionToken: 'token-of-second' })
-  t.same(made.secrets, ['secret-of-second', 'token-of-second'])
   t.notMatch(logs(), /secret-of|token-of/)
   for (const body of [
     '{"AccessKeyId":"secret-of-third"',

@@ -39,7 +39,7 @@ export class ClusterThrottle {
     const { id, log, metrics, clock, reach } = context
     const { redis, group = id, accuracy = 'leased', on_backend_failure: onFailure = 'local_share' } = fields
     const connector = new RedisConnector(redis as RedisOptions, { log, clock, reach, bound: boundReplies })
-    const settings = { group, timeoutMs: redis!.timeout, onFailure, password: () => connector.password }
+    const settings = { group, timeoutMs: redis!.timeout, onFailure, passwords: () => connector.passwords }
     this.#backend = new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, context)
     const before = inherited instanceof ClusterState ? inherited : undefined
     before?.backend.close()

@@ -26,8 +26,8 @@ export interface RedisBackendOptions {
    * the service and not those of a throttle.
    */
   readonly onFailure?: OnFailure
-  /** Returns the password that was last sent to the server. The texts of problems do not show this password. */
-  readonly password?: () => string | undefined
+  /** Returns the passwords that were sent to the server. The texts of problems do not show these passwords. */
+  readonly passwords?: () => readonly string[]
 }
 
 export interface RedisBackendContext {
@@ -225,7 +225,7 @@ export class RedisBackend implements Backend {
   #failed(error: unknown): void {
     if (this.#closed.signal.aborted) return
     const { clock } = this.#context
-    const problem = redisProblem(error, this.#options.password?.(), PERMISSIONS)
+    const problem = redisProblem(error, this.#options.passwords?.(), PERMISSIONS)
     this.#count(problem.kind)
     this.#log(problem)
     const waitMs = problem.kind === 'denied' ? DENIED_WAIT_MS : Math.max(FIRST_WAIT_MS / 4, this.#backoff.next())

@@ -234,8 +234,7 @@ export class Answers {
     })
     const inHeaders = Object.values(options.headers).flatMap(value => [value, value.replace(SCHEME, '')])
     const secrets = [...inHeaders, ...inQuery].filter(value => value.length >= SECRET_LENGTH)
-    const key = this.#of.key?.last
-    if (key) secrets.push(key, credentialsOf(options.auth, key))
+    for (const key of this.#of.key?.known ?? []) secrets.push(key, credentialsOf(options.auth, key))
     secrets.push(...this.#of.transport.secrets)
     return hideSecrets(text, secrets)
   }
