@@ -82,20 +82,21 @@ export class Transport {
   }
 
   handOver(): HandoverState | undefined {
-    const client = this.#release()
-    return client && { value: client, release: () => client.close() }
-  }
-
-  async stop(): Promise<void> {
-    await Promise.all([this.#release()?.close(), this.#dialer.close()])
-  }
-
-  #release(): HttpClient | undefined {
     this.#dialer.release()
     const client = this.#client ?? this.#inherited
     this.#client = undefined
     this.#inherited = undefined
-    return client
+    return client && { value: client, release: () => client.close() }
+  }
+
+  /**
+   * Leaves unused inherited connections open: if a reload fails, the previous configuration inherits them again.
+   * Otherwise, they close soon, because they are idle.
+   */
+  async stop(): Promise<void> {
+    const client = this.#client
+    this.#client = undefined
+    await Promise.all([client?.close(), this.#dialer.close()])
   }
 }
 

@@ -539,6 +539,20 @@ t.test('no key in any text', async t => {
   for (const text of texts) t.notOk(text.includes(KEY) || text.includes('hunter2'), text.slice(0, 100))
 })
 
+t.test('connections stay open for another successor if the first one stops before it starts', async t => {
+  const to = await receiver(t)
+  const options = { url: to.url() }
+  const first = await started(t, options)
+  await first.destination.write(events(1), never)
+  const { value } = first.destination.handOver!()!
+  await (await make(options, http, undefined, value)).destination.stop!(AbortSignal.abort())
+  const { destination } = await make(options, http, undefined, value)
+  t.teardown(() => destination.stop!(never))
+  await destination.start!(never)
+  await destination.write(events(1), never)
+  t.equal(to.connections, 1)
+})
+
 t.test('no key in any text after it was replaced while its request was in flight', async t => {
   const to = await receiver(t)
   const path = join(testFolder(t), 'key')
