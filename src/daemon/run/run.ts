@@ -7,7 +7,7 @@ import type { Config } from '../../engine/config/load.js'
 import { filesOf, pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import type { Engine } from '../../engine/run/engine.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
-import { type Totals, totalsOf } from '../../engine/run/measure/totals.js'
+import { noteHeld, type Totals, totalsOf } from '../../engine/run/measure/totals.js'
 import { type DataDirLock, lockDataDir } from '../../engine/run/state/data-dir.js'
 import { warnIfExposed } from '../../engine/run/state/exposure.js'
 import { Supervisor, type WentBack } from '../../engine/run/supervisor.js'
@@ -141,9 +141,8 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     await systemd.close()
     return EXIT.done
   }
-  const heldBefore = new Map(
-    [...metrics.components.values()].map(counters => [counters.id, counters.inFlight().events]),
-  )
+  const heldBefore = new Map<string, number>()
+  pipeline.follow((_, config) => noteHeld(heldBefore, config, metrics.components))
   const totals = () =>
     totalsOf(pipeline.config, { components: metrics.components, heldBefore, underWay: pipeline.undelivered() })
   const subject = new DaemonHealth(pipeline, log)

@@ -38,10 +38,29 @@ export type TotalsOf = Pick<Config, 'processors' | 'destinations'>
 export interface Counted {
   /** The counters of all components that existed, by id. */
   readonly components: ReadonlyMap<string, ComponentCounters>
-  /** Events from an earlier run that disk buffers held at the start, by destination. */
+  /** From `noteHeld`. */
   readonly heldBefore: ReadonlyMap<string, number>
   /** Events in the pipeline, within components and between them. */
   readonly underWay: number
+}
+
+/**
+ * Adds new destinations to `heldBefore`: how many events from an earlier run their disk buffers hold, and how many
+ * events they have delivered or discarded under the same id before. Call this before the destinations' first events.
+ */
+export function noteHeld(
+  heldBefore: Map<string, number>,
+  { destinations }: Pick<Config, 'destinations'>,
+  components: ReadonlyMap<string, ComponentCounters>,
+): void {
+  for (const { id, renamedFrom = id } of destinations) {
+    if (heldBefore.has(id)) continue
+    const counters = components.get(id)!
+    const before = heldBefore.get(renamedFrom)
+    const held = before === undefined ? counters.inFlight().events : before - goneFrom(components.get(renamedFrom))
+    heldBefore.delete(renamedFrom)
+    heldBefore.set(id, Math.max(0, held) + goneFrom(counters))
+  }
 }
 
 export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }: Counted): Totals {
@@ -113,13 +132,16 @@ interface Place {
 function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Place {
   if (!counters) return { held: 0, discards: false, unclear: false }
   const heldBefore = inBuffer + counters.foundEvents
-  const dropped = [...counters.discards].reduce(
-    (sum, [reason, { events }]) => sum + (reason === GIVEN_BACK ? 0 : events),
-    0,
-  )
-  const old = Math.max(0, heldBefore - counters.passed.events - dropped)
+  const dropped = droppedBy(counters)
+  const old = Math.max(0, heldBefore - goneFrom(counters))
   return { held: counters.held().events - old, discards: dropped > 0, unclear: dropped > 0 && heldBefore > 0 }
 }
+
+const droppedBy = ({ discards }: ComponentCounters) =>
+  [...discards].reduce((sum, [reason, { events }]) => sum + (reason === GIVEN_BACK ? 0 : events), 0)
+
+const goneFrom = (counters: ComponentCounters | undefined) =>
+  counters === undefined ? 0 : counters.passed.events + droppedBy(counters)
 
 /**
  * Whether the counts show which events the destinations of one output hold or have discarded. All of these destinations

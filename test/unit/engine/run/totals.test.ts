@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Kind } from '../../../../src/core/component.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
-import { type TotalsOf, totalsOf } from '../../../../src/engine/run/measure/totals.js'
+import { noteHeld, type TotalsOf, totalsOf } from '../../../../src/engine/run/measure/totals.js'
 import { casesOf } from '../../../support/cases.js'
 
 /** A component and what it counted: [received, sent, discarded by reason]; what is missing is in flight. */
@@ -52,6 +52,24 @@ t.test('what a buffer held from an earlier run belongs to that run', async t => 
   ]
   t.match(totals(rows(20), { a: 50 }), { received: 10, passed: 0, delivered: { a: 20 }, undelivered: 10 })
   t.match(totals(rows(55), { a: 50 }), { received: 10, passed: 5, delivered: { a: 55 }, undelivered: 5 })
+})
+
+t.test('what a buffer held from an earlier run belongs to that run under its new id, too', t => {
+  const heldBefore = new Map<string, number>()
+  const components = new Map(['a', 'b'].map(id => [id, new ComponentCounters(id, 'destination', 'x')]))
+  const note = (...destinations: object[]) => noteHeld(heldBefore, { destinations } as never, components)
+  const [a, b] = [components.get('a')!, components.get('b')!]
+  a.queued.events = 50
+  note({ id: 'a' })
+  a.sent(20, 0)
+  note({ id: 'b', renamedFrom: 'a' })
+  t.same([...heldBefore], [['b', 30]])
+  b.discarded('buffer_corrupt', 5, 0)
+  note({ id: 'a', renamedFrom: 'b' })
+  t.same([...heldBefore], [['a', 45]], 'the 20 of the first time, and 25 that are left')
+  note({ id: 'a', renamedFrom: 'b' })
+  t.same([...heldBefore], [['a', 45]])
+  t.end()
 })
 
 t.test('what a spool held from an earlier run belongs to that run', async t => {
