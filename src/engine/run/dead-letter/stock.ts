@@ -19,6 +19,11 @@ const FORMER = 'progress.json'
  * become the dead-letter file.
  */
 export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
+/** All files with rejected events of the dead-letter file `path`. */
+export function filesOf(path: string): string[] {
+  const folder = folderOf(path)
+  return [path, recordsIn(folder), mergingIn(folder), join(folder, 'dead-letter', basename(path))]
+}
 
 /** The offset in bytes before which all records are settled; 0 if the progress is damaged. Throws StateUnreadable. */
 export async function doneIn(folder: string): Promise<number> {
@@ -92,9 +97,8 @@ export class DeadLetterStock {
     const folder = folderOf(this.#path)
     // An error may mean no more than that another process is changing the file.
     const done = await doneIn(folder).catch(() => 0)
-    const refused = join(folder, 'dead-letter', basename(this.#path))
     const counted = new Map<string, Counted>()
-    for (const path of [this.#path, recordsIn(folder), mergingIn(folder), refused]) {
+    for (const path of filesOf(this.#path)) {
       const known = this.#counted?.get(path)
       try {
         counted.set(path, await count(path, path === recordsIn(folder) ? done : 0, known))

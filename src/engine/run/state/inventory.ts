@@ -6,7 +6,7 @@ import { errorText, isMissing } from '../../../core/errors.js'
 import { type Components, componentsOf } from '../../config/inputs.js'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
-import { DeadLetterStock } from '../dead-letter/stock.js'
+import { DeadLetterStock, filesOf, folderOf } from '../dead-letter/stock.js'
 
 /**
  * The data of components in data_dir. Data is orphaned if its component is no longer configured, or is configured
@@ -24,6 +24,8 @@ const KINDS: Readonly<Record<DataKind, { folder: string; suffix: string; what: s
   spool: { folder: 'spool', suffix: '', what: 'spool' },
   dead_letters: { folder: 'dead-letter', suffix: '.ndjson', what: 'rejected events' },
 }
+/** Finds data of which only another part exists: the previous version, or what an interrupted `sluice resend` left. */
+const OTHER_PART: Partial<Record<DataKind, RegExp>> = { checkpoint: /\.1$/, dead_letters: /\.sending$/ }
 const ALL = Object.keys(KINDS) as DataKind[]
 
 export interface Stored {
@@ -65,8 +67,8 @@ export async function inventory(dataDir: string, kinds = ALL, log?: Logger): Pro
   const lists = kinds.map(async kind => {
     const { folder, suffix } = KINDS[kind]
     const names = await namesIn(join(dataDir, folder), log)
-    // Also finds saved positions of which only the previous version (`.1`) exists.
-    const whole = kind === 'checkpoint' ? [...new Set(names.map(name => name.replace(/\.1$/, '')))] : names
+    const other = OTHER_PART[kind]
+    const whole = other ? [...new Set(names.map(name => name.replace(other, '')))] : names
     const own = whole.filter(name => name.length > suffix.length && name.endsWith(suffix))
     return own.map(name => ({
       kind,
@@ -103,7 +105,12 @@ export async function findOrphans(config: OrphanConfig, log: Logger, kinds = ALL
 async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined> {
   const { kind, path } = stored
   try {
-    const files = KINDS[kind].suffix === '' ? (await readdir(path)).map(name => join(path, name)) : partsOf(stored)
+    const files =
+      kind === 'dead_letters'
+        ? filesOf(path)
+        : kind === 'checkpoint'
+          ? partsOf(stored)
+          : (await readdir(path)).map(name => join(path, name))
     const stats = await Promise.all(files.map(file => stat(file).catch(() => undefined)))
     const bytes = stats.reduce((sum, found) => sum + (found?.size ?? 0), 0)
     const changedAt = Math.max(...stats.map(found => found?.mtimeMs ?? 0))
@@ -133,7 +140,10 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
   }
 }
 
-const partsOf = ({ kind, path }: Stored) => (kind === 'checkpoint' ? [path, `${path}.1`] : [path])
+function partsOf({ kind, path }: Stored): string[] {
+  if (kind === 'dead_letters') return [path, folderOf(path)]
+  return kind === 'checkpoint' ? [path, `${path}.1`] : [path]
+}
 
 /** Whether the data still exists. An operator may have removed it. */
 export const isThere = (stored: Stored) => partsOf(stored).some(existsSync)

@@ -8,6 +8,8 @@ import { inTurn } from '../../../lib/turns.js'
 import { type Components, componentsOf } from '../../config/inputs.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
 import { holdsNothing } from '../../flow/spool/object-file.js'
+import { folderOf } from '../dead-letter/stock.js'
+import { lockDataDir } from './data-dir.js'
 import { type DataKind, kindsOf, nameOf, pathOf } from './inventory.js'
 
 /**
@@ -45,7 +47,7 @@ export async function carryOver(dataDir: string, renames: readonly Rename[], log
       if (kind === 'buffer' && existsSync(old)) await removeDelivered(own, log)
       if (kind === 'spool' && existsSync(old) && (await holdsNothing(folderOnDisk(own))))
         await rm(own, { recursive: true, force: true })
-      if (await (kind === 'dead_letters' ? moveLetters(old, own) : move(old, own)))
+      if (await (kind === 'dead_letters' ? moveAllLetters(dataDir, from, to) : move(old, own)))
         log.info(fields, `took over the ${nameOf(kind)} of the renamed component`)
     } catch (error) {
       log.error(
@@ -73,6 +75,30 @@ async function removeDelivered(path: string, log: Logger): Promise<void> {
   const { settled, end } = await recover(folderOnDisk(path), log, true)
   const others = (await readdir(path)).filter(name => segmentNumber(name) === undefined && !/^ledger\b/.test(name))
   if (end.event === settled.event && others.length === 0) await rm(path, { recursive: true })
+}
+
+async function moveAllLetters(dataDir: string, from: string, to: string): Promise<boolean> {
+  const [old, own] = [pathOf(dataDir, 'dead_letters', from), pathOf(dataDir, 'dead_letters', to)]
+  const moved = await moveLetters(old, own)
+  return (await moveSending(folderOf(old), folderOf(own), from, to)) || moved
+}
+
+/** Moves the folder that an interrupted `sluice resend` left. Throws DataDirError if a `sluice resend` uses it now. */
+async function moveSending(old: string, own: string, from: string, to: string): Promise<boolean> {
+  if (!existsSync(old) || existsSync(own)) return false
+  const lock = await lockDataDir(old)
+  try {
+    for (const kind of ['dead_letters', 'spool'] as const) {
+      const inner = pathOf(old, kind, from)
+      if (existsSync(inner) && !(await move(inner, pathOf(old, kind, to)))) return false
+    }
+  } finally {
+    // At the new path, nothing could release the lock.
+    lock.release()
+  }
+  await rename(old, own)
+  await syncFolder(dirname(own))
+  return true
 }
 
 async function moveLetters(old: string, own: string): Promise<boolean> {

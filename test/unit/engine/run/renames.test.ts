@@ -24,6 +24,7 @@ import { orphanMetrics } from '../../../../src/daemon/run/gauges.js'
 import { noticesOf, problemsOf } from '../../../../src/daemon/status/problems.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
+import { lockDataDir } from '../../../../src/engine/run/state/data-dir.js'
 import {
   discardOrphans,
   findOrphans,
@@ -322,7 +323,13 @@ t.test('data is orphaned unless a component uses it, and left behind unless it i
     checkpoints: { 'a.json': 'a', 'b.json.1': 'b', 'c.json': '', 'a.json.corrupt-1': 'x', stray: 'x' },
     throttle: { limit: { '1.buckets': 'abc' }, empty: {}, 'a file': 'x' },
     buffer: { broken: { ledger: 'x' }, 'a file': 'x' },
-    'dead-letter': { 'out.ndjson': '{}\n{}\n', 'empty.ndjson': '', 'out.ndjson.1': '{}\n', 'out.ndjson.sending': {} },
+    'dead-letter': {
+      'out.ndjson': '{}\n{}\n',
+      'empty.ndjson': '',
+      'out.ndjson.1': '{}\n',
+      'out.ndjson.sending': {},
+      'none.ndjson.sending': {},
+    },
   })
   const log = pino({ enabled: false })
   const none = { dataDir, sources: [], processors: [], destinations: [], discardOrphans: [] }
@@ -346,7 +353,29 @@ t.test('data is orphaned unless a component uses it, and left behind unless it i
   t.same(await discardOrphans(await findOrphans(renamed, log), { discardOrphans: ['a', 'b', 'out'] }, log), [])
   t.same(readdirSync(join(dataDir, 'throttle')).sort(), ['a file', 'empty', 'other'])
   t.same(readdirSync(join(dataDir, 'checkpoints')).sort(), ['a.json.corrupt-1', 'c.json', 'stray'])
-  t.same(readdirSync(join(dataDir, 'dead-letter')).sort(), ['empty.ndjson', 'out.ndjson.1', 'out.ndjson.sending'])
+  t.same(readdirSync(join(dataDir, 'dead-letter')).sort(), ['empty.ndjson', 'none.ndjson.sending', 'out.ndjson.1'])
+})
+
+t.test('what an interrupted resend left is orphaned and renamed with its dead letters', async t => {
+  const sending = { 'records.ndjson': '{}\n{}\n', 'dead-letter': { 'old.ndjson': '{}\n' }, spool: { old: { x: '' } } }
+  const dataDir = testFolder(t, { 'dead-letter': { 'old.ndjson.sending': sending, 'own.ndjson': '{}\n' } })
+  const log = pino({ enabled: false })
+  const orphans = () =>
+    findOrphans({ dataDir, sources: [], processors: [], destinations: [], discardOrphans: [] }, log, ['dead_letters'])
+  t.match(await orphans(), [
+    { id: 'old', events: 3, bytes: 9 },
+    { id: 'own', events: 1 },
+  ])
+  const folder = (id: string) => join(dataDir, `dead-letter/${id}.ndjson.sending`)
+  const rename = () => carryOver(dataDir, [{ kind: 'dead_letters', from: 'old', to: 'own' }], log)
+  const lock = await lockDataDir(folder('old'))
+  await rename()
+  t.ok(existsSync(folder('old')), 'it is being sent')
+  lock.release()
+  await rename()
+  t.match(await orphans(), [{ id: 'own', events: 4 }])
+  t.same(readdirSync(join(folder('own'), 'spool')), ['own'])
+  ;(await lockDataDir(folder('own'))).release()
 })
 
 t.test('what the new name has is never replaced, and a crash in between costs nothing', async t => {
