@@ -113,7 +113,8 @@ export class DeadLetterFile implements DeadLetters {
       }
       const { ino } = await file.stat()
       // Syncs the names of existing files, too, since an earlier write may have created the file and then failed here.
-      if (ino !== this.#named) await syncFolder(folder)
+      // A new file may have the inode of a removed one.
+      if (ino !== this.#named || size === 0) await syncFolder(folder)
       this.#named = ino
       return await isNamed(this.path, file)
     } finally {

@@ -52,6 +52,8 @@ const TIMES = /^\{"time":"([^"]+)"(?:,"since":"([^"]+)")?/
 
 interface Counted {
   readonly inode: number
+  /** When the file was created. Tells it from a later file with the same inode. */
+  readonly birth: number
   /** Offset at which counting began. */
   readonly from: number
   /** End of the last complete record. */
@@ -112,8 +114,9 @@ export class DeadLetterStock {
 
 /** Counts the records of a file from `from` on. Resumes after the last count of the same file. */
 async function count(path: string, from: number, known: Counted | undefined): Promise<Counted> {
-  const { ino, size } = await stat(path)
-  const same = known?.inode === ino && known.from === from && known.end <= size ? known : undefined
+  const { ino, birthtimeMs: birth, size } = await stat(path)
+  const isSame = known?.inode === ino && known.birth === birth && known.from === from && known.end <= size
+  const same = isSame ? known : undefined
   if (same?.end === size) return same
   const file = await open(path, 'r')
   try {
@@ -130,7 +133,7 @@ async function count(path: string, from: number, known: Counted | undefined): Pr
       }
       at += bytesRead
     }
-    return { inode: ino, from, end, events, oldest }
+    return { inode: ino, birth, from, end, events, oldest }
   } finally {
     await file.close()
   }

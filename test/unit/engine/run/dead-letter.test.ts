@@ -10,6 +10,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
+import { type FileHandle, open } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
@@ -589,6 +590,31 @@ t.test('the dead letters that lie there now, whoever changes them', async t => {
   rmSync(folder, { recursive: true })
   rmSync(path)
   t.same(await counted(), [0, undefined])
+})
+
+t.test('a new file with the inode of a removed one is counted from its beginning, and its name is synced', async t => {
+  const dataDir = testFolder(t)
+  const queue = new DeadLetterFile({ dataDir, destination: 'up', log, clock: systemClock })
+  const stock = new DeadLetterStock(queue.path)
+  const handle = await open(dataDir)
+  const handles = Object.getPrototypeOf(handle) as FileHandle
+  await handle.close()
+  const { sync } = handles
+  t.teardown(() => Object.assign(handles, { sync }))
+  let syncs = 0
+  handles.sync = async function (this: FileHandle) {
+    if ((await this.stat()).isDirectory()) syncs++
+    await sync.call(this)
+  }
+  await queue.write([batchOf(['a', 'b'])], refused)
+  await stock.refresh()
+  t.equal(stock.events, 2)
+  rmSync(queue.path)
+  syncs = 0
+  for (const text of ['a long one', 'b', 'c']) await queue.write([batchOf([text])], refused)
+  await stock.refresh()
+  t.equal(stock.events, 3)
+  t.equal(syncs, 1)
 })
 
 t.test('the gauge says of any component that its letters cannot be written', async t => {
