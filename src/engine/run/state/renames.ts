@@ -72,8 +72,14 @@ async function removeDelivered(path: string, log: Logger): Promise<void> {
   if (!existsSync(path)) return
   const { recover } = await import('../../flow/disk-buffer/recovery.js')
   const { segmentNumber } = await import('../../flow/disk-buffer/segments.js')
-  const { settled, end } = await recover(folderOnDisk(path), log, true)
-  const others = (await readdir(path)).filter(name => segmentNumber(name) === undefined && !/^ledger\b/.test(name))
+  const { segments, settled, end } = await recover(folderOnDisk(path), log, true)
+  const isRead = (name: string) => {
+    const number = segmentNumber(name)
+    if (number === undefined) return /^ledger\b/.test(name)
+    return number < settled.segment || segments.from(number)?.number === number
+  }
+  // Other files, and segments that cannot be read now, may have events.
+  const others = (await readdir(path)).filter(name => !isRead(name))
   if (end.event === settled.event && others.length === 0) await rm(path, { recursive: true })
 }
 

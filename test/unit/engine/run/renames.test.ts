@@ -10,6 +10,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
+import { type FileHandle, open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
@@ -411,6 +412,24 @@ t.test('what the new name has is never replaced, and a crash in between costs no
   await carryOver(dataDir, both('old', 'delivered'), log)
   t.same(readdirSync(join(dataDir, 'buffer')).sort(), ['delivered', 'own'], 'an empty buffer is replaced')
   t.equal(content('buffer/delivered/0000000000000001.segment.unreadable'), 'x')
+})
+
+t.test('a buffer that cannot be read now is not replaced', async t => {
+  const segment = '0000000000000001.segment'
+  const folder = testFolder(t, { buffer: { old: {}, own: { [segment]: `sluice buffer 1\n${'x'.repeat(100)}` } } })
+  const handle = await open(folder)
+  const handles = Object.getPrototypeOf(handle) as FileHandle
+  await handle.close()
+  const read = handles.read as (into: Buffer, at: number, length: number, from: number) => Promise<unknown>
+  t.teardown(() => Object.assign(handles, { read }))
+  Object.assign(handles, {
+    read(this: FileHandle, ...where: Parameters<typeof read>) {
+      if (Number(where[2]) > 1000) throw Object.assign(new Error('EIO'), { code: 'EIO' })
+      return read.apply(this, where)
+    },
+  })
+  await carryOver(folder, [{ kind: 'buffer', from: 'old', to: 'own' }], pino({ enabled: false }))
+  t.same(readdirSync(join(folder, 'buffer/own')), [segment])
 })
 
 t.test('old ids that are those of somebody are refused', async t => {
