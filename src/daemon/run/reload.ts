@@ -115,7 +115,11 @@ export function onReload(
       counts.failed++
       last = false
       subject.refused = errorText(error)
-      void queue.add(() => moveBack(back))
+      const failed = pipeline.config
+      void queue.add(async () => {
+        // A reload that was running meanwhile may have replaced both.
+        if (pipeline.config === failed || pipeline.config === back) await moveBack(back)
+      })
     },
     stop() {
       removeHandler()

@@ -143,3 +143,31 @@ t.test('a configuration that cannot start gives the address of the metrics back 
   await untilAnswer(after, 'gone')
   t.equal(told.refused, 'no such thing here')
 })
+
+t.test('a configuration that cannot start takes nothing from the one that a running reload applies', async t => {
+  const servers = serversHere()
+  const [before, after, last] = [await ownPort(), await ownPort(), await ownPort()]
+  const first = configOf(before, 'a')
+  const pipeline = {
+    config: configOf(after, 'b'),
+    async replace(config: Config) {
+      pipeline.config = config
+    },
+  }
+  ;(await servers.prepare(pipeline.config)).use()
+  let read = () => {}
+  const next = new Promise<Config>(resolve => {
+    read = () => resolve(configOf(last, 'c'))
+  })
+  const { reloads } = reloading(t, () => next, pipeline, servers)
+
+  process.emit('SIGHUP')
+  await turns()
+  reloads.wentBack(new Error('no such thing here'), first)
+  pipeline.config = first
+  read()
+  await until(() => pipeline.config.digest === 'c')
+  await reloads.stop()
+  t.equal(await answer(last), 'here')
+  t.equal(await answer(before), 'gone')
+})
