@@ -60,7 +60,10 @@ t.test('a reload brings it, moves it, changes its token, and takes it away', asy
   t.equal(await statusOf(tap, { authorization: `Bearer ${TOKEN}` }), 404, 'it may look: there is no such component')
 
   await reload(at(taken))
-  t.match(daemon.stderr, `cannot serve the page at ${HOST}:${taken}: another program listens there`)
+  t.match(
+    daemon.stderr,
+    `cannot serve the page at ${HOST}:${taken}: this daemon uses the port for ${await metricsUrl(daemon)}/metrics;`,
+  )
   t.equal(await statusOf(url), 200, 'the one before stays')
   await reload(at(first, ', token_file: ./none'))
   t.match(daemon.stderr, /cannot serve the page at .*: no token from .*none: the file does not exist/)

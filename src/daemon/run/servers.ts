@@ -137,7 +137,7 @@ export class Servers {
       }
     } catch (error) {
       if (!before) page.close()
-      throw cannotServe('the page', options.listen, 'status_page.listen', error)
+      throw this.#cannotServe('the page', options.listen, 'status_page.listen', error)
     }
   }
 
@@ -146,18 +146,25 @@ export class Servers {
     try {
       return await serveAdmin(address, this.#reports, this.#log)
     } catch (error) {
-      throw cannotServe('metrics', address, 'metrics.listen', error)
+      throw this.#cannotServe('metrics', address, 'metrics.listen', error)
     }
+  }
+
+  #cannotServe(what: string, address: ListenAddress, option: string, error: unknown): Error {
+    const isTaken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
+    const isSamePort = (url: string) => 'port' in address && new URL(url).port === String(address.port)
+    // A reload opens the new server before it closes the old one.
+    const own = [this.metricsUrl, this.pageUrl].find(url => url !== undefined && isSamePort(url))
+    const why = !isTaken
+      ? errorText(error)
+      : own === undefined
+        ? `another program listens there; set ${option} to a free port`
+        : `this daemon uses the port for ${own}; restart the daemon to change only the host, or set ${option} to a free port`
+    return new Error(`cannot serve ${what} at ${listenText(address)}: ${why}`, { cause: error })
   }
 
   close(): void {
     for (const server of [this.#metrics, this.#socket]) closeServer(server)
     this.#page?.close()
   }
-}
-
-function cannotServe(what: string, address: ListenAddress, option: string, error: unknown): Error {
-  const isTaken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
-  const why = isTaken ? `another program listens there; set ${option} to a free port` : errorText(error)
-  return new Error(`cannot serve ${what} at ${listenText(address)}: ${why}`, { cause: error })
 }

@@ -120,6 +120,17 @@ t.test('however many signals come during a reload, one reload follows it, with t
   t.same(replaced, ['a', 'b20', 'c'])
 })
 
+t.test('an address whose port the daemon itself uses', async t => {
+  const servers = serversHere()
+  t.teardown(() => servers.close())
+  const config = configOf(await ownPort(), 'a')
+  ;(await servers.prepare(config)).use()
+  const metrics = { host: '0.0.0.0', port: (config.metrics as { port: number }).port }
+  await t.rejects(servers.prepare({ ...config, metrics }), {
+    message: `cannot serve metrics at 0.0.0.0:${metrics.port}: this daemon uses the port for ${servers.metricsUrl}; restart the daemon to change only the host, or set metrics.listen to a free port`,
+  })
+})
+
 t.test('a configuration that cannot start gives the address of the metrics back to the one before', async t => {
   const servers = serversHere()
   const [before, after] = [await ownPort(), await ownPort()]
