@@ -10,7 +10,7 @@ import type { ComponentConfig, Config } from '../../config/load.js'
 import { PROCESSING_FAILED } from '../../flow/dispatch.js'
 import { Engine, type Runtime } from '../engine.js'
 import { DataDirError, lockDataDir } from '../state/data-dir.js'
-import { pathOf } from '../state/inventory.js'
+import { inventory, pathOf } from '../state/inventory.js'
 import { LettersProgress, lettersSource, type Survey, surveyLetters } from './letters.js'
 import { cutTornRecord } from './queue.js'
 import { doneIn, folderOf, forgetDone, mergingIn, recordsIn, SOURCE } from './stock.js'
@@ -91,7 +91,9 @@ export async function resendFile(path: string, context: ResendContext): Promise<
       await send(folder, context, resent)
     }
   } finally {
-    for (const { id } of partFrom(context).destinations) {
+    // An interrupted call may have left data of destinations that have another id now.
+    const left = await inventory(folder, ['dead_letters', 'spool'])
+    for (const id of new Set([...partFrom(context).destinations, ...left].map(({ id }) => id))) {
       await giveBackSpool(folder, context.config.dataDir, id)
       const scratch = join(folder, encodeURIComponent(id))
       const own = pathOf(context.config.dataDir, 'dead_letters', id)

@@ -1,5 +1,6 @@
 import {
   appendFileSync,
+  copyFileSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -488,7 +489,10 @@ destinations:
     )
     t.same([sent('out'), sent('odd'), sent('all')], [[], [3, 5], []])
     least = 0
+    mkdirSync(`${path}.sending/dead-letter`, { recursive: true })
+    copyFileSync(path, `${path}.sending/dead-letter/gone.ndjson`)
     t.match(await resendFile(path, context), { sent: 3, left: 0 })
+    t.same(numbersIn(pathOf(dataDir, 'dead_letters', 'gone')), range(0, 3), 'of a destination that was renamed')
     t.notOk(existsSync(path) || existsSync(`${path}.sending`))
   })
 
