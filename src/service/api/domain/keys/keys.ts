@@ -94,11 +94,13 @@ export class Keys {
     return { key, document }
   }
 
-  /** Revokes all current keys of a subject, except the key with the id `except`. */
+  /**
+   * Revokes all keys of a subject, except the key with the id `except`. This includes expired keys, which would work
+   * again if the clock of this node is ahead.
+   */
   async revoke(sql: Sql, subject: string, except = ''): Promise<void> {
     await sql.run(
-      `UPDATE access_key SET revoked_at = $3
-       WHERE subject_id = $1 AND id <> $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3)`,
+      'UPDATE access_key SET revoked_at = $3 WHERE subject_id = $1 AND id <> $2 AND revoked_at IS NULL',
       ...[subject, except, this.#context.time()],
     )
   }

@@ -51,6 +51,19 @@ t.test('a service account has one key', async t => {
   t.same(titles, ['first'])
 })
 
+t.test('a key that is revoked while the clock is ahead of its end does not work again', async t => {
+  const { service, first, time } = await openService(t)
+  const manager = await as(service, first.manager.key)
+  const [revoked, rotated] = await Promise.all(
+    [0, 1].map(() => service.serviceAccounts.create(manager, { expires_in: HOUR })),
+  )
+  await time.advance(DAY)
+  await service.serviceAccounts.revoke(manager, revoked!.id)
+  await service.serviceAccounts.rotate(manager, rotated!.id, {})
+  await time.advance(-DAY)
+  for (const { key } of [revoked!, rotated!]) t.equal(await outcome(as(service, key)), '401 token_revoked')
+})
+
 t.test('one of the enterprise', async t => {
   const { service, first } = await openService(t)
   const own = await as(service, first.enterprise_service_account.key)
