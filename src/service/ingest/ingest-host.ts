@@ -88,7 +88,7 @@ export class IngestHost {
   #resuming: Promise<void> | undefined
   /** Revisions whose request or publish waits for a process. */
   readonly #asking = new Set<HostedRevision>()
-  /** For each pipeline that has stopped since the service started: the number of events in its disk buffers. */
+  /** For each pipeline that has stopped since the service started: the number of events in its disk buffers and spools. */
   readonly #left = new Map<string, number>()
   /** Pipelines that may have events in disk buffers, but have not run since the service started. */
   readonly #uncounted = new Set<string>()
@@ -252,10 +252,10 @@ export class IngestHost {
     return this.#disks.hasRoomForRevisions(account, bytes)
   }
 
-  /** Number of events in disk buffers. Undefined while a pipeline that may have such events has not run. */
+  /** Number of events in disk buffers and spools. Undefined while a pipeline that may have such events has not run. */
   get buffered(): number | undefined {
     if (this.#uncounted.size > 0) return undefined
-    const running = [...this.#running.values()].filter(({ hasDiskBuffers }) => hasDiskBuffers)
+    const running = [...this.#running.values()].filter(({ keepsEventsOnDisk }) => keepsEventsOnDisk)
     return [...running.map(({ undelivered }) => undelivered), ...this.#left.values()].reduce((a, b) => a + b, 0)
   }
 
@@ -497,8 +497,8 @@ export class IngestHost {
     if (this.#waitingForProcess.size > 0) this.#resume()
   }
 
-  #noteLeft({ id, hasDiskBuffers, undelivered }: RunningPipeline): void {
-    if (hasDiskBuffers && !this.#removed.has(id)) this.#left.set(id, undelivered)
+  #noteLeft({ id, keepsEventsOnDisk, undelivered }: RunningPipeline): void {
+    if (keepsEventsOnDisk && !this.#removed.has(id)) this.#left.set(id, undelivered)
   }
 
   #leave({ id, account_id: account }: Pick<HostedRevision, 'id' | 'account_id'>): Promise<void> {

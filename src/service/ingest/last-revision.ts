@@ -21,7 +21,9 @@ interface Options {
   readonly revision: (published: HostedRevision, revision: number) => Promise<HostedRevision | undefined>
 }
 
-/** Records on disk which revision of each pipeline ran last. This revision may have left events in disk buffers. */
+/**
+ * Records on disk which revision of each pipeline ran last. This revision may have left events in disk buffers or spools.
+ */
 export class LastRevisions {
   readonly #options: Options
   readonly #noted = new WeakMap<RunningPipeline, number>()
@@ -33,8 +35,8 @@ export class LastRevisions {
   }
 
   /**
-   * Returns the revision that ran last, if its disk buffers contain events for a destination that `published` does not
-   * have. Throws if this cannot be found out, because the published revision must not run before that revision.
+   * Returns the revision that ran last, if its disk buffers or spools contain events for a destination that `published`
+   * does not have. Throws if this cannot be found out, because the published revision must not run before that revision.
    */
   async neededBefore(published: HostedRevision): Promise<HostedRevision | undefined> {
     const last = await this.#read(published.id)
@@ -60,8 +62,8 @@ export class LastRevisions {
   }
 
   async #note(running: RunningPipeline, path: string): Promise<void> {
-    const { id, revision, hasDiskBuffers } = running
-    if (!hasDiskBuffers || this.#noted.get(running) === revision) return
+    const { id, revision, keepsEventsOnDisk } = running
+    if (!keepsEventsOnDisk || this.#noted.get(running) === revision) return
     const { log } = this.#options
     try {
       await makeFolder(dirname(path), 0o700)
@@ -82,7 +84,7 @@ export class LastRevisions {
 
   async #read(id: string): Promise<number | undefined> {
     const text = await readState(this.#pathOf(id), path => readFile(path, 'utf8'))
-    // Either the last revision had no disk buffers, or its number was not saved.
+    // Either the last revision had no disk buffers and no spools, or its number was not saved.
     if (text === undefined) return undefined
     try {
       const { revision } = JSON.parse(text) as { revision?: unknown }

@@ -72,7 +72,7 @@ export class RunningPipeline {
     this.#quota = new Quota(MOST_REQUESTS, options.maxUnsettled)
     const { revision, secrets } = published
     const version = versionName(published)
-    const state = { version, revision, secrets: secrets?.names ?? [], hasDiskBuffers: false, hasEnded: false }
+    const state = { version, revision, secrets: secrets?.names ?? [], keepsEventsOnDisk: false, hasEnded: false }
     options.process.states.set(this.id, state)
   }
 
@@ -94,8 +94,8 @@ export class RunningPipeline {
     return this.#options.process
   }
 
-  get hasDiskBuffers(): boolean {
-    return this.#state.hasDiskBuffers
+  get keepsEventsOnDisk(): boolean {
+    return this.#state.keepsEventsOnDisk
   }
 
   /** Whether exactly this revision is running, with the current values of its secrets. */

@@ -75,7 +75,7 @@ const headers = record(matching(/^[\w-]+$/), matching(/^[\t\x20-\x7e]*$/))
 const refusal = shape({ status, code: text, message: text, headers, close: flag })
 const failure: Check = value => shape({ refusal })(value) || shape({ error: text })(value)
 const state = shape({
-  ...{ version: text, revision: number, secrets: list(text), hasDiskBuffers: flag, hasEnded: flag },
+  ...{ version: text, revision: number, secrets: list(text), keepsEventsOnDisk: flag, hasEnded: flag },
 })
 
 const MESSAGES: Readonly<Record<FromProcess['type'], Check>> = {

@@ -43,7 +43,7 @@ export interface PipelineState {
   readonly version: string
   readonly revision: number
   readonly secrets: readonly string[]
-  readonly hasDiskBuffers: boolean
+  readonly keepsEventsOnDisk: boolean
   /** Whether the pipeline could not start, or was stopped. */
   readonly hasEnded: boolean
 }

@@ -6,6 +6,7 @@ import type { ComponentCounters, ComponentSet, CounterSet } from '../../../engin
 import type { RequestPool } from '../../../engine/flow/delivery/request-slots.js'
 import type { DiskAllowance } from '../../../engine/flow/disk-allowance.js'
 import type { Runtime } from '../../../engine/run/engine.js'
+import { kindsOf } from '../../../engine/run/state/inventory.js'
 import { EventsLeftBehind } from '../../../engine/run/state/objections.js'
 import { NotNow, Supervisor } from '../../../engine/run/supervisor.js'
 import type { Body } from '../../../net/http/events/send-body.js'
@@ -132,9 +133,9 @@ export class HostedPipeline {
 
   #changed(): void {
     const { name, revision, secrets } = this.#runs
-    const { destinations } = this.#supervisor.config
-    const hasDiskBuffers = destinations.some(({ delivery }) => delivery?.buffer.type === 'disk')
-    this.#options.changed({ version: name, revision, secrets, hasDiskBuffers, hasEnded: this.#hasEnded })
+    const kinds = this.#supervisor.config.destinations.flatMap(kindsOf)
+    const keepsEventsOnDisk = kinds.some(kind => kind === 'buffer' || kind === 'spool')
+    this.#options.changed({ version: name, revision, secrets, keepsEventsOnDisk, hasEnded: this.#hasEnded })
   }
 
   /** Accepts the events of a body. Resolves with the number of events when all events are safe. Throws Refusal. */

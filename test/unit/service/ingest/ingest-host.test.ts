@@ -392,6 +392,23 @@ t.test('after a restart, the revision that has buffered events runs first', asyn
   )
 })
 
+t.test('events in a spool count, and wait for their revision as those in a disk buffer do', async t => {
+  const auth = { access_key_id: 'sluice', secret_access_key: 'made up' }
+  const out = { type: 's3', inputs: ['ingest'], bucket: 'logs', endpoint: 'http://127.0.0.1:9', auth }
+  const history = new Map()
+  const first = await startIngestHost(t, { history })
+  await first.publish({ destinations: { out } })
+  t.match(await first.post(line(1)), { status: 202 })
+  await first.stop(AbortSignal.abort())
+  t.equal(first.host.buffered, 1)
+
+  const again = await startIngestHost(t, { history, folder: first.folder })
+  await again.publish(PIPELINE, 'p', { revision: 2 })
+  t.match(again.logs(), /"revision":1,"bounds":"[^"]+","msg":"a published pipeline runs"/)
+  t.match(again.logs(), /"SLUICE_REVISION_REFUSED","revision":2,"error":"the spool of out holds/)
+  await until(() => again.host.buffered === 1)
+})
+
 t.test('a pipeline that cannot start says so, until another revision is published', async t => {
   const { publish, post } = await startIngestHost(t)
   await publish({ destinations: { out: { ...OUT, cannot_start: true } } })
