@@ -133,7 +133,7 @@ interface Options {
   readonly history?: Map<string, HostedRevision>
 }
 
-interface Publish extends Partial<Pick<HostedRevision, 'revision' | 'secrets'>> {
+interface Publish extends Partial<Pick<HostedRevision, 'revision' | 'published_at' | 'secrets'>> {
   readonly tell?: boolean
   readonly account?: string
 }
@@ -247,9 +247,9 @@ export async function startIngestHost(
     publish(
       config: unknown,
       id = 'p',
-      { tell = true, account = 'account', revision = nextOf(id), secrets }: Publish = {},
+      { tell = true, account = 'account', revision = nextOf(id), published_at = '', secrets }: Publish = {},
     ) {
-      const one = { id, account_id: account, revision, config, ...(secrets && { secrets }) }
+      const one = { id, account_id: account, revision, published_at, config, ...(secrets && { secrets }) }
       published.set(id, one)
       history.set(`${id} ${one.revision}`, one)
       return tell ? host.publish(one) : undefined

@@ -13,6 +13,7 @@ import type { Principal } from '../../service/api/domain/keys/principal.js'
 import type { Service } from '../../service/api/domain/service.js'
 import type { Confirm, Ingest } from '../../service/api/http/ingest.js'
 import type { Store } from '../../service/api/store/store.js'
+import { versionName } from '../../service/ingest/hosted-revision.js'
 import type { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
 import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
 import { IngestHost } from '../../service/ingest/ingest-host.js'
@@ -47,8 +48,8 @@ export class ServedIngest implements Ingest {
   readonly #forget: () => void
   /** Pipelines that were published or removed since this object was created. */
   readonly #changed = new Set<string>()
-  /** By pipeline: the revision that was applied last. */
-  readonly #applied = new Map<string, number>()
+  /** By pipeline: the version name of the revision that was applied last, without its secrets. */
+  readonly #applied = new Map<string, string>()
   /** By pipeline: the version of the secrets that were applied last. */
   readonly #secrets = new Map<string, string>()
   readonly #isShared: boolean
@@ -157,10 +158,10 @@ export class ServedIngest implements Ingest {
 
   async #inspectPipelines(): Promise<void> {
     const { pipelines } = this.#service
-    await forEach(await pipelines.states(await this.#host.pipelines()), async ([id, revision]) => {
+    await forEach(await pipelines.states(await this.#host.pipelines()), async ([id, state]) => {
       if (this.#stopped) return
-      if (revision === undefined) await this.#remove(id)
-      else if (revision !== null && revision !== this.#applied.get(id)) {
+      if (state === undefined) await this.#remove(id)
+      else if (state !== null && versionName(state) !== this.#applied.get(id)) {
         const published = await pipelines.publishedNow(id)
         if (published) await this.#publish(published)
       }
@@ -232,8 +233,9 @@ export class ServedIngest implements Ingest {
 
   /** Applies a publication with current secrets. Reads secrets for one publication at a time, to keep order. */
   async #publish(published: PublishedDocument): Promise<void> {
-    const { id, revision, account_id, config } = published
-    this.#applied.set(id, revision)
+    const { id, account_id, config } = published
+    const name = versionName(published)
+    this.#applied.set(id, name)
     const secrets = this.#reading.then(() => this.#service.secrets.for(account_id, config))
     this.#reading = secrets.catch(() => {})
     try {
@@ -242,7 +244,7 @@ export class ServedIngest implements Ingest {
       this.#secrets.set(id, current.version)
     } catch (error) {
       // Otherwise, the next inspection would skip this revision.
-      if (this.#applied.get(id) === revision) this.#applied.delete(id)
+      if (this.#applied.get(id) === name) this.#applied.delete(id)
       throw error
     }
   }

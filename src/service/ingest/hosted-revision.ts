@@ -9,12 +9,16 @@ export interface HostedRevision extends Omit<PublishedData, 'secrets'> {
 
 interface Version {
   readonly revision: number
+  readonly published_at: string
   readonly secrets?: { readonly version: string }
 }
 
-/** Identifies a revision together with the values of its secrets. */
-export function versionName({ revision, secrets }: Version): string {
-  return `${revision} ${secrets?.version ?? ''}`
+/**
+ * Identifies a revision together with the values of its secrets. Includes the time when it was published, because the
+ * number of a revision that PostgreSQL has lost is used again.
+ */
+export function versionName({ revision, published_at, secrets }: Version): string {
+  return `${revision} ${published_at} ${secrets?.version ?? ''}`
 }
 
 /** Adds the values of the secrets. If a secret is missing, adds the reason as a text instead. */

@@ -13,6 +13,7 @@ export interface PublishedData {
   readonly id: string
   readonly account_id: string
   readonly revision: number
+  readonly published_at: string
   readonly config: unknown
   readonly secrets?: {
     readonly version: string

@@ -214,6 +214,8 @@ t.test('what another node changes is applied here', async t => {
   await ran(2)
   t.equal(logged.filter(({ msg }) => /^cannot apply changes of other nodes/.test(String(msg))).length, 1)
   t.equal(await running(), '1')
+  await store.run("UPDATE pipeline SET published_at = '2100-01-01T00:00:00.000Z' WHERE id = $1", id)
+  await until('a revision that has the number of one that was lost', () => logged.some(({ before }) => before === 2))
   await other.secrets.remove(me, 'up')
   await until('it to end without its secret', async () => (await running()) === '0')
   await other.secrets.set(me, 'up', { value: 'y' })

@@ -217,6 +217,15 @@ t.test('a revision that cannot run leaves the one before it', async t => {
   t.same(stage.got.slice(0, 3), [line(1), line(2), line(3)])
 })
 
+t.test('a revision with a number that was used before replaces the one before it', async t => {
+  const { publish, post, folder } = await startIngestHost(t)
+  await publish(PIPELINE, 'p', { revision: 1, published_at: '2026-01-01T00:00:00.000Z' })
+  await post(line(1))
+  await publish(BUFFERED, 'p', { revision: 1, published_at: '2026-01-01T00:00:01.000Z' })
+  t.match(await post(line(2)), { status: 202 })
+  t.ok(existsSync(join(folder, 'p/state/buffer/out')))
+})
+
 t.test('a revision that could not run for a passing reason is tried again', async t => {
   let passed = 0
   const clock = { ...hurried(20), now: () => systemClock.now() + passed }

@@ -280,7 +280,7 @@ t.test('a pipeline starts when the files of all others of its account are counte
   worker.receive({
     id: 1,
     name: 'start',
-    of: { id: 'p', account_id: 'a', revision: 1, config: PIPELINE },
+    of: { id: 'p', account_id: 'a', revision: 1, published_at: '', config: PIPELINE },
     instructions,
   })
   t.match(await until(() => replies[0]), { disk: 5000 })
@@ -315,7 +315,7 @@ t.test('a process tells only what has changed, and less often where that is much
   }
   const counting = { type: 'aggregate', inputs: ['ingest'], key_field: '.app', counters: { n: {} } }
   const config = { processors: { counting }, destinations: { out: { ...OUT, inputs: ['ingest', 'counting'] } } }
-  const started = await ids({ name: 'start', of: { id: 'p', account_id: 'a', revision: 1, config } })
+  const started = await ids({ name: 'start', of: { id: 'p', account_id: 'a', revision: 1, published_at: '', config } })
   t.same(started, ['p/counting', 'p/ingest', 'p/out'])
   t.same(await look(), [])
   const events = Array.from({ length: 500 }, (_, n) => `{"app":${n}}`)

@@ -37,6 +37,9 @@ export interface PipelineRow extends Omit<PipelineDocument, 'config' | 'missing_
   readonly version: number
 }
 
+type StateRow = Pick<PipelineRow, 'id' | 'published_revision' | 'published_at'> & { readonly removed: number }
+type PublishedState = Pick<PublishedDocument, 'revision' | 'published_at'>
+
 const COLUMNS =
   'p.id, p.account_id, p.title, p.revision, p.published_revision, p.published_at, p.version, p.created_at, p.updated_at'
 const ROW = `SELECT ${COLUMNS} FROM pipeline p WHERE p.id = $1 AND p.removed_at IS NULL`
@@ -275,17 +278,18 @@ export class Pipelines {
   /**
    * The published revision of each pipeline in `ids`: null if none is published, undefined if the pipeline was removed.
    */
-  async states(ids: readonly string[]): Promise<Map<string, number | null | undefined>> {
-    const states = new Map<string, number | null | undefined>()
+  async states(ids: readonly string[]): Promise<Map<string, PublishedState | null | undefined>> {
+    const states = new Map<string, PublishedState | null | undefined>()
     for (let from = 0; from < ids.length; from += STATES) {
       const some = ids.slice(from, from + STATES)
       const values = some.map((_, i) => `$${i + 1}`).join()
-      const rows = await this.#context.store.all<Pick<PipelineRow, 'id' | 'published_revision'> & { removed: number }>(
-        `SELECT id, published_revision, CASE WHEN removed_at IS NULL THEN 0 ELSE 1 END AS removed
+      const rows = await this.#context.store.all<StateRow>(
+        `SELECT id, published_revision, published_at, CASE WHEN removed_at IS NULL THEN 0 ELSE 1 END AS removed
          FROM pipeline WHERE id IN (${values})`,
         ...some,
       )
-      for (const { id, published_revision, removed } of rows) states.set(id, removed ? undefined : published_revision)
+      for (const { id, published_revision: revision, published_at, removed } of rows)
+        states.set(id, removed ? undefined : revision === null ? null : { revision, published_at: published_at! })
     }
     return states
   }

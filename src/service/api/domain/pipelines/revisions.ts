@@ -42,6 +42,8 @@ export class Revisions {
   constructor(context: Context, components: readonly AnyDefinition[]) {
     this.#context = context
     this.#components = components
+    // If PostgreSQL has lost a revision, as after a failover, its number is used again.
+    context.store.watch([], () => this.#known.clear())
   }
 
   async find(sql: Sql, pipeline: string, revision: number): Promise<Revision | undefined> {
