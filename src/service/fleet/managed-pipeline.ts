@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
 import { ConfigError, errorText, formatProblem } from '../../core/errors.js'
 import { StateUnreadable } from '../../core/unreadable.js'
@@ -146,7 +147,7 @@ export class ManagedPipeline {
       isRead = this.#unreadable === undefined
       const published = (await this.#ask()) ?? this.#newest
       let refused: Refused | undefined
-      const others = known && known.revision !== published?.revision ? [known] : []
+      const others = known && !(published && isSame(published, known)) ? [known] : []
       for (const revision of published ? [published, ...others] : others) {
         const config = await this.#try(revision)
         if (!config || (revision === published && (await this.#isObjectedTo(config, published, others[0])))) {
@@ -270,7 +271,7 @@ export class ManagedPipeline {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
     // If the running revision is the one with the error, the local part of the configuration caused the error, so the
     // revision is not refused.
-    if (!refused || !running || refused.revision === running.revision) return
+    if (!refused || !running || isSame(refused, running)) return
     this.#running = running
     this.#refuse(refused, error)
     void this.#keep(running)
@@ -294,7 +295,7 @@ export class ManagedPipeline {
 
   async #apply(published: PublishedRevision, pipeline: Replaceable): Promise<void> {
     const before = this.#running!
-    if (published.revision === before.revision) {
+    if (isSame(published, before)) {
       this.#refused = undefined
       return
     }
@@ -392,6 +393,11 @@ export class ManagedPipeline {
     const held = waiting?.reason && `${waiting.id}: ${waiting.reason}`
     return { revision, health, error: cut([this.#refusal, held].filter(Boolean).join('; ')) }
   }
+}
+
+/** A service that was restored from a backup uses the numbers of later revisions again. */
+function isSame(one: PublishedRevision, other: PublishedRevision): boolean {
+  return one.revision === other.revision && isDeepStrictEqual(one.config, other.config)
 }
 
 /** Makes one line of an error, because the service refuses reports with control characters or lone surrogates. */

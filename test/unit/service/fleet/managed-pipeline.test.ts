@@ -340,6 +340,10 @@ t.test('what to start with', async t => {
   bad.it.unbuildable.add(2)
   t.equal(await bad.first(), 1, 'the kept one while the published one cannot run')
   t.equal(bad.it.kept!.revision, 1)
+  const restored = setUp(t, revisionOf(2, 1))
+  restored.it.published = revisionOf(2)
+  restored.it.unbuildable.add(2)
+  t.equal(await restored.first(AbortSignal.timeout(20_000)), 1, 'also if both have the same number')
 
   const nothing = setUp(t)
   nothing.it.away = new Error('ECONNREFUSED')
@@ -444,7 +448,15 @@ t.test('revisions that follow, and reports of them', async t => {
   it.published = revisionOf(6)
   await reported(report => report.revision === 6)
   t.ok(it.reports.length > before)
+  it.published = { ...revisionOf(6), etag: '"renamed"' }
+  const known = it.asked
+  await until(() => it.asked > known + 1)
   t.same(ran(), [2, 5, 6])
+  it.published = { ...revisionOf(6, 7), etag: '"restored"' }
+  await until('the other revision 6', () => it.kept?.etag === '"restored"')
+  t.same(ran(), [2, 5, 6, 7])
+  managed.wentBack(new Error('its destination cannot start'), it.ran[3]!, it.ran[2]!)
+  await until('the revision before it', () => it.kept?.etag === '"6"')
   const reports = it.reports.length
   await leave()
   t.ok(it.reports.length > reports, 'a last report')
