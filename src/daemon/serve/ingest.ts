@@ -7,12 +7,12 @@ import type { Config } from '../../engine/config/load.js'
 import type { Permissions } from '../../engine/config/published/permissions.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { AddressRules } from '../../lib/network/address-rules.js'
-import { every, systemClock } from '../../lib/time.js'
+import { every, sleep, systemClock } from '../../lib/time.js'
 import type { PublishedDocument } from '../../service/api/domain/documents.js'
 import type { Principal } from '../../service/api/domain/keys/principal.js'
 import type { Service } from '../../service/api/domain/service.js'
 import type { Confirm, Ingest } from '../../service/api/http/ingest.js'
-import type { Store } from '../../service/api/store/store.js'
+import { type Store, StoreError } from '../../service/api/store/store.js'
 import { versionName } from '../../service/ingest/hosted-revision.js'
 import type { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
 import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
@@ -27,6 +27,7 @@ const MOST_SERIES = 10_000
 const MOST_SERIES_OF_ALL = 200_000
 
 const INSPECT_MS = 1000
+const START_RETRY_MS = 1000
 
 type ServiceConfig = NonNullable<Config['service']>
 
@@ -185,11 +186,24 @@ export class ServedIngest implements Ingest {
 
   /**
    * Applies all published pipelines. Skips pipelines whose changes were applied in the meantime, which is possible
-   * because the service may already listen.
+   * because the service may already listen. While PostgreSQL fails, tries again.
    */
   start(): Promise<void> {
-    this.#starting = this.#start()
+    this.#starting = this.#startPatiently()
     return this.#starting
+  }
+
+  async #startPatiently(): Promise<void> {
+    for (let failures = 0; !this.#stopped; failures++) {
+      try {
+        return await this.#start()
+      } catch (error) {
+        if (!this.#isShared || !(error instanceof StoreError)) throw error
+        if (failures === 0)
+          this.#log.warn({ error: errorText(error) }, 'cannot read which pipelines are published; trying again')
+        await sleep(START_RETRY_MS)
+      }
+    }
   }
 
   async #start(): Promise<void> {
@@ -203,7 +217,8 @@ export class ServedIngest implements Ingest {
     for await (const published of pipelines.allPublished()) {
       if (this.#stopped) return
       known.add(published.id)
-      if (!this.#changed.has(published.id)) await this.#logFailure(published.id, this.#publish(published))
+      const isDone = this.#changed.has(published.id) || this.#applied.has(published.id)
+      if (!isDone) await this.#logFailure(published.id, this.#publish(published))
     }
     await this.#host.tellOrphans(new Set([...known, ...this.#changed]))
     this.#hasStarted = true

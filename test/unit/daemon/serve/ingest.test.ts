@@ -9,6 +9,7 @@ import { parseConfig } from '../../../../src/engine/config/load.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { KEYS, openSqlite } from '../../../../src/service/api/store/sqlite.js'
+import { StoreError } from '../../../../src/service/api/store/store.js'
 import { IdempotencyKeys } from '../../../../src/service/ingest/idempotency-keys.js'
 import { as, openService } from '../../../support/api-service.js'
 import { until } from '../../../support/until.js'
@@ -163,6 +164,45 @@ t.test('the service starts without the pipelines whose changes cannot be applied
     ],
   )
   t.ok(logged.some(({ msg, pipeline }) => / published pipeline runs$/.test(String(msg)) && pipeline === sound))
+})
+
+t.test('a database that fails at the start does not end the service', async t => {
+  const { service, store, first } = await openService(t)
+  const me = await as(service, first.service_account.key)
+  const { dataDir, options, log, logged, keys } = await setUp(t)
+  const out = { type: 'http', inputs: ['ingest'], url: 'https://logs.example/', buffer: { type: 'disk' } }
+  const make = async () => {
+    const config = { destinations: { out } }
+    const { id } = (await service.pipelines.create(me, { title: 'p', config })).document
+    await service.pipelines.publish(me, id, {})
+    mkdirSync(join(dataDir, 'ingest', id, 'state/buffer'), { recursive: true })
+    return id
+  }
+  const ids = [await make(), await make()]
+  const { pipelines } = service
+  const { removed, allPublished } = pipelines
+  const failure = new StoreError('SLUICE_STORE_UNUSABLE', 'cannot read the store')
+  let reads = 0
+  pipelines.removed = () => (reads++ === 0 ? Promise.reject(failure) : removed.call(pipelines))
+  pipelines.allPublished = async function* () {
+    for await (const published of allPublished.call(pipelines)) {
+      yield published
+      if (reads === 2) throw failure
+    }
+  }
+  const parts = { log, metrics: new Metrics(log), keys, components, ownPorts: () => [] }
+  const served = new ServedIngest(service, options, { ...parts, shared: store })
+  t.teardown(() => served.stop(AbortSignal.abort()))
+  await served.start()
+  t.equal(reads, 3)
+  const ran = logged.filter(({ msg }) => / published pipeline runs$/.test(String(msg)))
+  t.same(valuesOf(ran, 'pipeline'), ids)
+  t.equal(logged.filter(({ msg }) => /^cannot read which pipelines/.test(String(msg))).length, 1)
+
+  pipelines.removed = () => Promise.reject(failure)
+  const alone = new ServedIngest(service, options, { ...parts, metrics: new Metrics(log) })
+  t.teardown(() => alone.stop(AbortSignal.abort()))
+  await t.rejects(alone.start(), failure, 'without PostgreSQL, it can be started again')
 })
 
 t.test('what another node changes is applied here', async t => {
