@@ -51,9 +51,10 @@ const DAY_MS = 86_400_000
 const FORGOTTEN_DAYS = [1, 30] as const
 /**
  * A larger difference between the clocks of two nodes is logged, because claims of idempotency keys expire by these
- * clocks.
+ * clocks. A stored time that is further in the future was written by a clock that was wrong, and may be replaced by an
+ * earlier time.
  */
-const CLOCKS_MS = 20_000
+export const CLOCKS_MS = 20_000
 const FILE = 'node-id'
 
 interface Options {
@@ -94,9 +95,11 @@ export class SharedNodes implements Nodes {
 
   async takes(job: string, ms: number): Promise<boolean> {
     const now = this.#now()
+    const until = now + ms
     const text = `INSERT INTO job (name, until) VALUES ($1, $2)
-                  ON CONFLICT (name) DO UPDATE SET until = excluded.until WHERE job.until <= $3`
-    return (await this.#options.store.change(`job ${job}`, sql => sql.run(text, job, now + ms, now))) > 0
+                  ON CONFLICT (name) DO UPDATE SET until = excluded.until WHERE job.until <= $3 OR job.until > $4`
+    const values = [job, until, now, until + CLOCKS_MS]
+    return (await this.#options.store.change(`job ${job}`, sql => sql.run(text, ...values))) > 0
   }
 
   async forgetOld(): Promise<void> {

@@ -69,6 +69,8 @@ t.test('nodes that share a store', async t => {
   await copy.close()
   const wrong = new ManualTime()
   await wrong.advance(60_000)
-  await open('c', wrong)
+  const c = await open('c', wrong)
   await until(() => logged.find(({ msg }) => /the clock of another node/.test(String(msg))))
+  const taken = [await a.takes('job', 1000), await c.takes('job', 1000), await c.takes('job', 1000)]
+  t.same(taken, [true, true, false], 'what a clock that is far ahead has claimed is not claimed until then')
 })

@@ -1,4 +1,5 @@
 import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
+import { CLOCKS_MS } from '../../nodes.js'
 import type { Sql } from '../../store/store.js'
 import { type Context, tooMany } from '../context.js'
 import type { KeyDocument } from '../documents.js'
@@ -143,8 +144,8 @@ export class Keys {
         for (const [id, time] of uses)
           await sql.run(
             `INSERT INTO key_use (key_id, at) VALUES ($1, $2)
-             ON CONFLICT (key_id) DO UPDATE SET at = excluded.at WHERE key_use.at < excluded.at`,
-            ...[id, time],
+             ON CONFLICT (key_id) DO UPDATE SET at = excluded.at WHERE key_use.at < excluded.at OR key_use.at > $3`,
+            ...[id, time, this.#context.time(CLOCKS_MS)],
           )
       })
     } catch (error) {

@@ -1,4 +1,5 @@
 import { nextTurn } from '../../../../lib/time.js'
+import { CLOCKS_MS } from '../../nodes.js'
 import type { Sql, Value } from '../../store/store.js'
 import { requireId, requireReporter, requireScope } from '../accounts/access.js'
 import { type Context, tooMany } from '../context.js'
@@ -139,8 +140,9 @@ export class Fleet {
   async flush(): Promise<void> {
     if (this.#unwritten.size === 0) return
     const reports = [...this.#unwritten]
+    const latest = this.#context.time(CLOCKS_MS)
     await this.#context.store.change('', async sql => {
-      for (const [key, { daemon }] of reports) await (daemon ? write(sql, daemon) : remove(sql, key))
+      for (const [key, { daemon }] of reports) await (daemon ? write(sql, daemon, latest) : remove(sql, key))
     })
     // Reports leave the memory only after the write, because until then `list` reads them from memory. Reports that
     // arrived during the write are written next time.
@@ -204,8 +206,11 @@ function daemonOf({ report, ...row }: Row): Daemon {
   return { ...row, report: JSON.parse(report) }
 }
 
-/** Writes a report, unless its pipeline was removed or another node has written a later report of the daemon. */
-async function write(sql: Sql, daemon: Daemon): Promise<void> {
+/**
+ * Writes a report, unless its pipeline was removed or another node has written a later report of the daemon. Replaces a
+ * report from after `latest`.
+ */
+async function write(sql: Sql, daemon: Daemon, latest: string): Promise<void> {
   const { id, pipeline_id, enterprise_id, account_id, registered_at, reported_at, report } = daemon
   const values: Value[] = [pipeline_id, id, enterprise_id, account_id, registered_at, reported_at]
   await sql.run(
@@ -214,9 +219,9 @@ async function write(sql: Sql, daemon: Daemon): Promise<void> {
      WHERE EXISTS (SELECT id FROM pipeline WHERE id = $1 AND removed_at IS NULL)
      ON CONFLICT (pipeline_id, id) DO UPDATE SET registered_at = excluded.registered_at,
        reported_at = excluded.reported_at, report = excluded.report
-     WHERE daemon.reported_at <= excluded.reported_at`,
+     WHERE daemon.reported_at <= excluded.reported_at OR daemon.reported_at > $8`,
     ...values,
-    JSON.stringify(report),
+    ...[JSON.stringify(report), latest],
   )
 }
 
