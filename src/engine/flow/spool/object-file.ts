@@ -277,11 +277,12 @@ export class ObjectFile {
    * were damaged after they were written. Call `finish` before `read`.
    */
   async finish(): Promise<Amount> {
-    if (this.#pieces) return { events: 0, bytes: 0 }
     if (this.isBroken) await this.cut()
     if (!this.#isClosed) await this.#close()
+    // Opens the file again before each request, because somebody may have removed it between two attempts.
     const file = await this.#folder.open(this.name)
     try {
+      if (this.#pieces) return { events: 0, bytes: 0 }
       const ids: Buffer[] = []
       const { pieces, size, held } = await survey(file, this.end, one => ids.push(Buffer.from(one)))
       const missing = { events: this.held.events - held.events, bytes: this.held.bytes - held.bytes }

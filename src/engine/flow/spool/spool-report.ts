@@ -84,7 +84,8 @@ export class SpoolReport {
   }
 
   delivered({ events, bytes }: Amount): void {
-    this.#uploads.value++
+    // Nothing of an object without events was sent.
+    if (events > 0) this.#uploads.value++
     this.#context.metrics.sent(events, bytes)
   }
 

@@ -288,6 +288,24 @@ t.test('a file that somebody removes costs its events, which are counted, and no
   t.same(spool.held, { events: 0, bytes: 0 })
 })
 
+t.test('a file that somebody removes between two attempts costs its events, which are counted', async t => {
+  const [disk, uploaded] = [new SimulatedDisk(), new Map() as Uploaded]
+  let answers = false
+  const { spool, put, sendDue, counters } = opened(disk, uploaded, undefined, { answers: () => answers })
+  await spool.recover()
+  await put('a', [0, 1])
+  await sendDue(true)
+  for (const name of disk.names()) await disk.folder().remove(name)
+  uploaded.clear()
+  answers = true
+  await put('b', [2])
+  await sendDue(true)
+  t.same(numbersOf(uploaded), [2])
+  t.same(counters.discards.get('spool_corrupt'), { events: 2, bytes: 16 })
+  t.same(spool.held, { events: 0, bytes: 0 })
+  t.equal(counters.counter('sluice_spool_uploaded_objects_total', '').value, 1)
+})
+
 t.test('damage costs the events of its records, which are counted', async t => {
   const [disk, uploaded] = [new SimulatedDisk(), new Map() as Uploaded]
   const first = opened(disk, uploaded)
