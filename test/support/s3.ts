@@ -37,6 +37,12 @@ export class S3 {
     if (this.kmsKeys && typeof kmsKey === 'string' && !this.kmsKeys.has(kmsKey))
       return refusal(400, 'KMS.NotFoundException', `Key '${kmsKey}' does not exist`)
     const key = decodeURIComponent(url.pathname.slice(this.prefix.length))
+    if (method === 'HEAD') {
+      const content = this.objects.get(key)?.at(-1)
+      return content === undefined
+        ? { status: 404 }
+        : { headers: { 'content-length': String(Buffer.byteLength(content)) } }
+    }
     const [id = '', part] = [url.searchParams.get('uploadId') ?? undefined, url.searchParams.get('partNumber')]
     const upload = this.uploads.get(id)
     if (id && !upload) return refusal(404, 'NoSuchUpload', 'The upload ID may be invalid')

@@ -29,7 +29,7 @@ interface Multipart {
 }
 
 interface Asked {
-  readonly method: 'GET' | 'PUT' | 'POST' | 'DELETE'
+  readonly method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE'
   readonly key: string
   readonly query?: Readonly<Record<string, string>>
   readonly headers?: Readonly<Record<string, string>>
@@ -73,8 +73,10 @@ export class S3Store implements ObjectStore {
       if (!upload) await this.#begin(object, signal)
       else return await this.#continue(object, upload, signal)
     } catch (error) {
+      if (!(error instanceof Refusal && LOST_UPLOAD.has(error.awsCode))) throw error
+      if (await this.#isStored(object, signal)) return true
       // The object is sent again if a part is unknown, or the upload was aborted, perhaps by a bucket rule.
-      if (error instanceof Refusal && LOST_UPLOAD.has(error.awsCode)) object.progress = undefined
+      object.progress = undefined
       throw error
     }
     return false
@@ -111,6 +113,16 @@ export class S3Store implements ObjectStore {
     // The receiver may send status 200, and then report an error.
     if (!/<CompleteMultipartUploadResult[\s>]/.test(text)) throw refusalOf(500, text, `POST ${this.#url}`, {})
     return true
+  }
+
+  /** Whether the upload was completed, although no response to its completion arrived in time. */
+  async #isStored({ facts, size }: ObjectFile, signal: AbortSignal): Promise<boolean> {
+    const { length } = await this.#ask({ method: 'HEAD', key: facts.key }, signal).catch(error => {
+      // Sending objects does not need the right to read them, so the credentials may lack this right.
+      if (error instanceof Refusal && error.failure !== 'retry') return { length: undefined }
+      throw error
+    })
+    return length === String(size)
   }
 
   /** Aborts all uploads of the object. Called if the response with the id of the upload was lost. */
@@ -173,7 +185,7 @@ export class S3Store implements ObjectStore {
   async #ask(
     { method, key, query = {}, headers = {}, body = NOTHING }: Asked,
     signal: AbortSignal,
-  ): Promise<{ text: string; etag: string | undefined }> {
+  ): Promise<{ text: string; etag?: string | undefined; length?: string | undefined }> {
     const { clock } = this.#context
     const { host, origin, pathname } = new URL(this.#url)
     const path = `${pathname === '/' ? '' : pathname}/${key.split('/').map(encodeUri).join('/')}`
@@ -205,7 +217,7 @@ export class S3Store implements ObjectStore {
     const { secretAccessKey, sessionToken = '' } = credentials
     const hidden = [secretAccessKey, sessionToken, signed.authorization!.slice(-SIGNATURE_LENGTH)]
     const text = hideSecrets(await bodyText(answer.body), hidden)
-    if (isSuccess(status)) return { text, etag }
+    if (isSuccess(status)) return { text, etag, length: said['content-length'] }
     throw refusalOf(status, text, place, {
       requestId: one(said['x-amz-request-id']),
       retryAfterMs: retryAfterMs(one(said['retry-after']), clock.wall()),

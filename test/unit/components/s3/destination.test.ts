@@ -168,8 +168,8 @@ t.test('an upload that was aborted elsewhere, and an error behind the status 200
       server.uploads.clear()
       return server.answer(received)
     },
-    // The rest of the upload is aborted, and another one begins.
-    ...Array.from({ length: 4 }, () => server.answer),
+    // The object is not stored, the rest of the upload is aborted, and another one begins.
+    ...Array.from({ length: 5 }, () => server.answer),
     { body: refusal(200, 'InternalError').body! },
   )
   await run.end()
@@ -178,6 +178,24 @@ t.test('an upload that was aborted elsewhere, and an error behind the status 200
   t.same(
     run.logs.flatMap(({ reason }) => reason ?? []),
     ['no_such_upload', 'internal_error'],
+  )
+})
+
+t.test('an upload whose completion is answered too late is delivered once', async t => {
+  const { server, start, to } = await started(t, { encoding: 'raw' })
+  const run = await start()
+  await run.put([JSON.stringify({ app: 'cart', x: 'x'.repeat(9e6) })])
+  const late = (received: Received) => ({ ...server.answer(received), reset: 'after_body' as const })
+  to.script.push(server.answer, server.answer, server.answer, late, server.answer, 503)
+  await run.end()
+  t.same(
+    [...server.objects.values()].map(contents => contents.length),
+    [1],
+  )
+  t.equal(run.counters.passed.events, 1)
+  t.same(
+    to.requests.slice(3).map(({ method }) => method),
+    ['POST', 'POST', 'HEAD', 'POST', 'HEAD'],
   )
 })
 
