@@ -40,9 +40,9 @@ function prefixProblem(text: string): string | undefined {
   const steps = timed.split('/')
   if (steps.some(isDotSegment)) return 'must not have a step that is "." or ".."'
   if (Buffer.byteLength(timed) > LONGEST) return `is longer than ${LONGEST} bytes`
-  const isLong = (step: string, i: number) =>
-    Buffer.byteLength(step) > (i < steps.length - 1 ? LONGEST_STEP : LONGEST_STEP - REST)
-  return steps.some(isLong) ? `has a step that is longer than ${LONGEST_STEP} bytes when it is encoded` : undefined
+  const longest = (i: number) => (i < steps.length - 1 ? LONGEST_STEP : LONGEST_STEP - REST)
+  const long = steps.findIndex((step, i) => Buffer.byteLength(step) > longest(i))
+  return long < 0 ? undefined : `has a step that is longer than ${longest(long)} bytes when it is encoded`
 }
 
 /** Builds prefixes of object names from a template and the event time in UTC. */
