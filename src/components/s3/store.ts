@@ -1,5 +1,6 @@
 import { createHash, getFips } from 'node:crypto'
 import type { ComponentContext, HandoverState } from '../../core/component.js'
+import { DeliveryError } from '../../core/errors.js'
 import type { ObjectFile } from '../../engine/flow/spool/object-file.js'
 import type { ObjectStore } from '../../engine/flow/spool/spooled-destination.js'
 import { hideSecrets } from '../../lib/formats/escapes.js'
@@ -202,10 +203,13 @@ export class S3Store implements ObjectStore {
       headers: { 'user-agent': USER_AGENT, ...signed },
       body: { parts: body.length > 0 ? [body] : [], bytes: body.length },
     }
-    const answer = await this.#transport.request(sent, this.#url, signal)
+    const answer = await this.#transport.request(sent, this.#url, signal).catch(error => {
+      if (error instanceof DeliveryError && error.failure === 'retry') this.#count(error.reason)
+      throw error
+    })
     const { statusCode: status, headers: said } = answer
     const etag = said.etag
-    this.#count(status)
+    this.#count(String(status))
     if (isSuccess(status) && method === 'PUT') {
       await drain(answer.body)
       await answer.sent
@@ -224,9 +228,9 @@ export class S3Store implements ObjectStore {
     })
   }
 
-  #count(status: number): void {
+  #count(status: string): void {
     const help = 'Requests by the status of the response, or by the reason why no response came.'
-    this.#context.metrics.counter('sluice_http_requests_total', help, { status: String(status) }).value++
+    this.#context.metrics.counter('sluice_http_requests_total', help, { status }).value++
   }
 }
 

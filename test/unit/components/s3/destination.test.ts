@@ -365,6 +365,16 @@ t.test('the compressed pieces of an object can be read as one', async t => {
   t.equal(content, `${line(0)}\n${line(1)}\n`)
 })
 
+t.test('requests without an answer are counted by their reason', async t => {
+  const { start, to } = await started(t)
+  const run = await start()
+  await run.put([line(0)])
+  to.script.push({ reset: 'after_body' })
+  await run.end()
+  const requests = (status: string) => run.counters.counter('sluice_http_requests_total', '', { status }).value
+  t.same([requests('reset'), requests('200')], [1, 1])
+})
+
 t.test('an answer without a tag comes from somebody else', async t => {
   const { server, start, to } = await started(t)
   const run = await start()
