@@ -33,7 +33,7 @@ export class RedisSource implements Source {
   readonly #context: SourceContext
   readonly #connector: RedisConnector
   readonly #origin: Origin
-  readonly #redelivery = new Redelivery(ids => this.#ask(['XACK', this.#options.stream, this.#options.group, ...ids]))
+  readonly #redelivery = new Redelivery(ids => this.#acknowledge(ids))
   readonly #splitter: OctetSplitter
   readonly #pieces: { value: number }
   readonly #trimmed: { value: number }
@@ -41,6 +41,8 @@ export class RedisSource implements Source {
   readonly #consumer: string
   /** The connection for all commands except reading. Reading blocks the connection that it uses. */
   #asking: RedisConnection | undefined
+  /** Ends the run that made this connection. */
+  #lost: (error: unknown) => void = () => {}
   /** How many entries to read next. */
   #count = 1
   #lag = 0
@@ -76,6 +78,7 @@ export class RedisSource implements Source {
     const timers: (() => void)[] = []
     try {
       this.#asking = await this.#connect(lost, signal)
+      this.#lost = lost
       reading = await this.#connect(lost, signal)
       await this.#createGroup()
       await this.#redelivery.confirm()
@@ -118,6 +121,17 @@ export class RedisSource implements Source {
     return inTime(this.#asking.command(this.#stream, args), this.#options.timeout, this.#context.clock)
   }
 
+  /** If this fails, the run must end, because unacknowledged entries come again after a restart, and pile up. */
+  async #acknowledge(ids: readonly string[]): Promise<void> {
+    const lost = this.#lost
+    try {
+      await this.#ask(['XACK', this.#options.stream, this.#options.group, ...ids])
+    } catch (error) {
+      lost(error)
+      throw error
+    }
+  }
+
   async #createGroup(): Promise<void> {
     const { stream, group, read_from } = this.#options
     try {
@@ -157,7 +171,7 @@ export class RedisSource implements Source {
     }
     if (trimmed.length > 0) {
       this.#trimmed.value += trimmed.length
-      await this.#ask(['XACK', this.#options.stream, this.#options.group, ...trimmed])
+      await this.#acknowledge(trimmed)
     }
     const frame = this.#splitter.push(Buffer.concat(counted))
     if (!frame) return

@@ -144,3 +144,21 @@ t.test('a refusal of the server ends the run with what to do', async t => {
   const { run } = await begin()
   await t.rejects(run, /needs "~logs \+xreadgroup/)
 })
+
+t.test('a refusal of acknowledgements ends the run, and nothing comes twice when they are allowed', async t => {
+  const { server, out, messages, begin } = await opened(t)
+  server.refuse = command =>
+    command.startsWith('XACK')
+      ? new Error("NOPERM User sluice has no permissions to run the 'xack' command")
+      : undefined
+  server.add([['message', 'a']])
+  const { run, again } = await begin()
+  await until('the first', () => messages().length === 1)
+  out.settle('delivered')
+  await t.rejects(run, /needs "~logs .*\+xack/)
+  server.refuse = () => undefined
+  server.add([['message', 'b']])
+  await again()
+  await until('the next', () => messages().length === 2)
+  t.same(messages(), ['a', 'b'])
+})
