@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import type { Readable } from 'node:stream'
+import { PassThrough, type Readable } from 'node:stream'
 import split2 from 'split2'
 import { errorCode, errorText } from '../../core/errors.js'
 import { untilReadable } from '../../lib/files/until-readable.js'
@@ -34,12 +34,13 @@ export class Journalctl {
       env: { PATH: process.env.PATH, SYSTEMD_COLORS: '0' },
     })
     this.#child = child
-    this.stdout = child.stdout
+    // If too many files are open, the child has no output streams.
+    this.stdout = child.stdout ?? new PassThrough().destroy()
     let failure: Error | undefined
     child.on('error', error => {
       failure = error
     })
-    child.stderr.pipe(split2(COMPLAINTS)).on('data', (line: string) => {
+    child.stderr?.pipe(split2(COMPLAINTS)).on('data', (line: string) => {
       const text = line.slice(0, COMPLAINTS.maxLength).trim()
       if (text === '') return
       this.#lastComplaint = text

@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, closeSync, existsSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
@@ -13,7 +13,9 @@ import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { FileSystems } from '../../../../src/lib/files/disk/file-systems.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { systemClock } from '../../../../src/lib/time.js'
+import { limitOpenFiles } from '../../../support/file-limit.js'
 import { testFolder } from '../../../support/folder.js'
+import { needs } from '../../../support/needs.js'
 import { MemoryCheckpoints, Receiver } from '../../../support/tailing.js'
 import { turns, until } from '../../../support/until.js'
 
@@ -267,6 +269,30 @@ t.test('it is not there, and comes', async t => {
   t.match(journal.log[0], { level: 50, why: 'journalctl is not in the PATH' })
   journal.prepare([`${print(entry(1))}; exec sleep 60`])
   await until(() => journal.messages().length === 1, { show: () => JSON.stringify(journal.log) })
+})
+
+t.test('it cannot be started while too many files are open, and then nothing comes twice', async t => {
+  const prlimit = needs(t, 'prlimit')
+  if (!prlimit) return
+  const journal = await start(t, [
+    `${print(entry(1))}; until [ -e end ]; do sleep 0.05; done; exit 3`,
+    `${print(entry(1), entry(2))}; exec sleep 60`,
+  ])
+  await until('the first', () => journal.messages().length === 1)
+  writeFileSync(join(journal.folder, 'end'), '')
+  const restore = limitOpenFiles(prlimit, 100)
+  const files: number[] = []
+  t.throws(() => {
+    for (;;) files.push(openSync('/dev/null', 'r'))
+  })
+  await until('the reason', () => journal.log.some(({ why = '' }) => /cannot be run: .*EMFILE/.test(why))).finally(
+    () => {
+      for (const file of files) closeSync(file)
+      restore()
+    },
+  )
+  await until('the second', () => journal.messages().length === 2)
+  t.same(journal.messages(), ['m1', 'm2'])
 })
 
 t.test('it is not started while a file system that is in use does not answer', async t => {
