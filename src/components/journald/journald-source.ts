@@ -196,8 +196,9 @@ export class Journald implements Source {
     if (cursorOf(taken[0]!.entry) === cursor) return at ? taken : taken.slice(1)
     // The entry at the cursor is gone or no longer matches the filter.
     const args = [...placeArgs(this.#options), `--cursor=${cursor}`, '--lines=1']
-    const there = await firstCursor(args, signal).catch(() => undefined)
-    if (there !== cursor && !signal.aborted) {
+    // If journalctl fails, it is unknown whether the entry is gone.
+    const there = await firstCursor(args, signal).catch(() => cursor)
+    if (there !== cursor) {
       this.#lost.value++
       this.#context.log.warn(
         { code: 'SLUICE_JOURNAL_POSITION_LOST' },

@@ -345,6 +345,11 @@ t.test('the entry up to which was read', async t => {
   t.equal(other.value('sluice_journal_lost_positions_total'), 0, 'it is there, but not looked for')
   await other.stop()
 
+  const unknown = await start(t, [`${print(entry(7))}; exec sleep 60`, 'exit 1'], {}, saved)
+  await until('the next', () => unknown.messages().length === 1)
+  t.equal(unknown.value('sluice_journal_lost_positions_total'), 0, 'it may be there')
+  await unknown.stop()
+
   const damaged = await start(t, [`${print(entry(1))}; exec sleep 60`], { read_from: 'end' }, null)
   await until('all of it', () => damaged.messages().length === 1)
   t.notMatch(damaged.calls()[0], /cursor/)
