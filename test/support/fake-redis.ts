@@ -78,8 +78,10 @@ export class FakeRedis {
     if (args[0] === 'XCLAIM') return this.#claim(args[3]!, args.slice(5, -1).map(numberOf))
     if (args[0] === 'XAUTOCLAIM') {
       const longAgo = Date.now() - Number(args[4])
-      const idle = [...this.held.keys()].filter(number => this.held.get(number)!.since <= longAgo)
-      return ['0-0', this.#claim(args[3]!, idle), []]
+      const isIdle = (number: number) => number >= numberOf(args[5]!) && this.held.get(number)!.since <= longAgo
+      const idle = [...this.held.keys()].filter(isIdle)
+      const [next = 0] = idle.splice(Number(args[7]))
+      return [`${next}-0`, this.#claim(args[3]!, idle), []]
     }
     if (command.startsWith('XINFO GROUPS')) return [['name', 'sluice', 'lag', this.#last - this.#given!]]
     if (!command.startsWith('XGROUP CREATE')) return new Error(`ERR unknown command '${args[0]}'`)

@@ -23,6 +23,8 @@ const MOST_ENTRIES = 1000
 /** Maximum bytes of one reply. The client keeps whole replies in memory. */
 const MOST_REPLY_BYTES = 256 * MIB
 const LAG_MS = 10_000
+/** Before the first id. XAUTOCLAIM returns it as its cursor if no entries are left. */
+const START = '0-0'
 
 /** An entry of a stream. `fields` is null if the server trimmed the entry after this consumer had received it. */
 type Entry = readonly [id: Buffer, fields: readonly Buffer[] | null]
@@ -43,6 +45,8 @@ export class RedisSource implements Source {
   #asking: RedisConnection | undefined
   /** Ends the run that made this connection. */
   #lost: (error: unknown) => void = () => {}
+  /** Where XAUTOCLAIM continues. */
+  #claimFrom = START
   /** How many entries to read next. */
   #count = 1
   #lag = 0
@@ -87,10 +91,16 @@ export class RedisSource implements Source {
         timers.push(everyOf(clock, ms, () => void task().catch(lost)))
       repeat(LAG_MS, () => this.#measure())
       let isClaimed = false
-      repeat(this.#options.claim_after / 3, async () => void (isClaimed = (await this.#claim()) || isClaimed))
+      const claim = async () => void (isClaimed = (await this.#claim()) || isClaimed)
+      repeat(this.#options.claim_after / 3, async () => {
+        await this.#renew()
+        await claim()
+      })
       // Reads new entries only after the entries that this consumer already holds.
       let from = '0'
       while (!signal.aborted) {
+        // All entries that were taken over have been read, and more may be left.
+        if (from === '>' && this.#claimFrom !== START) await claim()
         if (this.#redelivery.takeBack() || isClaimed) from = '0'
         isClaimed = false
         const entries = await this.#read(reading, from)
@@ -185,18 +195,21 @@ export class RedisSource implements Source {
     await out.send(batch)
   }
 
-  /**
-   * Renews the claim on open entries, and takes over entries of inactive consumers. Returns whether entries were taken
-   * over.
-   */
-  async #claim(): Promise<boolean> {
-    const { stream, group, claim_after } = this.#options
+  /** Renews the claim on open entries. */
+  async #renew(): Promise<void> {
+    const { stream, group } = this.#options
     const held = [...this.#redelivery.open]
     for (let n = 0; n < held.length; n += MOST_ENTRIES)
       await this.#ask(['XCLAIM', stream, group, this.#consumer, '0', ...held.slice(n, n + MOST_ENTRIES), 'JUSTID'])
-    const idle = String(claim_after)
-    const args = ['XAUTOCLAIM', stream, group, this.#consumer, idle, '0-0', 'COUNT', String(MOST_ENTRIES), 'JUSTID']
-    const [, claimed] = (await this.#ask(args)) as [string, string[]]
+  }
+
+  /** Takes over entries of inactive consumers. Returns whether there were any. */
+  async #claim(): Promise<boolean> {
+    const { stream, group, claim_after } = this.#options
+    const [idle, count] = [String(claim_after), String(MOST_ENTRIES)]
+    const args = ['XAUTOCLAIM', stream, group, this.#consumer, idle, this.#claimFrom, 'COUNT', count, 'JUSTID']
+    const [next, claimed] = (await this.#ask(args)) as [string, string[]]
+    this.#claimFrom = next
     return claimed.length > 0
   }
 

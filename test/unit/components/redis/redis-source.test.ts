@@ -125,6 +125,23 @@ t.test('what a consumer that is gone holds is taken over, and no one takes what 
   t.equal(messages().length, 2)
 })
 
+t.test('many entries of a consumer that is gone are taken over one part after the other, without a wait', async t => {
+  const { server, messages, begin } = await opened(t, { claim_after: '6s', read_from: 'end' })
+  server.add(Array.from({ length: 2500 }, () => ['message', 'of another']))
+  for (let n = 1; n <= 2500; n++) server.held.set(n, { consumer: 'gone', since: 0 })
+  const asked: string[] = []
+  server.refuse = command => {
+    asked.push(command)
+    return undefined
+  }
+  await begin()
+  await until('new entries are read', () => asked.some(command => /^XREADGROUP.* >$/.test(command)))
+  server.add([['message', 'own']])
+  await until('all of them', () => messages().length === 2501)
+  const claims = asked.filter(command => /^X(AUTO)?CLAIM/.test(command))
+  t.match(claims, [/^XCLAIM/, /^XAUTOCLAIM.* 0-0 COUNT/, /^XAUTOCLAIM.* 1001-0 COUNT/, /^XAUTOCLAIM.* 2001-0 COUNT/])
+})
+
 t.test('entries that were trimmed while they were held are counted, and forgotten', async t => {
   const { server, begin } = await opened(t)
   server.add([
