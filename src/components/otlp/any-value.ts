@@ -57,7 +57,8 @@ function walk(b: Buffer, start: number, end: number, each: EachMember, isUnique:
     const name = sawEscape ? Buffer.from(tokenText(b, p, nameEnd)) : undefined
     const hash = name ? hashOf(name, 0, name.length) : hashOf(b, nameStart, nameEnd)
     if (!isUnique) {
-      if (seenIn[hash] === inThis) return false
+      // An object in this one has a later number, and may have replaced the mark of this object.
+      if (((seenIn[hash]! - inThis) | 0) >= 0) return false
       seenIn[hash] = inThis
     }
     const from = skipSpace(b, skipSpace(b, nameEnd + 1, end) + 1, end)

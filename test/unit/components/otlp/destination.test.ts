@@ -165,6 +165,14 @@ t.test('lines that are no objects', async t => {
   t.notOk('message' in attributesOf(record!) || 'timestamp' in attributesOf(record!))
 })
 
+t.test('a name that comes twice has its last value, also if an object between the two has it', async t => {
+  const [record] = recordsOf(await bodyOf(t, ['{"message":"m","a":1,"b":{"a":2},"a":3}']))
+  t.strictSame(record!.attributes, [
+    { key: 'a', value: { intValue: '3' } },
+    { key: 'b', value: { kvlistValue: { values: [{ key: 'a', value: { intValue: '2' } }] } } },
+  ])
+})
+
 t.test('a name that comes twice has its last value, at each level', async t => {
   const line = '{"message":"m","a":1,"b":{"c":1,"d":2,"c":3},"a":2,"e":[{"f":1,"\\u0066":2}]}'
   const [record] = recordsOf(await bodyOf(t, [line]))
