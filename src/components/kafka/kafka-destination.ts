@@ -350,7 +350,9 @@ export class KafkaDestination implements Destination {
 
   /** Returns the partition for those events of a request that have no key. Prefers a partition that has a leader. */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
-    const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
+    // Without idempotence, a wait for the partition of an unconfirmed batch would not prevent duplicates.
+    const isAwaited = (partition: number) => this.#options.idempotence && memory.lanes.get(partition)?.unconfirmed
+    const isUsable = (partition: number) => leaders[partition]! >= 0 || isAwaited(partition)
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky
     const usable = Array.from(leaders.keys()).filter(isUsable)
     const all = usable.length > 0 ? usable : Array.from(leaders.keys())

@@ -376,6 +376,17 @@ t.test('events without a key avoid partitions without a leader', async t => {
   )
 })
 
+t.test('without idempotence, events without a key avoid a lost leader also after a lost answer', async t => {
+  const broker = await kafkaBroker(t)
+  const { destination } = await started(t, optionsOf(broker, { key_field: '.none', idempotence: false }), kafka)
+  broker.script.push({ instead: 'cut' })
+  const request = [batch(numbered(10))]
+  await failure(destination.write(request, never))
+  broker.leaderless.add(broker.requests[0]![0]!.partition)
+  await destination.write(request, never)
+  t.same(sorted(numbersOf(broker)), upTo(10))
+})
+
 t.test('a password that is refused pauses, and a replaced one is used', async t => {
   const folder = testFolder(t, { password: 'first-pass-1' })
   const broker = await kafkaBroker(t)
