@@ -49,7 +49,8 @@ export class RedisSource implements Source {
   #claimFrom = START
   /** How many entries to read next. */
   #count = 1
-  #lag = 0
+  /** Undefined while it is unknown. */
+  #lag: number | undefined
 
   constructor(options: RedisSourceOptions, context: SourceContext) {
     const { metrics, id } = context
@@ -64,7 +65,9 @@ export class RedisSource implements Source {
     const trimmed = 'Entries that were trimmed from the stream after they had been given to this consumer.'
     this.#trimmed = metrics.counter('sluice_redis_trimmed_entries_total', trimmed)
     const lag = 'Entries that the group has not read yet, as reported by the server.'
-    metrics.gauge('sluice_redis_lag_entries', lag, () => this.#lag)
+    metrics.gauges('sluice_redis_lag_entries', lag, () =>
+      this.#lag === undefined ? [] : [{ labels: {}, value: this.#lag }],
+    )
   }
 
   async run(out: Output, signal: AbortSignal): Promise<void> {
@@ -215,12 +218,19 @@ export class RedisSource implements Source {
 
   async #measure(): Promise<void> {
     const { stream, group } = this.#options
-    const groups = (await this.#ask(['XINFO', 'GROUPS', stream])) as (string | number | null)[][]
-    const valueIn = (one: (string | number | null)[], name: string) => one[one.indexOf(name) + 1]
-    const own = groups.find(one => valueIn(one, 'name') === group)
-    // The lag is unknown in versions before Redis 7, and after entries were deleted.
-    if (own?.includes('lag')) this.#lag = Number(valueIn(own, 'lag'))
+    this.#lag = lagIn((await this.#ask(['XINFO', 'GROUPS', stream])) as Group[], group)
   }
+}
+
+/** A group in the reply to XINFO GROUPS: name, value, name, value … */
+type Group = readonly (string | number | null)[]
+
+/** The lag of a group. Undefined if it is unknown, as in versions before Redis 7, or after entries were deleted. */
+export function lagIn(groups: readonly Group[], name: string): number | undefined {
+  const valueIn = (group: Group, key: string) => group.find((_, n) => n % 2 === 1 && group[n - 1] === key)
+  const own = groups.find(group => valueIn(group, 'name') === name)
+  const lag = own && valueIn(own, 'lag')
+  return typeof lag === 'number' ? lag : undefined
 }
 
 function connectorTo(options: RedisSourceOptions, { log, clock, reach }: ComponentContext): RedisConnector {

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import { lagIn } from '../../../../src/components/redis/redis-source.js'
 import { redis } from '../../../../src/components/redis/source.js'
 import { eventId } from '../../../../src/core/event/event-id.js'
 import { OpenedSource } from '../../../../src/engine/testing/check-source.js'
@@ -178,4 +179,17 @@ t.test('a refusal of acknowledgements ends the run, and nothing comes twice when
   await again()
   await until('the next', () => messages().length === 2)
   t.same(messages(), ['a', 'b'])
+})
+
+t.test('the lag of a group, unless the server does not know it', async t => {
+  const groups = [
+    ['name', 'other', 'lag', 1],
+    ['name', 'lag', 'consumers', 2, 'lag', 3],
+    ['name', 'sluice', 'consumers', 2, 'lag', null],
+    ['name', 'old', 'consumers', 2],
+  ]
+  t.same(
+    ['lag', 'sluice', 'old', 'gone'].map(name => lagIn(groups, name)),
+    [3, undefined, undefined, undefined],
+  )
 })
