@@ -26,6 +26,7 @@ export const MOST_OPEN = 500
 /** Maximum number of files. Each takes memory and at least one block on disk. */
 const MOST_FILES = 100_000
 const BLOCK = 4096
+const UNREADABLE = 'spool_read'
 
 export interface SpoolOptions {
   readonly folder: BufferFolder
@@ -332,11 +333,20 @@ export class ObjectSpool implements Spool {
     this.#forget()
     for (const amount of this.#unusable.splice(0)) this.#options.report.missing(amount, `${amount.name}.damaged`)
     this.#closeDue(all)
-    const file = this.#closed.shift()
-    if (!file) return undefined
-    this.#sending.add(file)
+    const first = this.#closed.shift()
+    if (!first) return undefined
+    this.#sending.add(first)
+    let file = first
     return {
-      send: signal => this.#send(file, signal),
+      send: async signal => {
+        try {
+          return await this.#send(file, signal)
+        } catch (error) {
+          const isUnreadable = error instanceof DeliveryError && error.reason === UNREADABLE
+          if (isUnreadable && error.failure === 'retry') file = this.#postpone(file)
+          throw error
+        }
+      },
       delivered: () => this.#delivered(file),
       release: () => {
         this.#sending.delete(file)
@@ -345,22 +355,37 @@ export class ObjectSpool implements Spool {
     }
   }
 
+  /** Puts an object that cannot be read behind the other closed objects. Returns the object to send in its place. */
+  #postpone(file: ObjectFile): ObjectFile {
+    this.#closed.push(file)
+    this.#sending.delete(file)
+    const next = this.#closed.shift()!
+    this.#sending.add(next)
+    return next
+  }
+
   async #send(file: ObjectFile, signal: AbortSignal): Promise<boolean> {
     const { folder, send, report } = this.#options
+    const unreadable = (error: unknown) => {
+      const message = `cannot read ${folder.path}/${file.name}: ${errorText(error)}`
+      const failure = error instanceof NewerFormat ? 'hold' : 'retry'
+      return new DeliveryError(message, { failure, reason: UNREADABLE, cause: error })
+    }
     try {
       report.missing(await file.finish(), file.name)
     } catch (error) {
-      if (errorCode(error) === 'ENOENT') {
-        const lost = file.held
-        file.held = { events: 0, bytes: 0 }
-        report.missing(lost, file.name)
-        return true
-      }
-      const message = `cannot read ${folder.path}/${file.name}: ${errorText(error)}`
-      const failure = error instanceof NewerFormat ? 'hold' : 'retry'
-      throw new DeliveryError(message, { failure, reason: 'spool_read', cause: error })
+      if (errorCode(error) !== 'ENOENT') throw unreadable(error)
+      const lost = file.held
+      file.held = { events: 0, bytes: 0 }
+      report.missing(lost, file.name)
+      return true
     }
-    return file.size === 0 || (await send(file, signal))
+    try {
+      return file.size === 0 || (await send(file, signal))
+    } catch (error) {
+      // Only reading the file fails with other errors.
+      throw error instanceof DeliveryError || signal.aborted ? error : unreadable(error)
+    }
   }
 
   async #delivered(file: ObjectFile): Promise<void> {

@@ -306,6 +306,25 @@ t.test('a file that somebody removes between two attempts costs its events, whic
   t.equal(counters.counter('sluice_spool_uploaded_objects_total', '').value, 1)
 })
 
+t.test('an object that cannot be read does not stop the others', async t => {
+  const [disk, uploaded] = [new SimulatedDisk(), new Map() as Uploaded]
+  const { spool, put, sendDue } = opened(disk, uploaded)
+  await spool.recover()
+  await put('a', [0])
+  await put('b', [1])
+  const object = spool.next(true)!
+  t.notOk(await object.send(signal), 'one request of two')
+  const [unreadable] = disk.names().filter(name => name.endsWith('.closed'))
+  disk.fault = ({ kind, name }) => (kind === 'read' && name === unreadable ? { error: 'EIO' } : undefined)
+  t.match(await failure(object.send(signal)), { reason: 'spool_read', failure: 'retry', message: /cannot read .*EIO/ })
+  while (!(await object.send(signal))) {}
+  await object.delivered()
+  t.same(numbersOf(uploaded), [1])
+  disk.fault = () => undefined
+  await sendDue()
+  t.same(numbersOf(uploaded), [1, 0])
+})
+
 t.test('damage costs the events of its records, which are counted', async t => {
   const [disk, uploaded] = [new SimulatedDisk(), new Map() as Uploaded]
   const first = opened(disk, uploaded)
