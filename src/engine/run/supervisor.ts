@@ -1,5 +1,5 @@
 import { errorText } from '../../core/errors.js'
-import { deadline, everyOf, nextTurn } from '../../lib/time.js'
+import { deadline, everyOf, nextTurn, sleep } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 import { componentsOf } from '../config/inputs.js'
 import type { Config } from '../config/load.js'
@@ -22,6 +22,12 @@ const CHECK_MS = 100
 const MOST_DRAINED_BYTES = 16 * 1024 * 1024
 /** A shutdown stops waiting when this many consecutive checks find all remaining destinations paused. */
 const HOLD_CHECKS = 2
+/**
+ * How often and after which pause the previous configuration is built again. A file that it needs may be invalid only
+ * until its writer has finished.
+ */
+const RESTORE_ATTEMPTS = 30
+const RESTORE_PAUSE_MS = 1000
 
 /**
  * Called when `failed` was built but could not start, and the previous configuration, `back`, runs again. The caller of
@@ -233,7 +239,8 @@ export class Supervisor {
     } catch (error) {
       failure = error
       if (carried) await this.#carryOver(renamesBack(config, this.config))
-      await this.#goBack(handover)
+      await this.#goBack(handover, error)
+      if (this.#failed) failure = new NotNow('Sluice is stopping')
     }
     this.#abandonRemoved()
     await handover.handoverStates.settle()
@@ -254,27 +261,35 @@ export class Supervisor {
     return carryOver(this.config.dataDir, renames, this.#runtime.log)
   }
 
-  /** Builds the previous configuration again, after the new one passed the dry run but failed to start. */
-  async #goBack(handover: EngineHandover): Promise<void> {
-    handover.handoverStates.giveBack()
-    try {
-      this.#engine = await Engine.build(this.config, this.#runtime, handover)
-    } catch (error) {
-      const text = 'cannot restore the previous configuration; nothing is running'
-      this.#runtime.log.error({ code: 'SLUICE_REPLACE_FAILED', error: errorText(error) }, text)
-      this.#failed = true
+  /** Builds the previous configuration again, after the new one passed the dry run but could not be built. */
+  async #goBack(handover: EngineHandover, cause: unknown): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
       handover.handoverStates.giveBack()
-      for (const run of handover.sources.values()) {
-        run.end()
-        run.output.close()
+      try {
+        this.#engine = await Engine.build(this.config, this.#runtime, handover)
+        return
+      } catch (error) {
+        const retries = attempt < RESTORE_ATTEMPTS && !this.#deadline
+        const text = `cannot restore the previous configuration; ${retries ? 'retrying' : 'nothing is running'}`
+        const fields = { code: 'SLUICE_REPLACE_FAILED', error: errorText(error), cause: errorText(cause) }
+        this.#runtime.log.error(fields, text)
+        if (!retries) break
       }
-      for (const { stage } of handover.processors.values()) {
-        stage.destroy()
-        await stage.stop(AbortSignal.abort())
-      }
-      for (const run of handover.destinations.values()) await run.end()
-      handover.checkpoints.close()
+      await sleep(RESTORE_PAUSE_MS, undefined, (ms, fn) => this.#runtime.clock.after(ms, fn))
     }
+    this.#failed = true
+    this.abort()
+    handover.handoverStates.giveBack()
+    for (const run of handover.sources.values()) {
+      run.end()
+      run.output.close()
+    }
+    for (const { stage } of handover.processors.values()) {
+      stage.destroy()
+      await stage.stop(AbortSignal.abort())
+    }
+    for (const run of handover.destinations.values()) await run.end()
+    handover.checkpoints.close()
   }
 
   /** Stops an engine, except for components that keep running with the next one. */

@@ -734,6 +734,34 @@ t.test('a dry run leaves nothing behind', async t => {
   await it.end(t)
 })
 
+t.test('what ran before is tried again when nothing can be made for a moment', async t => {
+  const it = await start(t, `destinations: { a: { type: collect, ${INPUTS} } }`)
+  await it.send(5)
+  let left = -1
+  onMade = id => {
+    if (left < 0) left = 3
+    else if (left-- > 0) throw new Error(`${id} is being written`)
+  }
+  const other = `destinations: { z: { type: collect, ${INPUTS} } }`
+  await t.rejects(it.replace(other), { message: 'z is being written' })
+  t.match(it.logged('cannot restore the previous configuration; retrying'), [
+    { code: 'SLUICE_REPLACE_FAILED', error: 'a is being written', cause: 'z is being written' },
+    { error: 'a is being written' },
+  ])
+  await it.send(5)
+  await it.arrived(t)
+  t.same(Object.keys(got), ['a'])
+  left = Number.POSITIVE_INFINITY
+  onMade = () => {
+    if (left !== Number.POSITIVE_INFINITY) throw new Error('lost for good')
+    left = 0
+  }
+  await t.rejects(it.replace(other), { message: 'Sluice is stopping' })
+  t.equal(it.logged('cannot restore the previous configuration; nothing is running').length, 1)
+  t.ok(it.supervisor.failed && it.supervisor.isStopping)
+  await it.end(t)
+})
+
 t.test('what cannot start gives way to what ran before', async t => {
   const it = await start(t, SHAPES[0]!)
   await it.send(5)
