@@ -18,8 +18,11 @@ interface Running {
   readonly results: Results
   readonly context: ScriptContext
   readonly abort: AbortController
-  /** The time on the system clock at which the batch reaches its timeout. */
-  readonly end: number
+  /**
+   * The time on the system clock at which the batch reaches its timeout. With `isNoted`, each call has the whole timeout,
+   * because calls that usually run at the same time run one after the other.
+   */
+  end: number
   readonly done: (result: JobDone) => void
   /** Calls that have not returned. */
   open: number
@@ -28,7 +31,11 @@ interface Running {
   cancel: (() => void) | undefined
 }
 
-/** Calls a user's function for the events of batches, in order, with at most `concurrency` calls at a time. */
+/**
+ * Calls a user's function for the events of batches, in order, with at most `concurrency` calls at a time. If a batch
+ * has `isNoted`, makes one call at a time: the process may end long after a call has begun, and then it must be known
+ * which call this was.
+ */
 export class Calls {
   readonly #call: ScriptFunction
   readonly #data: ScriptData
@@ -76,9 +83,10 @@ export class Calls {
   async #batch(batch: Running): Promise<void> {
     const { per, concurrency } = this.#data
     const calls = per === 'batch' ? 1 : batch.lines.length
+    const most = batch.job.isNoted ? 1 : concurrency
     const skip = new Map(batch.job.skip)
     for (let n = 0; n < calls; n++) {
-      while (this.#open >= concurrency && !batch.isOver) {
+      while (this.#open >= most && !batch.isOver) {
         await new Promise<void>(resolve => {
           this.#continue = resolve
         })
@@ -94,8 +102,13 @@ export class Calls {
   }
 
   #begin(batch: Running, n: number): void {
-    const { per } = this.#data
-    if (batch.job.isNoted) this.#begins(batch.job.id, n)
+    const { per, timeoutMs } = this.#data
+    if (batch.job.isNoted) {
+      this.#begins(batch.job.id, n)
+      batch.cancel?.()
+      batch.cancel = undefined
+      batch.end = systemClock.now() + timeoutMs
+    }
     try {
       const result = this.#call(
         per === 'batch' ? batch.lines.map(line => JSON.parse(line)) : JSON.parse(batch.lines[n]!),

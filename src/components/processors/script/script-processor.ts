@@ -45,9 +45,9 @@ interface Unanswered {
 
 /**
  * Runs a script in a process. Restarts the process when a call does not return, uses too much memory, or ends the
- * process. The new process gets the batch again, and reports each call before the call begins. If the new process also
- * ends, the event of the last call fails, and the next process gets the other events. With `per: batch`, all events of
- * the batch fail instead.
+ * process. The new process gets the batch again, makes one call at a time, and reports each call before the call begins.
+ * If the new process also ends, the event of the last call fails, and the next process gets the other events. With
+ * `per: batch`, all events of the batch fail instead.
  */
 export class ScriptProcessor implements Processor {
   readonly #options: ScriptOptions
@@ -94,7 +94,10 @@ export class ScriptProcessor implements Processor {
       expected: id => this.#unanswered.get(id as number),
       done: result => this.#answered(result),
       at: (id, event) => {
-        this.#unanswered.get(id)!.at = event
+        const job = this.#unanswered.get(id)!
+        // Each call has the whole timeout.
+        if (job.at === undefined || job.at < event) this.#watchAgain()
+        job.at = event
       },
       wrote: line => written.add(line),
       died: reason => this.#died(reason),
@@ -153,6 +156,12 @@ export class ScriptProcessor implements Processor {
     this.#cancel = oldest && after(this.#data.timeoutMs + GRACE_MS, () => this.#doubt(oldest))
   }
 
+  /** The time of the oldest batch begins again. */
+  #watchAgain(): void {
+    this.#watched = undefined
+    this.#watch()
+  }
+
   #doubt(job: Unanswered, times = 0): void {
     const before = this.#process?.received
     this.#cancel = after(GRACE_MS, async () => {
@@ -191,9 +200,8 @@ export class ScriptProcessor implements Processor {
       if (this.#isOver) return process.end()
       this.#process = process
       for (const job of this.#unanswered.values()) this.#post(process, job)
-      // The time of the oldest batch begins again, because the earlier watch on this batch ended with the process.
-      this.#watched = undefined
-      this.#watch()
+      // The earlier watch on the oldest batch ended with the process.
+      this.#watchAgain()
     } catch (error) {
       const limited = this.#limit.next('start')
       const fields = { code: 'SLUICE_SCRIPT_ENDED', error: errorText(error), ...limited }

@@ -121,6 +121,22 @@ t.test('what ends the process costs its event; the script is started again', asy
   t.match(logged[0], { code: 'SLUICE_SCRIPT_ENDED', component: undefined, error: 'it ended itself (exit code 3)' })
 })
 
+t.test(
+  'what ends the process long after its call began costs no other event, and one call at a time no more',
+  async t => {
+    const code = `async event => {
+    if (event.bad) setTimeout(() => { throw new Error('late') }, 5)
+    await new Promise(resolve => setTimeout(resolve, 50))
+    return event
+  }`
+    const events = Array.from({ length: 20 }, (_, n) => (n === 2 ? { n, bad: true } : { n }))
+    const { left } = await through(t, { code, concurrency: 8, timeout: '600ms' }, [events])
+    const failed = reasonsIn(left.main).flatMap((reason, n) => (reason === undefined ? [] : [[n, reason] as const]))
+    t.match(failed[0], [2, /it failed: .*late/])
+    t.equal(failed.length, 1)
+  },
+)
+
 t.test('what the process of a script says is checked as input', async t => {
   const expected = { length: 2, bytes: 20, isNoted: true, at: 0 }
   const of = (id: unknown) => (id === 7 ? expected : undefined)
