@@ -9,7 +9,7 @@ import { FieldReader } from '../../core/event/field-reader.js'
 import type { Links } from '../../engine/run/links.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import { jsonText } from '../../lib/formats/json-text.js'
-import { LineSplitter } from '../../lib/lines/line-splitter.js'
+import { linesOf } from '../../lib/lines/line-splitter.js'
 import { everyOf, systemClock } from '../../lib/time.js'
 import { onReplyOver } from '../../net/http/server/respond.js'
 import type { Keyed } from './keys.js'
@@ -145,9 +145,12 @@ export function conditionOnLines(text: string): (line: Buffer) => boolean {
   const wanted = new WantedNames()
   const test: EventTest = compileCondition(parseCondition(text), path => new FieldReader(path, wanted))
   const origin = { source: 'tap', host: '', codec: JSON_OBJECTS, wanted }
-  const splitter = new LineSplitter(Number.MAX_SAFE_INTEGER)
   return line => {
-    const frame = splitter.push(line)
-    return frame !== undefined && test(new EventBatch(frame, origin, 0, new Ack(() => {})), 0)
+    const frame = linesOf(line)
+    try {
+      return frame !== undefined && test(new EventBatch(frame, origin, 0, new Ack(() => {})), 0)
+    } finally {
+      frame?.release?.()
+    }
   }
 }

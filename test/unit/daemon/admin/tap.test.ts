@@ -3,7 +3,9 @@ import type { ServerResponse } from 'node:http'
 import { Writable } from 'node:stream'
 import t from 'tap'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
-import { streamTap, type Taps } from '../../../../src/daemon/admin/tap.js'
+import { conditionOnLines, streamTap, type Taps } from '../../../../src/daemon/admin/tap.js'
+import { isInChunkMemory } from '../../../../src/lib/lines/chunk-memory.js'
+import { freeChunk, takeChunk } from '../../../../src/lib/lines/chunk-pool.js'
 import { batchOf } from '../../../support/batches.js'
 import { ManualTime } from '../../../support/manual-time.js'
 
@@ -118,6 +120,19 @@ t.test('who reads slowly is told how many were missed, all of them', async t => 
   show(numbered(3))
   await second()
   t.equal(events().length + missed(), shown + 3, 'it goes on')
+})
+
+t.test('a condition keeps no memory of the events that it tested', async t => {
+  const free = () => {
+    const chunks = Array.from({ length: 64 }, () => takeChunk(300_000))
+    chunks.forEach(freeChunk)
+    return chunks.filter(isInChunkMemory).length
+  }
+  const before = free()
+  const holds = conditionOnLines(".level equal 'error'")
+  const line = Buffer.from(`${JSON.stringify({ level: 'info', text: 'x'.repeat(150_000) })}\n`)
+  for (let n = 0; n < 100; n++) t.notOk(holds(line))
+  t.equal(free(), before)
 })
 
 t.test('a limit, a condition, and the end', async t => {
