@@ -27,7 +27,7 @@ export interface TapQuery {
   readonly limit: number
   /** A condition; undefined selects all events. */
   readonly where: string | undefined
-  /** Maximum number of events inspected per second; default: 2,000. */
+  /** Maximum number of events, or of KiB, inspected per second; default: 2,000. */
   readonly rate?: number | undefined
   /** Maximum number of events shown per second; default: all that match. */
   readonly most?: number | undefined
@@ -54,6 +54,8 @@ export function tapQueryOf(query: URLSearchParams): TapQuery {
 
 /** Maximum number of events inspected per second by default. Taps must not slow down the pipeline. */
 const LOOKED_AT_PER_SECOND = 2000
+/** A larger event counts as several: as one for each of these bytes. */
+const LOOKED_AT_BYTES = 1024
 /** The maximum rate that a client can request. */
 const MOST_PER_SECOND = 20_000
 /** Maximum bytes buffered for a slow client. */
@@ -85,7 +87,8 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
         missed += batch.length - i
         return
       }
-      looks--
+      // Formatting and testing a large event takes as long as several small events.
+      looks -= Math.max(1, batch.size(i) / LOOKED_AT_BYTES)
       const fields = batch.fields(i)
       if (!holds(fields)) continue
       if (room <= 0) {

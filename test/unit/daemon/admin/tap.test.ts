@@ -150,6 +150,11 @@ t.test('a limit, a condition, and the end', async t => {
   many.show(numbered(600))
   t.same([many.events().length, many.missed()], [2500, 400])
 
+  const large = watching({ where: '.n less 0' })
+  large.show(numbered(300, { text: 'x'.repeat(10_230) }))
+  await large.second()
+  t.match(large.answer.text, '# 100 more were not looked at', 'one of 10 KiB counts as ten')
+
   const few = watching({ rate: 0.5, limit: 1.5 })
   few.show(numbered(10))
   t.same([few.events().length, few.answer.writableEnded], [1, false], 'a part of an event counts as one')
