@@ -127,6 +127,7 @@ export class ThrottleProcessor implements Processor {
       else this.#local!.setRules(rules)
       this.#waiting?.setRules(rules)
       this.#rules = rules
+      this.#saver?.rulesChanged()
     }
     this.#refusal = (batch, i) => decider.refusal(batch, i)
     this.#keyFields = compiled.keyFields

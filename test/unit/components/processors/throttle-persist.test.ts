@@ -315,3 +315,25 @@ t.test('a file that grows is replaced by one with all buckets', async t => {
   const second = await started(t, dir)
   t.equal((await second.through(events)).passed.length, 0)
 })
+
+t.test('a rule that was removed and comes back starts empty, also after a restart', async t => {
+  const dir = folderOf(t)
+  const limits_file = join(testFolder(t), 'limits.yaml')
+  const write = (limit: number) => writeFileSync(limits_file, `- { key: "*", limit: ${limit} }\n`)
+  write(5)
+  const { passed, saved, stop, logged, time } = await started(t, dir, { limits_file })
+  const apply = async (limit: number) => {
+    const before = logged.length
+    write(limit)
+    await advanceUntil(time, 'the rules', () => logged.length > before)
+    t.match(logged.at(-1), { msg: 'limits file read again' })
+  }
+  t.same([await passed('a', 9), await passed('b', 9)], [5, 5])
+  await saved()
+  await apply(6)
+  await apply(5)
+  t.equal(await passed('a', 2), 2)
+  await stop()
+  const second = await started(t, dir, { limits_file })
+  t.same([await second.passed('a', 9), await second.passed('b', 9)], [3, 5])
+})

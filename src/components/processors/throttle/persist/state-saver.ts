@@ -31,8 +31,9 @@ interface SaverOptions {
 
 /**
  * Saves a throttle's buckets one second after they have changed, and when the throttle ends. Each save appends the
- * changed buckets to a segment. At the first save of a run, and later from time to time, a new segment with all buckets
- * replaces the earlier segments. If a save fails, the daemon continues, because the next segment has all buckets again.
+ * changed buckets to a segment. At the first save of a run, after a change of the rules, and later from time to time, a
+ * new segment with all buckets replaces the earlier segments. If a save fails, the daemon continues, because the next
+ * segment has all buckets again.
  */
 export class StateSaver {
   readonly #options: SaverOptions
@@ -46,6 +47,8 @@ export class StateSaver {
   #bytesOfAll = 0
   /** Bytes of all segments, reported to `state`. */
   #onDisk = 0
+  /** Whether the segment may have buckets of rules that no longer exist. A rule that comes back must start empty. */
+  #isStale = false
   #dirty = false
   #savedAt: number
   #saving: Promise<void> | undefined
@@ -88,6 +91,12 @@ export class StateSaver {
     if (this.#dirty) return
     this.#dirty = true
     this.#schedule()
+  }
+
+  /** Call this after the rules have changed. */
+  rulesChanged(): void {
+    this.#isStale = true
+    this.changed()
   }
 
   /** Saves the changes, then stops saving. Does not reject. */
@@ -153,7 +162,8 @@ export class StateSaver {
 
   /** Whether the current segment has all buckets and may still grow. */
   async #isWhole(): Promise<boolean> {
-    if (!this.#segment || this.#bytes > Math.max(SMALLEST_SEGMENT, GROWTH * this.#bytesOfAll)) return false
+    if (!this.#segment || this.#isStale) return false
+    if (this.#bytes > Math.max(SMALLEST_SEGMENT, GROWTH * this.#bytesOfAll)) return false
     // The file is missing if data_dir was removed.
     return (await this.#folder.list()).includes(this.#name)
   }
@@ -162,6 +172,7 @@ export class StateSaver {
     const { means, clock } = this.#options
     await this.#segment?.close()
     this.#segment = undefined
+    this.#isStale = false
     await this.#folder.make()
     const number = ((await segmentsIn(this.#folder)).at(-1) ?? 0) + 1
     this.#bytes = this.#bytesOfAll = 0
