@@ -107,17 +107,22 @@ const MERMAID_SHAPES: Readonly<Record<string, readonly [string, string]>> = {
   destination: ['[(', ')]'],
 }
 
+/** Words that Mermaid does not accept as the id of a node. It accepts them in upper case, which no component has. */
+const MERMAID_KEYWORDS = /^(call|class|click|end|flowchart|graph|href|interpolate|style|subgraph)$/
+const mermaidId = ({ id }: Box) => (MERMAID_KEYWORDS.test(id) ? id.toUpperCase() : id)
+
 function mermaid({ boxes, arrows }: Topology): string {
-  const lines = boxes.map(({ id, type, kind, live }) => {
+  const lines = boxes.map(box => {
+    const { id, type, kind, live } = box
     const [open, close] = MERMAID_SHAPES[kind]!
-    return `  ${id}${open}"${[id, type, ...live].join('<br/>')}"${close}`
+    return `  ${mermaidId(box)}${open}"${[id, type, ...live].join('<br/>')}"${close}`
   })
   for (const { from, to, output, flow } of arrows) {
     const label = [output, flow].filter(Boolean).join(' ')
     const arrow = output === undefined ? (label ? `-- "${label}" -->` : '-->') : `-. ${quotedIf(flow, label)} .->`
-    lines.push(`  ${from.id} ${arrow} ${to.id}`)
+    lines.push(`  ${mermaidId(from)} ${arrow} ${mermaidId(to)}`)
   }
-  for (const { id } of boxes.filter(({ held }) => held)) lines.push(`  style ${id} stroke:#d00,stroke-width:3px`)
+  for (const box of boxes) if (box.held) lines.push(`  style ${mermaidId(box)} stroke:#d00,stroke-width:3px`)
   return `flowchart LR\n${lines.join('\n')}\n`
 }
 
@@ -130,12 +135,12 @@ const DOT_SHAPES: Readonly<Record<string, string>> = { source: 'oval', processor
 function dot({ boxes, arrows }: Topology): string {
   const lines = boxes.map(({ id, type, kind, live, held }) => {
     const label = [id, type, ...live].join('\\n')
-    return `  ${id} [label="${label}", shape=${DOT_SHAPES[kind]}${held ? ', color=red, penwidth=2' : ''}]`
+    return `  "${id}" [label="${label}", shape=${DOT_SHAPES[kind]}${held ? ', color=red, penwidth=2' : ''}]`
   })
   for (const { from, to, output, flow } of arrows) {
     const label = [output, flow].filter(Boolean).join(' ')
     const marks = [label && `label="${label}"`, output && 'style=dashed'].filter(Boolean).join(', ')
-    lines.push(`  ${from.id} -> ${to.id}${marks && ` [${marks}]`}`)
+    lines.push(`  "${from.id}" -> "${to.id}"${marks && ` [${marks}]`}`)
   }
   return `digraph sluice {\n  rankdir=LR\n${lines.join('\n')}\n}\n`
 }
