@@ -43,8 +43,10 @@ function tell(message: FromScript, parts?: readonly Uint8Array[]): void {
 // Captures the script's output, which would otherwise mix with the log or a destination writing to standard output.
 const written = new WrittenLines(line => tell({ type: 'wrote', line }))
 for (const stream of [process.stdout, process.stderr]) {
-  stream.write = (text: string | Uint8Array) => {
+  stream.write = (text: string | Uint8Array, ...rest: unknown[]) => {
     written.add(text.toString())
+    const done = rest.at(-1)
+    if (typeof done === 'function') process.nextTick(done)
     return true
   }
 }

@@ -87,6 +87,16 @@ t.test('a function that waits: in order, so many at a time, and not longer than 
   )
 })
 
+t.test('a function may wait until its output is written', async t => {
+  const code = `async event => {
+    await new Promise(done => process.stdout.write('one', done))
+    await new Promise(done => process.stderr.write('two', 'utf8', done))
+    return event
+  }`
+  const { left, logged } = await through(t, { code }, [[{ n: 1 }]])
+  t.same([left.main, valuesOf(logged, 'output')], [['{"n":1}'], ['one', 'two']])
+})
+
 t.test('a function of batches returns a result for each event', async t => {
   const code = `let sum = 0;
   (events, { to }) => {
