@@ -157,20 +157,20 @@ export class SlowWork {
     this.#all.clear()
   }
 
-  /** Milliseconds of work on the processor's oldest batch. 0: the processor waits on purpose. Undefined: no batch. */
-  get workedMs(): number | undefined {
+  /** Milliseconds since the processor got its oldest batch, also if it waits on purpose. Undefined: no batch. */
+  get heldMs(): number | undefined {
     const [first] = this.#all
-    return first && (this.#processor.isWaiting ? 0 : this.#clock.now() - first.since)
+    return first && this.#clock.now() - first.since
   }
 
   get outage(): ProcessorOutage | undefined {
     const [first] = this.#all
-    const { workedMs = 0 } = this
-    if (!first || workedMs <= LONGEST_WORK_MS) return undefined
+    const { heldMs = 0 } = this
+    if (!first || this.#processor.isWaiting || heldMs <= LONGEST_WORK_MS) return undefined
     return {
       isStuck: true,
       reason: `it has not finished with ${first.batch.length} events of ${first.batch.origin.source}`,
-      since: new Date(this.#clock.wall() - workedMs).toISOString(),
+      since: new Date(this.#clock.wall() - heldMs).toISOString(),
       attempts: 1,
       meanwhile: 'these events and later ones wait; no events are lost',
     }

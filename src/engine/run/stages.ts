@@ -18,7 +18,10 @@ export interface ProcessorEnvironment
   readonly dataDir: string
 }
 
-/** If a processor works on one batch for longer than this, it counts as stuck during a reload. */
+/**
+ * If a processor holds one batch for longer than this, it counts as stuck during a reload, also if it waits for a server.
+ * The new configuration may name a server that replies.
+ */
 const HANGS_MS = 5000
 
 /**
@@ -142,8 +145,8 @@ export class Stages {
 
   /** The stuck processors, if no other processor works on a batch. */
   hanging(): readonly string[] {
-    const working = this.#ending().filter(({ stage }) => stage.slow.workedMs !== undefined)
-    return working.every(({ stage }) => stage.slow.workedMs! > HANGS_MS) ? working.map(({ config }) => config.id) : []
+    const working = this.#ending().filter(({ stage }) => stage.slow.heldMs !== undefined)
+    return working.every(({ stage }) => stage.slow.heldMs! > HANGS_MS) ? working.map(({ config }) => config.id) : []
   }
 
   /** Gives back waiting events whose sources read them again. All other waiting events are decided now. */

@@ -144,8 +144,9 @@ const collect = defineDestination({
 const think = defineProcessor({
   type: 'think',
   ...madeUp('Never ends, if it is told so.'),
-  options: z.strictObject({ hangs: z.boolean() }),
-  create: ({ hangs }) => ({
+  options: z.strictObject({ hangs: z.boolean(), waits: z.boolean() }),
+  create: ({ hangs, waits }) => ({
+    isWaiting: waits,
     process() {
       called++
       return hangs ? new Promise<void>(() => {}) : undefined
@@ -161,42 +162,48 @@ const clock: TimerClock = {
   after: (ms, fn) => systemClock.after(ms / 20, fn),
 }
 
-t.test('a reload says which processor hangs, and does not wait for it', async t => {
-  const folder = testFolder(t, { 'a.log': '1\n' })
-  const logs: Record<string, unknown>[] = []
-  const log = pino({ level: 'info' }, { write: line => void logs.push(JSON.parse(line)) })
-  const metrics = new Metrics(pino({ level: 'silent' }))
-  const around = {
-    log,
-    clock,
-    random: () => 0.1,
-    metrics,
-    stdin: new PassThrough(),
-    stdout: new PassThrough(),
-    env: {},
-  }
-  const read = (hangs: boolean) =>
-    parseConfig(
-      `data_dir: ${folder}/state
+for (const waits of [false, true])
+  t.test(
+    `a reload says which processor ${waits ? 'waits for a server' : 'hangs'}, and does not wait for it`,
+    async t => {
+      called = 0
+      got.length = 0
+      const folder = testFolder(t, { 'a.log': '1\n' })
+      const logs: Record<string, unknown>[] = []
+      const log = pino({ level: 'info' }, { write: line => void logs.push(JSON.parse(line)) })
+      const metrics = new Metrics(pino({ level: 'silent' }))
+      const around = {
+        log,
+        clock,
+        random: () => 0.1,
+        metrics,
+        stdin: new PassThrough(),
+        stdout: new PassThrough(),
+        env: {},
+      }
+      const read = (hangs: boolean) =>
+        parseConfig(
+          `data_dir: ${folder}/state
 metrics: false
 shutdown_timeout: 24h
 sources: { tailed: { type: file, include: [${folder}/*.log] } }
-processors: { slow: { type: think, inputs: [tailed], hangs: ${hangs} } }
+processors: { slow: { type: think, inputs: [tailed], hangs: ${hangs}, waits: ${waits} } }
 destinations: { a: { type: collect, inputs: [slow] } }
 `,
-      'test.yaml',
-      { env: {}, components },
-    )
-  const supervisor = await Supervisor.build(read(true), around)
-  const run = supervisor.run()
-  await until(() => called === 1)
-  await supervisor.replace(read(false))
-  appendFileSync(join(folder, 'a.log'), '2\n')
-  await until(() => got.length >= 2)
-  t.same(got, ['1', '2'])
-  const told = logs.filter(({ code }) => code === 'SLUICE_PROCESSOR_STUCK')
-  t.match(told, [{ level: 40, components: ['slow'] }], 'once')
-  t.equal(metrics.components.get('slow')!.received.events, 2, 'each event is counted once')
-  supervisor.stop(AbortSignal.timeout(1000))
-  await run
-})
+          'test.yaml',
+          { env: {}, components },
+        )
+      const supervisor = await Supervisor.build(read(true), around)
+      const run = supervisor.run()
+      await until(() => called === 1)
+      await supervisor.replace(read(false))
+      appendFileSync(join(folder, 'a.log'), '2\n')
+      await until(() => got.length >= 2)
+      t.same(got, ['1', '2'])
+      const told = logs.filter(({ code }) => code === 'SLUICE_PROCESSOR_STUCK')
+      t.match(told, [{ level: 40, components: ['slow'] }], 'once')
+      t.equal(metrics.components.get('slow')!.received.events, 2, 'each event is counted once')
+      supervisor.stop(AbortSignal.timeout(1000))
+      await run
+    },
+  )
