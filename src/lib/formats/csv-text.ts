@@ -1,3 +1,5 @@
+import type { Steps } from '../steps.js'
+
 /** Reads a whole text of CSV, as in RFC 4180. */
 
 export interface CsvRecord {
@@ -27,10 +29,11 @@ const FIELD = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?\n|$)/y
 /** Maximum counts. More would take too much memory. */
 const MOST_VALUES = 8_000_000
 const MOST_RECORDS = 2_000_000
+const STEP_RECORDS = 1000
 
 /** Reads a table with a header. Each record has a field for each column, without surrounding white space. */
-export function readCsvTable(text: string): CsvTable | CsvProblem {
-  const all = recordsOf(text)
+export function* readCsvTable(text: string): Steps<CsvTable | CsvProblem> {
+  const all = yield* recordsOf(text)
   if (!all) return { line: 1, message: `has more than ${MOST_RECORDS} rows or ${MOST_VALUES} values` }
   const [header] = all
   if (!header) return { line: 1, message: 'is empty; the first line must name the columns' }
@@ -56,7 +59,7 @@ function problemOf(names: readonly string[]): string | undefined {
 }
 
 /** Returns undefined if there are too many records or values. */
-function recordsOf(text: string): CsvRecord[] | undefined {
+function* recordsOf(text: string): Steps<CsvRecord[] | undefined> {
   const records: CsvRecord[] = []
   let values = 0
   let line = 1
@@ -72,10 +75,11 @@ function recordsOf(text: string): CsvRecord[] | undefined {
       const [whole, quoted, plain] = match ?? [text.slice(at, end)]
       record.fields.push((quoted?.replaceAll('""', '"') ?? plain ?? whole).trim())
       ending = match?.[3] ?? '\n'
-      line += whole.split(LINE).length - 1
+      if (whole.includes('\n')) line += whole.split(LINE).length - 1
       at = end
     }
     if (record.fields.length > 1 || record.fields[0] !== '') records.push(record)
+    if (records.length % STEP_RECORDS === 0) yield
   }
   return records
 }

@@ -8,6 +8,7 @@ import { readFileSync, statSync } from '../../../lib/files/disk/disk.js'
 import { notWhole } from '../../../lib/files/read-regular.js'
 import { readCsvTable } from '../../../lib/formats/csv-text.js'
 import { jsonText, parseJson } from '../../../lib/formats/json-text.js'
+import { atOnce, inSlices, mapped, type Steps } from '../../../lib/steps.js'
 import type { EnrichOptions } from '../enrich.js'
 import { openDatabase } from './maxmind.js'
 import { addressKey, cidrKeys, Ranges, type RowRange } from './ranges.js'
@@ -26,7 +27,7 @@ export type ReadTable = Table | FileProblem
 export async function readTable(path: string, options: TableOptions, reach: Reach | undefined): Promise<ReadTable> {
   try {
     const { bytes } = await readWithin(reach, path, stats => fileProblem(path, stats))
-    return tableOf(path, bytes, options)
+    return await inSlices(tableOf(path, bytes, options))
   } catch (error) {
     return problemOf(path, error)
   }
@@ -39,7 +40,7 @@ export function tableProblems(options: EnrichOptions): FileProblem[] {
   try {
     const problem = fileProblem(path, statSync(path))
     if (problem) throw problem
-    tableOf(path, readFileSync(path), options)
+    atOnce(tableOf(path, readFileSync(path), options))
     return []
   } catch (error) {
     return [problemOf(path, error)]
@@ -60,7 +61,7 @@ function fileProblem(path: string, stats: Stats): TableError | undefined {
 }
 
 /** Throws TableError. */
-export function tableOf(path: string, bytes: Buffer, options: TableOptions): Table {
+export function* tableOf(path: string, bytes: Buffer, options: TableOptions): Steps<Table> {
   if (isDatabase(path)) return openDatabase(bytes, options.columns)
   if (!isUtf8(bytes)) throw new TableError('is not valid UTF-8')
   const text = bytes.toString().replace(/^\uFEFF/, '')
@@ -69,15 +70,15 @@ export function tableOf(path: string, bytes: Buffer, options: TableOptions): Tab
     key: typeof options.column === 'string' ? [options.column] : options.column,
     taken: options.columns,
   }
-  const records = /\.json$/i.test(path) ? jsonRecords(text, columns) : csvRecords(text, columns)
-  const rows = new Rows(records.map(record => jsonText(record.columns)))
-  if (options.match === 'exact') return exactTable(records, rows, options.ignore_case)
-  return options.match === 'cidr' ? cidrTable(records, rows) : rangeTable(records, rows)
+  const records = yield* /\.json$/i.test(path) ? jsonRecords(text, columns) : csvRecords(text, columns)
+  const rows = yield* Rows.of(yield* mapped(records, ({ row }) => row))
+  if (options.match === 'exact') return yield* exactTable(records, rows, options.ignore_case)
+  return yield* options.match === 'cidr' ? cidrTable(records, rows) : rangeTable(records, rows)
 }
 
-function exactTable(records: readonly TableRecord[], rows: Rows, ignoresCase: boolean): Table {
+function* exactTable(records: readonly TableRecord[], rows: Rows, ignoresCase: boolean): Steps<Table> {
   const places = new Map<string, number>()
-  records.forEach(({ keys, line }, n) => {
+  yield* mapped(records, ({ keys, line }, n) => {
     const key = ignoresCase ? keys[0]!.toLowerCase() : keys[0]!
     const before = places.get(key)
     if (before !== undefined) {
@@ -89,9 +90,9 @@ function exactTable(records: readonly TableRecord[], rows: Rows, ignoresCase: bo
   return new ExactTable(rows, places, ignoresCase)
 }
 
-function cidrTable(records: readonly TableRecord[], rows: Rows): Table {
+function* cidrTable(records: readonly TableRecord[], rows: Rows): Steps<Table> {
   const ranges = rangesOf(
-    records.map(({ keys: [text], line = 1 }, row) => {
+    yield* mapped(records, ({ keys: [text], line = 1 }, row) => {
       const keys = cidrKeys(text!)
       if (!keys) throw new TableError(`"${text}" is neither an IP address nor a range such as 10.0.0.0/8`, line)
       return { ...keys, row, line }
@@ -105,29 +106,29 @@ function addressRow(ranges: Ranges<string>, text: string): number {
   return key === undefined ? -1 : ranges.find(key)
 }
 
-function rangeTable(records: readonly TableRecord[], rows: Rows): Table {
+function* rangeTable(records: readonly TableRecord[], rows: Rows): Steps<Table> {
   const [first] = records
   if (first && addressKey(first.keys[0]!) !== undefined) {
-    const ranges = rangesOf(bounds(records, addressKey, 'an IP address'))
+    const ranges = rangesOf(yield* bounds(records, addressKey, 'an IP address'))
     return new SearchedTable(rows.size, text => rows.at(addressRow(ranges, text)))
   }
   const number = (text: string) => {
     const value = numberOf(text)
     return Number.isNaN(value) ? undefined : value
   }
-  const ranges = rangesOf(bounds(records, number, 'a number'))
+  const ranges = rangesOf(yield* bounds(records, number, 'a number'))
   return new SearchedTable(rows.size, text => {
     const key = number(text)
     return key === undefined ? undefined : rows.at(ranges.find(key))
   })
 }
 
-function bounds<K extends string | number>(
+function* bounds<K extends string | number>(
   records: readonly TableRecord[],
   keyOf: (text: string) => K | undefined,
   what: string,
-): RowRange<K>[] {
-  return records.map(({ keys, line = 1 }, row) => {
+): Steps<RowRange<K>[]> {
+  return yield* mapped(records, ({ keys, line = 1 }, row) => {
     const [low, high] = keys.map(keyOf)
     const wrong = low === undefined ? keys[0] : high === undefined ? keys[1] : undefined
     if (wrong !== undefined) throw new TableError(`"${wrong}" is not ${what}`, line)
@@ -144,27 +145,27 @@ function rangesOf<K extends string | number>(given: readonly RowRange<K>[]): Ran
   throw new TableError(`has a range that overlaps the range in line ${first.line}, but is not inside it`, second.line)
 }
 
-/** A row of a file. `keys`: the texts of the key columns. `columns`: the columns that go into events. */
-export interface TableRecord {
+/** A row of a file. `keys`: the texts of the key columns. `row`: the columns that go into events, as a JSON object. */
+interface TableRecord {
   /** The line in the file, from 1; undefined: unknown. */
   readonly line: number | undefined
   readonly keys: readonly string[]
-  readonly columns: Readonly<Record<string, unknown>>
+  readonly row: string
 }
 
 /**
  * `keys`: number of columns of the key. `key`: names of these columns; undefined: the first ones. `taken`: names of the
  * columns for events; undefined: all others.
  */
-export interface Columns {
+interface Columns {
   readonly keys: number
   readonly key: readonly string[] | undefined
   readonly taken: readonly string[] | undefined
 }
 
 /** Reads a CSV file whose first record names the columns. All values are strings. Empty values are left out. */
-export function csvRecords(text: string, columns: Columns): TableRecord[] {
-  const read = readCsvTable(text)
+function* csvRecords(text: string, columns: Columns): Steps<TableRecord[]> {
+  const read = yield* readCsvTable(text)
   if ('message' in read) throw new TableError(read.message, read.line)
   const { names, records } = read
   const key = columns.key ?? names.slice(0, columns.keys)
@@ -177,30 +178,30 @@ export function csvRecords(text: string, columns: Columns): TableRecord[] {
   const taken = (columns.taken ?? names.filter(name => !key.includes(name))).map(
     name => [name, names.indexOf(name)] as const,
   )
-  return records.map(({ line, fields }) => ({
+  return yield* mapped(records, ({ line, fields }) => ({
     line,
     keys: keys.map(n => fields[n]!),
-    columns: Object.fromEntries(taken.flatMap(([name, n]) => (fields[n] === '' ? [] : [[name, fields[n]]]))),
+    row: jsonText(Object.fromEntries(taken.flatMap(([name, n]) => (fields[n] === '' ? [] : [[name, fields[n]]])))),
   }))
 }
 
 /** Reads a JSON file: a list of objects, or an object that maps keys to objects. */
-export function jsonRecords(text: string, columns: Columns): TableRecord[] {
+function* jsonRecords(text: string, columns: Columns): Steps<TableRecord[]> {
   const value = parsed(text)
   if (Array.isArray(value)) {
     const key = columns.key ?? Object.keys(objectOf(value[0] ?? {}, 'item 0')).slice(0, columns.keys)
-    return value.map((item, n) => {
+    return yield* mapped(value, (item, n) => {
       const object = objectOf(item, `item ${n}`)
       const missing = key.find(name => keyText(object[name]) === undefined)
       if (missing !== undefined || key.length < columns.keys)
         throw new TableError(`item ${n}: "${missing ?? 'the key'}" is missing, or is neither a text nor a number`)
-      return { line: undefined, keys: key.map(name => keyText(object[name])!), columns: taken(object, columns, key) }
+      return { line: undefined, keys: key.map(name => keyText(object[name])!), row: taken(object, columns, key) }
     })
   }
   if (columns.keys > 1 || columns.key)
     throw new TableError('must be a list of objects, because `column` or `match: range` is set')
-  return Object.entries(objectOf(value, 'it')).map(([name, item]) => {
-    return { line: undefined, keys: [name], columns: taken(objectOf(item, `"${name}"`), columns, []) }
+  return yield* mapped(Object.entries(objectOf(value, 'it')), ([name, item]) => {
+    return { line: undefined, keys: [name], row: taken(objectOf(item, `"${name}"`), columns, []) }
   })
 }
 
@@ -223,7 +224,9 @@ function keyText(value: unknown): string | undefined {
     : undefined
 }
 
-function taken(object: Record<string, unknown>, columns: Columns, key: readonly string[]): Record<string, unknown> {
+function taken(object: Record<string, unknown>, columns: Columns, key: readonly string[]): string {
   const names = columns.taken ?? Object.keys(object).filter(name => !key.includes(name))
-  return Object.fromEntries(names.flatMap(name => (Object.hasOwn(object, name) ? [[name, object[name]]] : [])))
+  return jsonText(
+    Object.fromEntries(names.flatMap(name => (Object.hasOwn(object, name) ? [[name, object[name]]] : []))),
+  )
 }

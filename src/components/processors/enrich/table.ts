@@ -1,4 +1,5 @@
 import { BoundedMap } from '../../../lib/bounded-map.js'
+import { mapped, type Steps } from '../../../lib/steps.js'
 
 /** Maximum number of keys whose rows are remembered, to make repeated lookups fast. */
 const MOST_REMEMBERED = 10_000
@@ -28,12 +29,22 @@ export class Rows {
   /** The start of each row, and the end of the last row. */
   readonly #starts: Float64Array
 
-  constructor(rows: readonly string[]) {
-    this.#bytes = Buffer.from(rows.join(''))
-    this.#starts = new Float64Array(rows.length + 1)
-    rows.forEach((row, n) => {
-      this.#starts[n + 1] = this.#starts[n]! + Buffer.byteLength(row)
+  static *of(rows: readonly string[]): Steps<Rows> {
+    let end = 0
+    const sizes = yield* mapped(rows, row => Buffer.byteLength(row))
+    const starts = new Float64Array(rows.length + 1)
+    yield* mapped(sizes, (size, n) => {
+      end += size
+      starts[n + 1] = end
     })
+    const bytes = Buffer.allocUnsafeSlow(end)
+    yield* mapped(rows, (row, n) => bytes.write(row, starts[n]!))
+    return new Rows(bytes, starts)
+  }
+
+  private constructor(bytes: Buffer, starts: Float64Array) {
+    this.#bytes = bytes
+    this.#starts = starts
   }
 
   get size(): number {

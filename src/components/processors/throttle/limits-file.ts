@@ -11,6 +11,7 @@ import { notWhole } from '../../../lib/files/read-regular.js'
 import { readCsvTable } from '../../../lib/formats/csv-text.js'
 import { tooDeepAt } from '../../../lib/formats/yaml-depth.js'
 import { NearestName } from '../../../lib/nearest.js'
+import { atOnce } from '../../../lib/steps.js'
 import type { TimerClock } from '../../../lib/time.js'
 import { MOST_RULES, type RuledOptions, type RuleOptions, ruleProblems, ruleSchema } from './options.js'
 import { neverHolds, uselessRules } from './warnings.js'
@@ -248,7 +249,7 @@ const WHOLE = /^\d+$/
 
 /** Reads CSV. The first record names the options. Each later record is a rule. */
 function readCsv(text: string): WrittenRules {
-  const read = readCsvTable(text)
+  const read = atOnce(readCsvTable(text))
   if ('message' in read) {
     const { line, record, message } = read
     return { problems: [{ line, path: record === undefined ? [] : [record], message }] }

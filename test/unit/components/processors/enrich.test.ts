@@ -10,6 +10,7 @@ import { addressKey, cidrKeys } from '../../../../src/components/processors/enri
 import { tableOf, tableProblems } from '../../../../src/components/processors/enrich/read-table.js'
 import { SearchedTable, TableError } from '../../../../src/components/processors/enrich/table.js'
 import { enrich } from '../../../../src/components/processors/enrich.js'
+import { atOnce, inSlices } from '../../../../src/lib/steps.js'
 import { batchOf, collectLines, linesOf } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
 import { longTest } from '../../../support/long-test.js'
@@ -70,7 +71,7 @@ function encoded(value: Value): Buffer {
 const DEFAULTS = { match: 'exact', column: undefined, columns: undefined, ignore_case: false } as const
 
 function table(file: string, text: string | Buffer, options: object = {}) {
-  const made = tableOf(file, Buffer.from(text), { ...DEFAULTS, ...options })
+  const made = atOnce(tableOf(file, Buffer.from(text), { ...DEFAULTS, ...options }))
   return (key: string) => {
     const row = made.find(key)
     return row && JSON.parse(row.toString())
@@ -93,6 +94,20 @@ async function enriched(options: object, lines: readonly string[]): Promise<stri
   await pipeline(Readable.from([batchOf(lines, { wanted })]), stage, collectLines(out))
   return out
 }
+
+t.test('the event loop turns while a large table is made', async t => {
+  const text = Array.from({ length: 100_000 }, (_, n) => `${n},team ${n}\n`).join('')
+  let turns = 0
+  const count = () => {
+    turns++
+    next = setImmediate(count)
+  }
+  let next = setImmediate(count)
+  const made = await inSlices(tableOf('a.csv', Buffer.from(`k,team\n${text}`), DEFAULTS))
+  clearImmediate(next)
+  t.equal(String(made.find('99999')), '{"team":"team 99999"}')
+  t.ok(turns > 2, String(turns))
+})
 
 t.test('exact keys, from CSV and from both forms of JSON', async t => {
   const csv = 'app,team,tier\ncart,shop,1\n"a,b","x ""y""",\n'
