@@ -14,6 +14,7 @@ type Given =
   | 'enterpriseId'
   | 'account'
   | 'scopes'
+  | 'isNarrowed'
   | 'role'
   | 'keyId'
   | 'expiresAt'
@@ -97,6 +98,7 @@ function grantOf(row: Row, hash: Buffer): Omit<Grant, 'version'> {
     enterpriseId: row.enterprise_id,
     account: account_id === null || short_id === null ? undefined : { id: account_id, shortId: short_id },
     scopes: new Set(narrowed ? own.filter(scope => narrowed.includes(scope)) : own),
+    isNarrowed: narrowed !== null,
     role: role ?? undefined,
     keyId: row.id,
     expiresAt: row.expires_at,

@@ -16,6 +16,8 @@ export interface Principal {
   /** The caller's own account, or the account that the caller acts in. Undefined at enterprise scope. */
   readonly account: { readonly id: string; readonly shortId: string } | undefined
   readonly scopes: ReadonlySet<Scope>
+  /** Whether the key was created with a list of scopes. Otherwise, it has all current scopes of its subject. */
+  readonly isNarrowed: boolean
   /** Undefined for callers that are not users. */
   readonly role: Role | undefined
   readonly keyId: string

@@ -1,5 +1,5 @@
 import { requireGrant, requireId, requireUserKeys } from '../accounts/access.js'
-import { ROLE_SCOPES, type Scope } from '../accounts/scopes.js'
+import type { Scope } from '../accounts/scopes.js'
 import type { Context } from '../context.js'
 import type { CreatedUserKeyDocument, KeyDocument, Page, UserKeyDocument } from '../documents.js'
 import { notFound, unauthorized } from '../errors.js'
@@ -108,6 +108,6 @@ function grantedScopes(principal: Principal, wanted: readonly Scope[] | undefine
     requireGrant(principal, wanted)
     return wanted
   }
-  const whole = ROLE_SCOPES[principal.role!].every(scope => principal.scopes.has(scope))
-  return whole ? null : [...principal.scopes]
+  // A list stays a list, even if it has all scopes of the role: the user may get a role with more scopes.
+  return principal.isNarrowed ? [...principal.scopes] : null
 }
