@@ -27,7 +27,7 @@ import {
   testStore,
 } from '../support/postgres.js'
 import { init, serve, stop } from '../support/served.js'
-import { send, startService } from '../support/service.js'
+import { pipelineConfig, send, startService } from '../support/service.js'
 import { put, settingOf } from '../support/settings.js'
 import { until } from '../support/until.js'
 
@@ -216,6 +216,23 @@ t.test('a key that one node has revoked is refused by the other within a second'
   await store.run('INSERT INTO daemon VALUES ($1, $2, $3, $4, $5, $6, $7)', ...daemon)
   await other.sweep()
   t.same(await store.all('SELECT id FROM daemon'), [], 'a report whose pipeline was removed meanwhile')
+
+  const { manager } = one.made
+  const pipeline = await one.client(manager.key).pipelines.create({ title: 'p', config: pipelineConfig() })
+  const add = 'INSERT INTO daemon VALUES ($1, $2, $3, $4, $5, $6, $7)'
+  for (const name of ['d1', 'd2']) await store.run(add, pipeline.id, name, ...daemon.slice(2))
+  let removed: Promise<{ status: number }> | undefined
+  // Saves reports in the order in which they came, while their pipeline is removed.
+  await store.change('', async sql => {
+    const save = (name: string) => sql.run('UPDATE daemon SET reported_at = $2 WHERE id = $1', name, '9')
+    await save('d2')
+    removed = one.send('DELETE', `/v3/pipeline/${pipeline.id}`, { key: manager.key })
+    const waiting = 'SELECT pid FROM pg_locks WHERE NOT granted'
+    await until('the removal to wait', async () => (await sql.all(waiting)).length > 0)
+    await save('d1')
+  })
+  t.equal((await removed!).status, 204)
+  t.same(await store.all('SELECT id FROM daemon'), [])
 })
 
 t.test('sluice serve over PostgreSQL', async t => {

@@ -149,6 +149,14 @@ export class Fleet {
     for (const [key, one] of reports) if (this.#unwritten.get(key) === one) this.#unwritten.delete(key)
   }
 
+  /**
+   * Removes the daemons of a removed pipeline. Reports are saved under the lock of this change, so both cannot wait for
+   * each other, as they could within the change that removes the pipeline. After a failure, `forgetOld` removes the rows.
+   */
+  async forgetPipeline(id: string): Promise<void> {
+    await this.#context.store.run('DELETE FROM daemon WHERE pipeline_id = $1', id).catch(() => {})
+  }
+
   /** Removes daemons that have not reported for a long time, and daemons of removed pipelines. */
   async forgetOld(): Promise<void> {
     await this.flush()

@@ -72,6 +72,8 @@ export class Pipelines {
     async () => []
   /** Called on every publish, and with undefined when a pipeline is deleted. Must not throw. */
   onPublish: (pipelineId: string, published: PublishedDocument | undefined) => void = () => {}
+  /** Called when a pipeline was deleted. Must not reject. */
+  onRemove: (pipelineId: string) => Promise<void> = async () => {}
   readonly #checks = new PacedWork()
 
   constructor(context: Context, components: readonly AnyDefinition[], secrets: Secrets) {
@@ -175,7 +177,6 @@ export class Pipelines {
       const before = await readRow(sql, account, id)
       await this.#requireMatch(sql, ifMatch, before)
       const wasPublished = before.published_revision !== null
-      await sql.run('DELETE FROM daemon WHERE pipeline_id = $1', id)
       // A published pipeline stays in the table until its files are removed.
       if (wasPublished) await sql.run('UPDATE pipeline SET removed_at = $2 WHERE id = $1', id, context.time())
       else await sql.run('DELETE FROM pipeline WHERE id = $1', id)
@@ -184,6 +185,7 @@ export class Pipelines {
     })
     this.sizes.set(account.id, bytes)
     if (wasPublished) this.onPublish(id, undefined)
+    await this.onRemove(id)
   }
 
   /** Publishes the latest revision, or an earlier one as a rollback. Throws 403 feature_not_enabled. */
