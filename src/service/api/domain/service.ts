@@ -74,7 +74,7 @@ export class Service {
     this.secrets = new Secrets(context, new Sealer(options.secret, context.random))
     this.pipelines = new Pipelines(context, options.components, this.secrets)
     this.fleet = new Fleet(context, this.pipelines)
-    this.pipelines.onRemove = id => this.fleet.forgetPipeline(id)
+    this.pipelines.onRemove = (account, id) => this.fleet.forgetPipeline(account, id)
     this.audit = new Audit(context)
   }
 

@@ -8,11 +8,17 @@ import { ApiError, notFound } from '../errors.js'
 import type { PageQuery, ReportInput } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
 import { type RateLimits, type RateState, rateHeaders } from '../keys/rate-limiter.js'
-import { KnownDaemons, SILENT_MS } from './known-daemons.js'
+import { KnownDaemons, type ReadDaemons, SILENT_MS } from './known-daemons.js'
 import type { Pipelines } from './pipelines.js'
 
 /** Daemons that have not reported for this long are removed. */
 const FORGOTTEN_MS = 30 * 86_400_000
+
+/**
+ * Minimum time between two reads of the daemons of a full account. Nodes write their reports at the same interval, so
+ * reading more often would not help.
+ */
+const REREAD_MS = 10_000
 
 /** Daemons per statement when all daemons are checked. Other statements must wait while a statement runs. */
 const PORTION = 1000
@@ -96,7 +102,11 @@ export class Fleet {
     if ((await this.#pipelines.find(pipeline_id))?.account_id !== account_id) throw notFound('pipeline')
     const key = keyOf({ pipeline_id, id })
     const known = await this.#daemons(account_id)
-    if (!known.has(key)) this.#admit(principal, account_id, known, await this.#registrations.take(principal.subject.id))
+    if (!known.has(key)) {
+      const rate = await this.#registrations.take(principal.subject.id)
+      if (rate.allowed && known.size >= this.#context.limits.daemons) await this.#readAgain(account_id, known)
+      if (!known.has(key)) this.#admit(principal, account_id, known, rate)
+    }
     const registeredMs = known.reported(key, Math.floor(this.#context.clock.wall()))
     const place = { enterprise_id: principal.enterpriseId, account_id }
     const daemon: Daemon = {
@@ -153,7 +163,10 @@ export class Fleet {
    * Removes the daemons of a removed pipeline. Reports are saved under the lock of this change, so both cannot wait for
    * each other, as they could within the change that removes the pipeline. After a failure, `forgetOld` removes the rows.
    */
-  async forgetPipeline(id: string): Promise<void> {
+  async forgetPipeline(account: string, id: string): Promise<void> {
+    const prefix = keyOf({ pipeline_id: id, id: '' })
+    for (const key of this.#unwritten.keys()) if (key.startsWith(prefix)) this.#unwritten.delete(key)
+    this.#known.get(account)?.forget(prefix)
     await this.#context.store.run('DELETE FROM daemon WHERE pipeline_id = $1', id).catch(() => {})
   }
 
@@ -191,11 +204,32 @@ export class Fleet {
   async #daemons(account: string): Promise<KnownDaemons> {
     const known = this.#known.get(account)
     if (known) return known
+    const read = await this.#read(account)
+    const now = this.#known.get(account) ?? new KnownDaemons(read, this.#context.clock.now())
+    this.#known.set(account, now)
+    return now
+  }
+
+  /** Reads the daemons of a full account again, since other nodes may have added some, or removed some. */
+  #readAgain(account: string, known: KnownDaemons): Promise<void> {
+    const ms = this.#context.clock.now()
+    if (ms - known.read.ms >= REREAD_MS)
+      known.read = { ms, done: this.#read(account).then(daemons => known.replace(daemons)) }
+    return known.read.done
+  }
+
+  async #read(account: string): Promise<ReadDaemons> {
+    const before = [...this.#unwritten]
     const text = 'SELECT pipeline_id, id, registered_at, reported_at FROM daemon WHERE account_id = $1'
     const rows = await this.#context.store.all<Omit<Daemon, 'report'>>(text, account)
-    const read = this.#known.get(account) ?? new KnownDaemons(rows.map(row => ({ ...row, key: keyOf(row) })))
-    this.#known.set(account, read)
-    return read
+    const daemons = new Map(rows.map(row => [keyOf(row), row]))
+    // Changes that are written during the read may be missing in the rows.
+    for (const [key, { account_id, daemon }] of [...before, ...this.#unwritten]) {
+      if (account_id !== account) continue
+      if (daemon) daemons.set(key, daemon)
+      else daemons.delete(key)
+    }
+    return daemons
   }
 
   async #show({ id, pipeline_id, report, reported_at }: Daemon): Promise<DaemonDocument> {

@@ -11,13 +11,29 @@ interface Known {
   reportedMs: number
 }
 
+/** Daemons by key. */
+export type ReadDaemons = ReadonlyMap<string, { readonly registered_at: string; readonly reported_at: string }>
+
 /** The daemons of one account, kept in memory, so a report does not have to read the store. */
 export class KnownDaemons {
   readonly #daemons = new Map<string, Known>()
+  /** When the daemons were last read, on the monotonic clock, and that read. */
+  read: { readonly ms: number; readonly done: Promise<void> }
 
-  constructor(rows: readonly { readonly key: string; readonly registered_at: string; readonly reported_at: string }[]) {
-    for (const { key, registered_at, reported_at } of rows)
+  constructor(daemons: ReadDaemons, readMs: number) {
+    this.replace(daemons)
+    this.read = { ms: readMs, done: Promise.resolve() }
+  }
+
+  replace(daemons: ReadDaemons): void {
+    this.#daemons.clear()
+    for (const [key, { registered_at, reported_at }] of daemons)
       this.#daemons.set(key, { registeredMs: Date.parse(registered_at), reportedMs: Date.parse(reported_at) })
+  }
+
+  /** Removes the daemons whose keys start with `prefix`. */
+  forget(prefix: string): void {
+    for (const key of this.#daemons.keys()) if (key.startsWith(prefix)) this.#daemons.delete(key)
   }
 
   get size(): number {

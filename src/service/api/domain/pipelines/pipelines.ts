@@ -73,7 +73,7 @@ export class Pipelines {
   /** Called on every publish, and with undefined when a pipeline is deleted. Must not throw. */
   onPublish: (pipelineId: string, published: PublishedDocument | undefined) => void = () => {}
   /** Called when a pipeline was deleted. Must not reject. */
-  onRemove: (pipelineId: string) => Promise<void> = async () => {}
+  onRemove: (accountId: string, pipelineId: string) => Promise<void> = async () => {}
   readonly #checks = new PacedWork()
 
   constructor(context: Context, components: readonly AnyDefinition[], secrets: Secrets) {
@@ -185,7 +185,7 @@ export class Pipelines {
     })
     this.sizes.set(account.id, bytes)
     if (wasPublished) this.onPublish(id, undefined)
-    await this.onRemove(id)
+    await this.onRemove(account.id, id)
   }
 
   /** Publishes the latest revision, or an earlier one as a rollback. Throws 403 feature_not_enabled. */

@@ -374,6 +374,35 @@ t.test('invented daemons do not keep real ones out', async t => {
   )
 })
 
+t.test('a full account keeps the daemons that report to another node, and none of a removed pipeline', async t => {
+  const { service, first, time, again } = await openService(t, { daemons: 3 })
+  const other = await again()
+  const me = await as(service, first.manager.key)
+  const create = async () => (await service.pipelines.create(me, { title: 'a', config: config() })).document.id
+  const one = await create()
+  const report = (of: typeof service, daemon_id: string, pipeline_id = one) =>
+    of.fleet.report(me, { daemon_id, pipeline_id, host: 'h', version: '1', revision: null, health: 'ready' })
+  const names = ['a', 'b', 'c']
+  for (const name of names) await report(service, name)
+  await service.flush()
+  await report(other, 'a')
+  await other.flush()
+  for (let minute = 0; minute < 7; minute++) {
+    await time.advance(60_000)
+    for (const name of names) await report(service, name)
+  }
+  await service.flush()
+  t.equal(await outcome(report(other, 'd')), '409 limit_reached')
+
+  await other.pipelines.remove(me, one)
+  const two = await create()
+  for (const name of names) t.equal(await outcome(report(other, name, two)), 'done', name)
+  await other.flush()
+  await time.advance(60_000)
+  for (const name of names) t.equal(await outcome(report(service, name, two)), 'done', name)
+  t.equal(other.counts().daemonsEvicted + service.counts().daemonsEvicted, 0)
+})
+
 t.test('a full disk keeps nobody from reading the fleet, and the service from no start', async t => {
   const { service, first, time, again, disk, logged } = await openService(t, { daemons: 3 })
   const me = await as(service, first.service_account.key)
