@@ -137,7 +137,7 @@ async function filled(accounts: number, place: string | undefined): Promise<Fill
   const watch = store.watch.bind(store)
   store.watch = (tables, forget) => {
     forgets.push(forget)
-    watch(tables, forget)
+    return watch(tables, forget)
   }
   const service = await Service.open({
     store,

@@ -199,11 +199,18 @@ t.test('a key that one node has revoked is refused by the other within a second'
   t.teardown(() => delete process.env[SERVER])
   const one = await startService(join(testFolder(t), 'state'))
   t.teardown(() => one.close())
-  const store = await openPostgres((await testStore(join(t.testdirName, 'state'))) as PostgresOptions, quiet)
+  const options = (await testStore(join(t.testdirName, 'state'))) as PostgresOptions
+  const store = await openPostgres(options, quiet)
   t.teardown(() => store.close())
   const secret = Buffer.from(readFileSync(join(t.testdirName, 'state/secret'), 'latin1').trim(), 'hex')
   const machine = { clock: systemClock, random: randomBytes, log: quiet, components: [], background: false }
   const other = await Service.open({ ...machine, store, secret })
+  const enterprise = one.made.enterprise_service_account
+  await as(other, enterprise.key)
+  await inDatabase(options, `UPDATE access_key SET revoked_at = '9' WHERE subject_id = '${enterprise.id}'`)
+  t.equal(await outcome(as(other, enterprise.key)), 'done', 'nobody has notified the node')
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2100)
+  t.equal(await outcome(as(other, enterprise.key)), '401 token_revoked', 'a process that was stopped')
   const { key, id } = one.made.service_account
   await as(other, key)
   const { status } = await one.send('DELETE', `/v3/service-account/${id}/key`, { key: one.made.manager.key })

@@ -5,25 +5,33 @@ import type { Store, Table } from './store.js'
 export class Cached<T> {
   readonly #most: number
   #known: Recent<T>
-  /** How often the cache was emptied. While this number stays the same, values made from the cache are valid. */
-  version = 0
+  readonly #check: () => void
+  #version = 0
 
   /** `most` is the number of entries in each generation. */
   constructor(store: Pick<Store, 'watch'>, tables: readonly Table[], most: number) {
     this.#most = most
     this.#known = new Recent(most)
-    store.watch(tables, () => {
+    this.#check = store.watch(tables, () => {
       this.#known = new Recent(this.#most)
-      this.version++
+      this.#version++
     })
   }
 
+  /** How often the cache was emptied. While this number stays the same, values made from the cache are valid. */
+  get version(): number {
+    this.#check()
+    return this.#version
+  }
+
   known(key: string): { readonly value: T } | undefined {
+    this.#check()
     return this.#known.get(key)
   }
 
   /** Returns the cached value. If there is none, calls `read` and caches the result, unless the result is undefined. */
   async read(key: string, read: () => Promise<T | undefined>): Promise<T | undefined> {
+    this.#check()
     const known = this.#known
     const found = known.get(key)
     if (found) return found.value

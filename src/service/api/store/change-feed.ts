@@ -76,6 +76,7 @@ export class ChangeFeed {
     const feed = new ChangeFeed(options)
     try {
       feed.#seen = await feed.#newest(await feed.#listen())
+      options.monitor.current(systemClock.now())
       return feed
     } catch (error) {
       await feed.close()
@@ -120,6 +121,7 @@ export class ChangeFeed {
     this.#isNoticed = false
     const { node, log, monitor, reconnected } = this.#options
     const client = await this.#listen()
+    const began = systemClock.now()
     const [seen, own] = [this.#seen, this.#own]
     const { rows } = await client.query<Row>(`${ROW} WHERE id >= $1 ORDER BY id`, [seen?.id ?? 0])
     const now = systemClock.now()
@@ -146,6 +148,7 @@ export class ChangeFeed {
       this.#seen = rows.at(-1)
       if (others.length > 0) monitor.changed(new Set(others.flatMap(({ tables }) => tables.split(' '))))
     }
+    monitor.current(began)
     if (this.#ticks % PRUNE_EVERY === 1) await this.#prune(client)
   }
 

@@ -3,12 +3,17 @@ import { errorText } from '../../../core/errors.js'
 import { systemClock } from '../../../lib/time.js'
 import type { StoreHealth, Table } from './store.js'
 
+/** Caches are emptied if the changes of other processes were last read this long ago. Normally, each second. */
+const STALE_MS = 2000
+
 /** Empties the caches of a store, and records whether the store works. */
 export class StoreMonitor {
   readonly #log: Logger | undefined
   readonly #place: Readonly<Record<string, string>>
   readonly #advice: string
   readonly #watches: { readonly tables: readonly Table[]; readonly forget: () => void }[] = []
+  /** Infinite if `current` is never called. */
+  #currentAt = Number.POSITIVE_INFINITY
   #failedWrites = 0
   #unsavedSince: number | undefined
   #unreadableSince: number | undefined
@@ -21,12 +26,21 @@ export class StoreMonitor {
     this.#advice = advice
   }
 
-  watch(tables: readonly Table[], forget: () => void): void {
+  watch(tables: readonly Table[], forget: () => void): () => void {
     this.#watches.push({ tables, forget })
+    return () => {
+      if (systemClock.now() - this.#currentAt > STALE_MS) this.changed(undefined)
+    }
+  }
+
+  /** Records that the caches contain all changes of other processes until then, on the monotonic clock. */
+  current(at: number): void {
+    this.#currentAt = at
   }
 
   /** Empties the caches of these tables, or all caches if `changed` is undefined. */
   changed(changed: ReadonlySet<string> | undefined): void {
+    if (!changed) this.#currentAt = Math.max(this.#currentAt, systemClock.now())
     for (const { tables, forget } of this.#watches) if (!changed || tables.some(table => changed.has(table))) forget()
   }
 

@@ -314,8 +314,8 @@ export class PostgresStore implements Store {
     return failure
   }
 
-  watch(tables: readonly Table[], forget: () => void): void {
-    this.#monitor.watch(tables, forget)
+  watch(tables: readonly Table[], forget: () => void): () => void {
+    return this.#monitor.watch(tables, forget)
   }
 
   async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {

@@ -234,8 +234,8 @@ export class SqliteStore implements Store {
     throw new StoreError('SLUICE_STORE_UNUSABLE', message)
   }
 
-  watch(tables: readonly Table[], forget: () => void): void {
-    this.#monitor.watch(tables, forget)
+  watch(tables: readonly Table[], forget: () => void): () => void {
+    return this.#monitor.watch(tables, forget)
   }
 
   /** If another process has changed the store, empties all caches, because the changed tables are not known. */

@@ -23,9 +23,10 @@ export interface Store extends Sql {
   change<T>(owner: string, work: (sql: Sql) => Promise<T>): Promise<T>
   /**
    * Calls `forget` when one of the tables has changed. The call comes before `change` resolves, or within a second if
-   * another process made the change.
+   * another process made the change. The returned function must be called before each use of a cache. It calls `forget`
+   * if changes may have been missed, as while this process was stopped.
    */
-  watch(tables: readonly Table[], forget: () => void): void
+  watch(tables: readonly Table[], forget: () => void): () => void
   /** Calls `work` with a consistent snapshot, while others may change the store. */
   snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T>
   /** Copies a consistent snapshot into a new folder. */

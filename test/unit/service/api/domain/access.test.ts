@@ -411,6 +411,7 @@ t.test('what was being read while something was written is not remembered', asyn
   const store = {
     watch: (tables: readonly Table[], forget: () => void) => {
       for (const table of tables) watched.set(table, forget)
+      return () => {}
     },
     get: <R>() => new Promise<R>(resolve => (read = row => resolve(row as R))),
   }
