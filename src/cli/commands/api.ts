@@ -81,7 +81,7 @@ export const apiCommands: readonly Command[] = [
     examples: [{ title: 'before a daemon gets the key', line: 'sluice api validate-key --key-file access-key' }],
     async run({ options }, io) {
       return (await load()).withClient(options, io, async client => {
-        await client.request('HEAD', '/v3/pipeline')
+        await client.whoami()
         return { valid: true }
       })
     },

@@ -215,7 +215,7 @@ export class Client {
   /** Whether the key is valid. Throws if the service cannot be reached. */
   async validate(): Promise<boolean> {
     try {
-      await this.request('HEAD', '/v3/pipeline')
+      await this.whoami()
       return true
     } catch (error) {
       if (error instanceof ServiceError && (error.status === 401 || error.status === 403)) return false

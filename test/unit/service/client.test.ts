@@ -49,6 +49,7 @@ t.test('every call, against the service itself', async t => {
   t.same(ingest.bodies, ['{"a":1}\n{"a":2}\n', '{"a":3}\n'])
 
   const account = await manager.serviceAccounts.create({ title: 's', scopes: ['ingest:write'] })
+  t.equal(await running.client(account.key).validate(), true, 'a key that cannot read')
   const rotated = await manager.serviceAccounts.rotate(account.id, { grace: 60 })
   t.not(rotated.key, account.key)
   await manager.serviceAccounts.revoke(account.id)

@@ -63,7 +63,11 @@ t.test('the service from the command line, for people and for programs', async t
   t.match((await called(['api', 'keys'], env, 120)).stdout, /^id +.*expires at/m)
   t.match((await called(['api', 'service-accounts'], env, 120)).stdout, /^id +title/m)
 
-  const made = await called(['api', 'create-service-account', '--title', 'shippers'], env, 80)
+  const made = await called(
+    ['api', 'create-service-account', '--title', 'shippers', '--scopes', 'ingest:write'],
+    env,
+    80,
+  )
   t.match(made.stdout, /^title +shippers$/m)
   const key = /not shown again:\n(\S+)\n$/.exec(made.stdout)?.[1]
   t.ok(key, 'a key on a line of its own')
