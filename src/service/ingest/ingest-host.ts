@@ -78,6 +78,8 @@ export class IngestHost {
   readonly #metrics: IngestMetrics
   readonly #running = new Map<string, RunningPipeline>()
   readonly #starting = new Map<string, Promise<RunningPipeline>>()
+  /** By pipeline: the number of its publications since the service started. */
+  readonly #publications = new Map<string, number>()
   readonly #slots: ProcessSlots
   /**
    * Pipelines that have events in disk buffers and wait for a process, or until their files can be read, in the order
@@ -181,6 +183,8 @@ export class IngestHost {
   /** Applies a published revision to a running pipeline. Starts the pipeline if it has events to deliver. */
   async publish(published: HostedRevision): Promise<void> {
     const { id, account_id: account } = published
+    const publication = (this.#publications.get(id) ?? 0) + 1
+    this.#publications.set(id, publication)
     const running = this.#running.get(id) ?? (await this.#starting.get(id)?.catch(() => undefined))
     if (running && !running.hasEnded) return this.#update(running, published)
     if (!running) {
@@ -189,6 +193,10 @@ export class IngestHost {
       await this.#disks.measure(account, id)
     }
     if (this.#hasBuffer(id)) await this.#runOrWait(published)
+    // The pipeline may have started with an earlier publication.
+    const started = this.#running.get(id)
+    const isNewest = this.#publications.get(id) === publication
+    if (started && isNewest && !started.runs(published)) await this.#update(started, published)
   }
 
   /** Ends a removed pipeline, then removes its keys, files and counters. */
@@ -199,6 +207,7 @@ export class IngestHost {
     this.#left.delete(id)
     this.#uncounted.delete(id)
     this.#unreadable.delete(id)
+    this.#publications.delete(id)
     const running = this.#running.get(id) ?? (await this.#starting.get(id)?.catch(() => undefined))
     if (running) {
       await this.#end(running, AbortSignal.timeout(30_000))

@@ -203,6 +203,14 @@ t.test('which revision runs is noted once, whoever waited for it; a failure is l
   t.equal(logs().match(/the number of the running revision can be saved again/g)?.length, 1)
 })
 
+t.test('of two publications that start a pipeline, the last one runs', async t => {
+  const { publish, logs, folder } = await startIngestHost(t)
+  mkdirSync(join(folder, 'p/state/buffer'), { recursive: true })
+  const out = { ...OUT, buffer: { type: 'disk', max_bytes: '300MB' } }
+  await Promise.all([publish(BUFFERED), publish({ destinations: { out } })])
+  await until(() => /"revision":2,.*"msg":"a published revision runs"/.test(logs()))
+})
+
 t.test('a revision that cannot run leaves the one before it', async t => {
   const { publish, post, logs } = await startIngestHost(t)
   await publish(PIPELINE)
