@@ -90,7 +90,7 @@ export class Revisions {
       first: String(LARGEST),
       cursorOf: ({ revision }: Row) => String(revision),
     }
-    const after = page.after && String(Math.min(LARGEST, Number.parseInt(page.after, 10) || LARGEST))
+    const after = page.after && String(Math.max(0, Math.min(LARGEST, Number.parseInt(page.after, 10) || LARGEST)))
     return this.#context.page({ ...page, after }, rows, row => this.#show(row, pipeline))
   }
 

@@ -247,6 +247,8 @@ t.test('old revisions go, the published one stays', async t => {
   for (let n = 8; n <= 12; n++) await service.pipelines.update(me, id, { config: config(n) })
   t.same(await numbers(), [12, 11, 10, 6])
   t.same(valuesOf((await service.pipelines.revisions(me, id, { limit: 2 })).items, 'revision'), [12, 11])
+  for (const after of ['-99999999999', `-1${'0'.repeat(40)}`])
+    t.same((await service.pipelines.revisions(me, id, { limit: 2, after })).items, [], after)
   const bytes = service.pipelines.sizes.all
   await service.pipelines.create(me, { title: 'b', config: config() })
   const other = service.pipelines.sizes.all - bytes
