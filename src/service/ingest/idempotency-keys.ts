@@ -94,6 +94,8 @@ export class IdempotencyKeys {
   readonly #attempts = new Map<string, Attempt>()
   /** Number of keys by account. */
   readonly #counts = new Map<string, number>()
+  /** When this node last counted the keys, if nodes share the store. */
+  #loadedAt = 0
   readonly #stopSweeping: () => void
   /** Number of attempts whose number of events could not be saved. */
   #unsaved = 0
@@ -123,7 +125,7 @@ export class IdempotencyKeys {
     for (const { account_id, size } of rows) this.#count(account_id, Number(size))
   }
 
-  /** Number of keys. If nodes share the store, this is the number at the last sweep that this node made. */
+  /** Number of keys. If nodes share the store, the node that sweeps has the number at its last sweep; others have 0. */
   get size(): number {
     return [...this.#counts.values()].reduce((sum, size) => sum + size, 0)
   }
@@ -166,7 +168,7 @@ export class IdempotencyKeys {
     try {
       if (isAlone && this.#unsaved > 0) await this.#saveAttempts()
       if (!isAlone && !noRoom && (await this.#run(row, CLAIM, account, body, now + CLAIMED_MS, now)) > 0) {
-        this.#count(account, 1)
+        this.#countOwn(account, 1)
         return undefined
       }
       const known = await this.#store.get<{ body: string; received: number | null }>(KNOWN, ...row, now)
@@ -200,7 +202,7 @@ export class IdempotencyKeys {
     } catch (error) {
       if (this.#options.isAlone) throw error
       await this.#run(row, RELEASE).then(
-        released => this.#count(account, -released),
+        released => this.#countOwn(account, -released),
         () => {},
       )
       throw error
@@ -242,8 +244,13 @@ export class IdempotencyKeys {
     await this.#saveAttempts()
     const { nodes } = this.#options
     if (nodes) {
-      if (!(await nodes.takes('idempotency keys', SHARED_SWEEP_MS))) return
+      if (!(await nodes.takes('idempotency keys', SHARED_SWEEP_MS))) {
+        // Another node sweeps and reports the number.
+        if (now - this.#loadedAt > 2 * SHARED_SWEEP_MS) this.#counts.clear()
+        return
+      }
       await this.#load()
+      this.#loadedAt = now
     }
     for (const account of [...this.#counts.keys()]) {
       await this.#drop(Number.POSITIVE_INFINITY, OVER, account, now)
@@ -274,6 +281,11 @@ export class IdempotencyKeys {
       dropped += rows.length
       if (rows.length < BATCH) return dropped
     }
+  }
+
+  /** Counts a key of a request. If nodes share the store, only sweeps count, because any node may remove the key. */
+  #countOwn(account: string, more: number): void {
+    if (!this.#options.nodes) this.#count(account, more)
   }
 
   #count(account: string, more: number): void {

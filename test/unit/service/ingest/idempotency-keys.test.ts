@@ -249,6 +249,7 @@ t.test('nodes that share the keys: one of them removes those of all', async t =>
   const [a, b] = [await startService(t, folder, nodeOf('a')), await startService(t, folder, nodeOf('b'))]
   for (let n = 0; n < 30; n++) await (n % 2 ? a : b).send(`${n}`, one)
   t.equal(a.keys.bytesOf('a'), 0, 'they are not on its disk')
+  t.equal(a.keys.size, 0, 'the node that removes them reports their number')
   await a.keys.sweep()
   t.equal(a.keys.forgotten, 0)
   await b.keys.sweep()
@@ -258,6 +259,10 @@ t.test('nodes that share the keys: one of them removes those of all', async t =>
   await a.keys.sweep()
   t.same([a.keys.forgotten, a.keys.size], [0, 0])
   t.same(await b.store.all('SELECT key FROM idempotency'), [])
+  t.equal(b.keys.size, 20)
+  turns.b = false
+  await b.keys.sweep()
+  t.equal(b.keys.size, 0, 'another node does it now')
 })
 
 t.test('what a key takes on the disk is what is counted', async t => {
