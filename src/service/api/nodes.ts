@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode } from '../../core/errors.js'
 import { writeAtomic } from '../../lib/files/atomic-file.js'
+import { LogLimit } from '../../lib/log-limit.js'
 import { type Clock, every } from '../../lib/time.js'
 import type { Sql, Store } from './store/store.js'
 
@@ -74,6 +75,7 @@ export class SharedNodes implements Nodes {
   events: () => number | undefined = () => undefined
   readonly #options: Options
   readonly #id: string
+  readonly #limit: LogLimit
   #known = new Map<string, Known>()
   /** Ids of nodes that were logged because they are gone or because their clocks differ. */
   readonly #logged = { gone: new Set<string>(), clocks: new Set<string>() }
@@ -90,6 +92,7 @@ export class SharedNodes implements Nodes {
   private constructor(options: Options, id: string) {
     this.#options = options
     this.#id = id
+    this.#limit = new LogLimit(options.clock)
     this.#stop = every(options.beatMs ?? BEAT_MS, () => void this.#look())
   }
 
@@ -158,9 +161,11 @@ export class SharedNodes implements Nodes {
       ...[this.#id, hostname(), this.#time(), this.events() ?? null],
     ))!
     const { log, dataDir } = this.#options
-    if (this.#beat !== undefined && beat > this.#beat + 1)
+    const isTwice = this.#beat !== undefined && beat > this.#beat + 1
+    const more = isTwice && this.#limit.next('twice')
+    if (more)
       log.error(
-        { code: 'SLUICE_NODE_TWICE', id: this.#id },
+        { code: 'SLUICE_NODE_TWICE', id: this.#id, ...more },
         `two nodes of the service have the same id; stop one, and remove ${join(dataDir, FILE)} there`,
       )
     this.#beat = beat

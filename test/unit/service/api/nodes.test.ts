@@ -66,6 +66,10 @@ t.test('nodes that share a store', async t => {
   cpSync(join(folder, 'a/node-id'), join(folder, 'copy/node-id'))
   const copy = await open('copy')
   t.match(await has('SLUICE_NODE_TWICE'), { level: 50, msg: /remove .*node-id/ })
+  const beat = async () => (await store.get<{ beat: number }>('SELECT max(beat) AS beat FROM node'))!.beat
+  const before = await beat()
+  await until(async () => (await beat()) > before + 10)
+  t.ok(logged.filter(({ code }) => code === 'SLUICE_NODE_TWICE').length <= 2, 'each node logs it once a minute')
   await copy.close()
   const wrong = new ManualTime()
   await wrong.advance(60_000)
