@@ -281,7 +281,13 @@ t.test('sluice serve over PostgreSQL', async t => {
   t.match(backup, { code: 1, stderr: /back up the database with pg_dump/ })
   const restore = await command(['admin', 'restore', '--config', served.config, '--from', join(folder, 'copy')])
   t.match(restore, { code: 1, stderr: /restore it with pg_restore or psql/ })
+  // While it is stopped, no connection that ends gives its id away.
+  process.kill(server.pid, 'SIGSTOP')
+  const pids = [...backends(server.pid), server.pid]
+  for (const pid of pids) process.kill(pid, 'SIGSTOP')
   await stop(t, served.running)
+  t.match(served.running.stderr, /"msg":"ended before the store was closed/)
+  for (const pid of pids) process.kill(pid, 'SIGCONT')
 
   const empty = await newDatabase(server.options)
   const config = join(folder, 'first.yaml')

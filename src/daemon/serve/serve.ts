@@ -11,7 +11,8 @@ import { Metrics } from '../../engine/run/measure/metrics.js'
 import { warnIfExposed } from '../../engine/run/state/exposure.js'
 import { shownPath } from '../../lib/files/shown-path.js'
 import { inheritedSockets, listenOn } from '../../lib/network/inherited-sockets.js'
-import { deferred, systemClock } from '../../lib/time.js'
+import { deferred, systemClock, within } from '../../lib/time.js'
+import { formatDuration } from '../../lib/units.js'
 import { packageVersion } from '../../lib/version.js'
 import { type ConnectionLimits, ConnectionReport } from '../../net/limits.js'
 import { boundConnections, listening, REFUSED_AGE, REFUSED_TOTAL, ServerTls } from '../../net/listen.js'
@@ -36,6 +37,7 @@ import { nodeMetrics, serviceMetrics, storeMetrics, storeReadiness } from './met
 import { componentsWith } from './service-plugins.js'
 
 const NO_RELOAD = 'SIGHUP is ignored: the service reads its configuration only when it starts'
+const CLOSE_MS = 5000
 /** The default address: one port above the daemon's. */
 const USUAL_METRICS = { host: '127.0.0.1', port: 9599 }
 
@@ -83,7 +85,10 @@ export async function serve({ configPath }: { configPath: string }, io: Io): Pro
       warnIfExposed(log, options.dataDir)
       return await serveOpened(config, options, opened, metrics, systemd, log)
     } finally {
-      await opened.close()
+      // A database that does not answer lets each step of the closing wait for a time limit of its own.
+      const closed = opened.close().then(() => true)
+      if (!(await within(CLOSE_MS, closed)))
+        log.warn({ timeout: formatDuration(CLOSE_MS) }, 'ended before the store was closed, because it does not answer')
     }
   } finally {
     systemd.ending(0, 'ended')
