@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import type { Logger } from 'pino'
@@ -16,6 +16,7 @@ import { warnIfExposed } from '../../engine/run/state/exposure.js'
 import { objectionTo } from '../../engine/run/state/objections.js'
 import type { WentBack } from '../../engine/run/supervisor.js'
 import { systemRandom } from '../../lib/backoff.js'
+import { writeAtomic } from '../../lib/files/atomic-file.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
 import { sleep, systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
@@ -173,6 +174,6 @@ async function daemonId(dataDir: string): Promise<string> {
   }
   const id = randomBytes(12).toString('hex')
   await makeFolder(folder, 0o700)
-  writeFileSync(path, `${id}\n`, { mode: 0o600 })
+  await writeAtomic(path, `${id}\n`)
   return id
 }
