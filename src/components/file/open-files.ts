@@ -4,6 +4,7 @@ import type { SourceContext } from '../../core/component.js'
 import { errorCode, lacksDescriptor } from '../../core/errors.js'
 import { closeSync, fstatSync, orNone, statOrNone, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
 import { finalPath } from '../../lib/files/final-path.js'
+import { formatOfName } from './compression.js'
 import { type Descriptors, TooManyOpen } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
 import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
@@ -543,8 +544,9 @@ export class OpenFiles {
   setAside(tailer: Tailer): boolean {
     const { path, fd } = tailer
     if (!tailer.isUncompared || fd === undefined || fstatSync(fd).size === 0) return false
+    const isAside = this.#search.newcomers.addByContent(path, 'unknown', fd, this.#compares)
     tailer.isUncompared = false
-    if (!this.#search.newcomers.addByContent(path, 'unknown', fd, this.#compares)) return false
+    if (!isAside) return false
     this.forget(tailer)
     return true
   }
@@ -568,8 +570,9 @@ export class OpenFiles {
       // The file at this place may contain other data that begins with the same bytes.
       this.displace(name)
       tailer.fellBehind()
-      // The entry's file was empty, so this may be another file.
-      tailer.isUncompared = entry.head.bytes === 0 && !this.#births.kept(place.stat)
+      // The entry's file was empty, so this may be another file. Or it could not be opened, so it may be a copy.
+      const mayBeCopy = entry.offset === 0 && (place.path === name || formatOfName(place.path) !== undefined)
+      tailer.isUncompared = entry.head.bytes === 0 && (mayBeCopy || !this.#births.kept(place.stat))
     }
     this.#add(tailer, false)
     this.#names.precede(name, tailer)
