@@ -20,7 +20,7 @@ import { CurrentNames } from './rotation/current-names.js'
 import { DetachedFiles } from './rotation/detached-files.js'
 import type { Losses } from './rotation/losses.js'
 import { mayBecome } from './rotation/names.js'
-import { originalsOf } from './rotation/newcomers.js'
+import { type Compared, originalsOf } from './rotation/newcomers.js'
 import { Search } from './rotation/search.js'
 import { type Displaced, type Entry, isCopyAhead, type Saved } from './saved.js'
 import { Slices } from './slices.js'
@@ -326,15 +326,15 @@ export class OpenFiles {
     if (changed || tailer.failed) this.#options.onReady(tailer)
   }
 
-  /** Returns whether the path is a folder. */
-  examine(path: string, kind: NameKind = 'unknown', isOwn = false): boolean {
+  /** Returns whether the path is a folder. `result`: what comparing the file with others showed. */
+  examine(path: string, kind: NameKind = 'unknown', result?: Compared): boolean {
     let stat: BigIntStats | undefined
     try {
       stat = statSync(path, { bigint: true, throwIfNoEntry: false })
       if (!stat) {
         this.#names.vacate(path)
         if (isMangled(path)) this.#options.problems.mangled(path, 'open')
-      } else if (stat.isFile()) this.#examineFile(path, stat, kind, isOwn)
+      } else if (stat.isFile()) this.#examineFile(path, stat, kind, result)
       else if (!stat.isDirectory() || kind === 'unknown') this.#options.problems.skipped(path, stat)
       this.#wasExamined(path)
     } catch (error) {
@@ -371,7 +371,7 @@ export class OpenFiles {
     tailer.awaySince = undefined
   }
 
-  #examineFile(path: string, stat: BigIntStats, kind: NameKind, isOwn: boolean): void {
+  #examineFile(path: string, stat: BigIntStats, kind: NameKind, result: Compared | undefined): void {
     this.#births.learn(stat)
     const key = keyOf(stat)
     if (this.#options.context.isOwnOutput?.(key, stat.birthtimeNs)) {
@@ -381,14 +381,14 @@ export class OpenFiles {
       return
     }
     let tailer = this.#tailerOf(stat, path, key)
-    const isNew = !tailer && !isOwn && !this.#options.saved.known(stat, this.#births, path)
+    const isNew = !tailer && !result && !this.#options.saved.known(stat, this.#births, path)
     if (isNew && this.#search.newcomers.add(path, kind, stat)) {
       this.#names.vacate(path)
       return
     }
     const changed = tailer?.look(Number(stat.size), stat.mtimeNs)
     // The name may refer to another file by now.
-    tailer ??= this.#adopt(path, kind, isOwn)
+    tailer ??= this.#adopt(path, kind, result)
     if (!tailer) return
     this.#names.set(path, tailer)
     if (this.#search.unseen.delays(path)) this.#takeBack(tailer)
@@ -451,8 +451,8 @@ export class OpenFiles {
     if (former.isOpen && !former.held) this.#options.onReady(former)
   }
 
-  /** Starts to read the file at `path`, which has no tailer. `isOwn`: the file is known not to be a copy. */
-  #adopt(path: string, kind: NameKind, isOwn: boolean): Tailer | undefined {
+  /** Starts to read the file at `path`, which has no tailer. */
+  #adopt(path: string, kind: NameKind, result: Compared | undefined): Tailer | undefined {
     const { context, options, tailing, descriptors, problems, saved } = this.#options
     descriptors.makeRoom()
     const fd = openWithinSync(context.reach, path)
@@ -474,9 +474,11 @@ export class OpenFiles {
       // Nothing after this line fails. So a saved position is removed only if its file gets a tailer.
       if (remembered) this.#resumed(path, remembered, verdict)
       // The first bytes of a file that was empty, or could not be opened, have not been compared yet.
+      const isOwn = result === 'new'
       const isCompared = isOwn || (entry !== undefined && (entry.head.bytes > 0 || entry.offset > 0))
       // If it could not be read when it was compared, it may turn out to be compressed.
       const compares = !isCompared && this.#compares
+      if (result === 'unread' && this.#search.newcomers.add(path, kind, stat)) return undefined
       if ((isOwn || !isCompared) && this.#search.newcomers.addByContent(path, kind, fd, compares)) return undefined
       // The events of a renamed file keep the name that the file had when they were written.
       const tailer = new Tailer(

@@ -19,6 +19,9 @@ interface NewcomersOptions extends Pick<SearchOptions, 'files' | 'saved' | 'prob
   open(path: string): number
 }
 
+/** `new`: the file is not a copy. `unread`: it could not be read. */
+export type Compared = 'new' | 'unread'
+
 interface Seen {
   readonly isCompressed: boolean
   readonly size: bigint
@@ -131,9 +134,9 @@ export class Newcomers {
       const key = keyOf(stat)
       const state = this.#stateOf(path, stat, copyOf(key), compared.has(key), inflate)
       if (state === 'later') this.#waiting.set(path, kind)
-      else if (state === 'new') {
+      else if (state === 'new' || state === 'unread') {
         this.#copies.delete(keyOf(stat))
-        this.#options.files.examine(path, kind, true)
+        this.#options.files.examine(path, kind, state)
       } else this.#copies.set(keyOf(stat), state)
     }
   }
@@ -144,7 +147,7 @@ export class Newcomers {
     of: string | undefined,
     isCompared: boolean,
     inflate: (stat: BigIntStats) => boolean,
-  ): Seen | 'later' | 'new' {
+  ): Seen | 'later' | Compared {
     const { clock, files, delays, open } = this.#options
     const seen = this.#copies.get(keyOf(stat))
     const names = originalsOf(path)
@@ -160,8 +163,8 @@ export class Newcomers {
     // A copy may be in progress that is still empty or short.
     const current = names.flatMap(name => files.named(name) ?? [])
     if (size === 0n && current.length > 0) return state
-    // If this lasts, the error is reported when the file is read as a separate file.
-    if (!first) return withFile(path, firstBytes, { open }) ? 'later' : 'new'
+    // If this lasts, the error is reported when the file is examined.
+    if (!first) return withFile(path, firstBytes, { open }) ? 'later' : 'unread'
     const isChanging = clock.now() - state.since < SETTLE_MS
     if (of === undefined && isChanging && current.some(tailer => beginsLike(tailer, first))) return state
     // A file that was found or became readable during the search must be compared first.

@@ -693,25 +693,26 @@ for (const [isCompressed, failing] of [true, false].flatMap(is => [1, 2, 3, 4].m
     await run.stop()
   })
 
-t.test('a compressed copy cannot be opened at first, however often', async t => {
-  const lines = numbered(0, 30)
-  for (let most = 2; most < 12; most++) {
-    const dir = testFolder(t, { 'app.log': asText(lines) })
-    const path = join(dir, 'app.log')
-    const copy = `${path}.1.gz`
-    const run = await start({ include: [join(dir, '*')] })
-    await settled(run, 30)
-    let calls = 0
-    writeFileSync(join(dir, '.new'), gzipSync(readFileSync(path)))
-    const { end } = fail(t, 'EACCES', ['openSync'], file => file === copy && ++calls <= most)
-    renameSync(join(dir, '.new'), copy)
-    await until('it to be opened', () => calls > most)
-    await run.scanned(3)
-    end()
-    t.same(run.out.texts(), lines, `${most} times`)
-    await run.stop()
-  }
-})
+for (const isCompressed of [true, false])
+  t.test(`a ${isCompressed ? 'compressed' : 'plain'} copy cannot be opened at first, however often`, async t => {
+    const lines = numbered(0, 30)
+    for (let most = 2; most < 12; most++) {
+      const dir = testFolder(t, { 'app.log': asText(lines) })
+      const path = join(dir, 'app.log')
+      const copy = isCompressed ? `${path}.1.gz` : `${path}.1`
+      const run = await start({ include: [join(dir, '*')] })
+      await settled(run, 30)
+      let calls = 0
+      writeFileSync(join(dir, '.new'), isCompressed ? gzipSync(readFileSync(path)) : readFileSync(path))
+      const { end } = fail(t, 'EACCES', ['openSync'], file => file === copy && ++calls <= most)
+      renameSync(join(dir, '.new'), copy)
+      await until('it to be opened', () => calls > most)
+      await run.scanned(3)
+      end()
+      t.same(run.out.texts(), lines, `${most} times`)
+      await run.stop()
+    }
+  })
 
 t.test('a file that was never opened is rotated, and so is the next one, whose name cannot be examined', async t => {
   refuseWatches(t)
