@@ -359,7 +359,8 @@ export async function listedOf(
   return listed
 }
 
-function namesIn(folder: string): readonly string[] {
+/** The names in a folder; empty if it is gone. */
+export function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder)
   } catch (error) {

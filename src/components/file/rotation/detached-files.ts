@@ -1,13 +1,13 @@
 import { dirname } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
-import { namesOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
+import { orNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { formatOfName } from '../compression.js'
 import type { Descriptors } from '../descriptors.js'
 import { keyOf, leadsTo } from '../identity.js'
 import type { FileOptions } from '../options.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Slices } from '../slices.js'
-import { list } from './candidates.js'
+import { list, namesIn } from './candidates.js'
 import type { Search, SearchOptions } from './search.js'
 
 /** Errors of a descriptor whose file was removed on the server, or whose file system is gone. */
@@ -119,7 +119,7 @@ export class DetachedFiles {
     if (context.clock.now() - quietSince(tailer) < options.rotate_wait || tailer.unsettled || tailer.reading) return
     const { unlinked } = tailer
     // Keep the entry, because without it the next run could match another file to the copy of this file.
-    const mayBeCopied = unlinked && namesOrNone(dirname(tailer.path)).some(name => formatOfName(name) !== undefined)
+    const mayBeCopied = unlinked && mayHoldCopies(dirname(tailer.path))
     const mayBeHidden = tailer.unread > 0 && search.mayHideRestOf(tailer)
     if (tailer.unread > 0 && !mayBeHidden) this.#reportLost(tailer)
     const entry = { ...tailer.entry(), ...(!mayBeHidden && { away: context.clock.wall() }) }
@@ -140,6 +140,12 @@ export class DetachedFiles {
       losses.report({ file, bytes, since: truncatedSince, kind: 'truncated', msg })
     }
   }
+}
+
+/** Whether there are compressed files in the folder, or it cannot be listed. */
+function mayHoldCopies(folder: string): boolean {
+  const names = orNone(() => namesIn(folder))
+  return names === undefined || names.some(name => formatOfName(name) !== undefined)
 }
 
 /** Since when the file has been missing and has not grown. */

@@ -141,11 +141,6 @@ export function statOrNone(path: string, folder?: string): BigIntStats | undefin
   return orNone(() => statSync(path, { bigint: true, throwIfNoEntry: false }), folder)
 }
 
-/** Returns the names in a folder; empty if it does not exist or cannot be read. */
-export function namesOrNone(folder: string): readonly string[] {
-  return orNone(() => readdirSync(folder)) ?? []
-}
-
 /**
  * Opens the file and returns the result of `use`; undefined if opening or `use` fails. With `keeps`, the owner of the
  * result must close the file.

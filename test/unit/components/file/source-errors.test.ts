@@ -714,6 +714,25 @@ for (const isCompressed of [true, false])
     }
   })
 
+t.test('a file is given up while its folder cannot be listed: its copy is known when it can be listed', async t => {
+  const lines = numbered(0, 20)
+  const dir = testFolder(t, { 'app.log': asText(lines) })
+  const path = join(dir, 'app.log')
+  const time = ahead()
+  const run = await start({ include: [join(dir, '*')] }, undefined, time)
+  await settled(run, 20)
+  const { end } = fail(t, 'EACCES', ['readdirSync'], folder => folder === dir)
+  compress(path, [], ['new'])
+  await settled(run, 21)
+  await run.scanned(2)
+  time.ms += HOUR_MS
+  await until('it to be given up', () => run.value('sluice_files_watched') === 1)
+  end()
+  await run.scanned(5)
+  t.same(run.out.texts(), [...lines, 'new'])
+  await run.stop()
+})
+
 t.test('a file that was never opened is rotated, and so is the next one, whose name cannot be examined', async t => {
   refuseWatches(t)
   const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [string[], string[], string[]]
