@@ -570,7 +570,7 @@ export class OpenFiles {
     if (place instanceof Copy) tailer.sees(entry.size ?? 0)
     else {
       // The file at this place may contain other data that begins with the same bytes.
-      this.displace(name)
+      this.displace(name, this.#names.vacantSince(name))
       tailer.fellBehind()
       // The entry's file was empty, so this may be another file. Or it could not be opened, so it may be a copy.
       const mayBeCopy = entry.offset === 0 && (place.path === name || formatOfName(place.path) !== undefined)

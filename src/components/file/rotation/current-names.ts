@@ -46,6 +46,11 @@ export class CurrentNames {
     return this.#paths.has(path) || this.#former.has(path)
   }
 
+  /** Since when no file has the name that a file had before; undefined if a file has it. Wall clock in milliseconds. */
+  vacantSince(path: string): number | undefined {
+    return this.#paths.has(path) ? undefined : this.#former.get(path)?.since
+  }
+
   *targetFolders(): Iterable<string> {
     for (const target of this.#targets.keys()) yield dirname(target)
   }

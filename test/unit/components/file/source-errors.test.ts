@@ -599,6 +599,26 @@ t.test('a file that could not be opened at first is rotated twice between two sc
   await run.stop()
 })
 
+t.test('a file that only a search opened is rotated twice, and so is opened the last one: all are read', async t => {
+  refuseWatches(t)
+  const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [string[], string[], string[]]
+  const dir = testFolder(t, { 'app.log': asText(one) })
+  const path = join(dir, 'app.log')
+  let failing = 1
+  fail(t, 'EIO', ['openSync'], file => file === path && failing-- > 0)
+  const run = await start({ include: [path], scan_interval: '300ms' })
+  await arrived(run, 10)
+  failing = Number.POSITIVE_INFINITY
+  rotate(path, two)
+  rotate(path, three)
+  await laterFiles(dir)
+  await run.scanned(3)
+  failing = 1
+  await settled(run, 30)
+  t.same(run.out.texts().sort(), [...one, ...two, ...three].sort())
+  await run.stop()
+})
+
 t.test('a file that was rotated unseen, and cannot be examined for a while, is read', async t => {
   const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [string[], string[], string[]]
   const dir = testFolder(t, { 'app.log': asText(one) })
