@@ -470,7 +470,7 @@ export class Tailer {
 
   /** The number of bytes left to read from the open file. Negative if its content differs from what was read. */
   left(): number {
-    if (this.copy) return this.isOver || this.copy.isLost ? 0 : READ_BYTES
+    if (this.copy) return this.isOver || this.copy.isLost || this.copy.isRefused ? 0 : READ_BYTES
     if (this.parked) {
       this.size = fstatSync(this.#fd!).size
       // If the file has no matching name, it gets no more data. Its last line must then be in memory to be delivered.

@@ -1,8 +1,9 @@
 import { errorCode } from '../../../core/errors.js'
 import { statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
+import type { Clock } from '../../../lib/time.js'
 import type { Format } from '../compression.js'
 import { type Fingerprint, fingerprint, keyOf, same } from '../identity.js'
-import type { PathProblems } from '../path-problems.js'
+import { isOfSystem, type PathProblems } from '../path-problems.js'
 import { type CandidatesOptions, type Compressed, withKnown } from './candidates.js'
 import { Inflated, type Slots } from './inflated.js'
 
@@ -10,6 +11,8 @@ import { Inflated, type Slots } from './inflated.js'
 export const ON_THE_WAY = -1
 /** Maximum number of bytes to read and inflate for one portion, because other files wait. */
 const BUDGET = 1024 * 1024
+/** When to read on after the first error of the system. Each time takes twice as long, because reading begins anew. */
+const RETRY_MS = 500
 
 /**
  * Reads a compressed file that may have the rest of a missing file. Positions refer to uncompressed bytes. Invariants:
@@ -27,6 +30,7 @@ export class Copy {
   readonly #format: Format
   readonly #problems: PathProblems
   readonly #slots: Slots
+  readonly #clock: Clock
   readonly #open: (path: string) => number
   #inflated: Inflated | undefined
   /** The offset at which the content ends, or undefined if it is not known yet. */
@@ -35,16 +39,21 @@ export class Copy {
   #cutSize: bigint | undefined
   /** Whether the content ends with damage, and bytes of the original may be missing. */
   isCut = false
+  /** Whether the system refused to read on. Bytes may follow. */
+  isRefused = false
+  #retryAt = 0
+  #retryMs = RETRY_MS
   /** Whether to search again, because the copy was renamed or removed, or does not contain what was read. */
   isLost = false
 
   /** `inflated`: set if the search has already opened the file and read enough of it to recognize the copy. */
-  constructor(place: Compressed, { problems, slots, open }: CandidatesOptions, inflated?: Inflated) {
+  constructor(place: Compressed, { problems, slots, clock, open }: CandidatesOptions, inflated?: Inflated) {
     ;({ path: this.path, key: this.key, changedAt: this.changedAt, birth: this.birth } = place)
     this.#first = place.first
     this.#format = place.format
     this.#problems = problems
     this.#slots = slots
+    this.#clock = clock
     this.#open = open
     this.#inflated = inflated
   }
@@ -55,7 +64,7 @@ export class Copy {
   }
 
   endsAt(at: number): boolean {
-    return this.#end !== undefined && at >= this.#end
+    return this.#end !== undefined && at >= this.#end && !this.isRefused
   }
 
   /**
@@ -84,6 +93,9 @@ export class Copy {
       if (inflated.damage) {
         this.#problems.hidden(this.path, inflated.damage)
         this.isCut = true
+        this.isRefused = isOfSystem(inflated.damage)
+        this.#retryAt = this.#clock.now() + this.#retryMs
+        this.#retryMs *= 2
         this.#cutSize = statOrNone(this.path)?.size
       } else if (inflated.ended) this.#problems.over(this.path)
       if (inflated.damage || inflated.ended) {
@@ -98,14 +110,19 @@ export class Copy {
     }
   }
 
-  /** Lets reading continue if the size of a damaged file has changed. */
+  /** Lets reading continue if the size of a damaged file has changed, or some time after an error of the system. */
   look(): void {
-    if (this.#cutSize === undefined) return
-    const stat = statOrNone(this.path)
-    if (!stat || keyOf(stat) !== this.key || stat.size === this.#cutSize) return
+    if (this.isRefused ? this.#clock.now() < this.#retryAt : !this.#hasChanged()) return
     this.#cutSize = undefined
     this.#end = undefined
     this.isCut = false
+    this.isRefused = false
+  }
+
+  #hasChanged(): boolean {
+    if (this.#cutSize === undefined) return false
+    const stat = statOrNone(this.path)
+    return stat !== undefined && keyOf(stat) === this.key && stat.size !== this.#cutSize
   }
 
   #lose(): number {

@@ -203,6 +203,42 @@ t.test('no descriptor is left when a copy is inflated: nothing comes twice', asy
   await run.stop()
 })
 
+t.test('a copy that cannot be read for a while, somewhere in its rest: all of the rest is read', async t => {
+  const { path, options, checkpoints } = await readBefore(t, numbered(0, 20))
+  compress(path, numbered(20, 1000), ['new'])
+  const copy = `${path}.1.gz`
+  const { ino } = statSync(copy)
+  const { read } = calls
+  let failed = 0
+  // The read of what is behind these bytes.
+  calls.read = (...args) => {
+    if (fstat(args[0]).ino !== ino || args[4] !== 8192 || ++failed > 2) return read!(...args)
+    return setImmediate(args[5] as (error: Error) => void, Object.assign(new Error('EIO: read'), { code: 'EIO' }))
+  }
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    calls.read = read!
+    syncBuiltinESMExports()
+  })
+  const time = ahead()
+  const run = await start(options, checkpoints, time)
+  await until('it to fail', () => failed > 0)
+  await run.scanned(2)
+  const delivered = run.out.lines.length
+  t.ok(delivered > 1 && delivered < 981, 'what comes before is read')
+  for (let i = 0; i < 2; i++) {
+    time.ms += 2000
+    await run.scanned(2)
+  }
+  await settled(run, 981)
+  t.same(
+    run.out.texts().filter(text => text !== 'new'),
+    numbered(20, 1000),
+  )
+  t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+  await run.stop()
+})
+
 t.test('a copy that is cut before the position: nothing comes twice', async t => {
   const { path, options, checkpoints } = await readBefore(t, numbered(0, 200))
   compress(path, [], ['new'], 3000)
