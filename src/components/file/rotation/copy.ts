@@ -11,7 +11,7 @@ import { Inflated, type Slots } from './inflated.js'
 export const ON_THE_WAY = -1
 /** Maximum number of bytes to read and inflate for one portion, because other files wait. */
 const BUDGET = 1024 * 1024
-/** When to read on after the first error of the system. Each time takes twice as long, because reading begins anew. */
+/** When to read on after the first error of the system. The wait doubles each time, because reading starts at the beginning. */
 const RETRY_MS = 500
 
 /**
