@@ -127,8 +127,10 @@ export class Saved {
   put(entry: Entry): void {
     const former = entry.gone ? undefined : this.#entries.get(entryKey(entry))
     // The inode of `former` now belongs to the file of this entry. Without birth times, only a difference in the first
-    // bytes shows this.
-    if (former && (former.birth !== entry.birth || differ(former.head, entry.head))) {
+    // bytes, or an earlier position, shows this.
+    const isOther =
+      former && (former.birth !== entry.birth || differ(former.head, entry.head) || entry.offset < former.offset)
+    if (isOther) {
       this.remove(former)
       this.put({ ...former, gone: true })
     }

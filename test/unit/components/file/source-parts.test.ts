@@ -314,6 +314,8 @@ t.test('saved positions', async t => {
   t.match([...other.entries()], [{ path: '/a/x', gone: true }, { path: '/a/y' }], 'the same, without birth times')
   const grown = new Saved({ version: 1, saved: 5, files: [entry(1, '/a/x', head(1)), entry(1, '/a/x', head(2, 20))] })
   t.match([...grown.entries()], [head(2, 20)], 'its first bytes became more')
+  grown.put(entry(1, '/a/z', { ...head(3, 30), offset: 0 }))
+  t.equal([...grown.entries()].length, 2, 'another file whose first bytes are more')
   const copy = entry(4, '/a/x.1', { claimed: '1:9', offset: 20, ...head(1, 20) })
   const original = entry(5, '/a/x', { claimed: '1:9', ...head(1) })
   t.ok(isCopyAhead(copy, original), 'files grow')
