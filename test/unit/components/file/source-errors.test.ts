@@ -534,6 +534,9 @@ for (const [title, options] of [
     await run.stop()
   })
 
+/** The lines of three files that have one name, one after the other. */
+const [one, two, three] = [numbered(0, 10, 'one'), numbered(0, 10, 'two'), numbered(0, 10, 'three')]
+
 /** Lets other files have the name, and this one `NAME.1`. What was there before is `NAME.2`. */
 function rotate(path: string, next: readonly string[]): void {
   if (fs.existsSync(`${path}.1`)) renameSync(`${path}.1`, `${path}.2`)
@@ -547,11 +550,6 @@ for (const [title, call] of [
 ] as const)
   t.test(`a name that cannot be ${title} for several scans, in which files came and went: all are read`, async t => {
     refuseWatches(t)
-    const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [
-      string[],
-      string[],
-      string[],
-    ]
     const dir = testFolder(t, { 'app.log': asText(one) })
     const path = join(dir, 'app.log')
     const run = await start({ include: [join(dir, '*.log')] })
@@ -570,7 +568,6 @@ for (const [title, call] of [
 
 t.test('a name that cannot be examined before a kill, in which files came and went: all are read', async t => {
   refuseWatches(t)
-  const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [string[], string[], string[]]
   const dir = testFolder(t, { 'app.log': asText(one) })
   const path = join(dir, 'app.log')
   const options = { include: [join(dir, '*.log')] }
@@ -637,7 +634,6 @@ t.test('a file that could not be opened at first is rotated twice between two sc
 
 t.test('a file that only a search opened is rotated twice, and so is opened the last one: all are read', async t => {
   refuseWatches(t)
-  const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [string[], string[], string[]]
   const dir = testFolder(t, { 'app.log': asText(one) })
   const path = join(dir, 'app.log')
   let failing = 1
@@ -656,7 +652,6 @@ t.test('a file that only a search opened is rotated twice, and so is opened the 
 })
 
 t.test('a file that was rotated unseen, and cannot be examined for a while, is read', async t => {
-  const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [string[], string[], string[]]
   const dir = testFolder(t, { 'app.log': asText(one) })
   const path = join(dir, 'app.log')
   const run = await start({ include: [join(dir, '*.log')] })
@@ -791,7 +786,6 @@ t.test('a file is given up while its folder cannot be listed: its copy is known 
 
 t.test('a file that was never opened is rotated, and so is the next one, whose name cannot be examined', async t => {
   refuseWatches(t)
-  const [one, two, three] = ['one', 'two', 'three'].map(name => numbered(0, 10, name)) as [string[], string[], string[]]
   const dir = testFolder(t, { 'app.log': asText(one) })
   const path = join(dir, 'app.log')
   const opened = fail(t, 'EIO', ['openSync'], file => String(file).startsWith(path))
