@@ -496,7 +496,11 @@ export class Search {
       if (tailer ? !sought.has(tailer) || tailer.isOpen : !sought.has(entry!) || !this.#isCurrent(entry!)) continue
       const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isCompressed)
       if (!isRest && !isSure) continue
-      if (tailer) {
+      if (tailer && !isRest && tailer.at < file.position.offset) {
+        // A batch came back while the files were compared, so the copy may have what must be read again.
+        this.#again.add(dirname(tailer.path))
+        unread.add(tailer)
+      } else if (tailer) {
         if (!this.#rests.found(tailer, candidate, isRest)) unread.add(tailer)
       } else if (isRest) this.#rests.readOn(entry!, candidate)
       else if (!candidate.isCompressed) this.#rests.putEnd(candidate, nameOf(entry!))

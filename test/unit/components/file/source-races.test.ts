@@ -77,6 +77,26 @@ t.test('a name that passes on between the stat and the open gives the new file n
   await run.stop()
 })
 
+for (const listings of [1, 2, 3])
+  t.test(`a batch comes back while the copy of its truncated file is compared, at listing ${listings}`, async t => {
+    const lines = Array.from({ length: 100 }, (_, i) => `line ${i}, of some length`)
+    const path = join(testFolder(t, { 'app.log': `${lines.join('\n')}\n` }), 'app.log')
+    const run = await tail({ include: [path] })
+    run.out.hold = true
+    await settled(run, 100)
+    copyFileSync(path, `${path}.1`)
+    appendFileSync(path, 'late\n')
+    await settled(run, 101)
+    atCall(t, Array(listings).fill('readdirSync'), path, () => run.out.settle('errored'))
+    truncateSync(path)
+    await t.rejects(run.run)
+    run.out.hold = false
+    void run.again()
+    await settled(run, 101 + 100)
+    t.same(run.out.texts().slice(101), lines)
+    await run.stop()
+  })
+
 t.test('a new file that grows while it is opened after a start was not truncated', async t => {
   const dir = testFolder(t, { 'app.log': '1\n' })
   const path = join(dir, 'app.log')
