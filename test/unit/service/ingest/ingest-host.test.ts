@@ -208,7 +208,7 @@ t.test('of two publications that start a pipeline, the last one runs', async t =
   mkdirSync(join(folder, 'p/state/buffer'), { recursive: true })
   const out = { ...OUT, buffer: { type: 'disk', max_bytes: '300MB' } }
   await Promise.all([publish(BUFFERED), publish({ destinations: { out } })])
-  await until(() => /"revision":2,.*"msg":"a published revision runs"/.test(logs()))
+  await until(() => /"revision":2,.*"msg":"a published (revision|pipeline) runs"/.test(logs()))
 })
 
 t.test('a revision that cannot run leaves the one before it', async t => {
