@@ -107,20 +107,27 @@ async function runPairs(
     })
     return figures
   }
+  const runPeer = async (peer: Peer, job: JobId, round: number): Promise<Figures | undefined> => {
+    try {
+      return await run(peer, job, round)
+    } catch (error) {
+      // Without the temporary folder, which is gone when somebody reads this.
+      const reason = (error as Error).message.replaceAll(`${work}/`, '')
+      process.stderr.write(`${peer.title} failed on ${job}: ${reason}\n`)
+      failures.push({ job, peer, reason })
+      record({ job, peer: peer.id, version: peer.version, round, failed: reason })
+    }
+  }
   for (let round = 1; round <= runs; round++) {
     for (const job of jobs) {
       for (const peer of peers) {
         if (!peer.tasks[job] || failures.some(failure => failure.peer === peer && failure.job === job)) continue
+        // In turns, since the second of two may find the memory or the disk faster or slower than the first.
+        const peerFirst = round % 2 === 0
+        const before = peerFirst ? await runPeer(peer, job, round) : undefined
         const own = await run(sluice, job, round)
-        try {
-          pairs.push({ job, peer, sluice: own, figures: await run(peer, job, round) })
-        } catch (error) {
-          // Without the temporary folder, which is gone when somebody reads this.
-          const reason = (error as Error).message.replaceAll(`${work}/`, '')
-          process.stderr.write(`${peer.title} failed on ${job}: ${reason}\n`)
-          failures.push({ job, peer, reason })
-          record({ job, peer: peer.id, version: peer.version, round, failed: reason })
-        }
+        const figures = peerFirst ? before : await runPeer(peer, job, round)
+        if (figures) pairs.push({ job, peer, sluice: own, figures })
       }
     }
   }
