@@ -582,17 +582,17 @@ export class OpenFiles {
     return tailer
   }
 
-  /** If the open file was truncated, or cannot be read, closes it and returns false. */
+  /** If the open file has other content than the entry's file had, or cannot be read, closes it and returns false. */
   #isAsSaved(tailer: Tailer, entry: Entry, { path, stat }: Listed): boolean {
     let verdict: Verdict | undefined
     try {
       verdict = judge(tailer.fd!, stat, { ...entry, birth: BigInt(entry.birth) }, this.#births)
-      if (verdict !== 'truncated') return true
+      if (verdict === 'same') return true
     } catch (error) {
       unlessSilent(error)
       this.#options.problems.failed(path, 'read', error)
     } finally {
-      if (verdict === undefined || verdict === 'truncated') this.#options.descriptors.close(tailer)
+      if (verdict !== 'same') this.#options.descriptors.close(tailer)
     }
     if (verdict) this.#resumed(path, entry, verdict)
     return false

@@ -22,6 +22,7 @@ import {
   arrived,
   laterFiles,
   type MemoryCheckpoints,
+  Receiver,
   settled,
   type Tailing,
   TestTime,
@@ -726,6 +727,26 @@ t.test('a file that was copied and truncated during a stop, and that can be open
   t.same(run.out.texts(), numbered(0, 60, 'new'))
   await run.stop()
 })
+
+for (const isCompressed of [true, false])
+  t.test(`a file of which nothing was sent, and its ${isCompressed ? 'compressed' : 'plain'} copy: all are read`, async t => {
+    const dir = testFolder(t, { 'app.log': asText(numbered(0, 40)) })
+    const path = join(dir, 'app.log')
+    const out = new Receiver()
+    out.hold = true
+    const first = await tail({ include: [path] }, undefined, out)
+    await arrived(first, 40)
+    await first.stop()
+    if (isCompressed) writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(path)))
+    else copyFileSync(path, `${path}.1`)
+    writeFileSync(path, asText(numbered(0, 10, 'new')))
+    let calls = 0
+    fail(t, 'EACCES', ['openSync'], file => file === path && ++calls === 1)
+    const run = await start({ include: [path] }, first.checkpoints, ahead())
+    await settled(run, 50)
+    t.same(run.out.texts(), [...numbered(0, 40), ...numbered(0, 10, 'new')])
+    await run.stop()
+  })
 
 for (const [isCompressed, failing] of [true, false].flatMap(is => [1, 2, 3, 4].map(at => [is, at] as const)))
   t.test(`a ${isCompressed ? 'compressed' : 'plain'} copy cannot be opened once, the ${failing}. time`, async t => {
