@@ -15,15 +15,20 @@ export function refuseWatches(t: Test): void {
   t.teardown(() => use(watch))
 }
 
-/** As on a file system that stores no birth times: a file that is overwritten is like a new one with the same inode. */
-export function hideBirthTimes(t: Test): void {
-  const calls = fs as unknown as Record<'statSync' | 'fstatSync', (...args: unknown[]) => { birthtimeNs?: bigint }>
+type Times = { birthtimeNs?: bigint; ctimeNs?: bigint }
+
+/**
+ * As on a file system that stores no birth times: a file that is overwritten is like a new one with the same inode.
+ * `shown`: the birth time that the system shows instead.
+ */
+export function hideBirthTimes(t: Test, shown: (stat: Times) => bigint = () => 0n): void {
+  const calls = fs as unknown as Record<'statSync' | 'fstatSync', (...args: unknown[]) => Times>
   const { statSync, fstatSync } = calls
   const hide =
     (look: typeof statSync) =>
     (...args: unknown[]) => {
       const stat = look(...args)
-      return stat?.birthtimeNs === undefined ? stat : Object.assign(stat, { birthtimeNs: 0n })
+      return stat?.birthtimeNs === undefined ? stat : Object.assign(stat, { birthtimeNs: shown(stat) })
     }
   Object.assign(calls, { statSync: hide(statSync), fstatSync: hide(fstatSync) })
   t.teardown(() => Object.assign(calls, { statSync, fstatSync }))

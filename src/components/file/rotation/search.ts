@@ -119,6 +119,8 @@ export class Search {
     saved.put({
       path,
       ...identityOf(stat),
+      // Without a birth time, this shows which compressed files are older (see `#seekUnopened`).
+      ...(stat.birthtimeNs === 0n && { birth: String(stat.mtimeNs) }),
       offset: fromEnd ? size : 0,
       continues: false,
       head: NO_BYTES,
@@ -580,12 +582,14 @@ export class Search {
    */
   #seekUnopened(name: string, birth: bigint, { path, listed }: Pick<Folder, 'path' | 'listed'>): boolean {
     const folder = statOrNone(path)
-    if (!folder || !this.#options.births.kept(folder)) return false
+    if (!folder || birth === 0n) return false
+    // On a file system without birth times, `birth` is the time of a change. The copy is not older.
+    const areKept = this.#options.births.kept(folder)
     const since = Number(birth) / 1e6
-    const mayBe = ({ name: found, stat }: Listed) =>
+    const mayBe = ({ name: found, stat: { birthtimeNs, mtimeNs } }: Listed) =>
       formatOfName(found) !== undefined &&
       isRotatedName(found, basename(name)) &&
-      Number(stat.birthtimeNs) / 1e6 >= since - CLOCK_MS
+      Number(areKept ? birthtimeNs : mtimeNs) / 1e6 >= since - CLOCK_MS
     if (!listed.some(mayBe)) return false
     this.unseen.displaced(name, since)
     return true

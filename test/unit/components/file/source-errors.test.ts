@@ -17,7 +17,7 @@ import t, { type Test } from 'tap'
 import { orNone } from '../../../../src/lib/files/disk/disk.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
-import { refuseWatches } from '../../../support/habits-of-disks.js'
+import { hideBirthTimes, refuseWatches } from '../../../support/habits-of-disks.js'
 import {
   arrived,
   laterFiles,
@@ -729,7 +729,7 @@ t.test('a file that was copied and truncated during a stop, and that can be open
 })
 
 for (const isCompressed of [true, false])
-  t.test(`a file of which nothing was sent, and its ${isCompressed ? 'compressed' : 'plain'} copy: all are read`, async t => {
+  t.test(`a file that was never sent, and its ${isCompressed ? 'gzip' : 'plain'} copy: both are read`, async t => {
     const dir = testFolder(t, { 'app.log': asText(numbered(0, 40)) })
     const path = join(dir, 'app.log')
     const out = new Receiver()
@@ -833,6 +833,27 @@ t.test('a file that was never opened is rotated, and so is the next one, whose n
   t.same(run.out.texts().sort(), [...one, ...two, ...three].sort())
   await run.stop()
 })
+
+for (const births of ['kept', 'zero', 'changes'] as const)
+  t.test(`a file that was never opened is compressed, birth times: ${births}; older files stay unread`, async t => {
+    if (births !== 'kept') hideBirthTimes(t, ({ ctimeNs }) => (births === 'zero' ? 0n : ctimeNs!))
+    const dir = testFolder(t, { 'app.log.2.gz': gzipSync(asText(numbered(0, 20, 'old'))) })
+    await laterFiles(dir)
+    const path = join(dir, 'app.log')
+    writeFileSync(path, asText(one))
+    const { end } = fail(t, 'EACCES', ['openSync'], file => file === path)
+    const run = await start({ include: [path] }, undefined, ahead())
+    await run.scanned(2)
+    writeFileSync(`${path}.1.gz`, gzipSync(asText(one)))
+    writeFileSync(join(dir, 'next'), asText(two))
+    renameSync(join(dir, 'next'), path)
+    end()
+    await settled(run, 20)
+    await run.scanned(3)
+    t.same(run.out.texts().sort(), [...one, ...two])
+    t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+    await run.stop()
+  })
 
 t.test(
   'a file that was truncated during a stop, and whose first bytes cannot be read: it is not left open',
