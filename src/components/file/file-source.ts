@@ -326,8 +326,9 @@ export class FileSource implements Source {
   }
 
   /** Returns true if folders are newly watched, because files may have been created in them before the watch. */
-  async #lookAt({ files, folders, isSame }: Found, slices: Slices, isWhole: boolean): Promise<boolean> {
-    await this.#openFiles.sweep(files, slices, isWhole)
+  async #lookAt(found: Found, slices: Slices, isWhole: boolean): Promise<boolean> {
+    const { folders, isSame } = found
+    await this.#openFiles.sweep(found, slices, isWhole)
     // Sorts the oldest first, so that rotated files come before their successors.
     if (!this.#swept) this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
     if (!this.#swept && this.#openFiles.size === 0 && this.#problems.unread === 0) this.#warnOfNothing()

@@ -6,7 +6,7 @@ import { closeSync, fstatSync, orNone, statOrNone, statSync, unlessSilent } from
 import { finalPath } from '../../lib/files/final-path.js'
 import { formatOfName } from './compression.js'
 import { type Descriptors, TooManyOpen } from './descriptors.js'
-import type { NameKind } from './discovery/discovery.js'
+import { type Found, mayMiss, type NameKind } from './discovery/discovery.js'
 import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
 import { Lineage } from './lineage.js'
 import { openKnown, openWithinSync } from './opening.js'
@@ -191,12 +191,13 @@ export class OpenFiles {
   }
 
   /**
-   * Examines the paths in `files`, and the files found earlier whose paths are no longer in `files`. If not `isWhole`,
-   * what is on a silent file system is left as it is.
+   * Examines the paths that a walk found, and the files found earlier whose paths this walk did not find. If not
+   * `isWhole`, what is on a silent file system is left as it is.
    */
-  async sweep(files: ReadonlyMap<string, NameKind>, slices: Slices, isWhole = true): Promise<void> {
+  async sweep(found: Pick<Found, 'files' | 'unlisted'>, slices: Slices, isWhole = true): Promise<void> {
     this.#isWhole = isWhole
-    await this.#sweeps.run(this.#options.context.clock.wall(), () => this.#lookAt(files, slices), isWhole)
+    this.#search.unseen.beginSweep(path => mayMiss(found, path))
+    await this.#sweeps.run(this.#options.context.clock.wall(), () => this.#lookAt(found.files, slices), isWhole)
   }
 
   /** Whether this sweep must not touch the path. */

@@ -1,5 +1,5 @@
 import type { BigIntStats } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { isMissing } from '../../../core/errors.js'
 import { type Entry, readdirSync, statSync, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
@@ -31,6 +31,8 @@ export interface Found {
   readonly folders: Set<string>
   /** Paths in `files` that may be links. */
   readonly links: string[]
+  /** Folders that could not be listed. `files` may lack new names in these folders and below. */
+  readonly unlisted: Set<string>
   /** Whether folders were skipped because their file system does not respond. */
   isBlocked: boolean
   isCut: boolean
@@ -127,6 +129,7 @@ export class Discovery {
       files: new Map(),
       folders: new Set(),
       links: [],
+      unlisted: new Set(),
       isBlocked: false,
       isCut: false,
       isSame: false,
@@ -184,7 +187,7 @@ export class Discovery {
     if (segment === ANY_DEPTH && at < last) steps.push({ folder, segments, at: at + 1 })
     let listing = this.#listings.get(folder)
     if (!listing) {
-      listing = this.#list(folder, before.get(folder))
+      listing = this.#list(folder, before.get(folder), found)
       this.#listings.set(folder, listing)
     }
     const plain: NameKind = listing.walk === this.#walk ? 'plain' : 'same'
@@ -211,7 +214,7 @@ export class Discovery {
     if (kind === 'link' || kind === 'unknown') found.links.push(path)
   }
 
-  #list(folder: string, before: Listing | undefined): Listing {
+  #list(folder: string, before: Listing | undefined, { unlisted }: Found): Listing {
     try {
       const stat = statSync(folder, { bigint: true })
       const stamp = stampOf(stat)
@@ -225,12 +228,22 @@ export class Discovery {
     } catch (error) {
       unlessSilent(error)
       const isGone = isMissing(error)
-      if (!isGone) this.#problems.failed(folder, 'list', error)
-      else if (isMangled(folder)) this.#problems.mangled(folder, 'list')
+      if (!isGone) {
+        unlisted.add(folder)
+        this.#problems.failed(folder, 'list', error)
+      } else if (isMangled(folder)) this.#problems.mangled(folder, 'list')
       // The files of a folder that cannot be listed may still be there. Each is examined by its path.
       return { entries: isGone ? [] : (before?.entries ?? []), stamp: undefined, walk: this.#walk }
     }
   }
+}
+
+/** Whether a walk did not find this path, but may have missed it, because it could not list a folder above. */
+export function mayMiss({ files, unlisted }: Pick<Found, 'files' | 'unlisted'>, path: string): boolean {
+  if (unlisted.size === 0 || files.has(path)) return false
+  for (let at = path, folder = dirname(at); folder !== at; at = folder, folder = dirname(at))
+    if (unlisted.has(folder)) return true
+  return false
 }
 
 /** Moves a step into the folder that its next literal segments name. */

@@ -38,6 +38,10 @@ export class Unseen {
    * Files that could not be opened, and the displaced name that each may have had. Each may be a new file or a copy.
    */
   readonly #unreadable = new Map<string, Displaced>()
+  /** Like `#displaced`, for names whose search has ended, although sweeps may have missed the files that have them. */
+  readonly #missed = new Map<string, number>()
+  /** Whether the current sweep may miss the file that has this name. */
+  #mayMiss: (name: string) => boolean = () => false
   /** Maps each name to the time at which the search first blocked files with this name. */
   readonly #waitingSince = new Map<string, number>()
 
@@ -51,7 +55,8 @@ export class Unseen {
   }
 
   get displacements(): Displaced[] {
-    return [...[...this.#displaced].map(([path, since]) => ({ path, since })), ...this.#unreadable.values()]
+    const names = [...this.#displaced, ...this.#missed]
+    return [...names.map(([path, since]) => ({ path, since })), ...this.#unreadable.values()]
   }
 
   get names(): ReadonlySet<string> {
@@ -85,6 +90,19 @@ export class Unseen {
     this.#options.context.checkpoints.changed()
   }
 
+  /**
+   * Starts a sweep, and repeats the searches for names that earlier sweeps missed. `mayMiss`: whether this sweep may
+   * miss the file that has this name, because the folder cannot be listed.
+   */
+  beginSweep(mayMiss: (name: string) => boolean): void {
+    this.#mayMiss = mayMiss
+    for (const [name, since] of this.#missed) {
+      if (mayMiss(name)) continue
+      this.#missed.delete(name)
+      keepEarlier(this.#displaced, name, since)
+    }
+  }
+
   /** Repeats the search for a displaced name when its unreadable file can be opened or is gone. */
   begin(): void {
     const { problems, context, remote } = this.#options
@@ -101,7 +119,7 @@ export class Unseen {
         }
       }
       this.#unreadable.delete(file)
-      this.#displaced.set(path, Math.min(since, this.#displaced.get(path) ?? since))
+      keepEarlier(this.#displaced, path, since)
     }
   }
 
@@ -121,6 +139,9 @@ export class Unseen {
 
   /** Ends the search for a name. */
   end(name: string): void {
+    // This search could list the folder, but a file that has the name may still be unread, because the sweep missed it.
+    // If the file is renamed before a sweep finds it, only a search that goes back as far as this one finds it.
+    if (this.#mayMiss(name)) keepEarlier(this.#missed, name, this.since(name))
     this.#displaced.delete(name)
     this.#waitingSince.delete(name)
   }
@@ -186,4 +207,8 @@ export class Unseen {
       }
     }
   }
+}
+
+function keepEarlier(times: Map<string, number>, name: string, since: number): void {
+  times.set(name, Math.min(since, times.get(name) ?? since))
 }

@@ -409,6 +409,47 @@ for (const [code, include, isOnlySearch] of [
     await run.stop()
   })
 
+for (const [title, isKept, restarts] of [
+  ['a renamed file', true, false],
+  ['a deleted file', false, false],
+  ['a renamed file, and a stop', true, true],
+] as const)
+  t.test(`only searches can list a folder: the successor of ${title}`, async t => {
+    refuseWatches(t)
+    const { dir, path, options, checkpoints } = await readBefore(t, numbered(0, 10), '*.log')
+    renameSync(path, `${path}.1`)
+    await laterFiles(dir)
+    writeFileSync(path, asText(numbered(0, 5, 'two')))
+    if (!isKept) rmSync(`${path}.1`)
+    await laterFiles(dir)
+    // Only a scan asks for the kinds of the files, too.
+    let fails: 'all' | 'scans' | 'none' = 'all'
+    calls.readdirSync = (...args) => {
+      if (args[0] === dir && (fails === 'all' || (fails === 'scans' && args.length > 1)))
+        throw Object.assign(new Error('EIO: scandir'), { code: 'EIO' })
+      return real.readdirSync!(...args)
+    }
+    t.teardown(() => Object.assign(calls, { readdirSync: real.readdirSync }))
+    let run = await start(options, checkpoints)
+    await run.scanned(4)
+    fails = 'scans'
+    await run.scanned(4)
+    t.same(run.out.texts(), [])
+    if (restarts) {
+      await run.stop()
+      run = await start(options, run.checkpoints)
+      await run.scanned(2)
+    }
+    // It is renamed before a scan finds it.
+    if (isKept) renameSync(`${path}.1`, `${path}.2`)
+    renameSync(path, `${path}.1`)
+    writeFileSync(path, asText(numbered(0, 5, 'three')))
+    fails = 'none'
+    await settled(run, 10)
+    t.same(run.out.texts(), [...numbered(0, 5, 'two'), ...numbered(0, 5, 'three')])
+    await run.stop()
+  })
+
 t.test('a folder that can never be listed: a new file that begins like another one is read', async t => {
   const banner = numbered(0, 2, 'the program and its version')
   const dir = testFolder(t, { 'a.log': asText(banner) })
