@@ -2,7 +2,7 @@ import type { BigIntStats } from 'node:fs'
 import type { ComponentContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { statOrNone } from '../../lib/files/disk/disk.js'
-import { isOfContent } from './compression.js'
+import { formatOfName, isOfContent } from './compression.js'
 
 /** A problem that does not recur within this many sweeps is forgotten. */
 const FORGET_SWEEPS = 10
@@ -46,11 +46,11 @@ export class PathProblems {
     return count
   }
 
-  /** `kind` is the metric label of the failure. */
-  failed(path: string, kind: 'open' | 'read' | 'list', error: unknown): void {
+  /** `kind` is the metric label of the failure. `stays`: whether the problem lasts as long as the file exists. */
+  failed(path: string, kind: 'open' | 'read' | 'list', error: unknown, stays = false): void {
     this.#context.metrics.failed(kind)
     const code = errorCode(error) ?? errorText(error)
-    if (!this.#first(path, code, true)) return
+    if (!this.#first(path, code, true, stays)) return
     this.#context.log.error(
       { code: 'SLUICE_FILE_UNREADABLE', file: path, cause: code, error: errorText(error) },
       'cannot read file; retrying every scan_interval',
@@ -68,11 +68,12 @@ export class PathProblems {
   }
 
   /**
-   * Like `damaged`, for a compressed file that may contain the rest of a missing file. While the compressed file
-   * exists, it counts as unreadable.
+   * Reports a file that cannot be read and may contain the rest of a missing file. While it exists, it counts as
+   * unreadable.
    */
   hidden(path: string, error: unknown): void {
-    this.#damaged(path, error, true)
+    if (isOfSystem(error) && !formatOfName(path)) this.failed(path, 'open', error, true)
+    else this.#damaged(path, error, true)
   }
 
   #damaged(path: string, error: unknown, isMissed: boolean): void {

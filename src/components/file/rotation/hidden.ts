@@ -1,7 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import { statOrNone, withFile } from '../../../lib/files/disk/disk.js'
-import { formatOfName } from '../compression.js'
 import type { Remote } from '../discovery/remote.js'
 import { keyOf } from '../identity.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
@@ -14,7 +13,7 @@ import { isRotatedName } from './names.js'
 export class Hidden {
   readonly #problems: PathProblems
   readonly #remote: Remote
-  /** Entries of files whose rest may be in a compressed file that cannot be read. */
+  /** Entries of files whose rest may be in another file, which cannot be read. */
   readonly #entries = new Set<Entry>()
   /** Keys of files that have a saved position and could not be opened. */
   readonly #unopened = new Set<string>()
@@ -33,7 +32,7 @@ export class Hidden {
     if (isThorough) this.#unopened.clear()
   }
 
-  /** Whether the file of the entry, or a compressed file that may hold the rest of that file, cannot be read now. */
+  /** Whether the file of the entry, or another file that may hold the rest of that file, cannot be read now. */
   has(entry: Entry): boolean {
     return this.#entries.has(entry) || this.#unopened.has(entryKey(entry))
   }
@@ -60,7 +59,7 @@ export class Hidden {
     for (const one of this.#unreadables.get(folder) ?? []) {
       const isIt =
         names.some(name => isRotatedName(one.name, name)) && Number(one.stat.ctimeNs) / 1e6 >= Math.max(birth, since)
-      if (!isIt || !formatOfName(one.name)) continue
+      if (!isIt) continue
       this.#problems.hidden(one.path, one.error)
       this.#hiding.set(one.path, one)
       hides = true

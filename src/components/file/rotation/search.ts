@@ -103,7 +103,7 @@ export class Search {
     return this.#again.size === 0
   }
 
-  /** Whether the entry's file is there, or a compressed file that holds, or may hold, what was read of it. */
+  /** Whether the entry's file is there, or another file that holds, or may hold, what was read of it. */
   isKept = (entry: Entry): boolean =>
     this.#there.has(entry) ||
     this.#hidden.has(entry) ||

@@ -924,24 +924,27 @@ t.test(
   },
 )
 
-t.test(
-  'a file is truncated within a line, and its copy cannot be opened at first: the line comes in one part',
-  async t => {
-    const lines = numbered(0, 20)
-    const dir = testFolder(t, { 'app.log': `${asText(lines)}hal` })
-    const path = join(dir, 'app.log')
-    const run = await start({ include: [join(dir, '*.log')], partial_line_timeout: '1h' })
-    await run.read(path)
-    await laterFiles(dir)
-    writeFileSync(join(dir, 'next'), gzipSync(`${asText(lines)}half\nlast\n`))
-    const { end } = fail(t, 'EACCES', ['openSync'], file => file === `${path}.1.gz`)
-    renameSync(join(dir, 'next'), `${path}.1.gz`)
-    writeFileSync(path, 'new\n')
-    await run.scanned(5)
-    t.notOk(run.out.texts().includes('hal'))
-    end()
-    await settled(run, 23)
-    t.same(run.out.texts().sort(), [...lines, 'half', 'last', 'new'].sort())
-    await run.stop()
-  },
-)
+for (const isCompressed of [true, false])
+  t.test(
+    `a file is truncated within a line, its ${isCompressed ? 'compressed' : 'plain'} copy cannot be opened at first`,
+    async t => {
+      const lines = numbered(0, 20)
+      const dir = testFolder(t, { 'app.log': `${asText(lines)}hal` })
+      const path = join(dir, 'app.log')
+      const copy = isCompressed ? `${path}.1.gz` : `${path}.1`
+      const run = await start({ include: [join(dir, '*.log')], partial_line_timeout: '1h' })
+      await run.read(path)
+      await laterFiles(dir)
+      const bytes = Buffer.from(`${asText(lines)}half\nlast\n`)
+      writeFileSync(join(dir, 'next'), isCompressed ? gzipSync(bytes) : bytes)
+      const { end } = fail(t, 'EACCES', ['openSync'], file => file === copy)
+      renameSync(join(dir, 'next'), copy)
+      writeFileSync(path, 'new\n')
+      await run.scanned(5)
+      t.notOk(run.out.texts().includes('hal'), 'the line comes in one part')
+      end()
+      await settled(run, 23)
+      t.same(run.out.texts().sort(), [...lines, 'half', 'last', 'new'].sort())
+      await run.stop()
+    },
+  )

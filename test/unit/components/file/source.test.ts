@@ -602,23 +602,28 @@ for (const isStopped of [false, true]) {
   )
 }
 
-for (const [title, isLocked, isRead] of [
-  ['cannot be opened, and can be later', true, true],
-  ['cannot be opened, and is deleted', true, false],
-  ['is damaged, and restored later', false, true],
-  ['is damaged, and deleted', false, false],
+for (const [title, isCompressed, isLocked, isRead] of [
+  ['compressed copy with the rest of a file cannot be opened, and can be later', true, true, true],
+  ['compressed copy with the rest of a file cannot be opened, and is deleted', true, true, false],
+  ['compressed copy with the rest of a file is damaged, and restored later', true, false, true],
+  ['compressed copy with the rest of a file is damaged, and deleted', true, false, false],
+  ['plain copy with the rest of a file cannot be opened, and can be later', false, true, true],
+  ['plain copy with the rest of a file cannot be opened, and is deleted', false, true, false],
 ] as const) {
-  t.test(`the compressed copy with the rest of a file ${title}`, async t => {
+  t.test(`the ${title}`, async t => {
     const dir = testFolder(t, { 'app.log': '1\n' })
-    const [path, copy] = [join(dir, 'app.log'), join(dir, 'app.log.1.gz')]
+    const [path, copy] = [join(dir, 'app.log'), join(dir, isCompressed ? 'app.log.1.gz' : 'app.log.1')]
     const first = await tail({ include: [path] })
     await settled(first, 1)
     first.out.hold = true
     fs.appendFileSync(path, '2\n')
     await arrived(first, 2)
     await first.stop()
-    const whole = gzipSync(fs.readFileSync(path))
+    const whole = isCompressed ? gzipSync(fs.readFileSync(path)) : fs.readFileSync(path)
     writeFileSync(copy, isLocked ? whole : 'this is no file that gzip made')
+    // Like the copy that `cp -p` makes of a file that was written an hour ago.
+    const hourAgo = new Date(Date.now() - 3_600_000)
+    if (!isCompressed) fs.utimesSync(copy, hourAgo, hourAgo)
     const { unlock } = isLocked ? lock(t, copy) : { unlock: () => writeFileSync(copy, whole) }
     rmSync(path)
     writeFileSync(path, '3\n')
@@ -630,7 +635,7 @@ for (const [title, isLocked, isRead] of [
     t.equal(run.value('sluice_files_unreadable'), 1)
     t.same(
       run.log.filter(one => one.code).map(({ code, file }) => [code, file]),
-      [['SLUICE_COPY_DAMAGED', copy]],
+      [[isCompressed ? 'SLUICE_COPY_DAMAGED' : 'SLUICE_FILE_UNREADABLE', copy]],
     )
     t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0, 'it may be read yet')
     if (isRead) unlock()
