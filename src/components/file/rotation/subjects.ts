@@ -42,7 +42,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   // When `size` or `markIn` is called, the file may be closed, and the descriptor may belong to another file.
   const read: Read = use =>
     fd !== undefined && tailer.fd === fd ? orNone(() => use(fd)) : there && withClosed(there.path, tailer.key, use)
-  const known: Content = { isThere: false, size: () => tailer.size, ...marksOf(position, head, trail) }
+  const known: Content = { isThere: false, size: () => Math.max(tailer.size, at), ...marksOf(position, head, trail) }
   return {
     tailer,
     names: [basename(origin.path ?? path), basename(path)],
@@ -53,7 +53,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     position,
     since: truncatedSince,
     claimed,
-    ...(fd !== undefined || there ? whole(read, known, there !== undefined) : known),
+    ...(fd !== undefined || there ? whole(read, known) : known),
   }
 }
 
@@ -61,10 +61,12 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
  * Whether `content` has the first bytes of the tailer's file, but too few to recognize a copy. A copy may be in
  * progress.
  */
-export function beginsLike(tailer: Tailer, content: Buffer): boolean {
+export function beginsLike({ fd, head }: Tailer, content: Buffer): boolean {
   const { length } = content
-  const mark = length > 0 && length < ALIKE_BYTES ? ofTailer(tailer).markIn(length) : undefined
-  return mark?.offset === length && same(mark.tail, fingerprint(content, 0, length))
+  if (length === 0 || length >= ALIKE_BYTES) return false
+  const own = fd === undefined ? undefined : orNone(() => fingerprintAt(fd, 0, length))
+  // If the file cannot be read now, this content may be its beginning.
+  return own ? same(own, fingerprint(content, 0, length)) : length < head.bytes
 }
 
 export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: Listed): Subject {
@@ -82,7 +84,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     // At the time `since`, the file may already have been copied and not yet truncated.
     notBefore: since && since - TWIN_MS,
     claimed,
-    ...(there ? whole(use => withClosed(there.path, keyOf(there.stat), use), known, true) : known),
+    ...(there ? whole(use => withClosed(there.path, keyOf(there.stat), use), known) : known),
   }
 }
 
@@ -117,24 +119,18 @@ function withClosed<T>(path: string, key: string, use: (fd: number) => T): T | u
   return result
 }
 
-/** The size of the file. If it is less than `known`, throws unless the content can be read, too. */
-function sizeIfReadable(fd: number, known: number): number {
-  const { size } = fstatSync(fd)
-  if (size < known) fingerprintAt(fd, 0, 1)
-  return size
-}
-
-/** `known`: what is known if the file cannot be read. */
-function whole(read: Read, known: Content, isNamed: boolean): Content {
+/** `known`: what is known if the file cannot be read, or was truncated. */
+function whole(read: Read, known: Content): Content {
   return {
     isThere: true,
-    // A copy of a file that cannot be read may be longer than what is known of it. A file that is gone has one copy.
-    size: () => read(fd => sizeIfReadable(fd, known.size())) ?? (isNamed ? Number.POSITIVE_INFINITY : known.size()),
+    size() {
+      const size = read(fd => fstatSync(fd).size) ?? -1
+      // Otherwise, a copy may be longer than what is known of this file.
+      return size >= known.size() ? size : Number.POSITIVE_INFINITY
+    },
     markIn(size) {
       const tail = read(fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size))
-      if (!tail) return known.markIn(size)
-      // If the file was just truncated, these bytes are gone.
-      return tail.bytes === Math.min(size, FINGERPRINT_BYTES) ? { offset: size, tail } : undefined
+      return tail?.bytes === Math.min(size, FINGERPRINT_BYTES) ? { offset: size, tail } : known.markIn(size)
     },
   }
 }

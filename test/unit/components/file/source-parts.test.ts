@@ -41,7 +41,7 @@ import { Reader, type ReaderOptions } from '../../../../src/components/file/read
 import type { TailerContext } from '../../../../src/components/file/reading/tailer.js'
 import { Tailer } from '../../../../src/components/file/reading/tailer.js'
 import { Newcomers } from '../../../../src/components/file/rotation/newcomers.js'
-import { ofTailer } from '../../../../src/components/file/rotation/subjects.js'
+import { beginsLike, ofTailer } from '../../../../src/components/file/rotation/subjects.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
 import { type Entry, isCopyAhead, Saved, wasCopyAhead } from '../../../../src/components/file/saved.js'
 import { Slices } from '../../../../src/components/file/slices.js'
@@ -511,13 +511,31 @@ t.test('a copy may lack bytes of its original', async t => {
   t.same(tailer.head, fingerprintAt(fd, 0, 4))
 })
 
-t.test('the end of a file that was truncated is no mark', async t => {
+t.test('a file that was truncated, or cannot be read, is compared by what is known of it', async t => {
   const path = join(testFolder(t, { 'app.log': `${'x'.repeat(1999)}\n` }), 'app.log')
-  const { tailer } = opened(t, path)
-  const { markIn } = ofTailer(tailer)
+  const fd = openSync(path, 'r')
+  const tailer = tailerOf(path, fd)
+  tailer.sees(2000)
+  const { markIn, size } = ofTailer(tailer)
+  t.equal(size(), 2000)
   t.match(markIn(2000), { offset: 2000, tail: { bytes: FINGERPRINT_BYTES } })
   truncateSync(path, 1500)
-  t.equal(markIn(2000), undefined)
+  t.equal(size(), Number.POSITIVE_INFINITY)
+  t.match(markIn(2000), { offset: 0 })
+  closeSync(fd)
+  t.equal(size(), Number.POSITIVE_INFINITY)
+  t.match(markIn(2000), { offset: 0 })
+})
+
+t.test('a few bytes may be the beginning of a file that cannot be read', async t => {
+  const path = join(testFolder(t, { 'app.log': 'one\ntwo\n' }), 'app.log')
+  const fd = openSync(path, 'r')
+  const tailer = tailerOf(path, fd)
+  tailer.learnHead()
+  const begins = (text: string) => beginsLike(tailer, Buffer.from(text))
+  t.same(['', 'one\n', 'two\n', 'one\ntwo\nthree\n'].map(begins), [false, true, false, false])
+  closeSync(fd)
+  t.same(['', 'one\n', 'two\n', 'one\ntwo\nthree\n'].map(begins), [false, true, true, false])
 })
 
 t.test('a file that is closed while it is compared is compared by its path', async t => {
