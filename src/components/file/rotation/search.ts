@@ -304,9 +304,10 @@ export class Search {
     const areTold =
       [...originals].every(([name, tailer]) => current.get(name) === tailer) &&
       this.#checkOpen([...current, ...open.filter(([, { fd }]) => fd !== undefined)])
-    // While files are compared, a copy may be made and its original truncated.
+    // While files are compared, a copy may be made and its original truncated, or an empty copy may get its content.
     const sizes = new Map(later.map(({ stat }) => [keyOf(stat), stat.size]))
-    if (!isSame || !areTold || unclaimed.some(({ key, stat }) => sizes.get(key) !== stat.size)) {
+    const unknown = [...unclaimed, ...others.filter(one => wanted(one) && !byPlace.has(keyOf(one.stat)))]
+    if (!isSame || !areTold || unknown.some(({ stat }) => sizes.get(keyOf(stat)) !== stat.size)) {
       this.#again.add(path)
       return
     }

@@ -56,6 +56,35 @@ function atCall(t: Test, wanted: Call[], path: string, act: () => void): void {
   }
 }
 
+t.test('a file that came and went is compressed while its folder is listed, its copy first: it is read', async t => {
+  const dir = testFolder(t, { 'app.log': 'the first line of the first file\n' })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path] })
+  await settled(run, 1)
+  const calls = fs as unknown as Record<'statSync' | 'readdirSync', (...args: unknown[]) => unknown>
+  const { statSync: stat, readdirSync: list } = calls
+  t.teardown(() => Object.assign(calls, { statSync: stat, readdirSync: list }))
+  calls.readdirSync = (...args) => {
+    const names = list(...args) as (string | { name: string })[]
+    return names.sort((a, b) => (String(Object(a).name ?? a) < String(Object(b).name ?? b) ? 1 : -1))
+  }
+  calls.statSync = (...args) => {
+    const result = stat(...args)
+    if (args[0] === `${path}.1.gz` && fs.existsSync(`${path}.1`)) {
+      writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(`${path}.1`)))
+      rmSync(`${path}.1`)
+    }
+    return result
+  }
+  renameSync(path, `${path}.2`)
+  writeFileSync(`${path}.1`, 'a line of the second file\n')
+  writeFileSync(`${path}.1.gz`, '')
+  writeFileSync(path, 'a line of the third file\n')
+  await settled(run, 3)
+  t.same(run.out.texts().slice(1).sort(), ['a line of the second file', 'a line of the third file'])
+  await run.stop()
+})
+
 t.test('a name that passes on between the stat and the open gives the new file no size', async t => {
   const dir = testFolder(t, { 'app.log': '1\n' })
   const path = join(dir, 'app.log')
