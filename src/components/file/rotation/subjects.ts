@@ -53,7 +53,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     position,
     since: truncatedSince,
     claimed,
-    ...(fd !== undefined || there ? whole(read, known) : known),
+    ...(fd !== undefined || there ? whole(read, known, there !== undefined) : known),
   }
 }
 
@@ -84,7 +84,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     // At the time `since`, the file may already have been copied and not yet truncated.
     notBefore: since && since - TWIN_MS,
     claimed,
-    ...(there ? whole(use => withClosed(there.path, keyOf(there.stat), use), known) : known),
+    ...(there ? whole(use => withClosed(there.path, keyOf(there.stat), use), known, true) : known),
   }
 }
 
@@ -120,13 +120,14 @@ function withClosed<T>(path: string, key: string, use: (fd: number) => T): T | u
 }
 
 /** `known`: what is known if the file cannot be read, or was truncated. */
-function whole(read: Read, known: Content): Content {
+function whole(read: Read, known: Content, isNamed: boolean): Content {
   return {
     isThere: true,
     size() {
-      const size = read(fd => fstatSync(fd).size) ?? -1
-      // Otherwise, a copy may be longer than what is known of this file.
-      return size >= known.size() ? size : Number.POSITIVE_INFINITY
+      const [size = -1, before] = [read(fd => fstatSync(fd).size), known.size()]
+      if (size >= before) return size
+      // A copy may be longer than what is known of this file. A file that is gone has one copy.
+      return isNamed ? Number.POSITIVE_INFINITY : before
     },
     markIn(size) {
       const tail = read(fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size))

@@ -516,7 +516,8 @@ t.test('a file that was truncated, or cannot be read, is compared by what is kno
   const fd = openSync(path, 'r')
   const tailer = tailerOf(path, fd)
   tailer.sees(2000)
-  const { markIn, size } = ofTailer(tailer)
+  const there = { name: 'app.log', path, stat: statSync(path, { bigint: true }) }
+  const { markIn, size } = ofTailer(tailer, there)
   t.equal(size(), 2000)
   t.match(markIn(2000), { offset: 2000, tail: { bytes: FINGERPRINT_BYTES } })
   truncateSync(path, 1500)
@@ -525,6 +526,7 @@ t.test('a file that was truncated, or cannot be read, is compared by what is kno
   closeSync(fd)
   t.equal(size(), Number.POSITIVE_INFINITY)
   t.match(markIn(2000), { offset: 0 })
+  t.equal(ofTailer(tailer).size(), 2000, 'a file that is gone')
 })
 
 t.test('a few bytes may be the beginning of a file that cannot be read', async t => {
