@@ -644,6 +644,24 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
   t.same(said, ['batch'])
 })
 
+t.test('a file is held until a sweep has looked for the file before it', async t => {
+  const held: Tailer[] = []
+  const earlier = [{ isPostponed: true }]
+  const tailer = { path: 'app.log', isBehind: true, earlier, wasLookedFor() {}, pause() {} } as unknown as Tailer
+  const options: Partial<ReaderOptions> = {
+    clock: systemClock,
+    splitting: new Splitting(file.options.parse({ include: ['app.log'] })),
+    isStopped: () => false,
+    areHeld: () => held.length === 0,
+    files: { tailers: [], hold: (one: Tailer) => held.push(one) } as unknown as ReaderOptions['files'],
+    open: () => true,
+  }
+  const reader = new Reader(options as ReaderOptions)
+  reader.ready(tailer)
+  await reader.run({} as Output, AbortSignal.timeout(10_000), false)
+  t.same(held, [tailer])
+})
+
 t.test('what follows a long unfinished line is read into memory that is reused', async t => {
   for (const pending of [0, 20_000, 100_000, 268_287]) {
     const splitter = new LineSplitter(1_000_000)
