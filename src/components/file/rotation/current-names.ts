@@ -7,6 +7,8 @@ interface Former {
   readonly tailer: Tailer
   /** When the name last referred to the file, wall clock in milliseconds. */
   readonly since: number
+  /** Where the last sweep found the file. */
+  readonly found: string
 }
 
 /** Maps each name to the file that has it now, and remembers the file that had the name before. */
@@ -80,20 +82,26 @@ export class CurrentNames {
 
   setFormer(path: string, tailer: Tailer): void {
     const { since = this.#files.lookedAtName(path) } = this.#former.get(path) ?? {}
-    this.#former.set(path, { tailer, since })
+    this.#former.set(path, { tailer, since, found: tailer.found })
   }
 
   succeed(): void {
     for (const [path, former] of this.#former) this.#succeed(path, former)
   }
 
-  #succeed(path: string, { tailer: former, since }: Former): void {
+  #succeed(path: string, { tailer: former, since, found }: Former): void {
     const tailer = this.#paths.get(path)
     if (tailer && tailer !== former && tailer.isNew) {
       this.#files.rotated(path, tailer, former)
       this.#files.displace(path, since)
     }
-    if (!tailer && this.#files.reads(former)) return
+    if (!tailer && this.#files.reads(former)) {
+      if (former.found === found) return
+      // The file was renamed once more. If this was a rotation, other files had the name in between.
+      this.setFormer(path, former)
+      this.#files.displace(path, since)
+      return
+    }
     this.#former.delete(path)
     if (!tailer) this.#files.displace(path, since)
   }

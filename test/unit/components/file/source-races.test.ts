@@ -85,6 +85,22 @@ t.test('a file that came and went is compressed while its folder is listed, its 
   await run.stop()
 })
 
+t.test('a vacant name is taken and given up again between two scans, and its file is compressed', async t => {
+  refuseWatches(t)
+  const dir = testFolder(t, { 'app.log': 'the first line of the first file\n' })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [join(dir, '*.log*')], exclude: ['*.gz'] })
+  await settled(run, 1)
+  renameSync(path, `${path}.1`)
+  await run.scanned(3)
+  await laterFiles(dir)
+  renameSync(`${path}.1`, `${path}.2`)
+  writeFileSync(`${path}.1.gz`, gzipSync('a line of the second file\n'))
+  await settled(run, 2)
+  t.same(run.out.texts(), ['the first line of the first file', 'a line of the second file'])
+  await run.stop()
+})
+
 t.test('a name that passes on between the stat and the open gives the new file no size', async t => {
   const dir = testFolder(t, { 'app.log': '1\n' })
   const path = join(dir, 'app.log')
