@@ -91,19 +91,14 @@ export class CurrentNames {
 
   #succeed(path: string, { tailer: former, since, found }: Former): void {
     const tailer = this.#paths.get(path)
-    if (tailer && tailer !== former && tailer.isNew) {
-      this.#files.rotated(path, tailer, former)
-      this.#files.displace(path, since)
-    }
-    if (!tailer && this.#files.reads(former)) {
-      if (former.found === found) return
-      // The file was renamed once more. If this was a rotation, other files had the name in between.
-      this.setFormer(path, former)
-      this.#files.displace(path, since)
-      return
-    }
-    this.#former.delete(path)
-    if (!tailer) this.#files.displace(path, since)
+    const isSucceeded = tailer && tailer !== former && tailer.isNew
+    const waits = !tailer && this.#files.reads(former)
+    if (waits && former.found === found) return
+    if (isSucceeded) this.#files.rotated(path, tailer, former)
+    // If the former file of a vacant name was renamed once more by a rotation, other files had the name in between.
+    if (waits) this.setFormer(path, former)
+    else this.#former.delete(path)
+    if (!tailer || isSucceeded) this.#files.displace(path, since)
   }
 
   /** Records that this file had the name, unless the name refers to a new file now. */
