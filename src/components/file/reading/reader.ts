@@ -322,7 +322,7 @@ export class Reader {
   /**
    * Whether this file must wait for earlier files with the same name. Queues those that have grown. This file must
    * wait for them, because programs write to an earlier file until they open the new file. Checks only once until this
-   * file is at its end again, because it must not wait forever for a file that always grows.
+   * file has grown, because it must not wait forever for a file that always grows.
    */
   #waitsForEarlier(tailer: Tailer): boolean {
     if (tailer.sawEarlier) return false

@@ -88,7 +88,7 @@ export class Tailer {
    * earlier file has grown.
    */
   isBehind = true
-  /** Whether the earlier files were checked for new lines since this file was last at its end. */
+  /** Whether the earlier files were checked for new lines since this file last grew or was at its end. */
   sawEarlier = false
   /** The copy that is read after the file itself is gone. */
   copy: Copy | undefined
@@ -194,7 +194,9 @@ export class Tailer {
 
   /** Records a size. The recorded size never decreases, because bytes that are gone after a shrink still count. */
   sees(size: number): void {
-    this.size = Math.max(this.size, size)
+    if (size <= this.size) return
+    this.size = size
+    this.sawEarlier = false
   }
 
   /** Whether a sweep must look for the file before the file can be read. If so, the files that follow it also wait. */
