@@ -160,6 +160,7 @@ t.test('is it the same file', async t => {
     ['nothing delivered yet', content, none, 'same'],
     ['nothing delivered yet, another', 'other content', none, 'replaced'],
     ['nothing known', 'other content', { ...none, head: NO_BYTES }, 'same'],
+    ['nothing known but its size, shorter', 'other', { ...all, head: NO_BYTES, tail: NO_BYTES }, 'truncated'],
   ]
   for (const [what, text, remembered, expected] of cases) t.equal(check(text, remembered), expected, what)
   const stat = statSync(path, { bigint: true })

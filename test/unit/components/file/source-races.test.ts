@@ -101,6 +101,21 @@ t.test('a vacant name is taken and given up again between two scans, and its fil
   await run.stop()
 })
 
+t.test('a vacant name is taken and given up again, and its former file keeps its name', async t => {
+  const dir = testFolder(t, { 'app.log': 'the first line of the first file\n' })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path], rotate_wait: '1h' })
+  await settled(run, 1)
+  renameSync(path, `${path}-20260101`)
+  await run.scanned(3)
+  await laterFiles(dir)
+  writeFileSync(path, 'a line of the second file\n')
+  renameSync(path, `${path}-20260102`)
+  await settled(run, 2)
+  t.same(run.out.texts(path), ['the first line of the first file', 'a line of the second file'])
+  await run.stop()
+})
+
 t.test('a name that passes on between the stat and the open gives the new file no size', async t => {
   const dir = testFolder(t, { 'app.log': '1\n' })
   const path = join(dir, 'app.log')
@@ -366,7 +381,7 @@ t.test('an empty file beside an older one is a copy that is being made', async t
   await run.scanned(2)
   truncateSync(path)
   appendFileSync(path, '2\n')
-  await settled(run, 2)
+  await until('the last line', () => run.out.texts().includes('2'))
   t.equal(run.out.lines.length, 2)
   await run.stop()
 })
@@ -499,6 +514,7 @@ t.test('a file that came and went while nothing ran, and its name was vacant bef
   await laterFiles(dir)
   writeFileSync(path, '2\n')
   renameSync(path, `${path}.1`)
+  rmSync(`${path}.2`)
   const next = await tail({ include: [path] }, run.checkpoints, run.out)
   await settled(next, 2)
   t.same(next.out.texts(path), ['1', '2'])

@@ -602,6 +602,29 @@ for (const isStopped of [false, true]) {
   )
 }
 
+t.test(
+  'a file that was renamed while nothing ran, and cannot be opened at the start, is read when it can be',
+  async t => {
+    const dir = testFolder(t, { 'app.log': '1\n' })
+    const path = join(dir, 'app.log')
+    const first = await tail({ include: [path] })
+    await settled(first, 1)
+    await first.stop()
+    appendFileSync(path, '2\n')
+    renameSync(path, `${path}.1`)
+    writeFileSync(path, '3\n')
+    const { unlock } = lock(t, `${path}.1`)
+    const run = await tail({ include: [path] }, first.checkpoints)
+    await settled(run, 1)
+    await run.scanned(15)
+    t.equal(run.value('sluice_files_unreadable'), 1)
+    unlock()
+    await settled(run, 2)
+    t.same(run.out.texts(path), ['3', '2'])
+    await run.stop()
+  },
+)
+
 for (const [title, isCompressed, isLocked, isRead] of [
   ['compressed copy with the rest of a file cannot be opened, and can be later', true, true, true],
   ['compressed copy with the rest of a file cannot be opened, and is deleted', true, true, false],
