@@ -123,7 +123,10 @@ Tailer.prototype.take = function (result, out) {
   return batch
 }
 
-/** Starts a file source on `options`, with what a run before left in `checkpoints`. */
+/**
+ * Starts a file source on `options`, with what a run before left in `checkpoints`. Renamed files stay open for longer
+ * than a test waits, so that a test fails if only the end of this time brings what it waits for.
+ */
 export async function tail(
   options: Record<string, unknown>,
   checkpoints = new MemoryCheckpoints(),
@@ -152,7 +155,10 @@ export async function tail(
       ...(path ? { path } : {}),
     }),
   } as Partial<SourceContext> as SourceContext
-  const source = await file.create(file.options.parse({ scan_interval: '20ms', ...options }), context)
+  const source = await file.create(
+    file.options.parse({ scan_interval: '20ms', rotate_wait: '1h', ...options }),
+    context,
+  )
   let abort = new AbortController()
   const start = () => {
     const run = source.run(out, abort.signal)

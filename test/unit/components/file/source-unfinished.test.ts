@@ -104,7 +104,8 @@ t.test(
     const dir = testFolder(t, { 'a.log': 'whole\nhalf', 'marker.log': '' })
     const [path, marker] = [join(dir, 'a.log'), join(dir, 'marker.log')]
     const clock = new TestTime()
-    const run = await tail({ include: [join(dir, '*.log*')] }, new MemoryCheckpoints(), new Receiver(), clock)
+    const options = { include: [join(dir, '*.log*')], rotate_wait: '1 Minutes' }
+    const run = await tail(options, new MemoryCheckpoints(), new Receiver(), clock)
     await lines(run, 1)
     await seenIsRead(run, marker)
     clock.ms += 3_600_000

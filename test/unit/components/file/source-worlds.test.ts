@@ -349,7 +349,8 @@ t.test('a file with an old time is known when it is compressed', async t => {
   const path = join(dir, 'a.log')
   utimesSync(path, 1_700_000_000, 1_700_000_000)
   const time = new TestTime()
-  const run = await tail({ include: [`${dir}/*`] }, new MemoryCheckpoints(), new Receiver(), time)
+  const options = { include: [`${dir}/*`], rotate_wait: '1m' }
+  const run = await tail(options, new MemoryCheckpoints(), new Receiver(), time)
   await settled(run, 1)
   writeFileSync(`${path}.gz`, gzipSync('line 0\n'))
   utimesSync(`${path}.gz`, 1_700_000_000, 1_700_000_000)
