@@ -58,6 +58,11 @@ export class Copy {
     this.#inflated = inflated
   }
 
+  /** Size of the file if it is damaged and was read as far as possible. */
+  get cutSize(): number | undefined {
+    return this.isRefused || this.#cutSize === undefined ? undefined : Number(this.#cutSize)
+  }
+
   /** Whether this copy waits until another one is read completely. */
   get waits(): boolean {
     return !this.#inflated && this.#slots.free <= 0

@@ -5,7 +5,7 @@ import type { Remote } from '../discovery/remote.js'
 import { keyOf } from '../identity.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
 import { type Entry, entryKey } from '../saved.js'
-import type { Unreadable } from './candidates.js'
+import type { Listed, Unreadable } from './candidates.js'
 import type { Known } from './match.js'
 import { isRotatedName } from './names.js'
 
@@ -43,6 +43,11 @@ export class Hidden {
 
   addUnopened(file: Pick<BigIntStats, 'dev' | 'ino'> | Pick<Entry, 'dev' | 'ino'>): void {
     this.#unopened.add(`${file.dev}:${file.ino}`)
+  }
+
+  /** Records a damaged copy that was read as far as possible. Its folder is searched again when it has changed. */
+  addCut({ path, name, stat }: Listed): void {
+    this.#hiding.set(path, { path, name, stat, error: undefined })
   }
 
   setUnreadable(folder: string, files: readonly Unreadable[]): void {

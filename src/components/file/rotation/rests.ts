@@ -119,9 +119,14 @@ export class Rests {
   }
 
   readOn(entry: Entry, place: Place): void {
-    const { context, saved } = this.#options
+    const { context, saved, hidden } = this.#options
     const file = nameOf(entry)
     const { path, stat } = place
+    // The rest was counted as lost. If the copy was not complete yet, its size changes.
+    if (entry.cut !== undefined && place.key === entry.claimed && BigInt(entry.cut) === stat.size) {
+      hidden.addCut(place)
+      return
+    }
     if (isCompressed(place)) {
       this.#start(entry, place)
       context.log.debug({ file, copy: path }, 'file is gone; searching for its rest in a compressed copy')

@@ -357,11 +357,20 @@ t.test('what was seen of a file and is missing in its damaged copy is counted as
   const next = await start(options, first.checkpoints)
   const lost = () => next.value('sluice_file_lost_bytes_total')
   await until('the rest to be lost', () => lost()! > 0)
+  const found = () => next.log.filter(({ msg }) => msg.startsWith('file is gone; searching')).length
+  const before = found()
+  await next.scanned(20)
+  t.equal(found(), before, 'the damaged copy is not read again')
   await next.stop()
   const read = next.out.bytes(path).length
   t.ok(read > 0)
   t.equal(lost(), size - 'line\n'.length - read)
   const last = await start(options, next.checkpoints)
+  await last.scanned(20)
+  t.equal(last.value('sluice_file_lost_bytes_total'), 0)
+  // It was still being copied.
+  writeFileSync(`${path}.1.gz`, whole)
+  await until('the rest', () => last.out.bytes(path).length === size - 'line\n'.length - read)
   rmSync(`${path}.1.gz`)
   await last.scanned(3)
   t.equal(last.value('sluice_file_lost_bytes_total'), 0)
