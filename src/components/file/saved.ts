@@ -51,8 +51,8 @@ const entrySchema = z.object({
   away: z.number().optional(),
   /** Device and inode of the file that was found to be a copy of this one. */
   claimed: z.string().optional(),
-  /** Size of the copy, if the copy is damaged and was read as far as possible. */
-  cut: bytes.optional(),
+  /** The damaged copy that was read as far as possible: see `versionOf` in copy.ts. */
+  cut: z.string().optional(),
   /** Some places up to which the file was read: see trail.ts. */
   marks: z
     .array(z.object({ offset: bytes, tail: fingerprint, isCopied: z.literal(true).optional() }))

@@ -1,3 +1,4 @@
+import type { BigIntStats } from 'node:fs'
 import { errorCode } from '../../../core/errors.js'
 import { statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import type { Clock } from '../../../lib/time.js'
@@ -37,6 +38,8 @@ export class Copy {
   #end: number | undefined
   /** The size of the file when damage was found. If the size differs now, the file was only incomplete at that time. */
   #cutSize: bigint | undefined
+  /** The result of `versionOf` for the file, if it is damaged and was read as far as possible. */
+  cut: string | undefined
   /** Whether the content ends with damage, and bytes of the original may be missing. */
   isCut = false
   /** Whether the system refused to read on. Bytes may follow. */
@@ -56,11 +59,6 @@ export class Copy {
     this.#clock = clock
     this.#open = open
     this.#inflated = inflated
-  }
-
-  /** Size of the file if it is damaged and was read as far as possible. */
-  get cutSize(): number | undefined {
-    return this.isRefused || this.#cutSize === undefined ? undefined : Number(this.#cutSize)
   }
 
   /** Whether this copy waits until another one is read completely. */
@@ -101,7 +99,9 @@ export class Copy {
         this.isRefused = isOfSystem(inflated.damage)
         this.#retryAt = this.#clock.now() + this.#retryMs
         this.#retryMs *= 2
-        this.#cutSize = statOrNone(this.path)?.size
+        const stat = statOrNone(this.path)
+        this.#cutSize = stat?.size
+        this.cut = stat && !this.isRefused ? versionOf(stat) : undefined
       } else if (inflated.ended) this.#problems.over(this.path)
       if (inflated.damage || inflated.ended) {
         this.#end = at + length
@@ -119,6 +119,7 @@ export class Copy {
   look(): void {
     if (this.isRefused ? this.#clock.now() < this.#retryAt : !this.#hasChanged()) return
     this.#cutSize = undefined
+    this.cut = undefined
     this.#end = undefined
     this.isCut = false
     this.isRefused = false
@@ -146,4 +147,9 @@ export class Copy {
     this.#inflated?.close()
     this.#inflated = undefined
   }
+}
+
+/** Changes with each write to the file. */
+export function versionOf({ size, mtimeNs }: BigIntStats): string {
+  return `${size}@${mtimeNs}`
 }

@@ -122,8 +122,7 @@ export class DetachedFiles {
     const mayBeCopied = unlinked && mayHoldCopies(dirname(tailer.path))
     const mayBeHidden = tailer.unread > 0 && search.mayHideRestOf(tailer)
     if (tailer.unread > 0 && !mayBeHidden) this.#reportLost(tailer)
-    const cut = tailer.copy?.cutSize
-    const entry = { ...tailer.entry(), cut, ...(!mayBeHidden && { away: context.clock.wall() }) }
+    const entry = { ...tailer.entry(), cut: tailer.copy?.cut, ...(!mayBeHidden && { away: context.clock.wall() }) }
     if (!unlinked) saved.put(entry)
     else if (mayBeCopied) saved.put({ ...entry, gone: true })
     files.forget(tailer)

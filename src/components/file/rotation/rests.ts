@@ -7,7 +7,7 @@ import type { Tailer } from '../reading/tailer.js'
 import type { Entry } from '../saved.js'
 import type { Candidates, CandidatesOptions, Compressed, Listed, Place } from './candidates.js'
 import { isCompressed } from './candidates.js'
-import { Copy } from './copy.js'
+import { Copy, versionOf } from './copy.js'
 import type { Hidden } from './hidden.js'
 import type { SearchOptions } from './search.js'
 import { nameOf } from './subjects.js'
@@ -122,8 +122,8 @@ export class Rests {
     const { context, saved, hidden } = this.#options
     const file = nameOf(entry)
     const { path, stat } = place
-    // The rest was counted as lost. If the copy was not complete yet, its size changes.
-    if (entry.cut !== undefined && place.key === entry.claimed && BigInt(entry.cut) === stat.size) {
+    // The rest was counted as lost. If the copy was not complete yet, it changes.
+    if (place.key === entry.claimed && entry.cut === versionOf(stat)) {
       hidden.addCut(place)
       return
     }
