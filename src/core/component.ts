@@ -214,10 +214,11 @@ export interface KeyWatch {
 export interface Destination extends Lifecycle {
   /**
    * Resolves when the receiver has accepted all events. Otherwise throws a DeliveryError. Any other error counts as
-   * `retry`. A retry gets the same array unless the request was divided, so a WeakMap can cache derived data. The bytes
-   * of a batch are valid until its acknowledgement is settled. After the signal aborts, the acknowledgement may be
-   * settled before the promise. So before the first await, copy the bytes that you need, and do not use a batch after
-   * that await.
+   * `retry`, except a TypeError, RangeError, ReferenceError, SyntaxError or failed assertion in the same turn of the
+   * event loop: the engine divides the request, and rejects an event that fails alone in the same way five times. A
+   * retry gets the same array unless the request was divided, so a WeakMap can cache derived data. The bytes of a batch
+   * are valid until its acknowledgement is settled. After the signal aborts, the acknowledgement may be settled before
+   * the promise. So before the first await, copy the bytes that you need, and do not use a batch after that await.
    */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>

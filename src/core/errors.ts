@@ -146,6 +146,22 @@ export class DeliveryError extends Error {
   }
 }
 
+/**
+ * The program failed before anything was sent, for example while it encoded events. Other events may be delivered. The
+ * engine sends the events of the request separately, and rejects an event that fails alone several times.
+ */
+export class InternalError extends DeliveryError {
+  constructor(cause: unknown) {
+    super(errorText(cause), { failure: 'retry', reason: 'internal_error', cause })
+  }
+}
+
+/** Whether an error is of a class that faults of a program have. Errors of the system and the network never are. */
+export function isProgramFault(error: unknown): boolean {
+  const classes = [RangeError, TypeError, ReferenceError, SyntaxError]
+  return classes.some(of => error instanceof of) || errorCode(error) === 'ERR_ASSERTION'
+}
+
 /** A source throws this error to end its run when events were not delivered. Its next run reads these events again. */
 export class GivenBackError extends Error {}
 

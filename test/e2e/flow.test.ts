@@ -377,3 +377,45 @@ destinations:
     'what was sent before the kill had these ids',
   )
 })
+
+t.test('one event for which code fails stops nothing: it is rejected, and its neighbors are delivered', async t => {
+  const lines = Array.from({ length: 50 }, (_, n) => `{"n":${n}}\n`)
+  const folder = testFolder(t, {
+    'in.log': lines.join(''),
+    'fragile.js': `import { appendFileSync } from 'node:fs'
+import { defineDestination, defineProcessor, encodeAlone, JSON_OBJECTS, written, z } from '@sluice-logs/sluice/plugin'
+const shape = { contract: 1, summary: 'Fails.', options: z.strictObject({}), examples: [{ title: 'All', yaml: '' }] }
+const fails = (batch, i, n) => batch.fields(i).n === n && null.encoded
+export const judge = defineProcessor({ ...shape, type: 'judge', create: () => ({
+  process(batch) { for (let i = 0; i < batch.length; i++) fails(batch, i, 7) },
+}) })
+export const fragile = defineDestination({ ...shape, type: 'fragile', create: () => ({
+  async write(request) {
+    for (const batch of request) for (let i = 0; i < batch.length; i++) fails(batch, i, 31)
+    appendFileSync('out.log', written(encodeAlone('raw', request)))
+  },
+}) })
+`,
+  })
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `plugins: [./fragile.js]
+sources: { log: { type: file, include: [in.log], decode: json } }
+processors: { judge: { type: judge, inputs: [log], on_error: dead_letter } }
+destinations: { up: { type: fragile, inputs: [judge], retry: { initial: 50ms } } }
+`,
+  )
+  const ended = await daemon.scrapedUntil(scrape => scrape.events('up').discarded === 1)
+  ended.conserves(t)
+  t.match(await daemon.stop(t), {
+    passed: 48,
+    discarded: { judge: { processing_failed: 1 }, up: { internal_error: 1 } },
+    undelivered: 0,
+  })
+  t.same(
+    linesOf(join(folder, 'out.log')).map(line => JSON.parse(line).n),
+    Array.from({ length: 50 }, (_, n) => n).filter(n => n !== 7 && n !== 31),
+    'in order',
+  )
+})

@@ -3,6 +3,7 @@ import { addEscaped, type ByteSink, writeBytes } from '../../lib/formats/json-st
 import { jsonText } from '../../lib/formats/json-text.js'
 import { CONTINUES, LINE_END } from '../../lib/lines/line-splitter.js'
 import { behindMark, type Codec, NEWLINE } from '../codec.js'
+import { InternalError } from '../errors.js'
 import type { EventBatch } from '../event/batch.js'
 import { INVALID, MODIFIED } from '../event/flags.js'
 import { JSON_OBJECTS } from './json.js'
@@ -135,10 +136,14 @@ export class RawEncoder {
 /** How a destination encodes events: with a codec, or as the lines that were read. */
 export type Encoding = Codec | 'raw'
 
-/** Encodes every event as a line of `codec`, even if another codec decoded the event. */
+/** Encodes every event as a line of `codec`, even if another codec decoded the event. Throws only InternalErrors. */
 export function encodeLines(codec: Codec, batches: readonly EventBatch[]): Encoded {
   const parts = new Parts()
-  for (const batch of batches) codec.write(batch, parts)
+  try {
+    for (const batch of batches) codec.write(batch, parts)
+  } catch (error) {
+    throw new InternalError(error)
+  }
   return parts.finish()
 }
 

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { ComponentMetrics, Destination, Observer, Receipt, Spool } from '../../../core/component.js'
-import { DeliveryError, errorText } from '../../../core/errors.js'
+import { DeliveryError, errorText, InternalError, isProgramFault } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { type DeliveryOptions, mostInFlight } from '../../../core/options/delivery-options.js'
 import type { Random } from '../../../lib/backoff.js'
@@ -61,6 +61,9 @@ export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'fai
 interface Request extends Readonly<Amount>, Linked<Request> {
   readonly parts: readonly EventBatch[]
 }
+
+/** An event for which the program fails this many times in the same way, alone and before it sends, is rejected. */
+const MOST_INTERNAL_ERRORS = 5
 
 const LATENCY_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
@@ -405,7 +408,9 @@ export class Delivery extends BatchQueue {
       const attempt = async (signal: AbortSignal) => {
         receipt = await this.#write(request.parts, signal, partition?.name)
       }
+      const fault = { message: '', count: 0 }
       const classify = (thrown: unknown) => {
+        if (thrown instanceof InternalError) return classifyInternal(thrown, request.events, fault)
         const error = classifyWrite(thrown)
         if (groupsOf(error) > 1) return error
         if (error.refused !== undefined) {
@@ -476,6 +481,11 @@ export class Delivery extends BatchQueue {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
+    // Nothing that was sent can be answered before the next turn of the event loop.
+    let mayBeAnswered = false
+    const turn = setImmediate(() => {
+      mayBeAnswered = true
+    })
     // At a deadline, events are settled even if the destination is still reading their bytes. So the chunks with these
     // bytes are held until the destination has finished.
     const releases = parts.map(({ chunk }) => holdChunk(chunk))
@@ -485,8 +495,9 @@ export class Delivery extends BatchQueue {
       return accepted ?? undefined
     } catch (error) {
       if (error instanceof DeliveryError) requestId = error.requestId
-      throw error
+      throw !mayBeAnswered && isProgramFault(error) ? new InternalError(error) : error
     } finally {
+      clearImmediate(turn)
       for (const release of releases) release?.()
       const exemplar = requestId === undefined ? undefined : { requestId, at: clock.wall() }
       this.#latency.observe((clock.now() - began) / 1000, exemplar)
@@ -594,6 +605,24 @@ const groupsOf = ({ failure, groups }: DeliveryError) => (failure === 'reject' ?
 function classifyWrite(error: unknown): DeliveryError {
   if (error instanceof DeliveryError) return error
   return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
+}
+
+/** Divides a request that the program cannot send. A single event is retried, and then rejected. */
+function classifyInternal(
+  error: InternalError,
+  events: number,
+  fault: { message: string; count: number },
+): DeliveryError {
+  const { message, reason, cause } = error
+  if (events > 1) {
+    const groups = Array.from({ length: events }, (_, i) => (i < events / 2 ? 0 : 1))
+    return new DeliveryError(message, { failure: 'reject', reason, groups, cause })
+  }
+  fault.count = message === fault.message ? fault.count + 1 : 1
+  fault.message = message
+  if (fault.count < MOST_INTERNAL_ERRORS) return error
+  const advice = `the destination failed ${fault.count} times to send this event, before it sent anything: ${message}`
+  return new DeliveryError(advice, { failure: 'reject', reason, cause })
 }
 
 /** If the receiver rejects the start, only the configuration can be the cause. So the start waits for an operator. */

@@ -59,7 +59,12 @@ export class SentSize {
 
   /** The size of a request as sent if the destination reports that size; else the size as read. */
   of({ parts, events, bytes }: Readonly<Amount> & { readonly parts: readonly EventBatch[] }): number {
-    const sent = this.#destination.sizeOf?.(parts, events > 1 ? this.maxBytes : Number.POSITIVE_INFINITY)
+    let sent: number | undefined
+    try {
+      sent = this.#destination.sizeOf?.(parts, events > 1 ? this.maxBytes : Number.POSITIVE_INFINITY)
+    } catch {
+      // The request cannot be encoded. Its first attempt fails in the same way.
+    }
     if (sent === undefined || bytes === 0) return bytes
     this.ratio = Math.max(1, sent / bytes, this.ratio * FALL)
     return sent

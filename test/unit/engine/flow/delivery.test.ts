@@ -557,3 +557,60 @@ t.test('a successor makes the same requests of the same events: it knows their s
   t.equal(halved, 5)
   t.equal((await sizeOfFirst(state))[0], 6)
 })
+
+/** Waits for an answer of the receiver, which takes a turn of the event loop. */
+const answer = () => new Promise(resolve => setImmediate(() => setImmediate(resolve)))
+
+t.test('an event for which the program fails alone five times is rejected; its neighbors are delivered', async t => {
+  for (const where of ['write', 'sizeOf']) {
+    const encode = (events: number[]) => {
+      if (events.includes(5)) throw new RangeError('too deep')
+      return events.length
+    }
+    const it = setUp({
+      options: { batch: { max_events: 8 } },
+      write: encode,
+      ...(where === 'sizeOf' && { destination: { sizeOf: request => encode(numbers(request)) } }),
+    })
+    await it.delivery.start()
+    it.put(8)
+    await settle()
+    t.same(it.letters, [], 'not at the first failure')
+    await it.time.advance(15_000)
+    t.same(it.letters, [{ events: [5], reason: 'internal_error' }], where)
+    t.equal(it.attempts.filter(({ events }) => events.join() === '5').length, 5)
+    t.match(it.logs.at(-1), {
+      msg: 'the destination rejected events',
+      reason: 'internal_error',
+      error: 'the destination failed 5 times to send this event, before it sent anything: too deep',
+    })
+    t.equal(it.counters.passed.events, 7)
+    t.same(it.settled, [['rejected']])
+    t.same(it.counters.imbalance(), balanced)
+  }
+})
+
+t.test('no other error rejects events: it may come from the receiver, or pass', async t => {
+  let n = 0
+  const errors: [string, () => unknown][] = [
+    ['an error of the system', () => fail('retry', { reason: 'refused' })],
+    ['an error without a class', () => Promise.reject(new Error('not connected'))],
+    ['an answer that the code does not expect', () => answer().then(() => Promise.reject(new TypeError('no items')))],
+    ['different errors', () => Promise.reject(new TypeError(`number ${n++}`))],
+  ]
+  for (const [what, write] of errors) {
+    let works = false
+    const it = setUp({ options: { batch: { max_events: 1 } }, write: () => (works ? undefined : write()) })
+    await it.delivery.start()
+    it.put(1)
+    for (let i = 0; i < 20; i++) {
+      await answer()
+      await it.time.advance(30_000)
+    }
+    t.same(it.letters, [], what)
+    works = true
+    await answer()
+    await it.time.advance(30_000)
+    t.same(it.settled, [['delivered']], what)
+  }
+})
