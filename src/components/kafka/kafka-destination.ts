@@ -23,6 +23,7 @@ const MOST_OPEN = 1000
 const MOST_TOPICS = 10_000
 /** If a quota pause is at most this long, requests are sent during the pause. The broker reads them after the pause. */
 const LONGEST_PAUSE_MS = 5000
+const MOST_PAUSE_MS = 3_600_000
 /** Approximate bytes of a record besides its key, value and headers. */
 const RECORD_BYTES = 8
 
@@ -309,7 +310,7 @@ export class KafkaDestination implements Destination {
         signal.throwIfAborted()
         throw this.#cluster.explainBroker(error, leader)
       })
-    this.#pausedUntil.set(leader, this.#clock.now() + answered.throttleTimeMs)
+    this.#pausedUntil.set(leader, this.#clock.now() + Math.min(answered.throttleTimeMs, MOST_PAUSE_MS))
     const results = new Map(
       answered.responses.flatMap(({ partitionResponses }) => partitionResponses).map(result => [result.index, result]),
     )

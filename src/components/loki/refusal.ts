@@ -1,5 +1,6 @@
 import type { Failure } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
+import { parseIsoTime } from '../../lib/formats/iso-time.js'
 import type { Refused } from '../../net/http/client/request-format.js'
 import type { PushRequest } from './push-request.js'
 
@@ -21,7 +22,7 @@ interface Known {
 function olderThan(text: string, push: PushRequest) {
   const oldest = /oldest acceptable timestamp is: ([^\s,';]+)/i.exec(text)?.[1]
   if (oldest === undefined) return undefined
-  const ms = Date.parse(oldest)
+  const ms = parseIsoTime(Buffer.from(oldest), 0, Buffer.byteLength(oldest))
   return (batch: EventBatch, i: number) => Number(push.nanosOf(batch, i).slice(0, -6)) < ms
 }
 

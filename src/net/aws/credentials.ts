@@ -4,6 +4,7 @@ import { z } from 'zod'
 import type { ComponentContext } from '../../core/component.js'
 import { DeliveryError, errorText } from '../../core/errors.js'
 import { readWithin } from '../../core/options/reach.js'
+import { parseIsoTime } from '../../lib/formats/iso-time.js'
 import { deadline } from '../../lib/time.js'
 import type { DialOptions } from '../dial-options.js'
 import { bodyText } from '../http/client/answers/read-answer.js'
@@ -289,7 +290,8 @@ function lasting(given: Given): Found {
 
 function expiring(given: Given): Found {
   const found = lasting(given)
-  const expiresAt = Date.parse(given.Expiration ?? '')
+  const expiration = Buffer.from(given.Expiration ?? '')
+  const expiresAt = parseIsoTime(expiration, 0, expiration.length)
   return { ...found, expiresAt: Number.isNaN(expiresAt) ? found.expiresAt : expiresAt }
 }
 

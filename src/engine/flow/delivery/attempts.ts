@@ -358,7 +358,7 @@ export class Attempts {
       outcome = outcomeOf(error)
       const isBeside = ended !== undefined && limit!.inFlight > 1 && isRefusal(error)
       const isAdapting = isBeside && isFirst && this.#isAdapting(error, began)
-      if (error instanceof DeliveryError && !task.pausesAlone && !isAdapting) pauseMs = error.retryAfterMs ?? 0
+      if (error instanceof DeliveryError && !task.pausesAlone && !isAdapting) pauseMs = pauseOf(error)
       return { error, isBeside, isAdapting }
     } finally {
       this.#running.delete(controller)

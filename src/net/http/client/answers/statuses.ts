@@ -7,7 +7,8 @@ const RETRIED = new Set([408, 425, 429])
 export function failureOf(status: number): Failure {
   if (HELD.has(status) || (status >= 300 && status < 400)) return 'hold'
   if (status === 413) return 'too_large'
-  return status >= 500 || RETRIED.has(status) ? 'retry' : 'reject'
+  // HTTP has no final response below 200. Such a status says nothing about the events.
+  return status < 200 || status >= 500 || RETRIED.has(status) ? 'retry' : 'reject'
 }
 
 /** Texts of status-400 responses that reject the connection, not the request, and advice for each. */
@@ -29,12 +30,19 @@ export function connectionAdvice(status: number, text: string): string | undefin
   return OF_THE_CONNECTION.find(([pattern]) => pattern.test(text))?.[1]
 }
 
+/** Longer pauses count as this long. */
+const LONGEST_PAUSE_MS = 2 ** 31 * 1000
+/** The three forms of an HTTP date: the usual form and that of RFC 850, and that of `asctime`. All are in UTC. */
+const HTTP_DATE = /^[A-Z][a-z]{2}(?:, \d\d [A-Z][a-z]{2} \d{4}|[a-z]{3,6}, \d\d-[A-Z][a-z]{2}-\d\d) \d\d:\d\d:\d\d GMT$/
+const ASCTIME_DATE = /^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}$/
+
 /** Converts a Retry-After header (seconds or a date) to milliseconds. */
 export function retryAfterMs(header: string | undefined, wall: number): number | undefined {
-  if (header === undefined) return undefined
-  if (/^\s*\d+\s*$/.test(header)) return Number(header) * 1000
-  const date = /[A-Za-z]{3}/.test(header) ? Date.parse(header) : Number.NaN
-  return Number.isNaN(date) ? undefined : Math.max(0, date - wall)
+  const text = header?.trim() ?? ''
+  if (/^\d+$/.test(text)) return Math.min(Number(text) * 1000, LONGEST_PAUSE_MS)
+  const date = ASCTIME_DATE.test(text) ? `${text} GMT` : HTTP_DATE.test(text) ? text : ''
+  const ms = Date.parse(date) - wall
+  return Number.isNaN(ms) ? undefined : Math.min(Math.max(0, ms), LONGEST_PAUSE_MS)
 }
 
 export function isSuccess(status: number): boolean {
