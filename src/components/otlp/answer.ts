@@ -1,6 +1,8 @@
 import { z } from 'zod'
 import type { Failure } from '../../core/errors.js'
+import { parseJsonWithin } from '../../lib/formats/json-text.js'
 import { NotProtobuf, WireReader } from '../../lib/formats/protobuf-wire.js'
+import { SHORT_VALUES } from '../../net/http/client/answers/read-answer.js'
 import type { PartlyRefused, Refused } from '../../net/http/client/request-format.js'
 
 const count = z.union([
@@ -43,7 +45,7 @@ export function readSuccess(content: Buffer, type: string): PartlyRefused | unde
   if (content.length === 0) return { refused: 0, message: '' }
   if (isJson(type)) {
     try {
-      const { partialSuccess } = inJson.parse(JSON.parse(content.toString()))
+      const { partialSuccess } = inJson.parse(parseJsonWithin(content, SHORT_VALUES))
       return {
         refused: Math.max(0, partialSuccess?.rejectedLogRecords ?? 0),
         message: partialSuccess?.errorMessage ?? '',

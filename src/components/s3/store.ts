@@ -134,7 +134,7 @@ export class S3Store implements ObjectStore {
       if (error instanceof Refusal && error.failure !== 'retry') return { text: '' }
       throw error
     })
-    for (const [upload] of text.matchAll(/<Upload>.*?<\/Upload>/gs)) {
+    for (const upload of text.split('<Upload>').slice(1)) {
       const [, name = ''] = /<Key>([^<]*)<\/Key>/.exec(upload) ?? []
       const [, id] = /<UploadId>([^<]+)<\/UploadId>/.exec(upload) ?? []
       if (id !== undefined && unescaped(name) === key) await this.#abort(key, id, signal)

@@ -1,4 +1,5 @@
-import { CR, LF, SPACE } from './ascii.js'
+import { CLOSE_ARRAY, CLOSE_OBJECT, COMMA, CR, LF, OPEN_ARRAY, OPEN_OBJECT, QUOTE, SPACE } from './ascii.js'
+import { stringEnd } from './json-scan.js'
 
 /** Replaces the line ends of valid JSON by spaces. None of them is in a string. Returns the number of LFs. */
 export function onOneLine(json: Buffer, start: number, end: number): number {
@@ -20,6 +21,31 @@ export function parseJson(text: string): unknown {
   } catch (error) {
     throw new SyntaxError((error as Error).message.replace(QUOTED, '') || 'Unexpected token')
   }
+}
+
+const MOST_LEVELS = 100
+
+/**
+ * Parses untrusted JSON. Throws if it has more than about `most` values, or too many levels, because parsing such a
+ * text takes long and many times its size in memory.
+ */
+export function parseJsonWithin(json: Buffer, most: number): unknown {
+  let [values, levels] = [0, 0]
+  for (let p = 0; p < json.length; p++) {
+    const byte = json[p]
+    if (byte === QUOTE) {
+      p = stringEnd(json, p + 1)
+      if (p < 0) break
+    } else if (byte === COMMA) values++
+    else if (byte === CLOSE_ARRAY || byte === CLOSE_OBJECT) levels--
+    else if (byte === OPEN_ARRAY || byte === OPEN_OBJECT) {
+      values++
+      levels++
+    }
+    if (values > most || levels > MOST_LEVELS)
+      throw new Error(`it has more than ${most} values or ${MOST_LEVELS} levels`)
+  }
+  return parseJson(json.toString())
 }
 
 /** JSON.stringify for JSON values of any depth. Uses a loop where JSON.stringify would overflow the stack. */

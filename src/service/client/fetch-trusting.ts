@@ -1,5 +1,5 @@
 import { request } from 'node:https'
-import { AnswerBytes } from './answer-bytes.js'
+import { Readable } from 'node:stream'
 
 /** Statuses that never have a body. With such a status, the constructor of Response rejects a body. */
 const WITHOUT_BODY = [204, 205, 304]
@@ -23,22 +23,18 @@ export function fetchTrusting(ca?: () => Trusted | Promise<Trusted>): typeof glo
         ...(signal && { signal }),
       }
       const sent = request(String(input), options, answer => {
-        const content = new AnswerBytes()
-        answer.on('data', (part: Buffer) => {
-          try {
-            content.add(part)
-          } catch (error) {
-            answer.destroy(error as Error)
-          }
-        })
-        answer.on('error', reject)
-        answer.on('end', () => {
-          const { statusCode: status = 0, rawHeaders } = answer
-          const found = new Headers()
-          for (let i = 0; i < rawHeaders.length; i += 2) found.append(rawHeaders[i]!, rawHeaders[i + 1]!)
-          const body = WITHOUT_BODY.includes(status) ? null : content.bytes
+        const { statusCode: status = 0, rawHeaders } = answer
+        const found = new Headers()
+        for (let i = 0; i < rawHeaders.length; i += 2) found.append(rawHeaders[i]!, rawHeaders[i + 1]!)
+        const hasBody = !WITHOUT_BODY.includes(status)
+        if (!hasBody) answer.resume()
+        try {
+          const body = hasBody ? (Readable.toWeb(answer) as ReadableStream) : null
           resolve(new Response(body, { status, headers: found }))
-        })
+        } catch (error) {
+          answer.destroy()
+          reject(error)
+        }
       })
       sent.on('error', reject)
       sent.end(body)

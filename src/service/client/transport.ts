@@ -1,6 +1,8 @@
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { parseJsonWithin } from '../../lib/formats/json-text.js'
 import { deadline, sleep, systemClock } from '../../lib/time.js'
+import { formatSize } from '../../lib/units.js'
 import { retryAfterMs } from '../../net/http/client/answers/statuses.js'
-import { AnswerBytes } from './answer-bytes.js'
 import { unreachableText } from './unreachable.js'
 
 /** Sends requests to the service and parses responses. It does not know the routes. */
@@ -30,6 +32,8 @@ export interface RequestOptions {
   readonly headers?: Readonly<Record<string, string | undefined>>
   /** Whether the request can be repeated safely. GET and HEAD always can. */
   readonly repeatable?: boolean
+  /** Maximum bytes of the answer, after decompression; default 32 MB. */
+  readonly mostBytes?: number
 }
 
 export interface Answered {
@@ -75,6 +79,10 @@ export class UnreachableError extends Error {
 
 const FIRST_WAIT_MS = 200
 const LONGEST_WAIT_MS = 30_000
+/** The largest page of a list has 100 pipelines of 128 KiB. */
+const MOST_BYTES = 32_000_000
+/** An answer of JSON has at most one value per so many of its maximum bytes. Otherwise, it is kept as text. */
+const BYTES_PER_VALUE = 16
 
 export class Transport {
   readonly #options: ClientOptions
@@ -131,11 +139,12 @@ export class Transport {
         redirect: 'manual',
         signal: limit.signal,
       })
-      const text = await readText(response)
+      const { mostBytes = MOST_BYTES } = options
+      const content = await readWithin(response, mostBytes)
       return {
         status: response.status,
         headers: response.headers,
-        body: readBody(text),
+        body: readBody(content, mostBytes / BYTES_PER_VALUE),
         requestId: response.headers.get('x-request-id') ?? undefined,
       }
     } catch (error) {
@@ -153,18 +162,22 @@ function textOf({ status, headers }: Answered): string {
   return 'this is not a response of a Sluice service'
 }
 
-async function readText({ body }: Response): Promise<string> {
-  const content = new AnswerBytes()
-  for await (const part of body ?? []) content.add(part)
-  return new TextDecoder().decode(content.bytes)
+/** Reads a body. Throws as soon as it is too long. Copies the parts, because small parts would take far more memory. */
+async function readWithin({ body }: Response, mostBytes: number): Promise<Buffer> {
+  const content = new GrowingBytes()
+  for await (const { buffer, byteOffset, length } of body ?? []) {
+    if (content.length + length > mostBytes) throw new Error(`its answer is longer than ${formatSize(mostBytes)}`)
+    content.add(Buffer.from(buffer, byteOffset, length), 0, length)
+  }
+  return content.bytes.subarray(0, content.length)
 }
 
-function readBody(text: string): unknown {
-  if (text === '') return undefined
+function readBody(content: Buffer, mostValues: number): unknown {
+  if (content.length === 0) return undefined
   try {
-    return JSON.parse(text)
+    return parseJsonWithin(content, mostValues)
   } catch {
-    return text
+    return content.toString()
   }
 }
 

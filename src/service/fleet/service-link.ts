@@ -3,6 +3,8 @@ import { fetchTrusting } from '../client/fetch-trusting.js'
 import { Transport } from '../client/transport.js'
 
 const TIMEOUT_MS = 10_000
+/** The service accepts configurations of 128 KiB. */
+const MOST_BYTES = 1_000_000
 
 export interface PublishedRevision {
   readonly revision: number
@@ -55,7 +57,7 @@ export function linkTo(
   return {
     async published(etag) {
       const headers = { 'if-none-match': etag }
-      const answer = await transport.request('GET', `/v3/pipeline/${id}/published`, { headers })
+      const answer = await transport.request('GET', `/v3/pipeline/${id}/published`, { headers, mostBytes: MOST_BYTES })
       if (answer.status === 304) return undefined
       const { data } = (answer.body ?? {}) as { data?: { revision?: unknown; config?: unknown } }
       const { revision, config } = data ?? {}
@@ -66,7 +68,10 @@ export function linkTo(
       return { revision: revision as number, config, etag: answer.headers.get('etag') ?? '' }
     },
     async report(report) {
-      await transport.request('POST', '/v3/fleet/report', { json: { ...report, pipeline_id: id } })
+      await transport.request('POST', '/v3/fleet/report', {
+        json: { ...report, pipeline_id: id },
+        mostBytes: MOST_BYTES,
+      })
     },
   }
 }

@@ -1,6 +1,7 @@
 import t from 'tap'
-import { jsonText } from '../../../src/lib/formats/json-text.js'
+import { jsonText, parseJsonWithin } from '../../../src/lib/formats/json-text.js'
 import { normalJson } from '../../../src/lib/formats/normal-json.js'
+import { longestParsed } from '../../support/parsed-json.js'
 
 /** The result for a value that has other bytes around it. */
 function normal(json: string): string {
@@ -47,6 +48,26 @@ t.test('integers have all of their digits', async t => {
     ['{"a":"1234567890123456789","b":1234567890123456789}', '{"a":"1234567890123456789","b":1234567890123456789}'],
   ]
   for (const [json, expected] of cases) t.equal(normal(json), expected, json)
+})
+
+t.test('JSON with too many values or levels is refused before it is parsed', async t => {
+  const most = 1000
+  const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
+  const strings = `["${'[{,'.repeat(most)}","\\"${'['.repeat(most)}\\\\"]`
+  for (const json of [nested(100), strings, '{"a":[1,{"b":2}]}', ' 1 ', `[${'0,'.repeat(most - 2)}0]`])
+    t.same(parseJsonWithin(Buffer.from(json), most), JSON.parse(json))
+  const longest = longestParsed(t)
+  for (const json of [
+    nested(101),
+    '['.repeat(1e6),
+    '{"a":'.repeat(1e6),
+    `[${'[],'.repeat(most)}[]]`,
+    ','.repeat(most + 1),
+  ])
+    t.throws(() => parseJsonWithin(Buffer.from(json), most), { message: 'it has more than 1000 values or 100 levels' })
+  t.equal(longest(), 0)
+  for (const json of ['', '"a', '"\\', '["\u0001', ']]]][[[', '{"a":1'])
+    t.throws(() => parseJsonWithin(Buffer.from(json), most), SyntaxError)
 })
 
 t.test('at any depth', async t => {

@@ -1,13 +1,18 @@
 import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
+import { createServer as createHttpServer } from 'node:http'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { Client, type ClientOptions, everything, ServiceError } from '../../../src/client.js'
+import type { AccessKey } from '../../../src/net/key.js'
+import { linkTo } from '../../../src/service/fleet/service-link.js'
 import { HOST, listening } from '../../support/address.js'
 import { FakeIngest } from '../../support/fake-ingest.js'
 import { testFolder } from '../../support/folder.js'
 import { install } from '../../support/installed.js'
+import { longestParsed } from '../../support/parsed-json.js'
 import { pipelineConfig, startService } from '../../support/service.js'
 
 t.test('every call, against the service itself', async t => {
@@ -199,6 +204,26 @@ t.test('an answer without end is not read for ever', async t => {
   const endless = () => new ReadableStream({ pull: to => (given++ < 1000 ? to.enqueue(part) : to.close()) })
   const fetch = async () => new Response(endless())
   const client = new Client({ url: 'http://x', key: 'k', fetch, retries: 0 })
-  await t.rejects(client.whoami(), { message: 'cannot reach http://x: its answer is longer than 256 MiB' })
-  t.ok(given < 300)
+  await t.rejects(client.whoami(), { message: 'cannot reach http://x: its answer is longer than 32.0 MB' })
+  t.ok(given < 50)
+})
+
+t.test('a poll reads no more than a configuration, after decompression', async t => {
+  const deep = '['.repeat(900_000)
+  const bodies = ['['.repeat(200_000_000), deep, `{"data":[${'[],'.repeat(200_000)}[]]}`].map(text => gzipSync(text))
+  t.ok(bodies[0]!.length < 250_000)
+  let written = 0
+  const server = createHttpServer((_, response) => {
+    response.writeHead(200, { 'content-encoding': 'gzip' }).end(bodies[written++])
+  })
+  const url = `http://${HOST}:${await listening(t, server, HOST)}`
+  const key = { current: async () => 'k' } as AccessKey
+  const link = linkTo({ base: url, id: '0123456789abcdef01234567' }, key, undefined)
+  const longest = longestParsed(t)
+  const before = process.memoryUsage.rss()
+  await t.rejects(link.published(undefined), { message: `cannot reach ${url}: its answer is longer than 1.0 MB` })
+  for (const _ of bodies.slice(1))
+    await t.rejects(link.published(undefined), /did not send a response of a Sluice service/)
+  t.ok(longest() < 1000, 'answers with too many values or levels are not parsed')
+  t.ok(process.memoryUsage.rss() - before < 100e6)
 })

@@ -8,6 +8,7 @@ import { batchesOf, originOf } from '../../../support/batches.js'
 import { deliver, failure, json, make, never, receiver, started } from '../../../support/destination.js'
 import { type Document, Elasticsearch, pairsOf, STREAM } from '../../../support/elasticsearch.js'
 import { testFolder } from '../../../support/folder.js'
+import { longestParsed } from '../../../support/parsed-json.js'
 import type { Receiver } from '../../../support/receiver.js'
 import { until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
@@ -180,16 +181,20 @@ t.test('an answer that does not list all events delivers nothing', async t => {
     ['application/json', '{"errors":false}'],
     ['application/json', `{"errors":false,"items":[${one}]}`],
     ['application/json', `{"errors":false,"items":[${one},{}]}`],
-    ['application/json', `{"items":[${`${one},`.repeat(600_000)}${one}]}`],
+    ['application/json', `{"items":[${`${one},`.repeat(10_000)}${one}]}`],
     ['application/json', `{"errors":false,"items":[${one},{"create":{"status":20`],
+    ['application/json', '['.repeat(1_000_000)],
+    ['application/json', `{"items":[${'[],'.repeat(333_000)}[]]}`],
     ['text/html', '<h1>Please log in</h1>'],
     ['text/plain', ''],
   ]
+  const longest = longestParsed(t)
   for (const [type, body] of answers) {
     to.script.push({ status: 200, headers: { 'content-type': type }, body })
     const error = await failure(destination.write([sent(numbered(2))], never))
     t.match(error, { failure: 'hold', reason: 'no_answer', message: /right address/ }, body)
   }
+  t.ok(longest() < 1_000_000, 'answers with too many values or levels are not parsed')
   to.script.push({ status: 200, body: `{"items":[${one},${one}]}` })
   await destination.write([sent(numbered(2))], never)
 })

@@ -74,6 +74,35 @@ t.test('interim answers are skipped, however many and however they come', async 
   t.match(await failure(other.destination.write(events(1), never)), { failure: 'retry', reason: 'protocol' })
 })
 
+t.test('a status line of 000, a body without end: the events are sent again, and are not rejected', async t => {
+  const JSON_TYPE = 'Content-Type: application/json\r\n'
+  const part = `10000\r\n${' '.repeat(65_536)}\r\n`
+  let sent = 0
+  for (const [status, head] of [
+    [0, 'HTTP/1.1 000 x\r\nContent-Length: 0\r\n\r\n'],
+    [42, 'HTTP/1.1 042 x\r\nContent-Length: 0\r\n\r\n'],
+    [200, `HTTP/1.1 200 OK\r\n${JSON_TYPE}Transfer-Encoding: chunked\r\n\r\n`],
+    [400, `HTTP/1.1 400 Bad\r\n${JSON_TYPE}Transfer-Encoding: chunked\r\n\r\n`],
+  ] as const) {
+    const port = await rawServer(t, socket => {
+      socket.write(head)
+      if (!head.includes('chunked')) return
+      const more = () => {
+        while (!socket.destroyed && socket.write(part)) sent += part.length
+      }
+      socket.on('drain', more)
+      more()
+    })
+    const { destination } = await started(t, { url: `http://127.0.0.1:${port}/` })
+    const error = await failure(destination.write(events(1), never))
+    t.match(error, { failure: status === 400 ? 'reject' : 'retry', status })
+    if (status < 200) continue
+    t.match(error.reason, 'answer_too_large')
+    t.match(await failure(destination.write(events(2), never)), { failure: 'too_large', status })
+  }
+  t.ok(sent < 64 * 1024 * 1024, `${sent} bytes were sent`)
+})
+
 t.test(
   'a connection is used again, unless its receiver closes idle connections soon or has closed this one',
   async t => {
@@ -101,12 +130,12 @@ t.test(
 t.test('an answer may be longer than what it answers', async t => {
   const to = await receiver(t)
   const headers = { 'content-type': 'application/json' }
-  const message = `not this: ${'\\"x\\u00e9'.repeat(8000)}`
+  const message = `not this: ${'\\"x\\u00e9'.repeat(400)}`
   const refused = upTo(200).filter(n => n % 2 === 1)
   const entry = (index: number) =>
     `{"message":"${message}","echo":{"errors":[{"index":0}]},"index":${index},"status":422}`
   const long = `{"errors_of":"[","other":{"errors":[{"index":0}]},"errors":[${refused.map(entry).join(', ')}]}`
-  t.ok(long.length > 4 * 1024 * 1024)
+  t.ok(long.length > 256 * 1024)
   const made = await make({ url: to.url() })
   to.script.push({ status: 200, headers, body: long })
   const { delivery, put, end, settled, letters } = deliver(testFolder(t), made, { batch: { max_wait: '5ms' } })
@@ -123,7 +152,7 @@ t.test('an answer may be longer than what it answers', async t => {
   t.match(JSON.parse(kept[0]!), { status: 422, error: /not this: "xé"xé/ })
 
   const { destination } = await started(t, { url: to.url() })
-  const filler = `"x":"${'y'.repeat(5 * 1024 * 1024)}"`
+  const filler = `"x":"${'y'.repeat(1000 * 1024)}"`
   for (const body of [
     `{${filler},"errors":[]}`,
     `{"errors":[{"message":1}],${filler}}`,

@@ -8,6 +8,7 @@ import { HOST, listening } from '../../../support/address.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import { deliver, failure, json, make, never, receiver, started } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
+import { longestParsed } from '../../../support/parsed-json.js'
 import { messageOf } from '../../../support/protobuf-messages.js'
 import { seeded } from '../../../support/seeded.js'
 import { until } from '../../../support/until.js'
@@ -356,6 +357,15 @@ t.test('what counts as delivered', async t => {
     t.equal(await put(1), 'delivered')
   }
   t.equal(to.requests.length, 7, 'nothing is sent again')
+  const longest = longestParsed(t)
+  for (const body of ['['.repeat(100_000), `[${'[],'.repeat(30_000)}[]]`]) {
+    to.script.push({ status: 200, ...response(body) })
+    t.match(await failure(made.destination.write(batchesOf('{}\n', json), never)), {
+      failure: 'hold',
+      reason: 'no_answer',
+    })
+  }
+  t.ok(longest() < 10_000, 'answers with too many values or levels are not parsed')
 })
 
 t.test('words of a receiver: on one line, cut, and without the key that they repeat', async t => {

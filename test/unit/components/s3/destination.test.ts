@@ -214,6 +214,31 @@ t.test('an upload that a kill has left behind is aborted', async t => {
   t.equal(server.objects.size, 1)
 })
 
+t.test('a list of uploads that has only beginnings is read once', async t => {
+  const ms: number[] = []
+  for (const word of ['<upload>', '<Upload>']) {
+    const { server, start, to } = await started(t, { encoding: 'raw' })
+    const run = await start()
+    await run.put([JSON.stringify({ app: 'cart', x: 'x'.repeat(9e6) })])
+    to.script.push(server.answer, { hang: 'after_body' })
+    run.delivery.end()
+    await until(() => to.requests.length === 2)
+    await run.delivery.stop(AbortSignal.abort())
+    const next = await start()
+    let [from, began] = [0, 0]
+    to.script.push(() => {
+      const { user } = process.cpuUsage()
+      ;[from, began] = [user, to.requests.length]
+      return { body: word.repeat(8192) }
+    })
+    next.delivery.end()
+    await until(() => to.requests.length > began && began > 0)
+    ms.push((process.cpuUsage().user - from) / 1000)
+    await next.end()
+  }
+  t.ok(ms[1]! < ms[0]! + 250, `${ms}`)
+})
+
 const REFUSALS: readonly (readonly [status: number, code: string, advice: RegExp, state?: string])[] = [
   [404, 'NoSuchBucket', /create the bucket/],
   [403, 'AccessDenied', /s3:PutObject/],

@@ -11,7 +11,7 @@ import type { ClientOptions } from '../options.js'
 import type { Refused, RequestFormat } from '../request-format.js'
 import type { Transport } from '../transport.js'
 import { type Divided, divided, type Entry } from './divided.js'
-import { bodyText, cutText, drain, oneLine, type ReadAnswer, readAnswer, shortBody } from './read-answer.js'
+import { bodyText, cutText, drain, eventsIn, oneLine, type ReadAnswer, readAnswer, shortBody } from './read-answer.js'
 import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
 
 /** Minimum length of header and query values that are redacted from every text. */
@@ -54,7 +54,7 @@ export class Answers {
       await drain(body)
       return undefined
     }
-    const read = await readAnswer(body, answerList, eventsIn(asked.request))
+    const read = await readAnswer(body, answerList, asked.request)
     const incomplete = read.broken !== undefined || read.unreadable
     if (incomplete && headers['content-type'] === undefined && !isWhole) return undefined
     // An incomplete response is an error, because the missing part may have listed rejected events.
@@ -97,7 +97,7 @@ export class Answers {
     const failure = failureOf(status)
     const mayDivide = request !== undefined && failure === 'reject' && mayBeJson(headers) ? answerList : undefined
     const read: Partial<ReadAnswer> = mayDivide
-      ? await readAnswer(body, mayDivide, eventsIn(request!))
+      ? await readAnswer(body, mayDivide, request!)
       : {
           text: await bodyText(body, words && (content => words(content, text(headers['content-type']) ?? ''))),
         }
@@ -155,13 +155,16 @@ export class Answers {
   }
 
   /**
-   * The error for a response that is too long. The client then sends smaller requests, which have shorter responses. If
-   * the response for a single event is too long, the event is rejected.
+   * The error for a response that is too long. The client then sends smaller requests, which have shorter responses. For
+   * a single event, the status decides; after a 2xx, the event is sent again.
    */
-  #unreadable({ statusCode: status, headers }: Answer, { place }: Asked): DeliveryError {
-    const message = `${status} from ${place}: the answer is too long to be read. It is unknown which events were refused, so the events are sent again in smaller requests`
-    const requestId = text(headers['x-request-id'])
-    return new DeliveryError(message, { failure: 'too_large', reason: 'answer_too_large', status, requestId })
+  #unreadable(answer: Answer, asked: Asked): DeliveryError {
+    const { statusCode: status } = answer
+    const isDivisible = eventsIn(asked.request!) > 1
+    const failure = isDivisible ? 'too_large' : isSuccess(status) ? 'retry' : failureOf(status)
+    const how = isDivisible ? 'the events are sent again in smaller requests' : `the status decides: ${failure}`
+    const message = `${status} from ${asked.place}: the answer is too long to be read. It is unknown which events were refused, so ${how}`
+    return this.#error(message, failure, answer, { reason: 'answer_too_large' })
   }
 
   #shown(
@@ -239,8 +242,6 @@ export class Answers {
     return hideSecrets(text, secrets)
   }
 }
-
-const eventsIn = (request: readonly EventBatch[]) => request.reduce((sum, { length }) => sum + length, 0)
 
 /** `status`: the status of a response or of one event. */
 const reasonFor = (status: number) => (isSuccess(status) ? 'rejected' : `status_${status}`)

@@ -1,5 +1,7 @@
 import type { Readable } from 'node:stream'
+import type { EventBatch } from '../../../../core/event/batch.js'
 import { GrowingBytes } from '../../../../lib/formats/growing-bytes.js'
+import { parseJsonWithin } from '../../../../lib/formats/json-text.js'
 import type { AnswerList } from '../request-format.js'
 import type { Entry } from './divided.js'
 
@@ -9,10 +11,18 @@ const TEXT_BYTES = 4096
 /** Reads at most this much of an error response, which may quote a long name before it says what is wrong. */
 const ERROR_BYTES = 64 * 1024
 const TEXT_CHARACTERS = 300
-/** Limit of a response that lists events. After a longer response, the events are sent again in smaller requests. */
-const LIST_BYTES = 16 * 1024 * 1024
-/** Maximum bytes of a response that only counts events or describes the receiver. */
+/** Maximum bytes of a response that only counts events or describes the receiver, and its maximum values as JSON. */
 const SHORT_BYTES = 128 * 1024
+export const SHORT_VALUES = 10_000
+/**
+ * A response that lists events may have LIST_BYTES, EVENT_BYTES for each event, and EVENT_QUOTES bytes for each byte of
+ * the events, because it may quote them. After a longer response, the events are sent again in smaller requests.
+ */
+const LIST_BYTES = 1024 * 1024
+const EVENT_BYTES = 2048
+const EVENT_QUOTES = 4
+const EVENT_VALUES = 100
+const MOST_LIST_BYTES = 16 * 1024 * 1024
 /** Maximum entries in a response's list, per event of the request. Reading millions of entries takes minutes. */
 const MOST_ENTRIES = 16
 /** Maximum bytes that are read and discarded so that the connection can be reused. */
@@ -74,12 +84,12 @@ export async function shortBody(
 /** The body as JSON; undefined if it is too long or not JSON. */
 export async function bodyJson(body: Readable): Promise<unknown> {
   const { content } = await readUpTo(SHORT_BYTES, body)
-  return content.length > SHORT_BYTES ? undefined : parsed(content.toString())
+  return content.length > SHORT_BYTES ? undefined : parsed(content, SHORT_VALUES)
 }
 
-function parsed(text: string): unknown {
+function parsed(json: Buffer, mostValues: number): unknown {
   try {
-    return JSON.parse(text)
+    return parseJsonWithin(json, mostValues)
   } catch {
     return undefined
   }
@@ -105,19 +115,31 @@ export interface ReadAnswer {
   readonly unreadable: boolean
 }
 
-/** Reads the results for single events from a JSON response. `events`: number of events in the request. */
-export async function readAnswer(body: Readable, list: AnswerList, events: number): Promise<ReadAnswer> {
-  const { content, broken } = await readUpTo(LIST_BYTES, body)
-  const unreadable = content.length > LIST_BYTES
+/** The number of events in a request. */
+export const eventsIn = (request: readonly EventBatch[]): number => request.reduce((sum, { length }) => sum + length, 0)
+
+/** Reads the results for single events from a JSON response to `request`. */
+export async function readAnswer(
+  body: Readable,
+  list: AnswerList,
+  request: readonly EventBatch[],
+): Promise<ReadAnswer> {
+  const events = eventsIn(request)
+  const quotes = request.reduce((sum, { bytes }) => sum + bytes, 0) * EVENT_QUOTES
+  const most = Math.min(MOST_LIST_BYTES, LIST_BYTES + events * EVENT_BYTES + quotes)
+  const { content, broken } = await readUpTo(most, body)
+  const unreadable = content.length > most
   // Empty responses, which are the most frequent, are not parsed.
   const isComplete = content.length > 0 && !unreadable && broken === undefined
-  const entries = isComplete ? entriesOf(content.toString(), list, events) : undefined
+  const entries = isComplete ? entriesOf(content, list, events) : undefined
   return { text: beginning(content), entries, broken: unreadable ? undefined : broken, unreadable }
 }
 
 /** The entries of a complete response; undefined if it does not contain the list. */
-function entriesOf(text: string, { name, isWhole, entry }: AnswerList, events: number): Entry[] | undefined {
-  const list = (parsed(text) as { readonly [name: string]: unknown } | null | undefined)?.[name]
+function entriesOf(json: Buffer, { name, isWhole, entry }: AnswerList, events: number): Entry[] | undefined {
+  const list = (
+    parsed(json, SHORT_VALUES + events * EVENT_VALUES) as { readonly [name: string]: unknown } | null | undefined
+  )?.[name]
   if (!Array.isArray(list) || list.length > events * (isWhole ? 1 : MOST_ENTRIES)) return undefined
   const entries: Entry[] = []
   for (const [position, value] of list.entries()) {
