@@ -419,3 +419,30 @@ destinations: { up: { type: fragile, inputs: [judge], retry: { initial: 50ms } }
     'in order',
   )
 })
+
+t.test('redact lets no credentials and no card out, whatever the codec of the lines is', async t => {
+  const folder = testFolder(t, {
+    'in.txt': 'GET / Authorization: Basic dXNlcjpwYXNz\r\nauthorization: Bearer sekret x\ncard 135410014004955\n',
+    'in.json': '{"headers":{"authorization":["Digest user=\\"a\\", key=\\"b\\""]},"card":"3530111333300000001"}\n',
+    'in.logfmt': 'authorization="Token sekret" card=213100000000001\n',
+  })
+  const source = (name: string, decode: string) => `${decode}: { type: file, include: [${name}], decode: ${decode} }`
+  const config = `
+sources: { ${source('in.txt', 'text')}, ${source('in.json', 'json')}, ${source('in.logfmt', 'logfmt')} }
+processors: { clean: { type: redact, inputs: [text, json, logfmt], presets: [bearer, card] } }
+destinations: { out: { type: file, inputs: [clean], path: out.ndjson, encoding: json } }
+`
+  const daemon = await startDaemon(t, folder, config)
+  await daemon.scrapedUntil(scrape => scrape.events('out').sent === 5)
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+  const events = linesOf(join(folder, 'out.ndjson')).map(line => JSON.parse(line))
+  const values = events.map(({ message, headers, authorization, card }) => message ?? [headers ?? authorization, card])
+  t.same(values.map(value => JSON.stringify(value)).sort(), [
+    '"GET / Authorization: Basic ***"',
+    '"authorization: Bearer *** x"',
+    '"card ***"',
+    '["***","***"]',
+    '[{"authorization":["***"]},"***"]',
+  ])
+})

@@ -118,17 +118,18 @@ export const redact = defineProcessor({
     'If several fields have the same name, each is redacted. `.raw`, the bytes of a line that is not UTF-8, is redacted in the same way. Disk buffers, the dead-letter queue and later outputs do not contain the removed text. ' +
     'If a line was divided because of its length, at least 64 bytes on both sides of each cut are replaced, up to the next white space, and counted as `divided_line`: the cut may be within a secret.\n\n' +
     'A value is also searched without its escapes, even if they are escaped again: `%3D`; `\\n`, `\\"`, `\\u003d` and `\\x3d`, as in JSON within JSON; `#012`, as rsyslog writes it; `&#61;`; colors of a terminal; soft hyphens and other characters without a width; and the wide digits, letters, dots, dashes and @ of East Asian texts. The remaining text keeps its escapes. Base64 and compressed data are not searched: they would have to be decoded first, and any long word may be base64. Quoted-printable, as in `a=40example.com`, is not searched either: in logs, `=40` is mostly the value of a name.\n\n' +
+    'No preset finds passwords, cookies and session ids: use `patterns`. A secret that is divided into several fields, such as the unquoted words `Bearer a1b2c3` in logfmt, is not found.\n\n' +
     'Presets:\n\n' +
-    '- `card`: card numbers with their check digit (Luhn) and the first digits of a brand: American Express (34, 37), Diners Club (30, 36, 38, 39), Discover, Maestro and UnionPay (50, 56 to 69), JCB (3528 to 3589), Mastercard (51 to 55, 2221 to 2720), Mir (2200 to 2205), RuPay (81, 82), Troy (9792) and Visa (4). They have 16 digits, except for American Express (15), Diners Club (also 14) and Visa (also 13); Maestro numbers that begin with 5018, 5020, 5038, 5893, 6304, 6759 or 6761 to 6763 have 12 to 19, and UnionPay (62) also 19. Other numbers of 17 to 19 digits are found only if they are written in groups, because ids often have this length. Groups may have a space, dash, dot, slash or plus sign between them. Digits in a hash or UUID do not count.\n' +
-    '- `email`: addresses.\n' +
-    '- `ipv4`, `ipv6`: network addresses.\n' +
-    '- `mac`: hardware addresses, as `00:1a:2b:3c:4d:5e`, `00-1a-2b-3c-4d-5e`, `001a.2b3c.4d5e` or `001a-2b3c-4d5e`.\n' +
-    '- `jwt`: JSON Web Tokens.\n' +
-    '- `bearer`: the word after `Bearer` or `Basic`.\n' +
+    '- `card`: card numbers with their check digit (Luhn) and the first digits of a brand: American Express (34, 37), Diners Club (30, 36, 38, 39), Discover, Maestro and UnionPay (50, 56 to 69), JCB (3528 to 3589, 2131, 1800), Mastercard (51 to 55, 2221 to 2720), Mir (2200 to 2205), RuPay and UnionPay (81, 82), Troy (9792), UATP (1) and Visa (4). They have 16 digits, except for American Express, UATP and old JCB (2131, 1800) numbers (15), Diners Club (also 14) and Visa (also 13); Maestro numbers that begin with 5018, 5020, 5038, 5893, 6304, 6759 or 6761 to 6763 have 12 to 19, JCB and Mir numbers 16 to 19, and UnionPay (62) also 19. Other numbers of 17 to 19 digits are found only if they are written in groups, because ids often have this length. Groups may have a space, dash, dot, slash or plus sign between them. Digits in a hash or UUID do not count.\n' +
+    '- `email`: addresses whose host has a dot, or is an address in brackets. Before the @, they have letters, digits, apostrophes and `._%+-~`; of a name with other characters, only the end is found.\n' +
+    '- `ipv4`, `ipv6`: network addresses. Five numbers with dots, as `192.0.2.1.443` of tcpdump, may be a version, and are not found.\n' +
+    '- `mac`: hardware addresses, as `00:1a:2b:3c:4d:5e`, `00-1a-2b-3c-4d-5e`, `001a.2b3c.4d5e` or `001a-2b3c-4d5e`. Without dividers, they may be any number in hexadecimal digits, and are not found.\n' +
+    '- `jwt`: JSON Web Tokens, signed, encrypted or neither: parts that begin with `eyJ` and have dots between them.\n' +
+    '- `bearer`: the credentials after `Authorization`, also with another word before it, as in `Proxy-Authorization` or `http_authorization`: in a header, as a member of JSON or as a field of logfmt. All words go, whatever the scheme is, but `Bearer` and `Basic` stay. Without quotes, credentials are one word, or two and the parameters after them. Elsewhere, the word after `Bearer` or `Basic`, if it has 20 characters, or at least 6 and not only letters, or if it is a user and password in base64. Other words are not found, because they may be ordinary text, as in `Bearer of news`.\n' +
     '- `private_key`: PEM blocks; if the last line is missing, up to the end of the value. A block whose lines are separate events is not found: join the lines with `multiline`.\n' +
-    `- \`api_key\`: keys with a beginning that one of these services documents: ${listKeys()}. Also the values of ${inCode(SECRET_NAMES)}.\n` +
+    `- \`api_key\`: keys with a beginning that one of these services documents: ${listKeys()}. Also the values of ${inCode(SECRET_NAMES)}; without a colon or equals sign, they have at least 20 characters.\n` +
     '- `iban`: account numbers with their check digits, also in groups, as for `card`.\n' +
-    '- `phone`: numbers with a plus sign, and numbers of North America with dividers.\n\n' +
+    '- `phone`: numbers with a plus sign, and numbers of North America with dividers. Other numbers are not found, because they may be any number.\n\n' +
     'Patterns are regular expressions of JavaScript without back-references, and take a time proportional to the length of the value. A value that is too long for a pattern is replaced whole. ' +
     'The key of hashes is read when the component starts.',
   options,
@@ -137,7 +138,7 @@ export const redact = defineProcessor({
   examples: [
     {
       title: 'Card numbers, addresses and tickets in messages',
-      yaml: `fields: [.message]\npresets: [card, email, ipv4]\npatterns: [{ name: ticket, pattern: 'T-\\d+' }]\n`,
+      yaml: `fields: [.message]\npresets: [card, email, ipv4]\npatterns: [name: ticket, pattern: 'T-\\d+' ]\n`,
       input: [
         '{"message":"paid with 4111 1111 1111 1111 by a.b@example.com","to":"a.b@example.com"}',
         '{"message":"T-4711 from 192.0.2.7: order 4111111111111112"}',

@@ -4,7 +4,7 @@ import { type Pattern, PatternError } from '../../../lib/pattern.js'
 import { Matches } from './matches.js'
 import type { Preset } from './presets/presets.js'
 import { PresetScanner } from './presets/scanner.js'
-import { isBehindSecretName } from './presets/tokens.js'
+import { credentialsStart, HEADER_NAMES, isBehindName, KEY_NAMES } from './presets/tokens.js'
 
 const QUOTE = 0x22
 /** Bytes to search before and after the quotes around an escape. A name or the start of its value may be there. */
@@ -34,8 +34,9 @@ export class SecretFinder {
   /** By rule: 1 if its matches in text with escapes are kept; 0 if not, because they may include parts of escapes. */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
-  /** Number of the rule for values of members that have the name of a secret, or -1. */
+  /** Numbers of the rules for values of members that have the name of a secret or of a header, or -1. */
   readonly #named: number
+  readonly #bearer: number
   /** Positions of the first and the last escape that `mayHold` saw. */
   #firstEscape = 0
   #lastEscape = -1
@@ -45,11 +46,12 @@ export class SecretFinder {
   constructor(presets: readonly Preset[], patterns: readonly NamedPattern[]) {
     this.rules = [...presets, ...patterns.map(({ name }) => name)]
     this.hasPatterns = patterns.length > 0
-    // These presets also read the word before a token, and this word can be the name of the field.
+    // These presets also read what is before a token, and this can be the name of the field.
     this.seesValues = !this.hasPatterns && !presets.includes('bearer') && !presets.includes('api_key')
     this.#presets = presets.length
     this.#readsEscapes = Uint8Array.from(this.rules, rule => (UNESCAPED.has(rule) ? 0 : 1))
     this.#named = presets.indexOf('api_key')
+    this.#bearer = presets.indexOf('bearer')
     this.#scanner = new PresetScanner(presets)
     this.#patterns = patterns.map(({ pattern }) => pattern)
   }
@@ -131,9 +133,15 @@ export class SecretFinder {
     return p
   }
 
-  /** If the name before `nameEnd` is the name of a secret, adds the value [start, end) of this member as a match. */
-  findNamed(b: Buffer, nameEnd: number, start: number, end: number): void {
-    if (this.#named >= 0 && isBehindSecretName(b, nameEnd)) this.matches.add(start, end, this.#named)
+  /**
+   * Adds the value [start, end) of `b` as a match if, in the JSON, it belongs to a name of a secret. The name is directly
+   * before `at`. The words Bearer and Basic stay.
+   */
+  findNamed(json: Buffer, at: number, b: Buffer, start: number, end: number): void {
+    if (start === end) return
+    if (this.#named >= 0 && isBehindName(json, at, KEY_NAMES)) this.matches.add(start, end, this.#named)
+    if (this.#bearer >= 0 && isBehindName(json, at, HEADER_NAMES))
+      this.matches.add(credentialsStart(b, start, end), end, this.#bearer)
   }
 
   /** Adds the matches in [start, end). Returns whether there are escapes. */

@@ -131,7 +131,7 @@ export class ValueRedactor implements ValueVisitor {
 
   /** A number with a match becomes a string. */
   number(b: Buffer, start: number, end: number): void {
-    const isFound = this.#mayHold(start, end) && this.#search(b, start, end)
+    const isFound = this.#mayHold(start, end) && this.#search(b, start, end, undefined, b, start)
     if (!isFound && !this.#searchWritten(b, start, end)) return
     this.#begin(b, start)
     this.out.addByte(QUOTE)
@@ -163,7 +163,7 @@ export class ValueRedactor implements ValueVisitor {
       return true
     }
     this.#finder.find(b, start, end)
-    if (json) this.#finder.findNamed(json, nameEnd, start, end)
+    if (json) this.#finder.findNamed(json, nameEnd, b, start, end)
     if (cuts && end > start) addCuts(b, start, end, cuts, matches, this.#cutRule)
     if (matches.count > 0) this.#accept()
     return matches.count > 0

@@ -60,8 +60,11 @@ const TABLES = casesOf<{ found: Texts; not_found: Texts; ordinary: readonly stri
 /** What each preset promises to find. `behind`: only there. */
 const FOUND: Readonly<Record<string, { behind?: string; secrets: readonly string[] }>> = {
   ...Object.fromEntries(Object.entries(TABLES.found).map(([preset, secrets]) => [preset, { secrets }])),
-  jwt: { secrets: [JWT, 'eyJhbGciOiJub25lIn0.eyJzdWIiOiIxMjM0In0.'] },
-  bearer: { behind: 'Authorization: Bearer ', secrets: ['abcdef0123', 'AbCdEfGhIjKlMnOpQrSt+/==', JWT] },
+  jwt: { secrets: [JWT, 'eyJhbGciOiJub25lIn0.eyJzdWIiOiIxMjM0In0.', 'eyJhbGciOiJkaXIifQ..aXY.Y2lwaGVy.dGFn'] },
+  bearer: {
+    behind: 'Authorization: Bearer ',
+    secrets: ['abcdef0123', 'AbCdEfGhIjKlMnOpQrSt+/==', JWT, 'sekret', 'a', '1|a.b$c!d*e~'],
+  },
   private_key: { secrets: PEM },
   api_key: {
     secrets: [
@@ -208,6 +211,74 @@ t.test('a letter behind a backslash may be one of an escape, or of a path', asyn
   )
 })
 
+t.test('a name and a colon may be before an address or a token', async t => {
+  const cases = [
+    ['addr:2001:db8::1 node:2001:db8::2', 'addr:*** node:***'],
+    ['mac:00:1a:2b:3c:4d:5e', 'mac:***'],
+    ['aa:00:1a:2b:3c:4d:5e', 'aa:00:1a:2b:3c:4d:5e'],
+    [`token_${JWT}`, 'token_***'],
+    ['from +49 30 901820 0049 30 901821', 'from *** 30 901821'],
+  ] as const
+  t.same(await wrongly(['ipv6', 'mac', 'jwt', 'phone'], cases), [])
+})
+
+/** Lines with credentials, and what must become of them. */
+const CREDENTIALS = [
+  ['Authorization: Basic dXNlcjpwYXNz', 'Authorization: Basic ***'],
+  ['authorization: bearer sekret, next', 'authorization: bearer ***, next'],
+  ['Proxy-Authorization: Bearer sekret status=200', 'Proxy-Authorization: Bearer *** status=200'],
+  ['authorization : Token abc next', 'authorization : *** next'],
+  ['Authorization: abc', 'Authorization: ***'],
+  ['x Authorization: Digest username="a", realm="b c", uri="/", opaque="" next="d"', 'x Authorization: *** next="d"'],
+  ['Authorization: AWS4-HMAC-SHA256 Credential=A/b, SignedHeaders=a;b, Signature=c d', 'Authorization: *** d'],
+  ['{"authorization":"Basic dXNlcjpwYXNz","n":1}', '{"authorization":"Basic ***","n":1}'],
+  ['{"authorization":"Digest a=\\"b\\", c=\\"d\\"","n":1}', '{"authorization":"***","n":1}'],
+  ['{"authorization":"","n":"a"}', '{"authorization":"","n":"a"}'],
+  ["{'Authorization': 'Token sekret', 'n': 1}", "{'Authorization': '***', 'n': 1}"],
+  ['map[Authorization:[Bearer sekret] Host:[a]]', 'map[Authorization:[Bearer ***] Host:[a]]'],
+  ['"Authorization"=>"Token sekret", "n"=>1', '"Authorization"=>"***", "n"=>1'],
+  ['curl -H "Authorization: Token sekret" https://a', 'curl -H "Authorization: ***" https://a'],
+  ['http_authorization="Token sekret" status=200', 'http_authorization="***" status=200'],
+  ['proxyAuthorization=sekret status=200', 'proxyAuthorization=*** status=200'],
+  ['authorization=Token sekret== status=200', 'authorization=*** status=200'],
+  ['upstream: Basic dXNlcjpwYXNz', 'upstream: Basic ***'],
+] as const
+
+t.test('after the name of the header, all words of the credentials are found', async t => {
+  t.same(await wrongly(['bearer'], CREDENTIALS), [])
+  const members = [
+    [{ headers: { Authorization: 'Digest a="b", c="d"', b: 'c' } }, { headers: { Authorization: '***', b: 'c' } }],
+    [
+      { authorization: ['Bearer sekret more'], n: 'Bearer news' },
+      { authorization: ['Bearer ***'], n: 'Bearer news' },
+    ],
+    [
+      { 'proxy-authorization': 'sekret', n: 'a@b.io' },
+      { 'proxy-authorization': '***', n: '***' },
+    ],
+    [
+      { authorization: 12345, preauthorization: 'no' },
+      { authorization: '***', preauthorization: 'no' },
+    ],
+    [
+      { authorization: '', n: 'x=' },
+      { authorization: '', n: 'x=' },
+    ],
+    [
+      { authorization: 'dXM=', n: 'a@b.io', o: 'authorization: a="', p: 'a@b.io' },
+      { authorization: '***', n: '***', o: 'authorization: ***"', p: '***' },
+    ],
+  ] as const
+  const { lines } = await redacted(
+    { presets: ['bearer', 'email'] },
+    members.map(([member]) => member),
+  )
+  t.same(
+    lines.map(line => JSON.parse(line)),
+    members.map(([, wanted]) => wanted),
+  )
+})
+
 t.test('the value of a member whose name says that it is a key is found', async t => {
   const secret = key('wJalrXUtnFEMI/', 26)
   const { lines } = await redacted({ presets: ['api_key'] }, [
@@ -215,6 +286,9 @@ t.test('the value of a member whose name says that it is a key is found', async 
     `{"SecretAccessKey" : "${secret}"}`,
     { m: `{"SecretAccessKey":"${secret}"}` },
     { m: `AWS_SECRET_ACCESS_KEY=${secret} x` },
+    { m: `aws configure set aws_secret_access_key ${secret}` },
+    { m: '_authToken=sekret secretaccessKey: a' },
+    { secretaccessKey: 'a', SecretAccessKey: '' },
     { m: `//registry.npmjs.org/:_authToken=${'01234567-89ab-4cde-8f01-23456789abcd'}` },
     { m: `Cookie: _gitlab_session=${key('', 32, HEX)}; a=b` },
   ])
@@ -223,6 +297,9 @@ t.test('the value of a member whose name says that it is a key is found', async 
     '{"SecretAccessKey":"***"}',
     '{"m":"{\\"SecretAccessKey\\":\\"***\\"}"}',
     '{"m":"AWS_SECRET_ACCESS_KEY=*** x"}',
+    '{"m":"aws configure set aws_secret_access_key ***"}',
+    '{"m":"_authToken=*** secretaccessKey: ***"}',
+    '{"secretaccessKey":"***","SecretAccessKey":""}',
     '{"m":"//registry.npmjs.org/:_authToken=***"}',
     '{"m":"Cookie: _gitlab_session=***; a=b"}',
   ])
@@ -442,6 +519,14 @@ t.test('a long run of what begins like a secret takes a time proportional to its
     '+1',
     'a.',
     'de89 ',
+    'authorization: ',
+    'authorization="',
+    'authorization=a b="',
+    'authorization: a b=c, ',
+    'authorization',
+    'x:2001:',
+    '4111 ',
+    '12345 12345 ',
   ]
   const before = process.cpuUsage()
   await redacted(

@@ -1,12 +1,14 @@
 import { APOSTROPHE, COLON, DASH, DOT, ZERO } from '../../../../lib/formats/ascii.js'
 import type { Matches } from '../matches.js'
-import { DIGIT, endOf, HEX, HOST, is, LOCAL, startOf, WORD } from './bytes.js'
+import { BASE64URL, DIGIT, endOf, HEX, HOST, is, LOCAL, startOf, WORD } from './bytes.js'
 import { ipv4End } from './digits.js'
 
 const PERCENT = 0x25
 const OPEN_BRACKET = 0x5b
 const CLOSE_BRACKET = 0x5d
 
+/** Maximum bytes searched for a name before a colon. */
+const LONGEST_NAME = 32
 /** Maximum bytes searched before an @. */
 const LONGEST_LOCAL = 256
 
@@ -56,7 +58,7 @@ export function findMac(b: Buffer, p: number, start: number, end: number, out: M
   const length = startsWithGroup(b, p, start, 4) ? 4 : 2
   const from = p - length
   if (length === 2 && !startsWithGroup(b, p, start, 2)) return -1
-  if (from > start && (is(b[from - 1], WORD) || b[from - 1] === b[p])) return -1
+  if (from > start && (is(b[from - 1], WORD) || b[from - 1] === b[p]) && !isBehindName(b, from, start)) return -1
   const to = groupsEnd(b, p, end, length)
   const digits = ((to - from + 1) / (length + 1)) * length
   if (to < 0 || (digits !== 12 && (digits !== 16 || length === 4))) return -1
@@ -83,6 +85,13 @@ function groupsEnd(b: Buffer, p: number, end: number, length: number): number {
   return p < end && (is(b[p], WORD) || (b[p] === divider && p + 1 < end && is(b[p + 1], WORD))) ? -1 : p
 }
 
+/** Whether a name and a colon are before `p`, as in `addr:`. A hexadecimal number is not a name. */
+function isBehindName(b: Buffer, p: number, start: number): boolean {
+  if (b[p - 1] !== COLON) return false
+  const from = startOf(b, p - 1, Math.max(start, p - LONGEST_NAME), BASE64URL)
+  return endOf(b, from, p - 1, HEX) < p - 1
+}
+
 /** Whether groups of digits look like a version or a date, because they have no letters, and no zero at the start. */
 function isNumber(b: Buffer, from: number, to: number): boolean {
   if (b[from] === ZERO) return false
@@ -93,7 +102,8 @@ function isNumber(b: Buffer, from: number, to: number): boolean {
 /** Finds an IPv6 address and its zone. Its first colon is at `p`. Returns where to continue. */
 export function findIpv6(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = startOf(b, p, Math.max(start, p - 5), HEX)
-  if (p - from > 4 || (from > start && (is(b[from - 1], WORD) || b[from - 1] === COLON))) return p + 1
+  if (p - from > 4) return p + 1
+  if (from > start && (is(b[from - 1], WORD) || b[from - 1] === COLON) && !isBehindName(b, from, start)) return p + 1
   const to = ipv6End(b, from, end)
   if (to < 0) return p + 1
   out.add(from, to, rule)

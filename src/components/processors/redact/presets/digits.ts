@@ -46,12 +46,15 @@ export function dividerEnd(b: Buffer, p: number, end: number): number {
 /**
  * Returns the end of a card number: 12 to 19 digits of a known brand with a valid Luhn check digit. The digits may be
  * in groups of at least two digits, with the same divider between all groups. Slashes and plus signs also occur in
- * paths and sums, so if the divider is one of these, the first group must have four digits.
+ * paths and sums, so if the divider is one of these, the first group must have four digits. `length`: digits at
+ * `p`.
  */
-export function cardEnd(b: Buffer, p: number, start: number, end: number): number {
+export function cardEnd(b: Buffer, p: number, start: number, end: number, length: number): number {
+  if (b[p] === ZERO || b[p] === 0x37) return -1
+  // Most numbers that begin with 1 are times.
+  if (b[p] === 0x31 && length !== 15 && length !== 4) return -1
   // The digits after a decimal point are not a separate number.
   if (p - 2 >= start && b[p - 1] === DOT && isDigit(b[p - 2])) return -1
-  if (b[p]! < 0x32 || b[p] === 0x37) return -1
   const from = p
   let count = 0
   let group = 0
@@ -123,11 +126,14 @@ function isOfBrand(count: number, isDivided: boolean): boolean {
   const four = two * 100 + digits[2]! * 10 + digits[3]!
   const isUsual = count === 16 || (count > 16 && isDivided)
   switch (digits[0]) {
+    case 1:
+      return count === 15
     case 2:
-      return (count === 16 && four >= 2221 && four <= 2720) || (isUsual && four >= 2200 && four <= 2205)
+      if (four === 2131) return count === 15
+      return (count === 16 && four >= 2221 && four <= 2720) || (count >= 16 && four >= 2200 && four <= 2205)
     case 3:
       if (two === 34 || two === 37) return count === 15
-      if (two === 35) return isUsual && four >= 3528 && four <= 3589
+      if (two === 35) return count >= 16 && four >= 3528 && four <= 3589
       return (count === 14 || isUsual) && (two === 30 || two === 36 || two === 38 || two === 39)
     case 4:
       return count === 13 || count === 16 || (count === 19 && isDivided)
@@ -137,7 +143,7 @@ function isOfBrand(count: number, isDivided: boolean): boolean {
     case 6:
       return isUsual || (two === 62 && count === 19) || MAESTRO.has(four)
     default:
-      return count === 16 && (two === 81 || two === 82 || four === 9792)
+      return isUsual && (two === 81 || two === 82 || four === 9792)
   }
 }
 
@@ -171,14 +177,16 @@ export function internationalEnd(b: Buffer, p: number, end: number, isZone: bool
   const from = p
   let count = 0
   let last = p
+  let found = -1
   for (let between = 0; p < end; ) {
     if (isDigit(b[p])) {
-      if (++count > 15) return -1
+      if (++count > 15) return found
       last = ++p
       between = 0
       continue
     }
     if (isZone && p - from === 4) return -1
+    if (between === 0 && count >= 7) found = last
     const next = betweenEnd(b, p, end)
     if (++between > 2 || next === p) break
     p = next

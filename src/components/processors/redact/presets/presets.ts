@@ -73,5 +73,5 @@ export const KEY_MARKS: readonly KeyMarks[] = [
   { service: 'Stripe', marks: 'whsec_', least: 16, of: 'token' },
 ]
 
-/** Names of secrets whose values have no prefix that marks them. The case of the names does not matter. */
+/** Names of secrets whose values have no prefix that marks them. The case of the names does not matter, except for a K. */
 export const SECRET_NAMES = ['aws_secret_access_key', 'SecretAccessKey', '_authToken', '_gitlab_session'] as const

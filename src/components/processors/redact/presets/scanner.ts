@@ -52,7 +52,7 @@ export class PresetScanner {
     if (rules.private_key >= 0 || rules.mac >= 0 || rules.api_key >= 0) set(DIVIDER, '-')
     if (rules.mac >= 0 || rules.api_key >= 0) set(DIVIDER, '.')
     if (rules.jwt >= 0) set(JWT, 'J')
-    if (rules.bearer >= 0) set(BEARER, 'Bb')
+    if (rules.bearer >= 0) set(BEARER, 'BbZz')
     if (rules.phone >= 0) set(PLUS, '+')
     set(ESCAPE, ESCAPE_BYTES)
   }
@@ -115,7 +115,7 @@ export class PresetScanner {
     }
     // Most numbers in logs are neither long nor in groups.
     if (card >= 0 && (length >= LEAST_CARD || mayDivide(next))) {
-      const found = cardEnd(b, p, start, end)
+      const found = cardEnd(b, p, start, end, length)
       if (found > 0) out.add(p, found, card)
     }
     if (iban >= 0 && length >= 2 && p - 2 >= start && is(b[p - 1], WORD) && is(b[p - 2], WORD)) {

@@ -1,3 +1,4 @@
+import { escapeEnd } from '../../../../lib/formats/escapes.js'
 import type { Matches } from '../matches.js'
 import { BASE64URL, endOf, is, isExactAt, isTextAt, TOKEN, UPPER, WORD } from './bytes.js'
 import { hasDigit } from './digits.js'
@@ -9,22 +10,29 @@ const LF = 0x0a
 const QUOTE = 0x22
 const APOSTROPHE = 0x27
 const PLUS = 0x2b
+const COMMA = 0x2c
 const DASH = 0x2d
 const DOT = 0x2e
 const COLON = 0x3a
 const EQUALS = 0x3d
 const GREATER = 0x3e
 const UPPER_K = 0x4b
+const UPPER_Z = 0x5a
+const OPEN_BRACKET = 0x5b
+const BACKSLASH = 0x5c
 const UNDERSCORE = 0x5f
 
-/** Finds a JSON Web Token (at least three parts, beginning with `eyJ`). `p` is at a J. Returns where to continue. */
+/**
+ * Finds a JSON Web Token, at `p` is its J: at least three parts that begin with `eyJ`; the second may be empty. Returns
+ * where to continue.
+ */
 export function findJwt(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = p - 2
   if (from < start || b[p - 1] !== 0x79 || b[from] !== 0x65) return p + 1
-  if (from > start && is(b[from - 1], BASE64URL)) return p + 1
+  if (from > start && is(b[from - 1], WORD)) return p + 1
   let to = endOf(b, p, end, BASE64URL)
   let parts = 1
-  while (to + 1 < end && b[to] === DOT && (is(b[to + 1], BASE64URL) || parts === 2)) {
+  while (to + 1 < end && b[to] === DOT && (is(b[to + 1], BASE64URL) || parts <= 2)) {
     to = endOf(b, to + 1, end, BASE64URL)
     parts++
   }
@@ -38,17 +46,29 @@ export function findJwt(b: Buffer, p: number, start: number, end: number, out: M
 /** Shorter tokens may be ordinary words. */
 const LEAST_TOKEN = 20
 
-/** Finds the token after the word Bearer or Basic at `p`. Returns where to continue. */
+/** Finds the token after Bearer or Basic at `p`, or after an Authorization whose Z is at `p`. Returns where to continue. */
 export function findBearer(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
+  if ((b[p]! & 0xdf) === UPPER_Z) return findNamed(b, p, start, end, out, rule, HEADER_NAMES)
   if (p > start && is(b[p - 1], WORD)) return p + 1
-  const length = isTextAt(b, p, end, 'bearer') ? 6 : isTextAt(b, p, end, 'basic') ? 5 : 0
+  const length = schemeLength(b, p, end)
   if (length === 0) return p + 1
   const from = valueStart(b, p + length, end)
   const to = endOf(b, from, end, TOKEN)
   if (from === p + length || to - from < 6) return p + length
-  if (to - from < LEAST_TOKEN && areWords(b, from, to)) return p + length
+  const mayBeWords = to - from < LEAST_TOKEN && areWords(b, from, to)
+  if (mayBeWords && !(length === 5 && isUser(b, from, to))) return p + length
   out.add(from, to, rule)
   return to
+}
+
+/** The length of the word Bearer or Basic at `p`; 0: another word. */
+function schemeLength(b: Buffer, p: number, end: number): number {
+  return isTextAt(b, p, end, 'bearer') ? 6 : isTextAt(b, p, end, 'basic') ? 5 : 0
+}
+
+/** Whether [from, to) is the base64 of `user:password`. */
+function isUser(b: Buffer, from: number, to: number): boolean {
+  return /^[ -~]*:[ -~]*$/.test(Buffer.from(b.toString('latin1', from, to), 'base64').toString('latin1'))
 }
 
 /** Whether [from, to) has only letters. If `from` follows a + (a space in forms), a + may also separate words. */
@@ -102,8 +122,10 @@ const KEYS: readonly Key[] = KEY_MARKS.flatMap(({ marks, least, of = 'base64url'
 /** A digit is searched for in at most this many characters. A longer run without a digit consists of words. */
 const MOST_WORDS = 64
 
-/** Names of secrets in lower case, each with the index of the _ or K that the scanner looks for. */
-const NAMES = SECRET_NAMES.map(name => [name.toLowerCase(), name.search(/[_K]/)] as const)
+/** Names in lower case, each with the index of the character that the scanner looks for. */
+type Names = readonly (readonly [name: string, anchor: number])[]
+export const KEY_NAMES: Names = SECRET_NAMES.map(name => [name.toLowerCase(), name.search(/[_K]/)])
+export const HEADER_NAMES: Names = [['authorization', 7]]
 
 /** Keys by their anchor byte, then by the byte before the anchor. */
 const byAnchor: (Key[] | undefined)[][] = Array.from({ length: 256 }, () => [])
@@ -131,7 +153,7 @@ export function findKey(b: Buffer, p: number, start: number, end: number, out: M
     out.add(from, to, rule)
     return to
   }
-  return b[p] === UNDERSCORE || b[p] === UPPER_K ? findNamed(b, p, start, end, out, rule) : p + 1
+  return b[p] === UNDERSCORE || b[p] === UPPER_K ? findNamed(b, p, start, end, out, rule, KEY_NAMES) : p + 1
 }
 
 /** `p` is after the mark of a key. Returns the end of the key, or `p` if the letter there cannot follow the key. */
@@ -141,27 +163,88 @@ function keyEnd(b: Buffer, p: number, end: number, { bits, hasParts }: Key): num
   return bits === UPPER && to < end && is(b[to], WORD) ? p : to
 }
 
-/** Finds the value after the name of a secret. The anchor of the name is at `p`. Returns where to continue. */
-function findNamed(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
-  for (const [text, anchor] of NAMES) {
-    if (p - anchor < start || !isTextAt(b, p - anchor, end, text)) continue
-    const from = valueStart(b, p - anchor + text.length, end)
-    const to = endOf(b, from, end, TOKEN)
-    if (to - from < LEAST_TOKEN) continue
+/** What is between a name and its value, with the quote before the value: at most 64 characters. */
+const ASSIGNMENT = /^["']?[\t +]*(?:[:=]>?|>)[\t +[]*["']?/
+
+/** Finds the value after a name. The anchor of the name is at `p`. Returns where to continue. */
+function findNamed(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number, names: Names): number {
+  const isHeader = names === HEADER_NAMES
+  for (const [text, anchor] of names) {
+    if (!isNameAt(b, p - anchor, start, end, text)) continue
+    const after = p - anchor + text.length
+    const between = ASSIGNMENT.exec(b.toString('latin1', after, Math.min(end, after + 64)))?.[0]
+    if (isHeader && !between) continue
+    const value = between ? after + between.length : valueStart(b, after, end)
+    const from = isHeader ? credentialsStart(b, value, end) : value
+    const to = isHeader ? credentialsEnd(b, from, end, b[value - 1]!, from > value) : endOf(b, from, end, TOKEN)
+    if (to - from < (between ? 1 : LEAST_TOKEN)) continue
     out.add(from, to, rule)
     return to
   }
   return p + 1
 }
 
-/** Whether the JSON before `end` ends with the name of a secret and a colon. */
-export function isBehindSecretName(b: Buffer, end: number): boolean {
+/** Whether the name is at `p`, and not as the end of a longer word. `proxyAuthorization` consists of two words. */
+function isNameAt(b: Buffer, p: number, start: number, end: number, name: string): boolean {
+  if (p < start || !isTextAt(b, p, end, name)) return false
+  return p === start || !is(b[p - 1], WORD) || !is(b[p], WORD) || (is(b[p], UPPER) && !is(b[p - 1], UPPER))
+}
+
+/** Skips the word Bearer or Basic at `p`. */
+export function credentialsStart(b: Buffer, p: number, end: number): number {
+  const to = p + schemeLength(b, p, end)
+  return to > p && to < end && isSpace(b[to]!) ? valueStart(b, to, end) : p
+}
+
+const LONGEST_SCHEME = 24
+
+/**
+ * Returns the end of the credentials at `p`. After a quote, they end at the next one. Elsewhere they are one word, or
+ * two if the first may be a scheme, and the parameters that follow, as in `Digest username="a", uri="/"`.
+ */
+function credentialsEnd(b: Buffer, p: number, end: number, before: number, hasScheme: boolean): number {
+  if (before === QUOTE || before === APOSTROPHE) return wordEnd(b, p, end, before)
+  const first = wordEnd(b, p, end)
+  if (hasScheme || first - p > LONGEST_SCHEME || endOf(b, p, first, BASE64URL) < first) return first
+  let to = first
+  for (let divider = SPACE; to < end && b[to] === divider; divider = COMMA) {
+    let from = to + 1
+    while (from < end && b[from] === SPACE) from++
+    const next = wordEnd(b, from, end)
+    const isParameter = /=[^=]/.test(b.toString('latin1', from, next))
+    // In `authorization=a b=c`, b is another field.
+    if (isParameter ? divider === SPACE && before === EQUALS && b[next] !== COMMA : divider === COMMA) return to
+    to = next
+    if (!isParameter) return to
+  }
+  return to
+}
+
+const WORD_ENDS = Buffer.from(' "\'()<>[]{},&\\')
+/** What follows the quote at the end of a text, which may be after an equals sign, too. */
+const BEHIND_TEXTS = Buffer.from('\t ,:;)]}>')
+
+/** Returns the end of the word or, after `quote`, of the text at `p`, which may contain parameters in quotes. */
+function wordEnd(b: Buffer, p: number, end: number, quote = 0): number {
+  for (; p < end && b[p]! >= SPACE; p++) {
+    const byte = b[p]!
+    if (byte === QUOTE && b[p - 1] === EQUALS && p + 1 < end && !BEHIND_TEXTS.includes(b[p + 1]!)) {
+      while (++p < end && b[p] !== QUOTE);
+    } else if (quote === 0 ? WORD_ENDS.includes(byte) || escapeEnd(b, p, end) > 0 : byte === QUOTE || byte === quote)
+      break
+    else if (quote > 0 && byte === BACKSLASH) p++
+  }
+  return Math.min(p, end)
+}
+
+/** Whether the JSON before `end` ends with one of the names and a colon. The value may be the first one in a list. */
+export function isBehindName(b: Buffer, end: number, names: Names): boolean {
   let p = end - 1
-  while (p > 0 && b[p]! <= SPACE) p--
+  while (p > 0 && (b[p]! <= SPACE || b[p] === OPEN_BRACKET)) p--
   if (b[p] !== COLON) return false
   p--
   while (p > 0 && b[p]! <= SPACE) p--
-  return b[p] === QUOTE && NAMES.some(([text]) => p >= text.length && isTextAt(b, p - text.length, p, text))
+  return b[p] === QUOTE && names.some(([text]) => isNameAt(b, p - text.length, 0, p, text))
 }
 
 const BEGIN = '-----begin '
