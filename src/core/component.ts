@@ -132,6 +132,8 @@ export interface EventBucket {
 export interface ProcessorOutage {
   readonly isStuck?: true
   readonly reason: string
+  /** The reason in words of Sluice alone: `reason` may quote the server. */
+  readonly ownReason?: string
   readonly since: string
   readonly attempts: number
   /** Missing during an attempt. */

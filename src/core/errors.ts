@@ -59,6 +59,12 @@ export class OptionError extends Error {
  */
 export type Failure = 'retry' | 'hold' | 'too_large' | 'reject'
 
+/** A text without spaces that a component chose, such as a metric label or the code of an error. */
+const LABEL = /^[\w.-]{1,64}$/
+
+/** The label as words, for readers who may not see texts of events. Other texts may quote a receiver or an event. */
+export const labelWords = (label = ''): string => (LABEL.test(label) ? label.replaceAll('_', ' ') : 'unknown error')
+
 export class DeliveryError extends Error {
   readonly code = 'SLUICE_DELIVERY'
   readonly failure: Failure
@@ -110,7 +116,8 @@ export class DeliveryError extends Error {
   ) {
     super(message, { cause: options.cause })
     this.failure = options.failure
-    this.reason = options.reason
+    // A receiver's text must not become a metric label.
+    this.reason = LABEL.test(options.reason) ? options.reason : 'other'
     this.status = options.status
     this.retryAfterMs = options.retryAfterMs
     this.requestId = options.requestId

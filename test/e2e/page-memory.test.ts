@@ -5,6 +5,7 @@ import type { Finding, Step } from '../../src/daemon/page/watch/find.js'
 import type { ThrottleView, WhatIf } from '../../src/daemon/page/watch/throttle-watch.js'
 import type { EvidenceEvent } from '../../src/daemon/page/watch/watch.js'
 import { HOST } from '../support/address.js'
+import { asked } from '../support/asked.js'
 import { startDaemon } from '../support/daemon.js'
 import { receiver } from '../support/destination.js'
 import { testFolder } from '../support/folder.js'
@@ -46,6 +47,7 @@ async function pageOf(t: Test) {
   return {
     folder,
     daemon,
+    url,
     get,
     write,
     find,
@@ -118,8 +120,9 @@ t.test('the page finds what happened to an event, and shows why others did not a
     command: /^sluice resend --config \S+ --destination out\b/,
   })
   t.strictSame(
-    ((await letters('')) as { reasons: object[] }).reasons.map(one => 'sample' in one),
-    [false],
+    ((await letters('')) as { reasons: object[] }).reasons.map(one => Object.keys(one)),
+    [['reason', 'count', 'newest_at']],
+    'without the token, neither an event nor what the receiver said of it',
   )
   for (const path of ['find?q=a', 'evidence?component=out', 'what-if?component=limit_app&key_field=.n'])
     t.equal((await get(path, '')).status, 401, path)
@@ -170,5 +173,46 @@ t.test('what a throttle let through, by key, and what other limits would, also a
   t.equal((await get('what-if?component=limit_app&limit=x')).status, 400)
   const { body } = await get<{ status_page: { used: number; memory: number } }>('status')
   t.ok(body.status_page.used > 0 && body.status_page.used < body.status_page.memory)
+  await daemon.stop(t)
+})
+
+t.test('only who has the token, and the owner, see what a receiver said, because it may quote events', async t => {
+  const { daemon, folder, url, get, write, receives } = await pageOf(t)
+  receives.otherwise = ({ body }) => ({ status: 503, body: `cannot store ${body}` })
+  write({ app: 'cart', secret: 'sesame' })
+  const text = async (address: string, headers = {}) => {
+    const controller = new AbortController()
+    const answer = await fetch(address, { headers: { connection: 'close', ...headers }, signal: controller.signal })
+    let text = ''
+    for await (const part of answer.body!.pipeThrough(new TextDecoderStream())) {
+      text += part
+      // The stream of `live` does not end.
+      if (/^event: status\ndata: .*\n\n/m.test(text)) break
+    }
+    controller.abort()
+    return text
+  }
+  const bearer = { authorization: `Bearer ${TOKEN}` }
+  await until(async () => /out is (failing|retrying): 503 .*sesame/.test(await text(`${url}api/v1/status`, bearer)))
+  const readyz = { text: (await daemon.get('/readyz')).body }
+  for (const path of ['', 'api/v1/status', 'api/v1/live']) {
+    const open = await text(url + path)
+    t.match(open, /out is (failing|retrying): status 503/, `${path}: in words of its own`)
+    t.notMatch(open, 'sesame', path)
+    t.match(await text(url + path, bearer), 'sesame', `${path} with the token`)
+  }
+  t.match(JSON.parse(readyz.text), {
+    destinations: [{ id: 'out', reason: 'status 503', failures: /\d/, since: /^\d{4}-/ }],
+  })
+  t.notMatch(readyz.text, 'sesame', 'everybody who reaches the metrics sees /readyz')
+  for (const path of ['/readyz', '/status', '/', '/api/v1/status']) {
+    const { text } = await asked({ socketPath: join(folder, 'state/sluice.sock'), path })
+    t.match(text, 'sesame', `the owner at ${path}`)
+  }
+  t.notMatch(JSON.stringify((await get('throttles/limit_app', '')).body), 'sesame')
+  receives.otherwise = 200
+  await until(async () => (await text(`${url}api/v1/status`, bearer)).includes('last_outage'))
+  t.match(await text(`${url}api/v1/status`, bearer), /"last_outage":\{[^}]*sesame/)
+  t.notMatch(await text(`${url}api/v1/status`), 'sesame', 'past reasons neither')
   await daemon.stop(t)
 })

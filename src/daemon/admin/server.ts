@@ -55,8 +55,8 @@ export async function serveAdmin(
   return server
 }
 
-export async function statusNow(reports: Served, { taps }: Tappable): Promise<Status> {
-  return statusOf(reports, await reports.metrics.samples(), component => taps.waitState(component))
+export async function statusNow(reports: Served, { taps }: Tappable, hasTexts = false): Promise<Status> {
+  return statusOf(reports, await reports.metrics.samples(), hasTexts, component => taps.waitState(component))
 }
 
 async function answer(
@@ -88,7 +88,7 @@ async function answer(
     return
   }
   if (pathname === '/status' && tappable) {
-    sendReply(response, { status: 200, body: await statusNow(reports, tappable) })
+    sendReply(response, { status: 200, body: await statusNow(reports, tappable, true) })
     return
   }
   switch (pathname) {
@@ -100,7 +100,7 @@ async function answer(
       sendReply(response, { status: 200, body: { status: 'alive' } })
       return
     case '/readyz': {
-      const { ready, stopping, sources, processors, ...state } = readiness(reports)
+      const { ready, stopping, sources, processors, ...state } = readiness(reports, tappable !== undefined)
       const body = {
         status: stopping ? 'stopping' : ready ? 'ready' : 'not ready',
         ...state,

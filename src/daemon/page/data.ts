@@ -40,7 +40,8 @@ export class PageData {
   readonly history: History
   readonly watch: PageWatch
   readonly #from: PageSources
-  readonly #live = new Live()
+  /** By whether the readers may see texts of receivers and events. */
+  readonly #lives: ReadonlyMap<boolean, Live> = new Map([false, true].map(hasTexts => [hasTexts, new Live()]))
   readonly #seconds: Seconds
   readonly #stop: () => void
   #memory: number
@@ -85,17 +86,22 @@ export class PageData {
     }
   }
 
-  status(): Promise<Status> {
-    return statusNow(this.#from.reports, this.#from.pipeline)
+  /** `hasTexts`: whether reasons may quote receivers, and thereby events. */
+  status(hasTexts: boolean): Promise<Status> {
+    return statusNow(this.#from.reports, this.#from.pipeline, hasTexts)
   }
 
   /** Sends server-sent events until the client disconnects. */
-  async follow(response: ServerResponse): Promise<undefined> {
+  async follow(response: ServerResponse, hasTexts: boolean): Promise<undefined> {
     const before = this.#news
-    const status = await this.#look()
+    const texts = await this.#look()
     // Sends the new status to the readers that are already connected.
-    if (this.#news !== before) this.#live.status(status)
-    if (!response.destroyed) this.#live.add(response, status)
+    if (this.#news !== before) this.#announce(texts)
+    if (!response.destroyed) this.#lives.get(hasTexts)!.add(response, texts.get(hasTexts)!)
+  }
+
+  #announce(texts: ReadonlyMap<boolean, string>): void {
+    for (const [hasTexts, live] of this.#lives) live.status(texts.get(hasTexts)!)
   }
 
   /** Streams events until the client disconnects. Throws a Refusal. */
@@ -141,13 +147,15 @@ export class PageData {
   #tick(): void {
     this.history.tick()
     this.watch.second(this.#counters())
-    if (!this.#live.isRead) return
+    const lives = [...this.#lives.values()]
+    if (!lives.some(({ isRead }) => isRead)) return
     const { clock, reports } = this.#from
     const signs = this.#signsNow()
     if (signs !== this.#signs) this.#lookAt = 0
     this.#signs = signs
     if (!this.#isLooking && clock.now() >= this.#lookAt) void this.#sendNews().catch(() => {})
-    this.#live.second(this.#seconds.next(this.#counters(), reports.totals?.()))
+    const second = this.#seconds.next(this.#counters(), reports.totals?.())
+    for (const live of lives) live.second(second)
   }
 
   #signsNow(): string {
@@ -159,22 +167,26 @@ export class PageData {
 
   async #sendNews(): Promise<void> {
     const before = this.#news
-    const text = await this.#look()
+    const texts = await this.#look()
     const now = this.#from.clock.now()
     if (this.#news === before && now - this.#sentAt < STATUS_MS) return
     this.#sentAt = now
-    this.#live.status(text)
+    this.#announce(texts)
   }
 
-  /** The current status as JSON, without series. Updates `#news`. */
-  async #look(): Promise<string> {
+  /** The current status for each kind of reader, as JSON without series. Updates `#news`. */
+  async #look(): Promise<ReadonlyMap<boolean, string>> {
     const { clock } = this.#from
     const began = clock.now()
     this.#isLooking = true
     try {
-      const { series: _, ...status } = await this.status()
-      this.#news = newsOf(status)
-      return JSON.stringify(status)
+      const texts = new Map<boolean, string>()
+      for (const hasTexts of this.#lives.keys()) {
+        const { series: _, ...status } = await this.status(hasTexts)
+        this.#news = newsOf(status)
+        texts.set(hasTexts, JSON.stringify(status))
+      }
+      return texts
     } finally {
       this.#isLooking = false
       const now = clock.now()

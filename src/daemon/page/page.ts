@@ -141,25 +141,24 @@ export class StatusPage implements Page {
       }
       checkMethod(request, found?.route.isStream ? ['GET'] : ['GET', 'HEAD'])
       if (this.#files.answer(name, request, response)) return undefined
-      if (!found) return this.#first(request, response, door, searchParams)
-      await check(found.route, request, door, searchParams)
-      const maySeeEvents = async () => door.open === 'all' || ((await door.access?.isKnown(request)) ?? false)
+      const hasTexts = door.open === 'all' || ((await door.access?.isKnown(request)) ?? false)
+      if (!found) return this.#first(response, door, searchParams, hasTexts)
       const { route, id } = found
-      return route.answer({ page: this.#data, query: searchParams, id, request, response, maySeeEvents })
+      if (!hasTexts) check(route, door, searchParams)
+      return route.answer({ page: this.#data, query: searchParams, id, request, response, hasTexts })
     })
     return true
   }
 
   /** Answers with the page, or with the form for the token. */
-  async #first(request: IncomingMessage, response: ServerResponse, door: Door, query: URLSearchParams): Promise<void> {
+  async #first(response: ServerResponse, { open }: Door, query: URLSearchParams, hasTexts: boolean): Promise<void> {
     const links = { script: this.#files.link('page.js'), style: this.#files.link('page.css') }
-    const { access, open } = door
-    const isKnown = open !== 'nothing' || ((await access?.isKnown(request)) ?? false)
+    const isKnown = open !== 'nothing' || hasTexts
     const html = isKnown
-      ? statusHtml(await this.#data.status(), links)
+      ? statusHtml(await this.#data.status(hasTexts), links)
       : loginHtml(links, query.has('wrong') ? 'That token is wrong.' : '')
     const about = { 'content-type': 'text/html; charset=utf-8', 'content-length': Buffer.byteLength(html) }
-    response.writeHead(isKnown ? 200 : 401, about).end(request.method === 'HEAD' ? undefined : html)
+    response.writeHead(isKnown ? 200 : 401, about).end(response.req.method === 'HEAD' ? undefined : html)
   }
 }
 
@@ -169,16 +168,10 @@ function addressOf({ url = '/' }: IncomingMessage): URL {
   return URL.canParse(text) ? new URL(text) : new URL('http://localhost/malformed')
 }
 
-/** Throws a Refusal if a request may not see the response of the route. */
-async function check(
-  { showsEvents: shows }: Route,
-  request: IncomingMessage,
-  { access, open }: Door,
-  query: URLSearchParams,
-): Promise<void> {
+/** Throws a Refusal if a request without the token may not see the response of the route. */
+function check({ showsEvents: shows }: Route, { access, open }: Door, query: URLSearchParams): void {
   const showsEvents = typeof shows === 'function' ? shows(query) : shows
-  if (open === 'all' || (open === 'numbers' && !showsEvents)) return
-  if (await access?.isKnown(request)) return
+  if (open === 'numbers' && !showsEvents) return
   const how = access?.hasToken
     ? 'send the token as "Authorization: Bearer TOKEN", or open the page at its address with #token=TOKEN'
     : 'set status_page.token_file, or use the socket in data_dir'

@@ -11,8 +11,8 @@ export interface Call {
   readonly id: string
   readonly request: IncomingMessage
   readonly response: ServerResponse
-  /** Whether the client may see texts of events. */
-  readonly maySeeEvents: () => Promise<boolean>
+  /** Whether the client may see texts of events and receivers. */
+  readonly hasTexts: boolean
 }
 
 export interface Route {
@@ -26,10 +26,10 @@ export interface Route {
 
 /** By path; `*` stands for an id. */
 const ROUTES: Readonly<Record<string, Route>> = {
-  status: { answer: ({ page }) => page.status() },
+  status: { answer: ({ page, hasTexts }) => page.status(hasTexts) },
   live: {
     isStream: true,
-    answer: ({ page, response }) => page.follow(response),
+    answer: ({ page, response, hasTexts }) => page.follow(response, hasTexts),
   },
   history: {
     answer({ page, query }) {
@@ -79,7 +79,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
     },
   },
   'dead-letters': {
-    answer: async ({ page, query, maySeeEvents }) => page.letters(query.get('component') ?? '', await maySeeEvents()),
+    answer: ({ page, query, hasTexts }) => page.letters(query.get('component') ?? '', hasTexts),
   },
 }
 

@@ -175,7 +175,8 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   }
   const problems = async () => {
     const { statusOf } = await import('../status/status.js')
-    return statusOf(reports, await metrics.samples(), () => undefined).problems.map(({ what }) => what)
+    // For the service, whose readers may not see texts of events.
+    return statusOf(reports, await metrics.samples(), false).problems.map(({ what }) => what)
   }
   const served = { ...reports, metrics, connections, ...(managed && { managed: managed.report }) }
   const page = { reports: served, pipeline, config: () => pipeline.config, clock: systemClock }

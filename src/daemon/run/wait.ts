@@ -49,7 +49,7 @@ interface Reported extends Pick<Served, 'connections' | 'managed'> {
 function standIn(id: string, reason: () => string, reported: Reported, config: Config, log: Logger): Servers {
   const reports = {
     ...reported,
-    destinations: () => [{ id, state: 'holding', reason: reason() }],
+    destinations: () => [{ id, state: 'holding', reason: reason(), ownReason: reason() }],
     page: () => servers.pageState,
   }
   const page = { reports, pipeline: NOTHING, config: () => config, clock: systemClock }

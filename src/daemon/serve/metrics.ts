@@ -1,3 +1,4 @@
+import type { DestinationState } from '../../engine/run/engine.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import type { Service } from '../../service/api/domain/service.js'
 import type { RequestCounts } from '../../service/api/http/sender.js'
@@ -68,12 +69,13 @@ export function storeMetrics(metrics: Metrics, store: Store): void {
 }
 
 /** The store's part of /readyz. */
-export function storeReadiness(store: Store): { id: string; state: 'ready' | 'failing'; reason: string | undefined } {
+export function storeReadiness(store: Store): DestinationState {
   const { readable, failedSince, lost } = store.health()
   const iso = (time: number) => new Date(time).toISOString()
   const reasons: string[] = []
   if (failedSince !== undefined)
     reasons.push(`${readable ? 'changes cannot be saved' : 'it cannot be read'} since ${iso(failedSince)}`)
   if (lost) reasons.push(`changes that were confirmed between ${iso(lost.from)} and ${iso(lost.until)} may be lost`)
-  return { id: 'store', state: readable ? 'ready' : 'failing', reason: reasons.join('; ') || undefined }
+  const reason = reasons.join('; ') || undefined
+  return { id: 'store', state: readable ? 'ready' : 'failing', reason, ownReason: reason }
 }

@@ -5,6 +5,7 @@ import { stateOfFiles } from '../../engine/config/yaml/files.js'
 import { GIVEN_BACK } from '../../engine/flow/counters.js'
 import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
 import type { DestinationState } from '../../engine/run/engine.js'
+import type { SourceFailure } from '../../engine/run/source-run.js'
 import { adviceFor, type DataKind, pathOf } from '../../engine/run/state/inventory.js'
 import { shellWord } from '../../lib/shell-word.js'
 import { clockTime, counted, formatDuration, short } from '../../lib/units.js'
@@ -37,7 +38,7 @@ export interface Observed {
   readonly components: readonly Named[]
   readonly destinations: readonly DestinationState[]
   /** Sources that wait for an operator, or that fail and are restarted. */
-  readonly sources: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
+  readonly sources: readonly SourceFailure[]
   /** Processors that wait for a server which does not reply, or that do not finish processing their events. */
   readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
   readonly managed?: ManagedReport | undefined

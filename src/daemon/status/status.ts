@@ -1,5 +1,6 @@
 import { hostname } from 'node:os'
 import type { WaitState } from '../../core/component.js'
+import type { DestinationState } from '../../engine/run/engine.js'
 import type { Totals } from '../../engine/run/measure/totals.js'
 import { systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
@@ -116,11 +117,19 @@ export interface Reports {
   page?(): PageState | undefined
 }
 
-/** Readiness of all parts, without numbers. */
-export function readiness(reports: Reports) {
-  const destinations = reports.destinations()
-  const sources = reports.failures?.() ?? []
-  const processors = reports.outages?.() ?? []
+/** Chooses the reasons to show. Without `hasTexts`, these are in words of Sluice alone. */
+function worded<T extends Partial<DestinationState>>(all: readonly T[], hasTexts: boolean): T[] {
+  return all.map(({ ownReason = 'unknown error', ...one }) => {
+    const past = one.last_outage && { last_outage: { ...one.last_outage, error: undefined } }
+    return { ...one, ...(!hasTexts && { reason: one.reason && ownReason, ...past }) } as object as T
+  })
+}
+
+/** Readiness of all parts, without numbers. `hasTexts`: whether reasons may quote receivers, and thereby events. */
+export function readiness(reports: Reports, hasTexts: boolean) {
+  const destinations = worded(reports.destinations(), hasTexts)
+  const sources = worded(reports.failures?.() ?? [], hasTexts)
+  const processors = worded(reports.outages?.() ?? [], hasTexts)
   const stopping = reports.isStopping?.() ?? false
   const since = reports.reloadingSince?.()
   return {
@@ -137,14 +146,15 @@ export function readiness(reports: Reports) {
 /** A component that is busy for a smaller share of the time is not a bottleneck. */
 const LEAST_SHARE = 0.5
 
-/** `waits`: the reason why events wait in a component; undefined if no event waits. */
+/** `hasTexts`: as in `readiness`. `waits`: the reason why events wait in a component; undefined if no event waits. */
 export function statusOf(
   reports: Reports,
   samples: Samples,
-  waits: (component: string) => WaitState | undefined,
+  hasTexts: boolean,
+  waits: (component: string) => WaitState | undefined = () => undefined,
   wall = systemClock.wall(),
 ): Status {
-  const { stopping, ...state } = readiness(reports)
+  const { stopping, ...state } = readiness(reports, hasTexts)
   const series = new Series(samples)
   const about = reports.about?.()
   const components = reports.components?.() ?? []

@@ -24,7 +24,9 @@ const LONGEST = 400
 export interface DaemonState {
   readonly destinations: readonly DestinationState[]
   /** Sources that wait for an operator, or that failed recently. */
-  readonly failures?: readonly { readonly id: string; readonly state: string; readonly reason: string }[] | undefined
+  readonly failures?:
+    | readonly { readonly id: string; readonly state: string; readonly ownReason?: string }[]
+    | undefined
   /** Why the configuration that was read last is not running. */
   readonly refused?: string | undefined
   /** Ids of components that make no progress although nothing blocks them. */
@@ -40,20 +42,20 @@ const HOW: Readonly<Record<string, string>> = {
 }
 
 /**
- * The state of a daemon, worst problem first. The daemon counts as started even if its receivers do not respond yet.
+ * The state of a daemon, worst problem first, in words of Sluice alone, since all users can ask systemd for it. The daemon counts as started even if its receivers do not respond yet.
  */
 export function daemonState({ destinations, failures = [], refused, stuck = [] }: DaemonState): ServiceState {
   const waiting = Object.keys(HOW).flatMap(state =>
     destinations
       .filter(one => one.state === state && one.reason !== undefined)
-      .map(({ id, reason }) => `${id} ${HOW[state]}: ${reason}`),
+      .map(({ id, ownReason }) => `${id} ${HOW[state]}: ${ownReason}`),
   )
   const starting = destinations.filter(({ state, reason }) => state === 'starting' && reason === undefined)
   const problems = [
     ...stuck.map(id => `${id} is stuck: systemd will restart the daemon`),
     ...(refused === undefined ? [] : [`cannot apply the new configuration, the previous one is running: ${refused}`]),
-    ...failures.map(({ id, state, reason }) =>
-      state === 'holding' ? `${id} ${HOW.holding}: ${reason}` : `${id} failed and is restarting: ${reason}`,
+    ...failures.map(({ id, state, ownReason }) =>
+      state === 'holding' ? `${id} ${HOW.holding}: ${ownReason}` : `${id} failed and is restarting: ${ownReason}`,
     ),
     ...waiting,
   ]

@@ -167,9 +167,11 @@ export class SlowWork {
     const [first] = this.#all
     const { heldMs = 0 } = this
     if (!first || this.#processor.isWaiting || heldMs <= LONGEST_WORK_MS) return undefined
+    const reason = `it has not finished with ${first.batch.length} events of ${first.batch.origin.source}`
     return {
       isStuck: true,
-      reason: `it has not finished with ${first.batch.length} events of ${first.batch.origin.source}`,
+      reason,
+      ownReason: reason,
       since: new Date(this.#clock.wall() - heldMs).toISOString(),
       attempts: 1,
       meanwhile: 'these events and later ones wait; no events are lost',

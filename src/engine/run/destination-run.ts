@@ -1,5 +1,6 @@
 import { codecsIn } from '../../core/codec.js'
 import type { ComponentContext, Destination } from '../../core/component.js'
+import { labelWords } from '../../core/errors.js'
 import type { WantedNames } from '../../lib/formats/json-scan.js'
 import { LogLimit } from '../../lib/log-limit.js'
 import type { Clock } from '../../lib/time.js'
@@ -215,6 +216,7 @@ export function destinationState(id: string, delivery: Delivery, clock: Clock): 
     id,
     state,
     reason,
+    ownReason: delivery.reasonIn(({ reason }) => labelWords(reason)),
     ...(limit && { requests: { in_flight: limit.inFlight, allowed: limit.allowed } }),
     ...(spooled && { spool: spooled }),
     ...(failures && { since: at(failures.since), failures: failures.count, last_failure: at(failures.lastAt) }),

@@ -38,6 +38,8 @@ export interface DestinationState {
   readonly id: string
   readonly state: string
   readonly reason: string | undefined
+  /** The reason in words of Sluice alone: `reason` may quote the receiver, and thereby events. */
+  readonly ownReason?: string | undefined
   /** With `max_in_flight: auto`: the requests in flight, and how many are allowed. */
   readonly requests?: { readonly in_flight: number; readonly allowed: number }
   /** Only with a spool. `open` counts objects that still grow, and `closed` counts objects that wait to be sent. */
@@ -60,7 +62,7 @@ export interface DestinationState {
     readonly since: string
     readonly until: string
     readonly failures: number
-    readonly error: string
+    readonly error?: string
   }
   readonly oldest_event?: string
 }

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events'
 import type { Logger } from 'pino'
 import type { REPLACED, Source, SourceContext } from '../../core/component.js'
-import { errorCode, errorText, GivenBackError } from '../../core/errors.js'
+import { errorCode, errorText, GivenBackError, labelWords } from '../../core/errors.js'
 import { NewerFormat, StateUnreadable } from '../../core/unreadable.js'
 import { Backoff, type Random } from '../../lib/backoff.js'
 import { sleep, type TimerClock } from '../../lib/time.js'
@@ -39,6 +39,8 @@ export interface SourceFailure {
   readonly id: string
   readonly state: 'failing' | 'holding'
   readonly reason: string
+  /** The reason in words of Sluice alone: `reason` may quote a server, and thereby events. */
+  readonly ownReason?: string
 }
 
 export interface Fed {
@@ -122,7 +124,7 @@ export class SourceRun {
     const { config, context } = this.#parts
     this.counters.failed('checkpoint')
     if (this.failure?.reason === message) return
-    this.failure = { id: config.id, state: 'holding', reason: message }
+    this.failure = { id: config.id, state: 'holding', reason: message, ownReason: message }
     const fields = { code, file, error: message }
     context.log.error(fields, 'cannot read the saved positions; the source waits and retries')
   }
@@ -172,7 +174,8 @@ export class SourceRun {
           log.info({ component: config.id, again_in }, text)
         } else {
           counters.failed('source')
-          this.failure = { id: config.id, state: 'failing', reason: errorText(error) }
+          const ownReason = labelWords(errorCode(error) ?? errorCode(Object(error).cause))
+          this.failure = { id: config.id, state: 'failing', reason: errorText(error), ownReason }
           const fields = { component: config.id, code: errorCode(error), error: errorText(error), again_in }
           log.error(fields, 'source failed; it will be restarted from its checkpoint')
         }

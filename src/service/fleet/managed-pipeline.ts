@@ -390,7 +390,8 @@ export class ManagedPipeline {
     const states = this.#pipeline.states()
     const waiting = states.find(({ state }) => state === 'holding') ?? states.find(({ state }) => state === 'starting')
     const health = waiting ? (waiting.state as 'holding' | 'starting') : 'ready'
-    const held = waiting?.reason && `${waiting.id}: ${waiting.reason}`
+    // People who may read the pipeline may not read its events.
+    const held = waiting?.ownReason && `${waiting.id}: ${waiting.ownReason}`
     return { revision, health, error: cut([this.#refusal, held].filter(Boolean).join('; ')) }
   }
 }

@@ -57,7 +57,8 @@ function State({ of }: { of: Row }) {
           <span class="dim">
             {' '}
             again since {clock(last_outage.until)}; before that,{' '}
-            {duration(Date.parse(last_outage.until) - Date.parse(last_outage.since))} of failures: {last_outage.error}
+            {duration(Date.parse(last_outage.until) - Date.parse(last_outage.since))} of failures
+            {last_outage.error && `: ${last_outage.error}`}
           </span>
         )}
       </>

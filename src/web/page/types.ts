@@ -44,7 +44,7 @@ export interface Destination {
     readonly since: string
     readonly until: string
     readonly failures: number
-    readonly error: string
+    readonly error?: string
   }
 }
 

@@ -11,8 +11,8 @@ const LF = 0x0a
 
 export interface LetterReason {
   readonly reason: string
-  /** The receiver's message about the newest event. */
-  readonly words: string
+  /** The receiver's message about the newest event. It may quote the event. */
+  readonly words: string | undefined
   count: number
   readonly newest_at: string
   /** The newest event, or the beginning of its JSON. */
@@ -26,7 +26,7 @@ export interface Letters {
   readonly reasons: readonly LetterReason[]
 }
 
-/** Reads the end of a dead-letter file. `hasTexts`: whether to return samples of the events. */
+/** Reads the end of a dead-letter file. `hasTexts`: whether to return samples of the events, and messages. */
 export async function newestLetters(path: string, hasTexts: boolean): Promise<Letters> {
   const { bytes, all } = await endOf(path)
   const reasons = new Map<string, LetterReason>()
@@ -39,7 +39,7 @@ export async function newestLetters(path: string, hasTexts: boolean): Promise<Le
     else if (reasons.size < MOST_REASONS)
       reasons.set(reason, {
         reason,
-        words: String(error),
+        words: hasTexts ? String(error) : undefined,
         count: 1,
         newest_at: String(time),
         sample: hasTexts ? sampleOf(event) : undefined,

@@ -81,7 +81,7 @@ export interface ThrottleView {
   readonly searched: number
   readonly found: number
   /** If the filter is the name of a bucket whose events have no counts of their own: the state of this bucket. */
-  readonly uncounted?: BucketState & { readonly key: string }
+  readonly uncounted?: Omit<BucketState, 'outage'> & { readonly key: string }
   readonly counted: CountedBy
 }
 
@@ -283,7 +283,10 @@ export class ThrottleWatch {
   #uncounted(key: string, isOnly: boolean): ThrottleView['uncounted'] {
     if (this.#options.key_field.length === 0) return undefined
     const state = this.#processor.bucket?.(key)
-    return state && (isOnly || state.used || state.discarded_last_hour) ? { key, ...state } : undefined
+    if (!state || !(isOnly || state.used || state.discarded_last_hour)) return undefined
+    // The reason of an outage may quote the server.
+    const { outage: _, ...known } = state
+    return { key, ...known }
   }
 
   /**

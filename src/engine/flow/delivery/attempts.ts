@@ -208,11 +208,12 @@ export class Attempts {
     }
   }
 
-  /** The error that causes the hold or the retries. */
-  get error(): string | undefined {
+  /** The error that causes the hold or the retries. The message may quote the receiver; the reason is a label. */
+  get error(): Pick<DeliveryError, 'message' | 'reason'> | undefined {
     const error = this.#hold.error ?? this.#failing.values().next().value
-    if (error) return error.message
-    return this.retrying || this.failing ? this.#outage.error : undefined
+    if (error) return error
+    if (!this.retrying && !this.failing) return undefined
+    return { message: this.#outage.error, reason: 'failed_before_the_reload' }
   }
 
   /**

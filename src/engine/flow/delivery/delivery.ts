@@ -166,10 +166,13 @@ export class Delivery extends BatchQueue {
 
   /** Shows the operator why the destination is paused, retries, or rejects most requests. */
   get reason(): string | undefined {
-    const shown = this.#shown
-    const { error, pausedUntil } = shown
-    const own = shown === this.#attempts ? undefined : this.#attempts.error
-    const message = error && own ? `${error}; ${own}` : (error ?? this.#refusals.most?.message)
+    return this.reasonIn(({ message }) => message)
+  }
+
+  reasonIn(words: (error: NonNullable<Attempts['error']>) => string): string | undefined {
+    const { error = this.#refusals.most, pausedUntil } = this.#shown
+    const own = this.#shown.error && this.#shown !== this.#attempts ? this.#attempts.error : undefined
+    const message = error && (own ? `${words(error)}; ${words(own)}` : words(error))
     return message && pausedUntil ? `${message}; it requested a pause until ${pausedUntil}` : message
   }
 

@@ -52,8 +52,8 @@ const MOST_KNOWN = 1000
 /** How many components are read per turn of the event loop. */
 const SLICE = 100
 
-/** Maximum total number of characters in the label names and values of an exemplar. */
-const MOST_EXEMPLAR = 128
+/** The names and values of the labels of an exemplar may have at most 128 characters in total. */
+const REQUEST_ID = /^[\w.:=+/-]{1,118}$/
 
 const RECEIVED = 'received by the component'
 const SENT = 'passed on by the component or accepted by its receiver'
@@ -413,6 +413,7 @@ function bound(value: number, format: Format): string {
 }
 
 function shown(exemplar: Exemplar | undefined, value = 1): Pick<Sample, 'exemplar'> {
-  if (!exemplar || 'request_id'.length + exemplar.requestId.length > MOST_EXEMPLAR) return {}
+  // A receiver chooses the id. Other text than an id is left out.
+  if (!exemplar || !REQUEST_ID.test(exemplar.requestId)) return {}
   return { exemplar: { labelSet: { request_id: exemplar.requestId }, value, timestamp: exemplar.at / 1000 } }
 }

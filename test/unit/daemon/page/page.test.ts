@@ -22,6 +22,7 @@ import { until } from '../../../support/until.js'
 const TOKEN = 'the-token-of-the-page'
 const KEY = 'a-key-of-the-destination'
 const URL_KEY = 'a-key-in-its-url'
+const QUOTED = 'no poison, please'
 
 const PIPELINE = `
 sources:
@@ -55,7 +56,7 @@ async function opened(t: Test, page = `{ listen: '${HOST}:0' }`) {
     metrics,
     connections: { closed() {}, refused() {} },
     components: () => componentsOf(state.config),
-    destinations: () => [{ id: 'up', state: 'holding', reason: state.reason }],
+    destinations: () => [{ id: 'up', state: 'holding', reason: `${QUOTED}: ${state.reason}`, ownReason: state.reason }],
     isStopping: () => state.stopping,
     totals: () => ({ received: 10, passed: 7, discarded: { limit: { throttled: 2 } }, delivered: {}, undelivered: 1 }),
     about: () => ({ config: '/etc/<i>/sluice.yaml', data_dir: '/var/lib/sluice' }),

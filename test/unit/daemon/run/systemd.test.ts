@@ -106,7 +106,7 @@ t.test('an outage is logged once, and so is the next one of the same cause', asy
 })
 
 t.test('the line of a status', async t => {
-  const one = (state: string, reason?: string) => ({ id: 'out', state, reason })
+  const one = (state: string, ownReason?: string) => ({ id: 'out', state, reason: ownReason && 'quoted', ownReason })
   const other = { id: 'other', state: 'ready', reason: undefined }
   const cases: [Parameters<typeof daemonState>[0], boolean, string][] = [
     [{ destinations: [one('ready'), other] }, true, 'delivers to out, other'],
@@ -126,12 +126,12 @@ t.test('the line of a status', async t => {
       'cannot apply the new configuration, the previous one is running: f:1:2: no',
     ],
     [
-      { destinations: [other], failures: [{ id: 'in', state: 'failing', reason: 'no port' }] },
+      { destinations: [other], failures: [{ id: 'in', state: 'failing', ownReason: 'no port' }] },
       true,
       'in failed and is restarting: no port',
     ],
     [
-      { destinations: [other], failures: [{ id: 'in', state: 'holding', reason: 'cannot read f' }] },
+      { destinations: [other], failures: [{ id: 'in', state: 'holding', ownReason: 'cannot read f' }] },
       true,
       'in holds: cannot read f',
     ],

@@ -30,7 +30,7 @@ t.test('one document: what runs, how fast, what waits, and what is wrong', async
   }
   const wait = { options: ['on_backlog: pace'], buckets: [] }
   const look = async () =>
-    statusOf(reports, await metrics.samples(), id => (id === 'lim' ? wait : undefined), 1_700_000_000_000)
+    statusOf(reports, await metrics.samples(), true, id => (id === 'lim' ? wait : undefined), 1_700_000_000_000)
 
   into.read(10, 1000, false)
   const first = await look()
@@ -83,7 +83,37 @@ t.test('after a reload, only the components that run are listed, each with its o
   const out = metrics.component('out', 'destination', 'file')
   out.arrived(2, 20)
   const reports = { components: () => [out], destinations: () => [] }
-  const { components } = statusOf(reports, await metrics.samples(), () => undefined)
+  const { components } = statusOf(reports, await metrics.samples(), true)
   t.match(components, [{ id: 'out', type: 'file', received: 2, in_flight: 2 }])
   t.equal(components.length, 1)
+})
+
+t.test('without texts, reasons are in words of Sluice alone, in every part of the document', async t => {
+  const quoted = 'refused {"secret":"sesame"}'
+  const outage = { since: '2023-11-14T22:13:20.000Z', attempts: 1, meanwhile: 'all pass' }
+  const past = { since: outage.since, until: outage.since, failures: 1, error: quoted }
+  const reports = {
+    components: () => ['in', 'out', 'lim'].map(id => ({ id, kind: 'source', type: 'x' })),
+    destinations: () => [
+      { id: 'out', state: 'holding', reason: quoted, ownReason: 'status 400' },
+      { id: 'fine', state: 'ready', reason: undefined, last_outage: past },
+    ],
+    failures: () => [{ id: 'in', state: 'failing' as const, reason: quoted, ownReason: 'ECONNRESET' }],
+    outages: () => [{ id: 'lim', reason: quoted, ...outage }],
+  }
+  const open = statusOf(reports, {}, false)
+  t.notMatch(JSON.stringify(open), 'sesame')
+  t.match(open, {
+    problems: [
+      { what: 'out is holding: status 400' },
+      { what: 'in fails: ECONNRESET' },
+      { what: /: unknown error$/, detail: /^Since / },
+    ],
+    destinations: [{ reason: 'status 400' }, { state: 'ready', last_outage: { failures: 1 } }],
+    components: [{ last_error: 'ECONNRESET' }, { last_error: 'status 400' }, { last_error: 'unknown error' }],
+  })
+  t.equal('reason' in open.destinations[1]! && open.destinations[1].reason, undefined)
+  const full = statusOf(reports, {}, true)
+  t.equal(JSON.stringify(full).split('sesame').length - 1, 10)
+  t.notMatch(JSON.stringify(full), 'ownReason')
 })

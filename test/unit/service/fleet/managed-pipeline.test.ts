@@ -10,6 +10,7 @@ import { problemsOf } from '../../../../src/daemon/status/problems.js'
 import { Series } from '../../../../src/daemon/status/series.js'
 import type { Config } from '../../../../src/engine/config/load.js'
 import { ManagedConfig } from '../../../../src/engine/config/published/managed-config.js'
+import type { DestinationState } from '../../../../src/engine/run/engine.js'
 import { EventsLeftBehind } from '../../../../src/engine/run/state/objections.js'
 import { NotNow, type ReplaceOptions } from '../../../../src/engine/run/supervisor.js'
 import { nextTurn } from '../../../../src/lib/time.js'
@@ -245,7 +246,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
     /** The destinations with events that another configuration has no place for. */
     left: [] as { id: string }[],
     ending: false,
-    states: [{ id: 'out', state: 'ready', reason: undefined as string | undefined }],
+    states: [{ id: 'out', state: 'ready', reason: undefined }] as DestinationState[],
     ran: [] as Config[],
     /** What a replacement waits for. */
     replacing: Promise.resolve(),
@@ -418,8 +419,8 @@ t.test('revisions that follow, and reports of them', async t => {
   })
   t.equal(it.kept!.revision, 2, 'what runs is kept')
 
-  it.states = [{ id: 'out', state: 'holding', reason: '401 from there' }]
-  t.match(await reported(report => report.health === 'holding'), { error: /out: 401 from there/ })
+  it.states = [{ id: 'out', state: 'holding', reason: '401 from there', ownReason: 'status 401' }]
+  t.match(await reported(report => report.health === 'holding'), { error: /out: status 401/ })
   problems.push('out is holding: 401 from there', 'in: 2 files cannot be read')
   t.match(
     await reported(report =>

@@ -80,7 +80,7 @@ export class RedisBackend implements Backend {
   /** The server's clock minus the monotonic clock, when the server last replied. */
   #aheadMs: number
   /** The outage of the server. Undefined while the server replies, and before it is first asked. */
-  #down: { since: number; failures: number; error: string; nextAt: number | undefined } | undefined
+  #down: { since: number; failures: number; problem: RedisProblem; nextAt: number | undefined } | undefined
   #loggedProblem = ''
   #foreignLoggedAt = Number.NEGATIVE_INFINITY
   #cancelProbe: (() => void) | undefined
@@ -112,11 +112,12 @@ export class RedisBackend implements Backend {
   /** Undefined while the server replies, and before it is first asked. The times are on the wall clock. */
   get outage(): ProcessorOutage | undefined {
     if (!this.#down) return undefined
-    const { since, failures, error, nextAt } = this.#down
+    const { since, failures, problem, nextAt } = this.#down
     const { clock } = this.#context
     const timeOf = (at: number) => new Date(clock.wall() - clock.now() + at).toISOString()
     return {
-      reason: error,
+      reason: problem.text,
+      ownReason: problem.kind,
       since: timeOf(since),
       attempts: failures,
       ...(nextAt !== undefined && { next_attempt: timeOf(nextAt) }),
@@ -231,7 +232,7 @@ export class RedisBackend implements Backend {
     const waitMs = problem.kind === 'denied' ? DENIED_WAIT_MS : Math.max(FIRST_WAIT_MS / 4, this.#backoff.next())
     const now = clock.now()
     const { since = now, failures = 0 } = this.#down ?? {}
-    this.#down = { since, failures: failures + 1, error: problem.text, nextAt: now + waitMs }
+    this.#down = { since, failures: failures + 1, problem, nextAt: now + waitMs }
     this.#cancelProbe?.()
     this.#cancelProbe = clock.after(waitMs, () => void this.#probe())
   }
