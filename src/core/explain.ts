@@ -1,3 +1,4 @@
+import { jsonText } from '../lib/formats/json-text.js'
 import type { EventBatch } from './event/batch.js'
 import { type FieldReader, MISSING } from './event/field-reader.js'
 
@@ -61,7 +62,7 @@ const LONGEST_VALUE = 100
 /** Returns the reader's current value, shortened for display. */
 export function shownValue(reader: FieldReader): string {
   if (reader.kind === MISSING) return 'missing'
-  const text = JSON.stringify(reader.value())
+  const text = jsonText(reader.value())
   return text.length <= LONGEST_VALUE ? text : `${text.slice(0, LONGEST_VALUE)}…`
 }
 

@@ -10,6 +10,7 @@ import type { ConfigTest, TestEvent } from '../../engine/config/checks/config-te
 import type { ComponentConfig, Config } from '../../engine/config/load.js'
 import { Engine } from '../../engine/run/engine.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
+import { jsonText } from '../../lib/formats/json-text.js'
 import { aborted, nextTurn, sleep, systemClock, type TimerClock } from '../../lib/time.js'
 import { AS_OBJECTS } from './explain/event.js'
 import { withOwnBuckets } from './own-buckets.js'
@@ -151,9 +152,9 @@ function keeper(config: ComponentConfig<'destination'>, kept: Left[] | undefined
 }
 
 function leftOf(batch: EventBatch, i: number): Left {
-  const fields = structuredClone(batch.fields(i))
+  const fields = batch.fields(i)
   const isModified = (batch.flags[i]! & MODIFIED) !== 0
-  const line = isModified ? JSON.stringify(fields) : batch.chunk.toString('utf8', batch.starts[i]!, batch.ends[i]!)
+  const line = isModified ? jsonText(fields) : batch.chunk.toString('utf8', batch.starts[i]!, batch.ends[i]!)
   return { line, fields }
 }
 

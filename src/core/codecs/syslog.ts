@@ -1,5 +1,6 @@
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import type { WantedNames } from '../../lib/formats/json-scan.js'
+import { jsonText } from '../../lib/formats/json-text.js'
 import {
   APP,
   DATA,
@@ -133,7 +134,7 @@ const ALIASES: Readonly<Record<string, number>> = {
 }
 
 function priorityOf({ facility, severity, severity_code: code, level }: Fields): number {
-  const known = FACILITIES.indexOf(String(facility))
+  const known = typeof facility === 'string' ? FACILITIES.indexOf(facility) : -1
   const isCode = Number.isInteger(code) && (code as number) >= 0 && (code as number) <= 7
   const severityCode = severityOf(severity) ?? (isCode ? (code as number) : undefined) ?? severityOf(level) ?? INFO
   return (known < 0 ? USER : known) * 8 + severityCode
@@ -156,7 +157,7 @@ function timeOf(value: unknown): string {
 const NIL = '-'
 const MOST_TIME = 64
 
-const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : jsonText(value))
 
 /** Converts a value to printable ASCII without spaces. Replaces each other character by an underscore. */
 function word(value: unknown, most: number): string {
@@ -178,8 +179,10 @@ function dataOf(data: unknown): string {
     elements.set(nameOf(id), element)
     if (typeof parameters !== 'object' || parameters === null) continue
     for (const [name, value] of Object.entries(parameters)) {
-      const values = (Array.isArray(value) ? value : [value]).map(textOf)
-      element.set(nameOf(name), [...(element.get(nameOf(name)) ?? []), ...values])
+      const written = nameOf(name)
+      const values = element.get(written) ?? []
+      for (const one of Array.isArray(value) ? value : [value]) values.push(textOf(one))
+      element.set(written, values)
     }
   }
   const parameters = ([name, values]: [string, string[]]) => values.map(value => ` ${name}="${escaped(value)}"`)
@@ -193,7 +196,7 @@ const escaped = (value: string): string => value.replace(/\r\n|[\r\n]/g, ' ').re
 function messageOf(fields: Fields): string {
   if (fields.message !== undefined && fields.message !== null) return textOf(fields.message)
   const others = Object.entries(fields).filter(([name, value]) => !PARTS.has(name) && value !== undefined)
-  return others.length === 0 ? '' : JSON.stringify(Object.fromEntries(others))
+  return others.length === 0 ? '' : jsonText(Object.fromEntries(others))
 }
 
 export const syslog = defineCodec({

@@ -6,6 +6,7 @@ import { parseFieldPath } from '../../core/event/field-path.js'
 import { FieldReader } from '../../core/event/field-reader.js'
 import { MODIFIED } from '../../core/event/flags.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
+import { jsonText } from '../../lib/formats/json-text.js'
 import { type Frame, LineSplitter } from '../../lib/lines/line-splitter.js'
 
 export interface BatchOptions {
@@ -83,7 +84,7 @@ export function readerOf(path: string, wanted: WantedNames): FieldReader {
 export function linesOf(batch: EventBatch): string[] {
   return Array.from({ length: batch.length }, (_, i) =>
     batch.flags[i]! & MODIFIED
-      ? JSON.stringify(batch.fields(i))
+      ? jsonText(batch.fields(i))
       : batch.chunk.toString('utf8', batch.starts[i], batch.ends[i]),
   )
 }

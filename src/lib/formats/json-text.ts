@@ -23,6 +23,7 @@ export function parseJson(text: string): unknown {
   }
 }
 
+/** Maximum levels of untrusted JSON that is parsed, and of values that JSON.stringify writes. */
 const MOST_LEVELS = 100
 
 /**
@@ -48,14 +49,24 @@ export function parseJsonWithin(json: Buffer, most: number): unknown {
   return parseJson(json.toString())
 }
 
-/** JSON.stringify for JSON values of any depth. Uses a loop where JSON.stringify would overflow the stack. */
-export function jsonText(value: unknown): string {
-  try {
-    return JSON.stringify(value)
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error
-    return deepText(value)
+/**
+ * JSON.stringify for JSON values of any depth, in time that is proportional to their size. JSON.stringify compares each
+ * container with all those around it, so a loop writes deeper values, without `space`.
+ */
+export function jsonText(value: unknown, space?: number): string {
+  return isDeeper(value, MOST_LEVELS) ? deepText(value) : JSON.stringify(value, null, space)
+}
+
+/** Whether containers are nested in more than `levels` levels. */
+export function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  if (levels === 0) return true
+  if (Array.isArray(value)) {
+    for (const item of value) if (isDeeper(item, levels - 1)) return true
+    return false
   }
+  for (const name in value) if (isDeeper((value as Record<string, unknown>)[name], levels - 1)) return true
+  return false
 }
 
 /** An open object or array: its members, the position of the next member, and whether no member is written yet. */
@@ -69,11 +80,16 @@ interface Open {
 function deepText(root: unknown): string {
   const parts: string[] = []
   const stack: Open[] = []
-  const write = (value: unknown) => {
+  const around = new Set<unknown>()
+  const write = (given: unknown) => {
+    const { toJSON } = (given ?? {}) as { toJSON?: unknown }
+    const value: unknown = typeof toJSON === 'function' ? toJSON.call(given) : given
     if (typeof value !== 'object' || value === null) {
       parts.push(JSON.stringify(value) ?? 'null')
       return
     }
+    if (around.has(value)) throw new TypeError('Converting circular structure to JSON')
+    around.add(value)
     const names = Array.isArray(value) ? undefined : Object.keys(value)
     parts.push(names ? '{' : '[')
     stack.push({ value: value as Open['value'], names, next: 0, empty: true })
@@ -84,6 +100,7 @@ function deepText(root: unknown): string {
     const members = names ?? (open.value as readonly unknown[])
     if (open.next === members.length) {
       parts.push(names ? '}' : ']')
+      around.delete(open.value)
       stack.pop()
       continue
     }

@@ -103,6 +103,7 @@ t.test('the text that JSON.stringify makes, at any depth', async t => {
   let deep: unknown = { kept: 1, dropped: undefined, list: [undefined] }
   for (let level = 0; level < 20_000; level++) deep = [deep]
   t.match(jsonText(deep), /^\[+\{"kept":1,"list":\[null\]\}\]+$/, 'undefined as JSON.stringify has it')
+  t.match(jsonText([deep, new Date(0)]), /\]+,"1970-01-01T00:00:00.000Z"\]$/, 'toJSON, too')
   const circular: unknown[] = []
   circular.push(circular)
   t.throws(() => jsonText(circular), TypeError)

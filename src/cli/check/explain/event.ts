@@ -1,5 +1,4 @@
 import { hostname } from 'node:os'
-import { isDeepStrictEqual } from 'node:util'
 import type { Codec } from '../../../core/codec.js'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'
 import { Ack } from '../../../core/event/ack.js'
@@ -14,6 +13,7 @@ import type { ComponentConfig } from '../../../engine/config/load.js'
 import { frameOf, originOf } from '../../../engine/run/dead-letter/letters.js'
 import { decodeLetter, type Letter } from '../../../engine/run/dead-letter/record.js'
 import { WantedNames } from '../../../lib/formats/json-scan.js'
+import { jsonText } from '../../../lib/formats/json-text.js'
 import type { Frame } from '../../../lib/lines/line-splitter.js'
 import { systemClock } from '../../../lib/time.js'
 
@@ -63,7 +63,7 @@ export async function readEvent(
   const origin = { source: source.id, host, codec: options.decode, wanted }
   const batch = firstOf(frames, origin)
   const elsewhere = firstOf(frames, { ...origin, host: '' }, 0).fields(0)
-  const own = Object.entries(batch.fields(0)).filter(([name, value]) => isDeepStrictEqual(elsewhere[name], value))
+  const own = Object.entries(batch.fields(0)).filter(([name, value]) => jsonText(elsewhere[name]) === jsonText(value))
   const unset = batch.isObject(0) ? undefined : SET_BY_SOURCE.get(source.definition.type)
   return { batch, own: Object.fromEntries(own), as: made?.of ?? readAs(batch), unset, more: eventsAfterFirst(frames) }
 }
@@ -120,7 +120,7 @@ function tappedFields(json: Buffer): Record<string, unknown> | undefined {
 /** Restores the original line of a tapped event, in the same way as for an event in a dead-letter queue. */
 function lineOf(given: Record<string, unknown>): Letter | undefined {
   const event = { host: hostname(), timestamp: new Date(systemClock.wall()).toISOString(), ...given }
-  const record = Buffer.from(JSON.stringify({ reason: '', line: 'raw' in given ? 'raw' : 'message', event }))
+  const record = Buffer.from(jsonText({ reason: '', line: 'raw' in given ? 'raw' : 'message', event }))
   return decodeLetter(record, 0, record.length)
 }
 

@@ -78,7 +78,7 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   const steps = await stepsFrom(source, config, explainers, event, live)
   const past = ask && (await pastOf(versionsOf(event, steps), fields => ask.past(config.dataDir, fields)))
   const delivered = steps.some(({ outcome }) => outcome === 'delivered')
-  if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps, past), null, 2))}\n`)
+  if (options.json) io.stdout.write(`${printableJson(jsonText(document(source, event, steps, past), 2))}\n`)
   else {
     const then = past ? pastLines(past).map(line => `  ${line}`) : []
     const text = printableText([...head(source, event), ...then, ...steps.flatMap(lines)].join('\n'))

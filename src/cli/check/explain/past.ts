@@ -1,6 +1,6 @@
-import { isDeepStrictEqual } from 'node:util'
 import type { Fields } from '../../../core/event/event.js'
 import type { Finding, FoundEvent, LookedAt, Step } from '../../../daemon/page/watch/find.js'
+import { jsonText } from '../../../lib/formats/json-text.js'
 import { systemClock } from '../../../lib/time.js'
 import { clockTime } from '../../../lib/units.js'
 
@@ -26,10 +26,10 @@ export async function pastOf(
   versions: readonly Fields[],
   ask: (fields: Fields) => Promise<Finding | undefined>,
 ): Promise<Past | undefined> {
-  const distinct = versions.filter((one, i) => versions.findIndex(other => isDeepStrictEqual(other, one)) === i)
+  const distinct = new Map(versions.map(fields => [jsonText(fields), fields]))
   let past: Past | undefined
-  for (const fields of distinct.slice(0, MOST_VERSIONS)) {
-    if (Object.keys(fields).length === 0 || JSON.stringify(fields).length > LONGEST) continue
+  for (const [text, fields] of [...distinct].slice(0, MOST_VERSIONS)) {
+    if (Object.keys(fields).length === 0 || text.length > LONGEST) continue
     const finding = await ask(fields)
     if (!finding) return undefined
     const { found, more, looked_at } = finding

@@ -1,6 +1,7 @@
 import { open } from 'node:fs/promises'
 import { errorCode } from '../../../core/errors.js'
 import type { LetterRecord } from '../../../engine/run/dead-letter/record.js'
+import { jsonText } from '../../../lib/formats/json-text.js'
 import { parsed } from './find.js'
 
 /** Maximum bytes read from the end of a file. */
@@ -58,7 +59,7 @@ function* recordsOf(bytes: Buffer): Generator<LetterRecord> {
 }
 
 function sampleOf(event: unknown): unknown {
-  const text = JSON.stringify(event) ?? ''
+  const text = jsonText(event) ?? ''
   return text.length <= LONGEST_SAMPLE ? event : text.slice(0, LONGEST_SAMPLE)
 }
 

@@ -98,6 +98,17 @@ t.test('every component in order, with every decision', async t => {
   ])
 })
 
+t.test('an event of any depth', async t => {
+  testFolder(t, { 'sluice.yaml': CONFIG })
+  const deep = '['.repeat(20_000) + ']'.repeat(20_000)
+  const event = `{"app":${deep},"level":"error","host":${deep}}`
+  const { code, stdout } = await run(t, event, { source: 'app_logs' })
+  t.equal(code, 0)
+  t.match(stdout, /bucket of its value {2}\(\.app is \[{100}…\)/)
+  const { stdout: json } = await run(t, event, { source: 'app_logs', json: true })
+  t.match(JSON.parse(json).steps[0], { id: 'errors', outcome: 'passed' })
+})
+
 t.test('as each source reads it', async t => {
   testFolder(t, { 'sluice.yaml': CONFIG, event: '{"level":"error","app":null}\n{"level":"error"}\n' })
   const first = await run(t, join(t.testdirName, 'event'))

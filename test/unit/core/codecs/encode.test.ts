@@ -268,6 +268,7 @@ t.test('many keys, other times of one origin, and long texts with escapes', t =>
 t.test('an event is written as a message of RFC 5424', async t => {
   const syslog = codecOf('syslog')!
   const time = '2026-01-31T12:00:00.123456+01:00'
+  const deep = '['.repeat(20_000) + ']'.repeat(20_000)
   const cases: [string, object, string][] = [
     [
       'all fields',
@@ -295,9 +296,17 @@ t.test('an event is written as a message of RFC 5424', async t => {
     ['no structured data', { message: 'm', structured_data: [1] }, '<14>1 - - - - - - m'],
     ['no message', { host: 'h', user: 'u', n: 1 }, '<14>1 - h - - - - {"user":"u","n":1}'],
     ['a message that is no text', { message: { a: 1 } }, '<14>1 - - - - - - {"a":1}'],
+    ['a facility that has no text', { message: 'm', facility: { toString: 1 } }, '<14>1 - - - - - - m'],
+    ['a deep message', { message: JSON.parse(deep) }, `<14>1 - - - - - - ${deep}`],
+    ['another deep field', { a: JSON.parse(deep) }, `<14>1 - - - - - - {"a":${deep}}`],
+    [
+      'deep structured data',
+      { structured_data: { a: { b: [JSON.parse(deep)] } } },
+      `<14>1 - - - - - [a b="${deep.replaceAll(']', '\\]')}"]`,
+    ],
   ]
   for (const [what, event, line] of cases) {
-    t.equal(syslog.encode!(event as never), line, what)
+    t.ok(syslog.encode!(event as never) === line, what)
     const batch = batchOf([line], { decode: 'syslog' })
     t.equal(batch.scan(), 0, what)
     const read = syslog.fields(batch.chunk, batch.starts[0]!, batch.ends[0]!, 0)

@@ -3,6 +3,7 @@ import { ConfigError, type Fault } from '../../../../core/errors.js'
 import { type Config, parseDocument } from '../../../../engine/config/load.js'
 import { literalSecrets, misplacedSecrets } from '../../../../engine/config/published/secret-places.js'
 import { SECTIONS } from '../../../../engine/config/yaml/node.js'
+import { isDeeper } from '../../../../lib/formats/json-text.js'
 import { compilingWithin } from '../../../../lib/pattern.js'
 import { Feed, ingestSource } from '../../../ingest/worker/feed.js'
 import { ApiError } from '../errors.js'
@@ -64,11 +65,6 @@ function countComponents(config: Readonly<Record<string, unknown>>): number {
     const components = config[section]
     return count + (typeof components === 'object' && components !== null ? Object.keys(components).length : 0)
   }, 0)
-}
-
-function isDeeper(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return false
-  return levels === 0 || Object.values(value).some(member => isDeeper(member, levels - 1))
 }
 
 function fault(path: string, message: string): Fault {
