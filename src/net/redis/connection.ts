@@ -1,5 +1,6 @@
 import { deadline } from '../../lib/time.js'
-import type { Place, ServerOptions } from './connector.js'
+import type { Place, ServerOptions, SocketTo } from './connector.js'
+import { ReplyScanner } from './reply-scanner.js'
 
 /** Longest time of an attempt to connect, in milliseconds. */
 export const CONNECT_MS = 5000
@@ -18,7 +19,40 @@ export interface RedisConnection {
 const BYTES = { typeMapping: { 36: Buffer } }
 
 /** Loaded on demand: the library is large, and few configurations need it. */
-const library = () => import('@redis/client')
+const library = async () => {
+  const { default: module } = await import('@redis/client/dist/lib/client/socket.js')
+  if (!isChecked) module.default = checkedSocket(module.default)
+  isChecked = true
+  return await import('@redis/client')
+}
+
+type RedisSocket = typeof import('@redis/client/dist/lib/client/socket.js')['default']
+
+let isChecked = false
+
+/** Sockets that scan replies before the client decodes them. The client has no option for this. */
+function checkedSocket(Socket: RedisSocket): RedisSocket {
+  return class extends Socket {
+    readonly #scanner: ReplyScanner | undefined
+
+    constructor(...args: ConstructorParameters<RedisSocket>) {
+      super(...args)
+      // A plugin that uses the library itself sets no limit.
+      const { mostReplyBytes } = (args[2] ?? {}) as Partial<SocketTo>
+      if (mostReplyBytes !== undefined) this.#scanner = new ReplyScanner(mostReplyBytes)
+    }
+
+    override emit(name: string, ...args: unknown[]): boolean {
+      try {
+        if (name === 'data') this.#scanner?.take(args[0] as Buffer)
+      } catch (error) {
+        this.destroySocket()
+        return super.emit('error', error)
+      }
+      return super.emit(name, ...args)
+    }
+  }
+}
 
 /** Connects to one server. Calls `lost` if the connection ends without `destroy`. `signal` aborts the attempt. */
 export async function connectServer(

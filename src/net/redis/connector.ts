@@ -1,4 +1,3 @@
-import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { Reach } from '../../core/options/reach.js'
 import type { Clock } from '../../lib/time.js'
@@ -13,8 +12,8 @@ export interface RedisContext {
   readonly log: Logger
   readonly clock: Clock
   readonly reach?: Reach | undefined
-  /** Limits how many bytes a server may send on a new connection, because the client buffers even endless replies. */
-  readonly bound: (socket: Socket) => void
+  /** Maximum bytes of one reply. The client keeps whole replies in memory. */
+  readonly mostReplyBytes: number
 }
 
 /** The settings are wrong. Retries fail until an operator changes something. */
@@ -22,7 +21,8 @@ export class RedisRefusal extends Error {}
 
 export type Place = Pick<ServerPlace, 'host' | 'port'>
 
-type SocketTo = ReturnType<typeof socketTo> & {
+export type SocketTo = ReturnType<typeof socketTo> & {
+  readonly mostReplyBytes: number
   readonly connectTimeout: number
   readonly reconnectStrategy: false
 } & ({ readonly tls?: never } | (ReturnType<typeof tlsTo> & { readonly tls: true }))
@@ -84,14 +84,10 @@ export class RedisConnector {
   }
 
   #socketTo(place: Place, tls: TlsContent | undefined): SocketTo {
-    const { reach, bound } = this.#context
+    const { reach, mostReplyBytes } = this.#context
     const denied = deniedPlace(place, reach)
     if (denied) throw new RedisRefusal(denied.message)
-    function construct(this: Socket, done: () => void): void {
-      bound(this)
-      done()
-    }
-    const bounds = { construct, connectTimeout: CONNECT_MS, reconnectStrategy: false as const }
+    const bounds = { mostReplyBytes, connectTimeout: CONNECT_MS, reconnectStrategy: false as const }
     const tcp = { ...socketTo(place, reach), ...bounds }
     return tls ? { ...tcp, ...tlsTo(place, { ...tls, serverName: this.#options.server_name }), tls: true } : tcp
   }

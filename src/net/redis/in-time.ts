@@ -1,4 +1,3 @@
-import type { Socket } from 'node:net'
 import { deadline, type TimerClock, unlessAnswered } from '../../lib/time.js'
 import { CONNECT_MS, type RedisConnection } from './connection.js'
 import { RedisTimeout } from './redis-error.js'
@@ -6,7 +5,8 @@ import { RedisTimeout } from './redis-error.js'
 /** Like `connect` of RedisConnector. */
 export type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Promise<RedisConnection>
 
-const MIB = 1024 * 1024
+/** Maximum bytes of a reply that says how many events may pass. The slots of a large Redis Cluster are shorter, too. */
+export const MOST_REPLY_BYTES = 16 * 1024 * 1024
 
 /** Connects within five seconds, or else rejects. A connection that is made after this time is closed. */
 export async function connectInTime(
@@ -40,20 +40,4 @@ export async function inTime<T>(result: Promise<T>, ms: number, clock: TimerCloc
   } finally {
     cancel()
   }
-}
-
-/**
- * Closes a connection if the server sends more than any request can cause. The client buffers whole replies, even if
- * nobody waits for them. A server may send `perByte` bytes for each byte that it received. In addition, it may send
- * `most` bytes unasked, such as the slots of a large Redis Cluster.
- */
-export function boundReplies(socket: Socket, most = 16 * MIB, perByte = 4): void {
-  let left = most
-  let sent = 0
-  socket.on('data', chunk => {
-    const { bytesWritten } = socket
-    left = Math.min(most, left + (bytesWritten - sent) * perByte) - chunk.length
-    sent = bytesWritten
-    if (left < 0) socket.destroy(new Error('the server sent a reply without a request'))
-  })
 }

@@ -1,4 +1,5 @@
-import { createServer } from 'node:net'
+import { createServer, type Server, type Socket } from 'node:net'
+import { createServer as createTlsServer } from 'node:tls'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import type { Reach } from '../../../../src/core/options/reach.js'
@@ -8,6 +9,9 @@ import { RedisConnector } from '../../../../src/net/redis/connector.js'
 import { redisOptions } from '../../../../src/net/redis/options.js'
 import { redisProblem } from '../../../../src/net/redis/redis-error.js'
 import { HOST, listening } from '../../../support/address.js'
+import { makeCertificates } from '../../../support/certificates.js'
+import { testFolder } from '../../../support/folder.js'
+import { needs } from '../../../support/needs.js'
 
 /** A server that counts its connections and never replies. */
 async function listener(t: Test, host = '127.0.0.1') {
@@ -31,7 +35,7 @@ const reach: Reach = {
 }
 
 async function failure(options: object, within?: Reach): Promise<string> {
-  const context = { log: pino({ level: 'silent' }), clock: systemClock, reach: within, bound: () => {} }
+  const context = { log: pino({ level: 'silent' }), clock: systemClock, reach: within, mostReplyBytes: 1024 }
   const connector = new RedisConnector(redisOptions.parse(options), context)
   try {
     const connection = await connector.connect(() => {}, AbortSignal.timeout(10_000))
@@ -42,7 +46,7 @@ async function failure(options: object, within?: Reach): Promise<string> {
   }
 }
 
-t.test('replies are bounded by nothing but what the user of a connection says', async t => {
+t.test('a reply may have as many bytes as the user of a connection says', async t => {
   const LARGE = 24 * 1024 * 1024
   const server = createServer(socket => {
     socket.on('error', () => {})
@@ -53,13 +57,49 @@ t.test('replies are bounded by nothing but what the user of a connection says', 
     })
   })
   const url = `redis://${HOST}:${await listening(t, server)}`
-  let bounded = 0
-  const context = { log: pino({ level: 'silent' }), clock: systemClock, bound: () => void bounded++ }
-  const connector = new RedisConnector(redisOptions.parse({ url }), context)
-  const connection = await connector.connect(() => {}, AbortSignal.timeout(30_000))
-  t.equal(String(await connection.command(Buffer.alloc(0), ['GET', 'a'])).length, LARGE)
-  t.equal(bounded, 1, 'each connection is handed over to be bounded')
-  connection.destroy()
+  for (const mostReplyBytes of [LARGE + 100, LARGE]) {
+    const context = { log: pino({ level: 'silent' }), clock: systemClock, mostReplyBytes }
+    const connector = new RedisConnector(redisOptions.parse({ url }), context)
+    let lost: Error | undefined
+    const connection = await connector.connect(error => (lost = error), AbortSignal.timeout(30_000))
+    const reply = connection.command(Buffer.alloc(0), ['GET', 'a'])
+    if (mostReplyBytes > LARGE) t.equal(String(await reply).length, LARGE)
+    else await t.rejects(reply, { message: 'the server sent a reply that no request can cause' })
+    t.equal(lost?.message, mostReplyBytes > LARGE ? undefined : 'the server sent a reply that no request can cause')
+    connection.destroy()
+  }
+})
+
+t.test('a reply that announces more than it may is refused before it takes memory, with TLS too', async t => {
+  const bomb = '*33000000\r\n'.repeat(30)
+  const servers: [protocol: string, options: object, server: Server][] = [
+    ['redis', {}, createServer()],
+    ['redis', { cluster: true }, createServer()],
+    ['redis', { sentinel: { name: 'main' } }, createServer()],
+  ]
+  const openssl = needs(t, 'openssl')
+  if (openssl) {
+    const folder = testFolder(t)
+    const certificates = makeCertificates(openssl, folder, ['server'])
+    const own = { cert: certificates.pem('server.pem'), key: certificates.pem('server.key') }
+    servers.push(['rediss', { ca_file: certificates.path('ca.pem') }, createTlsServer(own)])
+  }
+  for (const [protocol, more, server] of servers) {
+    server.on(protocol === 'redis' ? 'connection' : 'secureConnection', (socket: Socket) =>
+      socket.on('error', () => {}).on('data', () => socket.write(bomb)),
+    )
+    const url = `${protocol}://127.0.0.1:${await listening(t, server, '127.0.0.1')}`
+    const context = { log: pino({ level: 'silent' }), clock: systemClock, mostReplyBytes: 1_000_000 }
+    const connector = new RedisConnector(redisOptions.parse({ url, ...more }), context)
+    const before = process.memoryUsage.rss()
+    const asked = async () => {
+      const connection = await connector.connect(() => {}, AbortSignal.timeout(30_000))
+      t.teardown(() => connection.destroy())
+      await connection.command(Buffer.alloc(0), ['GET', 'a'])
+    }
+    await t.rejects(asked(), /sent a list that no request can cause|root nodes are unavailable/, url)
+    t.ok(process.memoryUsage.rss() - before < 100e6)
+  }
 })
 
 t.test('a Sentinel that does not reply leaves time for the next one', async t => {
