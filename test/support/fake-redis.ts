@@ -46,6 +46,14 @@ export class FakeRedis {
     for (const number of numbers) this.#entries.delete(number)
   }
 
+  /** Loses the stream with its group, as a flush or a failover does. */
+  lose(): void {
+    this.#entries.clear()
+    this.held.clear()
+    this.#given = undefined
+    for (const added of this.#added) added()
+  }
+
   /** Ends all connections. */
   drop(): void {
     for (const socket of this.#sockets) socket.destroy()
@@ -83,7 +91,7 @@ export class FakeRedis {
       const [next = 0] = idle.splice(Number(args[7]))
       return [`${next}-0`, this.#claim(args[3]!, idle), []]
     }
-    if (command.startsWith('XINFO GROUPS')) return [['name', 'sluice', 'lag', this.#last - this.#given!]]
+    if (command.startsWith('XINFO GROUPS')) return [['name', 'sluice', 'lag', this.#last - (this.#given ?? 0)]]
     if (!command.startsWith('XGROUP CREATE')) return new Error(`ERR unknown command '${args[0]}'`)
     if (this.#given !== undefined) return new Error('BUSYGROUP Consumer Group name already exists')
     this.#given = args[4] === '$' ? this.#last : 0
@@ -93,6 +101,7 @@ export class FakeRedis {
   async #read(args: readonly string[], socket: Socket): Promise<Reply> {
     const [, , , consumer, , count, , block, , stream, from] = args as string[]
     if (from === '>' && this.#given === this.#last) await this.#more(Number(block), socket)
+    if (this.#given === undefined) return new Error(`NOGROUP No such key '${stream}' or consumer group`)
     const numbers = from === '>' ? this.#next() : this.#heldBy(consumer!, numberOf(from!))
     const given = numbers.slice(0, Number(count))
     if (from === '>')

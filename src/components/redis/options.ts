@@ -18,7 +18,12 @@ export const options = z
       .describe(
         'Name within the group. Each daemon needs its own. Default: the name of the host and the id of the source.',
       ),
-    read_from: z.enum(['beginning', 'end']).prefault('beginning').describe('Where a newly created group begins.'),
+    read_from: z
+      .enum(['beginning', 'end'])
+      .prefault('beginning')
+      .describe(
+        'Where a newly created group begins. A group that Sluice has used and that was lost since begins at `beginning`.',
+      ),
     field: name()
       .prefault('message')
       .describe(

@@ -1,4 +1,3 @@
-import type { Socket } from 'node:net'
 import type { ComponentContext, Output, Source, SourceContext } from '../../core/component.js'
 import { errorText } from '../../core/errors.js'
 import { EventBatch } from '../../core/event/batch.js'
@@ -9,7 +8,7 @@ import { Redelivery } from '../../engine/flow/redelivery.js'
 import { everyOf, orAborted } from '../../lib/time.js'
 import type { RedisConnection } from '../../net/redis/connection.js'
 import { RedisConnector } from '../../net/redis/connector.js'
-import { boundReplies, connectInTime, inTime } from '../../net/redis/in-time.js'
+import { connectInTime, inTime } from '../../net/redis/in-time.js'
 import { redisProblem } from '../../net/redis/redis-error.js'
 import { OctetSplitter } from '../tcp/octet-splitter.js'
 import type { RedisSourceOptions } from './options.js'
@@ -41,6 +40,10 @@ export class RedisSource implements Source {
   readonly #trimmed: { value: number }
   readonly #stream: Buffer
   readonly #consumer: string
+  /** The group with its stream and server. */
+  readonly #group: string
+  /** Whether the group has existed, in this process or an earlier one. */
+  #isKnown: boolean
   /** The connection for all commands except reading. Reading blocks the connection that it uses. */
   #asking: RedisConnection | undefined
   /** Ends the run that made this connection. */
@@ -53,13 +56,16 @@ export class RedisSource implements Source {
   #lag: number | undefined
 
   constructor(options: RedisSourceOptions, context: SourceContext) {
-    const { metrics, id } = context
+    const { metrics, id, checkpoints } = context
     this.#options = options
     this.#context = context
     this.#connector = connectorTo(options, context)
     this.#origin = context.origin(options.decode)
     this.#stream = Buffer.from(options.stream)
     this.#consumer = options.consumer ?? `${this.#origin.host}-${id}`
+    this.#group = `${options.url} ${options.stream} ${options.group}`
+    this.#isKnown = (checkpoints.read() as { group?: unknown } | null | undefined)?.group === this.#group
+    checkpoints.provide(() => ({ version: 1, group: this.#isKnown ? this.#group : null }))
     this.#splitter = new OctetSplitter(options.max_line_bytes)
     this.#pieces = metrics.counter(...PIECES)
     const trimmed = 'Entries that were trimmed from the stream after they had been given to this consumer.'
@@ -145,13 +151,20 @@ export class RedisSource implements Source {
     }
   }
 
+  /** Creates the group if it does not exist. If it was lost, with or without its stream, the entries there are new. */
   async #createGroup(): Promise<void> {
     const { stream, group, read_from } = this.#options
+    const from = read_from === 'end' && !this.#isKnown ? '$' : '0'
     try {
-      await this.#ask(['XGROUP', 'CREATE', stream, group, read_from === 'end' ? '$' : '0', 'MKSTREAM'])
+      await this.#ask(['XGROUP', 'CREATE', stream, group, from, 'MKSTREAM'])
+      const text = 'the group no longer existed; created it again, and reading the stream from its beginning'
+      if (this.#isKnown) this.#context.log.warn({ stream, group }, text)
     } catch (error) {
       if (!(error instanceof Error && error.message.startsWith('BUSYGROUP'))) throw error
     }
+    if (this.#isKnown) return
+    this.#isKnown = true
+    this.#context.checkpoints.changed()
   }
 
   /** If `from` is `>`, reads new entries. If it is an id, reads later entries that the consumer already holds. */
@@ -234,8 +247,7 @@ export function lagIn(groups: readonly Group[], name: string): number | undefine
 }
 
 function connectorTo(options: RedisSourceOptions, { log, clock, reach }: ComponentContext): RedisConnector {
-  const bound = (socket: Socket) => boundReplies(socket, MOST_REPLY_BYTES, MIB)
-  return new RedisConnector(options, { log, clock, reach, bound })
+  return new RedisConnector(options, { log, clock, reach, mostReplyBytes: MOST_REPLY_BYTES })
 }
 
 function textOf(error: unknown, { stream }: RedisSourceOptions, { passwords }: RedisConnector): string {

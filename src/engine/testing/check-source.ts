@@ -144,6 +144,7 @@ export class OpenedSource {
     return {
       source,
       counters,
+      logged,
       run: first.run,
       hasFailed: () => hasFailed,
       again,

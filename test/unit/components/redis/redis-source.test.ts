@@ -3,6 +3,7 @@ import { lagIn } from '../../../../src/components/redis/redis-source.js'
 import { redis } from '../../../../src/components/redis/source.js'
 import { eventId } from '../../../../src/core/event/event-id.js'
 import { OpenedSource } from '../../../../src/engine/testing/check-source.js'
+import { MemoryCheckpoints } from '../../../../src/engine/testing/taker.js'
 import { FakeRedis } from '../../../support/fake-redis.js'
 import { Taker } from '../../../support/pushed.js'
 import { until } from '../../../support/until.js'
@@ -15,7 +16,7 @@ async function opened(t: Test, more: object = {}) {
   const out = new Taker()
   const events = () => out.batches.flatMap(batch => Array.from({ length: batch.length }, (_, i) => batch.fields(i)))
   const messages = () => events().map(({ message }) => message)
-  return { server, out, events, messages, begin: () => source.begin(out) }
+  return { server, out, events, messages, begin: (checkpoints?: MemoryCheckpoints) => source.begin(out, checkpoints) }
 }
 
 t.test('an entry is a line of its field, or a JSON object of all its fields', async t => {
@@ -179,6 +180,35 @@ t.test('a refusal of acknowledgements ends the run, and nothing comes twice when
   await again()
   await until('the next', () => messages().length === 2)
   t.same(messages(), ['a', 'b'])
+})
+
+t.test('a group that was lost is made again from the beginning, also by the next process', async t => {
+  const { server, out, messages, begin } = await opened(t, { read_from: 'end' })
+  server.add([['message', 'before the first start']])
+  const checkpoints = new MemoryCheckpoints()
+  const { hasFailed, again, logged, end } = await begin(checkpoints)
+  const text = 'the group no longer existed; created it again, and reading the stream from its beginning'
+  const logs = () => logged.filter(warning => warning.text === text)
+  let isRead = false
+  server.refuse = command => void (isRead ||= /^XREADGROUP.* >$/.test(command)) as undefined
+  await until('it is read', () => isRead)
+  t.same(logs(), [])
+  server.lose()
+  server.add([['message', 'a']])
+  await until('the run fails', hasFailed)
+  server.add([['message', 'b']])
+  await again()
+  await until('both', () => messages().length === 2)
+  t.match(logs(), [{ level: 'warn', fields: { stream: 'logs', group: 'sluice' } }])
+  out.settle('delivered')
+  await until('both are acknowledged', () => server.held.size === 0)
+  await checkpoints.flush()
+  await end()
+  server.lose()
+  server.add([['message', 'c']])
+  await begin(checkpoints)
+  await until('the next', () => messages().length === 3)
+  t.same(messages(), ['a', 'b', 'c'])
 })
 
 t.test('the lag of a group, unless the server does not know it', async t => {
