@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { SLOT, WantedNames } from '../lib/formats/json-scan.js'
 import type { ByteSink } from '../lib/formats/json-string.js'
-import { jsonText } from '../lib/formats/json-text.js'
+import { exactJson } from '../lib/formats/normal-json.js'
 import type { LineFormat } from '../lib/kernel/field-lines.js'
 import type { Lines } from '../lib/kernel/line-memory.js'
 import type { Framing } from '../lib/lines/framed-splitter.js'
@@ -148,8 +148,9 @@ export abstract class Codec {
 
   /**
    * Returns all fields of a line that `scan` accepts. `receivedAt`: when the line arrived, as wall clock milliseconds.
+   * `isExact`: integers that a double would change may be bigints.
    */
-  abstract fields(b: Buffer, start: number, end: number, receivedAt: number): Fields
+  abstract fields(b: Buffer, start: number, end: number, receivedAt: number, isExact?: boolean): Fields
 
   /**
    * Writes to `to` the fields of the line [start, end), which is valid UTF-8. On false, the line cannot be decoded:
@@ -171,8 +172,12 @@ export abstract class Codec {
     return undefined
   }
 
-  /** Returns the event as a line, without a line end. Missing if the codec only decodes. */
+  /** Returns the event as a line, without a line end. Missing if it only decodes. Built-in codecs get bigints. */
   encode?(fields: Fields): string
+
+  encodeEvent(batch: EventBatch, i: number): string {
+    return this.encode!(batch.fields(i, this.definition.plugin === undefined))
+  }
 
   /** Replaces line ends within a message in place. The byte at `end` is a control character. */
   flatten?(chunk: Buffer, start: number, end: number): void
@@ -194,12 +199,12 @@ export abstract class Codec {
   writeEvent(batch: EventBatch, i: number, to: ByteSink): void {
     const { texts } = batch
     if (texts?.has(i)) to.add(texts.bytes, texts.starts[i]!, texts.ends[i]!)
-    else writeText(jsonText(batch.fields(i)), to)
+    else writeText(exactJson(batch.fields(i, true)), to)
   }
 
   /** Writes the events of `batch`, even if another codec decoded them. */
   write(batch: EventBatch, to: ByteSink): void {
-    for (let i = 0; i < batch.length; i++) writeText(`${this.encode!(batch.fields(i))}\n`, to)
+    for (let i = 0; i < batch.length; i++) writeText(`${this.encodeEvent(batch, i)}\n`, to)
   }
 
   /** Returns the codec and its options in the form of a configuration. */

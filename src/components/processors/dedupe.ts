@@ -77,11 +77,7 @@ export const dedupe = defineProcessor({
   },
   async findings({ fields }, context) {
     const { BucketKey } = await import('../throttle/buckets/bucket-key.js')
-    const key = new BucketKey(
-      fields.map(path => context.field(path)),
-      undefined,
-      true,
-    )
+    const key = new BucketKey(fields.map(path => context.field(path)))
     const names = fields.map(({ text }) => text).join(', ')
     return (batch): Finding[] => {
       if (!key.load(batch, 0)) return [{ text: `fields: the event has no value in ${names}, so it passes` }]

@@ -12,7 +12,7 @@ import { COMMA, LF } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { findPath, found } from '../../lib/formats/json-members.js'
 import { skipSpace, valueEnd } from '../../lib/formats/json-scan.js'
-import { jsonText, onOneLine } from '../../lib/formats/json-text.js'
+import { onOneLine } from '../../lib/formats/json-text.js'
 
 const EMPTY = discard(0)
 /** Stands at the place of the item until the lines are written. */
@@ -90,7 +90,7 @@ class Explode implements Processor {
   #findItems(): void {
     let { bytes, start, end } = this.#reader
     if (bytes.length === 0) {
-      bytes = Buffer.from(jsonText(this.#reader.value()))
+      bytes = Buffer.from(this.#reader.json())
       start = 0
       end = bytes.length
     }

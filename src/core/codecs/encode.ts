@@ -1,6 +1,6 @@
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { addEscaped, type ByteSink, writeBytes } from '../../lib/formats/json-string.js'
-import { jsonText } from '../../lib/formats/json-text.js'
+import { exactJson } from '../../lib/formats/normal-json.js'
 import { CONTINUES, LINE_END } from '../../lib/lines/line-splitter.js'
 import { behindMark, type Codec, NEWLINE } from '../codec.js'
 import { InternalError } from '../errors.js'
@@ -175,7 +175,7 @@ export function encodedEvent(encoding: Encoding, batch: EventBatch, i: number): 
     batch.origin.codec.writeEvent(batch, i, made)
     return { bytes: made.bytes, start: 0, end: made.length }
   }
-  return whole(Buffer.from(encoding === 'raw' ? jsonText(batch.fields(i)) : encoding.encode!(batch.fields(i))))
+  return whole(Buffer.from(encoding === 'raw' ? exactJson(batch.fields(i, true)) : encoding.encodeEvent(batch, i)))
 }
 
 export function addEventText(encoding: Encoding, batch: EventBatch, i: number, to: ByteSink): void {

@@ -1,9 +1,8 @@
 import { isDigit, LF, MINUS, POINT, QUOTE, ZERO } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { ByteSink } from '../../lib/formats/json-string.js'
-import { jsonText } from '../../lib/formats/json-text.js'
 import { MemberPlaces, NAME, VALUE } from '../../lib/formats/member-places.js'
-import { normalJson } from '../../lib/formats/normal-json.js'
+import { exactJson, normalJson } from '../../lib/formats/normal-json.js'
 import type { EventBatch } from '../event/batch.js'
 import type { Fields } from '../event/event.js'
 import { EventJson } from '../event/event-json.js'
@@ -42,7 +41,7 @@ export class EventMembers {
   }
 
   readFields(fields: Fields): void {
-    const json = Buffer.from(`${jsonText(fields)}\n`)
+    const json = Buffer.from(`${exactJson(fields)}\n`)
     this.#use(json, 0, json.length - 1)
   }
 

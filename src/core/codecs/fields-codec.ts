@@ -1,8 +1,10 @@
 import { isDigit } from '../../lib/formats/ascii.js'
 import type { FieldName, FieldSink, ValueMaker } from '../../lib/formats/field-sink.js'
+import { isLongInteger } from '../../lib/formats/json-numbers.js'
 import { SLOT, slotOf, WantedNames } from '../../lib/formats/json-scan.js'
 import { addCopied, type ByteSink } from '../../lib/formats/json-string.js'
 import { FieldMembers } from '../../lib/formats/members.js'
+import { parseExact } from '../../lib/formats/normal-json.js'
 import type { FieldLines, LineFormat } from '../../lib/kernel/field-lines.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
 import type { Lines } from '../../lib/kernel/line-memory.js'
@@ -74,6 +76,11 @@ class SlotSink implements FieldSink {
 
 class ObjectSink implements FieldSink {
   readonly entries: [string, unknown][] = []
+  readonly #isExact: boolean
+
+  constructor(isExact: boolean) {
+    this.#isExact = isExact
+  }
 
   text(name: FieldName, b: Buffer, start: number, end: number): void {
     this.entries.push([name.toString(), b.toString('utf8', start, end)])
@@ -84,7 +91,8 @@ class ObjectSink implements FieldSink {
   }
 
   json(name: FieldName, b: Buffer, start: number, end: number): void {
-    this.entries.push([name.toString(), JSON.parse(b.toString('utf8', start, end))])
+    const parse = this.#isExact && isLongInteger(b, start, end) ? parseExact : JSON.parse
+    this.entries.push([name.toString(), parse(b.toString('utf8', start, end))])
   }
 
   made(name: FieldName, maker: ValueMaker, b: Buffer, start: number, end: number): void {
@@ -135,8 +143,8 @@ export abstract class FieldsCodec extends Codec {
     return false
   }
 
-  fields(b: Buffer, start: number, end: number, receivedAt: number): Fields {
-    const sink = new ObjectSink()
+  fields(b: Buffer, start: number, end: number, receivedAt: number, isExact = false): Fields {
+    const sink = new ObjectSink(isExact)
     this.read(b, start, end, sink, receivedAt)
     // fromEntries creates own properties for all names, including `__proto__`.
     return Object.fromEntries(sink.entries)
@@ -144,7 +152,7 @@ export abstract class FieldsCodec extends Codec {
 
   /** Reads the line again. If the codec passed a range to `string` or `made`, reads only that range. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
-    const fields = this.fields(b, start, end, receivedAt)
+    const fields = this.fields(b, start, end, receivedAt, true)
     return Object.hasOwn(fields, name) ? fields[name] : undefined
   }
 

@@ -1,8 +1,9 @@
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { objectEnd, scanObject, type WantedNames } from '../../lib/formats/json-scan.js'
 import type { ByteSink } from '../../lib/formats/json-string.js'
-import { jsonText, onOneLine } from '../../lib/formats/json-text.js'
+import { onOneLine } from '../../lib/formats/json-text.js'
 import { MemberPlaces, NAME } from '../../lib/formats/member-places.js'
+import { exactJson, parseExact } from '../../lib/formats/normal-json.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
 import type { Lines } from '../../lib/kernel/line-memory.js'
 import { CONTINUES, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
@@ -73,12 +74,12 @@ export class JsonLines extends Codec {
     return theKernel()?.json.scan(lines, wanted, out, SCAN)
   }
 
-  fields(b: Buffer, start: number, end: number): Fields {
-    return JSON.parse(b.toString('utf8', behindMark(b, start, end), end)) as Fields
+  fields(b: Buffer, start: number, end: number, _receivedAt?: number, isExact = false): Fields {
+    return (isExact ? parseExact : JSON.parse)(b.toString('utf8', behindMark(b, start, end), end)) as Fields
   }
 
   override encode(fields: Fields): string {
-    return jsonText(fields)
+    return exactJson(fields)
   }
 
   override flatten(chunk: Buffer, start: number, end: number): void {

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
+import { integerOf } from '../../lib/formats/json-token.js'
 import { Pattern, PatternError, type PatternMatch } from '../../lib/pattern.js'
 import { behindMark, type CodecDefinition } from '../codec.js'
 import { reaches } from '../options/reach.js'
@@ -76,7 +77,7 @@ export abstract class PatternCodec extends FieldsCodec {
       for (const { group, field, type } of groups) {
         const place = places[group]
         if (!place || (place[0] === place[1] && !this.#keepsEmpty)) continue
-        if (type) to.value(field, converted(text.slice(...place), type))
+        if (type) addConverted(to, field, text.slice(...place), type)
         else if (isPlain) to.text(field, b, from + place[0], from + place[1])
         else to.value(field, text.slice(...place))
         break
@@ -101,9 +102,13 @@ export abstract class PatternCodec extends FieldsCodec {
   }
 }
 
-/** Converts a text to a number. Returns the text unchanged if it is not a number. */
-function converted(text: string, type: 'int' | 'float'): unknown {
+/** Writes a text as a number. Writes the text unchanged if it is not a number. */
+function addConverted(to: FieldSink, name: FieldName, text: string, type: 'int' | 'float'): void {
   const number = Number(text)
-  if (text.trim() === '' || !Number.isFinite(number)) return text
-  return type === 'int' ? Math.trunc(number) : number
+  const integer = type === 'int' ? integerOf(text) : undefined
+  if (typeof integer === 'bigint') {
+    const digits = Buffer.from(String(integer))
+    to.json(name, digits, 0, digits.length)
+  } else if (text.trim() === '' || !Number.isFinite(number)) to.value(name, text)
+  else to.value(name, type === 'int' ? Math.trunc(number) : number)
 }

@@ -1,6 +1,6 @@
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import type { WantedNames } from '../../lib/formats/json-scan.js'
-import { jsonText } from '../../lib/formats/json-text.js'
+import { exactJson } from '../../lib/formats/normal-json.js'
 import {
   APP,
   DATA,
@@ -157,7 +157,7 @@ function timeOf(value: unknown): string {
 const NIL = '-'
 const MOST_TIME = 64
 
-const textOf = (value: unknown): string => (typeof value === 'string' ? value : jsonText(value))
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : exactJson(value))
 
 /** Converts a value to printable ASCII without spaces. Replaces each other character by an underscore. */
 function word(value: unknown, most: number): string {
@@ -196,7 +196,7 @@ const escaped = (value: string): string => value.replace(/\r\n|[\r\n]/g, ' ').re
 function messageOf(fields: Fields): string {
   if (fields.message !== undefined && fields.message !== null) return textOf(fields.message)
   const others = Object.entries(fields).filter(([name, value]) => !PARTS.has(name) && value !== undefined)
-  return others.length === 0 ? '' : jsonText(Object.fromEntries(others))
+  return others.length === 0 ? '' : exactJson(Object.fromEntries(others))
 }
 
 export const syslog = defineCodec({

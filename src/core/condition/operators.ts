@@ -1,4 +1,5 @@
 import { groups, parseRange, readAddress } from '../../lib/formats/ip-address.js'
+import { orderOfEqual } from '../../lib/formats/json-numbers.js'
 import { Pattern, PatternError } from '../../lib/pattern.js'
 import {
   ARRAY,
@@ -16,9 +17,10 @@ import { compareText, hasText, isIn, standsAt } from './texts.js'
 
 /**
  * The operators of conditions. They compare texts, case-sensitively. The text of a string is the string itself. The
- * text of a number or boolean is as String() formats it. A missing path, null, an object or an array has no text and
- * satisfies no comparison, not even `not_equal`. In contrast, `NOT .a equal 'x'` holds for all events for which
- * `.a equal 'x'` does not hold. `is_empty` requires a value, so a missing path or null is not empty.
+ * text of a number or boolean is as String() formats it, but an integer keeps all its digits. A missing path, null, an
+ * object or an array has no text and satisfies no comparison, not even `not_equal`. In contrast, `NOT .a equal 'x'`
+ * holds for all events for which `.a equal 'x'` does not hold. `is_empty` requires a value, so a missing path or null is
+ * not empty.
  *
  * If the value in the condition is a number, the ordering operators compare numbers, and a text that is not a number
  * satisfies none of them. Otherwise the ordering operators compare texts by code points, which orders ISO 8601 times
@@ -91,6 +93,7 @@ const ordering =
     }
     return reader => {
       const number = reader.number()
+      if (number === limit && !Number.isSafeInteger(limit)) return holds(orderOfEqual(reader.text(), value, limit))
       return !Number.isNaN(number) && holds(number < limit ? -1 : number > limit ? 1 : 0)
     }
   }

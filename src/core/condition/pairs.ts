@@ -1,3 +1,4 @@
+import { orderOfEqual } from '../../lib/formats/json-numbers.js'
 import type { FieldReader } from '../event/field-reader.js'
 import { compareText, hasText } from './texts.js'
 
@@ -27,7 +28,7 @@ const ordering =
     const b = right.number()
     if (a < b) return holds(-1)
     if (a > b) return holds(1)
-    if (a === b) return holds(0)
+    if (a === b) return holds(Number.isSafeInteger(a) ? 0 : orderOfEqual(left.text(), right.text(), a))
     if (!Number.isNaN(a) || !Number.isNaN(b)) return false
     if (right.plain) return holds(compareText(left, right.bytes, right.start, right.end))
     return holds(compareText(left, Buffer.from(right.text())))

@@ -1,3 +1,4 @@
+import { integerOf } from '../../lib/formats/json-token.js'
 import { PathError, readFieldPath } from '../event/field-path.js'
 import { Cursor, WORD } from './cursor.js'
 import { FUNCTIONS, type Operand } from './functions.js'
@@ -227,6 +228,6 @@ class Parser extends Cursor {
     if (bare === 'null') this.fail('null cannot be compared; use is_null, or NOT with is_null')
     if (!this.#peekValue(bareValue)) this.fail(`put the value in single quotes: ${quoted(bare.replace(/[‘’“”]/g, ''))}`)
     this.take(bareValue)
-    return bare === 'true' || bare === 'false' ? bare : String(Number(bare))
+    return bare === 'true' || bare === 'false' ? bare : String(integerOf(bare) ?? Number(bare))
   }
 }

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { SLOT } from '../../lib/formats/json-scan.js'
+import { parseExact } from '../../lib/formats/normal-json.js'
 import { memoryOf, numbersFor } from '../../lib/lines/chunk-pool.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Ack } from './ack.js'
@@ -106,10 +107,10 @@ export class EventBatch {
     return this.chunk.subarray(this.starts[i], this.ends[i])
   }
 
-  /** Decodes the fields of event `i` on each call. */
-  fields(i: number): Fields {
-    if (this.#texts?.has(i)) return JSON.parse(this.#texts.text(i).toString()) as Fields
-    return lineFields(this.origin, this.receivedAt, this.look(i), this.chunk, this.starts[i]!, this.ends[i]!)
+  /** Decodes the fields of event `i` on each call. If `isExact`, integers that a double would change are bigints. */
+  fields(i: number, isExact = false): Fields {
+    if (this.#texts?.has(i)) return (isExact ? parseExact : JSON.parse)(this.#texts.text(i).toString()) as Fields
+    return lineFields(this.origin, this.receivedAt, this.look(i), this.chunk, this.starts[i]!, this.ends[i]!, isExact)
   }
 
   /** Replaces the fields of event `i`; throws if they cannot be written as JSON. See EventEditor for single fields. */

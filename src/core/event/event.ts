@@ -1,4 +1,4 @@
-import { jsonText } from '../../lib/formats/json-text.js'
+import { exactJson } from '../../lib/formats/normal-json.js'
 import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
 import { DECODED, INVALID } from './flags.js'
 import type { Origin } from './origin.js'
@@ -7,7 +7,7 @@ export type Fields = Record<string, unknown>
 
 /** Returns the JSON of an event created by a component. Throws if the fields are not a JSON object. */
 export function madeJson(fields: Fields): string {
-  const json: string | undefined = jsonText(fields)
+  const json: string | undefined = exactJson(fields)
   if (json?.[0] !== '{') throw new TypeError('an event must be an object')
   return json
 }
@@ -20,10 +20,13 @@ export function lineFields(
   chunk: Buffer,
   start: number,
   end: number,
+  isExact = false,
 ): Fields {
   const { codec } = origin
   const fields: Fields =
-    flags & DECODED ? codec.fields(chunk, start, end, receivedAt) : { message: chunk.toString('utf8', start, end) }
+    flags & DECODED
+      ? codec.fields(chunk, start, end, receivedAt, isExact)
+      : { message: chunk.toString('utf8', start, end) }
   if (!(flags & DECODED && codec.form === 'object')) {
     for (const name of ORIGIN_FIELDS) {
       if (Object.hasOwn(fields, name)) continue

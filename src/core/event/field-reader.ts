@@ -1,11 +1,11 @@
 import { OPEN_ARRAY, OPEN_OBJECT, QUOTE } from '../../lib/formats/ascii.js'
 import { findItem, findMember, found, MemberName } from '../../lib/formats/json-members.js'
-import { LONGEST_PLAIN_NUMBER, plainInteger } from '../../lib/formats/json-numbers.js'
+import { isLongInteger, LONGEST_PLAIN_NUMBER, plainInteger } from '../../lib/formats/json-numbers.js'
 import { SLOT, sawEscape, scanValue, stringEnd, WantedNames } from '../../lib/formats/json-scan.js'
-import { jsonText } from '../../lib/formats/json-text.js'
-import { normalJson } from '../../lib/formats/normal-json.js'
+import { exactJson, normalJson } from '../../lib/formats/normal-json.js'
 import type { EventBatch } from './batch.js'
 import { originField } from './event.js'
+import { EventJson } from './event-json.js'
 import { type FieldPath, type Segment, valueAt } from './field-path.js'
 import { DECODED, INVALID, MODIFIED } from './flags.js'
 
@@ -46,8 +46,9 @@ export class FieldReader {
   readonly #innerOut = new Int32Array(SLOT)
   /** The value, if it is not in `bytes`. */
   #value: unknown
-  /** The value, if it is a `plain` number in `bytes`. */
+  /** The value, if it is a `plain` number in `bytes`. NaN: it has too many digits. */
   #integer = 0
+  #event: EventJson | undefined
 
   constructor(path: FieldPath, wanted: WantedNames) {
     this.#path = path
@@ -123,8 +124,15 @@ export class FieldReader {
   #loadChanged(batch: EventBatch, i: number): ValueKind {
     const { texts } = batch
     // A line that is not valid UTF-8 is decoded without its slots.
-    if (!texts?.has(i)) return this.setValue(valueAt(batch.fields(i), this.#path.segments))
+    if (!texts?.has(i)) return this.loadJson(batch, i)
     return this.#loadJson(texts.bytes, texts.slotStart(i, this.#slot), texts.slotEnd(i, this.#slot))
+  }
+
+  /** Loads the field from the JSON of the whole event, without slots. */
+  protected loadJson(batch: EventBatch, i: number): ValueKind {
+    const event = (this.#event ??= new EventJson())
+    event.read(batch, i)
+    return this.#walk(event.bytes, event.start, event.end, -1)
   }
 
   /** Loads a field of a JSON object from the two numbers in the field's slot. */
@@ -159,15 +167,23 @@ export class FieldReader {
       case 0x6e:
         return this.#setBytes(NULL, bytes, start, end, false)
       default:
-        this.#integer = plainInteger(bytes, start, end)
-        return this.#setBytes(NUMBER, bytes, start, end, !Number.isNaN(this.#integer))
+        return this.#loadNumber(bytes, start, end)
     }
   }
 
-  /** Follows the steps from index `step` on, starting at the value whose valid JSON is [start, end). */
+  #loadNumber(bytes: Buffer, start: number, end: number): ValueKind {
+    this.#integer = plainInteger(bytes, start, end)
+    const isPlain = !Number.isNaN(this.#integer) || isLongInteger(bytes, start, end)
+    return this.#setBytes(NUMBER, bytes, start, end, isPlain)
+  }
+
+  /**
+   * Follows the steps from index `step` on, starting at the value whose valid JSON is [start, end). Step -1 is the
+   * name of the field.
+   */
   #walk(bytes: Buffer, start: number, end: number, step: number): ValueKind {
     for (; step < this.#steps.length; step++) {
-      const to = this.#steps[step]!
+      const to = step < 0 ? new MemberName(this.#path.segments[0]) : this.#steps[step]!
       const opens = bytes[start]
       const isFound =
         typeof to === 'number'
@@ -201,38 +217,34 @@ export class FieldReader {
   value(): unknown {
     if (this.kind === MISSING) return undefined
     if (this.kind === NULL) return null
-    if (this.bytes === EMPTY) return this.#value
+    if (this.bytes === EMPTY) return typeof this.#value === 'bigint' ? Number(this.#value) : this.#value
     const text = this.bytes.toString('utf8', this.start, this.end)
     if (this.kind === STRING && this.plain) return text
     return JSON.parse(text)
   }
 
   /**
-   * Returns the value as a text. A string stays unchanged, String() formats a number or boolean, and an object or array
-   * becomes compact JSON. Null and a missing value have an empty text.
+   * Returns the value as a text. A string stays unchanged, an integer that a double cannot hold keeps its digits,
+   * String() formats any other number or boolean, and an object or array becomes compact JSON. Null and a missing value
+   * have an empty text.
    */
   text(): string {
     if (this.plain) return this.bytes.toString('utf8', this.start, this.end)
     if (this.kind === OBJECT_VALUE || this.kind === ARRAY) return this.json()
-    const value = this.value()
+    const value = this.bytes === EMPTY ? this.#value : this.value()
     return value === undefined || value === null ? '' : String(value)
-  }
-
-  /** Like `text`, but keeps all digits of a number, so that different large ids get different texts. */
-  exactText(): string {
-    return this.kind === NUMBER ? this.json() : this.text()
   }
 
   /** Returns the compact JSON of a number, object or array. If a double cannot hold a number, its digits are kept. */
   json(): string {
     if (this.bytes !== EMPTY) return normalJson(this.bytes, this.start, this.end)
-    return this.kind === NUMBER ? String(this.#value) : jsonText(this.#value)
+    return this.kind === NUMBER ? String(this.#value) : exactJson(this.#value)
   }
 
   /** Returns a number, or the number that a string contains. Returns NaN for other values. */
   number(): number {
     if (this.kind !== NUMBER && this.kind !== STRING) return Number.NaN
-    if (this.kind === NUMBER && this.plain) return this.#integer
+    if (this.kind === NUMBER && this.plain && !Number.isNaN(this.#integer)) return this.#integer
     if (this.kind === NUMBER && this.bytes !== EMPTY) return decimal(this.bytes, this.start, this.end)
     const value = this.value()
     return typeof value === 'string' ? numberOf(value) : Number(value)
@@ -240,19 +252,16 @@ export class FieldReader {
 }
 
 /**
- * Reads a field that was unknown when lines were first scanned. Decodes the whole event, which takes much longer but
- * gives the same value.
+ * Reads a field that was unknown when lines were first scanned. Reads the whole event, which takes longer but gives the
+ * same value.
  */
 export class LateFieldReader extends FieldReader {
-  readonly #segments: FieldPath['segments']
-
   constructor(path: FieldPath) {
     super(path, new WantedNames())
-    this.#segments = path.segments
   }
 
   override load(batch: EventBatch, i: number): ValueKind {
-    return this.setValue(valueAt(batch.fields(i), this.#segments))
+    return this.loadJson(batch, i)
   }
 }
 

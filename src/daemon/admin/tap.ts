@@ -8,7 +8,7 @@ import { EventBatch } from '../../core/event/batch.js'
 import { FieldReader } from '../../core/event/field-reader.js'
 import type { Links } from '../../engine/run/links.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
-import { jsonText } from '../../lib/formats/json-text.js'
+import { exactJson } from '../../lib/formats/normal-json.js'
 import { linesOf } from '../../lib/lines/line-splitter.js'
 import { everyOf, systemClock } from '../../lib/time.js'
 import { onReplyOver } from '../../net/http/server/respond.js'
@@ -66,7 +66,7 @@ const UNREAD_BYTES = 1024 * 1024
  * read in time. Lines that begin with `#` give the number of skipped events.
  */
 export function streamTap(query: TapQuery, tappable: Tappable, response: ServerResponse, clock = systemClock): void {
-  let holds: (fields: object) => boolean = () => true
+  let holds: (json: string) => boolean = () => true
   try {
     if (query.where !== undefined) holds = conditionOn(query.where)
   } catch (error) {
@@ -89,14 +89,14 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
       }
       // Formatting and testing a large event takes as long as several small events.
       looks -= Math.max(1, batch.size(i) / LOOKED_AT_BYTES)
-      const fields = batch.fields(i)
-      if (!holds(fields)) continue
+      const line = exactJson(batch.fields(i, true))
+      if (!holds(line)) continue
       if (room <= 0) {
         beyond++
         continue
       }
       room--
-      response.write(`${jsonText(fields)}\n`)
+      response.write(`${line}\n`)
       if (--left <= 0) return end()
     }
   }
@@ -138,9 +138,9 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
 }
 
 /** A condition on single events. Each event is copied into its own batch, so the pipeline's batches stay unchanged. */
-function conditionOn(text: string): (fields: object) => boolean {
+function conditionOn(text: string): (json: string) => boolean {
   const holds = conditionOnLines(text)
-  return fields => holds(Buffer.from(`${jsonText(fields)}\n`))
+  return json => holds(Buffer.from(`${json}\n`))
 }
 
 /** A condition on lines. Each line is an event's JSON with a line end. Throws ConditionError. */

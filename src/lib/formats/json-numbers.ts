@@ -35,6 +35,30 @@ export function addFloat(to: GrowingBytes, value: number): void {
   else to.addText(Object.is(value, -0) ? '-0.0' : `${value}.0`)
 }
 
+/** Whether [start, end), which is a JSON number, is an integer that a double cannot hold for certain. */
+export function isLongInteger(bytes: Uint8Array, start: number, end: number): boolean {
+  if (end - start <= LONGEST_PLAIN_NUMBER) return false
+  let p = bytes[start] === MINUS ? start + 1 : start
+  while (p < end && bytes[p]! >= ZERO && bytes[p]! <= ZERO + 9) p++
+  return p === end
+}
+
+/**
+ * Orders two texts of numbers whose doubles are both `double`: below 0 if `a` is less. A text that is not an integer
+ * counts as the integer that its double holds.
+ */
+export function orderOfEqual(a: string, b: string, double: number): number {
+  if (Number.isSafeInteger(double) || !Number.isInteger(double)) return 0
+  const [one, other] = [digitsOf(a, double), digitsOf(b, double)]
+  const order = one.length - other.length || (one < other ? -1 : Number(one > other))
+  return double < 0 ? -order : order
+}
+
+function digitsOf(text: string, double: number): string {
+  const [, digits] = /^\s*[+-]?(\d+)\s*$/.exec(text) ?? []
+  return digits?.replace(/^0+/, '') ?? String(BigInt(Math.abs(double)))
+}
+
 /** If [start, end) is a short integer as String() writes it, returns this integer; otherwise NaN. Builds no string. */
 export function plainInteger(bytes: Uint8Array, start: number, end: number): number {
   const negative = bytes[start] === 0x2d

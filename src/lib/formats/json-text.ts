@@ -77,7 +77,8 @@ interface Open {
   empty: boolean
 }
 
-function deepText(root: unknown): string {
+/** Like `jsonText`, but writes bigints as integers. Takes longer for usual values. */
+export function deepText(root: unknown): string {
   const parts: string[] = []
   const stack: Open[] = []
   const around = new Set<unknown>()
@@ -85,7 +86,7 @@ function deepText(root: unknown): string {
     const { toJSON } = (given ?? {}) as { toJSON?: unknown }
     const value: unknown = typeof toJSON === 'function' ? toJSON.call(given) : given
     if (typeof value !== 'object' || value === null) {
-      parts.push(JSON.stringify(value) ?? 'null')
+      parts.push(typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? 'null'))
       return
     }
     if (around.has(value)) throw new TypeError('Converting circular structure to JSON')

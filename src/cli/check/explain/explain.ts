@@ -18,6 +18,7 @@ import type { ComponentConfig, Config } from '../../../engine/config/load.js'
 import { ComponentCounters } from '../../../engine/flow/counters.js'
 import { WantedNames } from '../../../lib/formats/json-scan.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
+import { exactJson } from '../../../lib/formats/normal-json.js'
 import { printableJson, printableText } from '../../../lib/printable.js'
 import { systemClock } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
@@ -47,7 +48,8 @@ interface Step extends Partial<Explanation> {
   readonly depth: number
   /** The event after this step; processors only. */
   readonly event?: Fields
-  readonly isChanged?: boolean
+  /** The JSON of the event after this step, if the step changed it. */
+  readonly changedTo?: string | undefined
   /** How the event is delivered, in words; destinations only. */
   readonly delivery?: string
   readonly bucket?: LiveBucket
@@ -103,7 +105,7 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
  */
 function versionsOf({ batch, own }: ReadEvent, steps: readonly Step[]): Fields[] {
   const unknown = Object.keys(batch.fields(0)).filter(name => !(name in own))
-  const changed = steps.flatMap(({ event, isChanged }): Fields[] => (event && isChanged ? [event] : []))
+  const changed = steps.flatMap(({ event, changedTo }): Fields[] => (event && changedTo !== undefined ? [event] : []))
   const known = (fields: Fields) =>
     Object.fromEntries(Object.entries(fields).filter(([name]) => !unknown.includes(name)))
   return [own, ...changed.map(known)]
@@ -224,9 +226,9 @@ function overLimit(asFirst: ProcessorStep, options: unknown, event: EventBatch):
   return { outcome: 'discarded', reason: 'throttled', findings, left }
 }
 
-function eventAfter(before: EventBatch, after: EventBatch): Pick<Step, 'event' | 'isChanged'> {
-  const event = after.fields(0)
-  return { event, isChanged: jsonText(event) !== jsonText(before.fields(0)) }
+function eventAfter(before: EventBatch, after: EventBatch): Pick<Step, 'event' | 'changedTo'> {
+  const text = exactJson(after.fields(0, true))
+  return { event: after.fields(0), changedTo: text === exactJson(before.fields(0, true)) ? undefined : text }
 }
 
 /** If the finding says that the field `unset` is missing, adds how to provide the field. */
@@ -248,7 +250,7 @@ function deliveryText({ batch, buffer }: NonNullable<ComponentConfig['delivery']
 function head({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent): string[] {
   const line = batch.chunk.toString('utf8', batch.starts[0], batch.ends[0])
   const first = `${id} (${type}): ${batch.bytes} bytes, read as ${as}`
-  const fields = printableJson(jsonText(batch.fields(0)))
+  const fields = printableJson(exactJson(batch.fields(0, true)))
   return [
     first,
     ...line.split('\n').map(part => `    ${cut(part)}`),
@@ -266,8 +268,7 @@ function lines(step: Step): string[] {
     output,
     outputs,
     findings = [],
-    event,
-    isChanged,
+    changedTo,
     bytes,
     delivery,
     depth,
@@ -281,7 +282,7 @@ function lines(step: Step): string[] {
   const done = outcome === 'delivered' ? `would be delivered${waits ? ' later' : ''}` : outcome
   const what = outcome === 'discarded' ? `discarded (${reason})` : `${done}${to}`
   const rows = findings.flatMap(finding => findingLines(finding, `${lead}    `))
-  if (isChanged) rows.push(`${lead}    the event is now ${cut(printableJson(jsonText(event)))}`)
+  if (changedTo !== undefined) rows.push(`${lead}    the event is now ${cut(printableJson(changedTo))}`)
   if (bytes && bytes.length > 0) rows.push(`${lead}    ${bytes.length} bytes: ${cut(bytes.toString().trimEnd())}`)
   if (delivery !== undefined) rows.push(`${lead}    ${delivery}`)
   return [`${lead}→ ${id} (${type}): ${what}${by}`, ...rows]
@@ -306,7 +307,7 @@ function document(
   return {
     source: { id, type, bytes: batch.bytes, read_as: as, fields: batch.fields(0) },
     ...(past && { past }),
-    steps: steps.map(({ depth: _, isChanged: __, bytes, outcome, ...step }) => ({
+    steps: steps.map(({ depth: _, changedTo: __, bytes, outcome, ...step }) => ({
       ...step,
       ...(outcome && { outcome: outcome === 'delivered' ? 'would_deliver' : outcome }),
       reached: outcome !== undefined,

@@ -26,7 +26,7 @@ export class Aggregate implements Processor {
     this.#counted =
       inherited instanceof IntervalCounts ? inherited : new IntervalCounts(width, options.max_keys, clock.now())
     const fields = options.key_field.map(path => context.field(path))
-    this.#key = new BucketKey(fields, this.#counted.seed, true)
+    this.#key = new BucketKey(fields, this.#counted.seed)
     const series = this.#measures.reduce((sum, measure) => sum + measure.series, 0)
     this.#counted.showIn({
       take: () => metrics.takeSeries?.(series) ?? true,

@@ -41,7 +41,7 @@ export class Dedupe implements Processor {
     this.#context = context
     this.#windows = inherited instanceof QueueMap ? inherited : new QueueMap()
     const readers = fields.map(path => context.field(path))
-    this.#key = new BucketKey(readers, undefined, true)
+    this.#key = new BucketKey(readers)
     this.#editor = context.editor()
     if (report === 'next') this.#countField = this.#editor.field(count_field, false)
     const keys = 'Remembered combinations of field values.'

@@ -52,9 +52,15 @@ function copyField(from: FieldPath, to: FieldPath): Operation {
       return (batch, i) => {
         if (reader.load(batch, i) === MISSING) return undefined
         const { bytes, start, end } = reader
-        if (bytes.length === 0) return editor.set(target, reader.value()) ? undefined : cannotBeSet(to)
         const isText = reader.kind === STRING && reader.plain
-        const isSet = isText ? editor.setText(target, bytes, start, end) : editor.setJson(target, bytes, start, end)
+        const isSet = isText
+          ? editor.setText(target, bytes, start, end)
+          : bytes.length > 0
+            ? editor.setJson(target, bytes, start, end)
+            : editor.setJson(
+                target,
+                Buffer.from(reader.kind === STRING ? JSON.stringify(reader.value()) : reader.json()),
+              )
         return isSet ? undefined : cannotBeSet(to)
       }
     },

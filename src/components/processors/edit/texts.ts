@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { ARRAY, type FieldReader } from '../../../core/event/field-reader.js'
 import { fieldPath, regex } from '../../../core/options/options.js'
 import { reaches } from '../../../core/options/reach.js'
-import { jsonText } from '../../../lib/formats/json-text.js'
+import { exactJson, parseExact } from '../../../lib/formats/normal-json.js'
 import { type Pattern, PatternError, type PatternMatch } from '../../../lib/pattern.js'
 import { byField, changeText, changeValue, defineStep, fieldList, Refusal, type StepKind } from './step.js'
 
@@ -91,8 +91,8 @@ export const join = defineStep({
     given.map(([path, by]) =>
       changeValue(path, ({ reader, editor, field }) => {
         if (reader.kind !== ARRAY) return `${path.text} is not an array`
-        const items = reader.value() as readonly unknown[]
-        editor.set(field, items.map(item => (typeof item === 'string' ? item : jsonText(item))).join(by))
+        const items = parseExact(reader.json()) as readonly unknown[]
+        editor.set(field, items.map(item => (typeof item === 'string' ? item : exactJson(item))).join(by))
         return undefined
       }),
     ),

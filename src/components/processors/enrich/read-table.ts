@@ -7,7 +7,8 @@ import { type Reach, readWithin } from '../../../core/options/reach.js'
 import { readFileSync, statSync } from '../../../lib/files/disk/disk.js'
 import { notWhole } from '../../../lib/files/read-regular.js'
 import { readCsvTable } from '../../../lib/formats/csv-text.js'
-import { jsonText, parseJson } from '../../../lib/formats/json-text.js'
+import { jsonText } from '../../../lib/formats/json-text.js'
+import { exactJson, parseExact } from '../../../lib/formats/normal-json.js'
 import { atOnce, inSlices, mapped, type Steps } from '../../../lib/steps.js'
 import type { EnrichOptions } from '../enrich.js'
 import { openDatabase } from './maxmind.js'
@@ -207,7 +208,7 @@ function* jsonRecords(text: string, columns: Columns): Steps<TableRecord[]> {
 
 function parsed(text: string): unknown {
   try {
-    return parseJson(text)
+    return parseExact(text)
   } catch (error) {
     throw new TableError(`is not valid JSON: ${(error as Error).message}`)
   }
@@ -219,14 +220,12 @@ function objectOf(value: unknown, what: string): Record<string, unknown> {
 }
 
 function keyText(value: unknown): string | undefined {
-  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
-    ? String(value)
-    : undefined
+  return typeof value === 'object' || value === undefined ? undefined : String(value)
 }
 
 function taken(object: Record<string, unknown>, columns: Columns, key: readonly string[]): string {
   const names = columns.taken ?? Object.keys(object).filter(name => !key.includes(name))
-  return jsonText(
+  return exactJson(
     Object.fromEntries(names.flatMap(name => (Object.hasOwn(object, name) ? [[name, object[name]]] : []))),
   )
 }

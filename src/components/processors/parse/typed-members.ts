@@ -2,6 +2,7 @@ import { convertText, type FieldType, notOfType } from '../../../core/field-type
 import type { FieldName } from '../../../lib/formats/field-sink.js'
 import { slotOf, WantedNames } from '../../../lib/formats/json-scan.js'
 import { FieldMembers } from '../../../lib/formats/members.js'
+import { parseExact } from '../../../lib/formats/normal-json.js'
 
 export class TypedMembers extends FieldMembers {
   /** Why a value could not be converted. Undefined if all values were converted. */
@@ -36,7 +37,7 @@ export class TypedMembers extends FieldMembers {
   override json(name: FieldName, b: Buffer, start: number, end: number): void {
     const type = this.#typeOf(name)
     if (type === undefined) super.json(name, b, start, end)
-    else this.#convert(name, type, JSON.parse(b.toString('utf8', start, end)))
+    else this.#convert(name, type, parseExact(b.toString('utf8', start, end)))
   }
 
   override value(name: FieldName, value: unknown): void {
@@ -50,7 +51,7 @@ export class TypedMembers extends FieldMembers {
   }
 
   #convert(name: FieldName, type: FieldType, value: unknown): void {
-    const isPlain = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
+    const isPlain = ['string', 'number', 'bigint', 'boolean'].includes(typeof value)
     const converted = isPlain ? convertText(type, String(value), this.receivedAt) : undefined
     if (converted === undefined) {
       this.problem ??= notOfType(`.${name}`, type, value)

@@ -1,5 +1,5 @@
 import { numberOf } from '../../../core/event/field-reader.js'
-import { jsonText } from '../../../lib/formats/json-text.js'
+import { exactJson } from '../../../lib/formats/normal-json.js'
 
 export interface Collector {
   add(value: unknown): void
@@ -7,14 +7,14 @@ export interface Collector {
   result(): unknown
 }
 
-const numberIn = (value: unknown): number => {
+const numberIn = (value: unknown): number | bigint => {
   const number = typeof value === 'string' ? numberOf(value) : value
-  return typeof number === 'number' ? number : Number.NaN
+  return typeof number === 'number' || typeof number === 'bigint' ? number : Number.NaN
 }
 
 /** Combines numbers. The result is undefined without a number. */
-function combined(combine: (a: number, b: number) => number): Collector {
-  let result: number | undefined
+function combined(combine: (a: number | bigint, b: number | bigint) => number | bigint): Collector {
+  let result: number | bigint | undefined
   return {
     add(value) {
       const number = numberIn(value)
@@ -48,7 +48,7 @@ function array(): Collector {
 function unique(): Collector {
   const values = new Map<string, unknown>()
   return {
-    add: value => values.set(jsonText(value), value),
+    add: value => values.set(exactJson(value), value),
     result: () => (values.size > 0 ? [...values.values()] : undefined),
   }
 }
@@ -60,9 +60,9 @@ function count(): Collector {
 
 const COLLECTORS = {
   last,
-  sum: () => combined((a, b) => a + b),
-  min: () => combined(Math.min),
-  max: () => combined(Math.max),
+  sum: () => combined((a, b) => Number(a) + Number(b)),
+  min: () => combined((a, b) => (b < a ? b : a)),
+  max: () => combined((a, b) => (b > a ? b : a)),
   concat,
   array,
   unique,

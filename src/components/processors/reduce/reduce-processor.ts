@@ -37,7 +37,7 @@ export class Reduce implements Processor {
     this.#options = options
     this.#clock = clock
     const fields = key_field.map(path => context.field(path))
-    this.#key = new BucketKey(fields, undefined, true)
+    this.#key = new BucketKey(fields)
     const test = (when: ReduceOptions['ends_when']) => when && compileCondition(when, path => context.field(path))
     this.#starts = test(starts_when)
     this.#ends = test(ends_when)
@@ -99,7 +99,7 @@ export class Reduce implements Processor {
       groups.bytes += group.bytes
     }
     const before = group.bytes
-    group.add(batch.fields(i), now)
+    group.add(batch.fields(i, true), now)
     groups.bytes += group.bytes - before
     if (group.batch !== groups.batch && !scope.isOnce) group.shares.push(scope.share())
     group.batch = groups.batch

@@ -37,7 +37,6 @@ export class KeySample {
     this.key = new BucketKey(
       options.key_field.map(path => context.field(path)),
       SEED,
-      true,
     )
     this.#mostHash = rateOf(options).mostHash
   }

@@ -36,17 +36,11 @@ export class BucketKey implements Key {
   /** The field, if there is exactly one. */
   readonly #field: FieldReader | undefined
   readonly #seed: number
-  readonly #isExact: boolean
   #list = new GrowingBytes()
   #loaded: Uint8Array | undefined
 
-  /**
-   * `isExact`: integers keep all digits, because events with different ids must not be confused. Otherwise, integers
-   * keep only the digits of a double.
-   */
-  constructor(fields: readonly FieldReader[], seed = randomSeed(), isExact = false) {
+  constructor(fields: readonly FieldReader[], seed = randomSeed()) {
     this.#seed = seed
-    this.#isExact = isExact
     this.hasFields = fields.length > 0
     this.#fields = fields
     this.#field = fields.length === 1 ? fields[0] : undefined
@@ -68,17 +62,13 @@ export class BucketKey implements Key {
     const kind = field.load(batch, i)
     if (kind === MISSING || kind === NULL) return false
     if (field.plain) this.#set(field.bytes, field.start, field.end)
-    else this.#setAll(textBytes(this.#textOf(field)))
+    else this.#setAll(textBytes(field.text()))
     return this.#finish()
   }
 
   /** The text of the bucket whose key was loaded last. Valid until the readers of the fields load another event. */
   text(): string {
-    return this.#field ? this.#textOf(this.#field) : this.#list.bytes.toString('utf8', 0, this.#list.length)
-  }
-
-  #textOf(field: FieldReader): string {
-    return this.#isExact ? field.exactText() : field.text()
+    return this.#field ? this.#field.text() : this.#list.bytes.toString('utf8', 0, this.#list.length)
   }
 
   #loadList(batch: EventBatch, i: number): boolean {
@@ -100,7 +90,7 @@ export class BucketKey implements Key {
   /** Adds the text of a field as a JSON string. If the field has no value, adds null and returns false. */
   #addText(list: GrowingBytes, field: FieldReader, kind: number): boolean {
     const plain = field.plain
-    const text = plain ? '' : this.#textOf(field)
+    const text = plain ? '' : field.text()
     if (kind === MISSING || kind === NULL || (plain ? field.start === field.end : text === '')) {
       list.add(NULL_TEXT, 0, NULL_TEXT.length)
       return false

@@ -299,7 +299,7 @@ export function conditionReference(): string[] {
     ['| Function | Gives |', '| --- | --- |', ...functions].join('\n'),
     "A function may stand in the place of a field: `if (length(.message) greater 1000 OR lower(.level) equal 'error')`. If the field is missing, or the function does not apply to its value, the result counts as missing.",
     [
-      '- Comparisons use the text of the value and are case-sensitive: strings as they are, numbers and booleans as JavaScript writes them (`500`, `1.5`, `true`). So `500` and `"500"` are both `equal \'500\'`.',
+      '- Comparisons use the text of the value and are case-sensitive: strings as they are, numbers and booleans as JavaScript writes them (`500`, `1.5`, `true`), and integers beyond 2^53 with all their digits. So `500` and `"500"` are both `equal \'500\'`.',
       "- A missing field, null, an object and an array have no text: no comparison holds for them, not even `not_equal`. `NOT .app equal 'a'` holds for all events whose app is not a, and for events without an app. `is_empty` requires a value, too: a missing field or null is not empty.",
       '- If the value is a number, the ordering operators compare numbers, and a field whose text is not a number does not match. Otherwise they compare texts, which orders ISO 8601 times correctly. Two fields are compared as numbers if both are numbers, and as texts if neither is.',
       '- Regular expressions have the syntax of JavaScript with the flag `u`, and match anywhere in the text. The flags i, m and s are written in front: `(?i)error`. Matching takes time proportional to the length of the text. Therefore back-references (`\\1`) are refused, and so are patterns that become very large when their counted repeats are expanded.',

@@ -188,6 +188,7 @@ class TreeReader {
 
   #scalar(node: Scalar.Parsed, path: Path, at: Place): ConfigNode {
     const value = node.value as ScalarNode['value']
+    if (typeof value === 'number' && isRounded(value, node.source)) return this.#broken(at, path, ROUNDED)
     if (typeof value !== 'string') return scalar(at, value)
     const text = this.#text(value)
     const replaced = isCode(path) ? undefined : replaceVariables(text, this.#env)
@@ -229,6 +230,13 @@ class TreeReader {
 
 function scalar(at: Place, value: ScalarNode['value'], broken = false): ScalarNode {
   return { kind: 'scalar', ...at, value, environment: undefined, broken, size: 1 }
+}
+
+const ROUNDED = 'is an integer beyond 2^53, which would lose digits; write it in quotes'
+
+/** Whether the integer `source` lost digits when it became a double. */
+function isRounded(value: number, source: string): boolean {
+  return !Number.isSafeInteger(value) && /^(?:[-+]?\d+|0x[\da-f]+|0o[0-7]+)$/i.test(source) && String(value) !== source
 }
 
 /** Errors that do not change the structure of a document. */

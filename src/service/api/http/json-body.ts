@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { errorText } from '../../../core/errors.js'
-import { parseJson } from '../../../lib/formats/json-text.js'
+import { parseExact } from '../../../lib/formats/normal-json.js'
 import { readBody } from '../../../net/http/server/body.js'
 import type { Lease } from '../../../net/http/server/quota.js'
 import { Refusal, tooLarge } from '../../../net/http/server/refusal.js'
@@ -69,7 +69,7 @@ function parseBody(body: Buffer): unknown {
   if (!isUtf8(body)) throw invalid('is not valid UTF-8')
   let value: unknown
   try {
-    value = parseJson(body.toString())
+    value = parseExact(body.toString())
   } catch (error) {
     throw invalid(`is not valid JSON: ${errorText(error)}`)
   }
@@ -84,6 +84,7 @@ function checkShape(value: unknown): void {
     if (depth > DEEPEST) throw invalid(`is nested deeper than ${DEEPEST} levels`)
     const next: unknown[] = []
     for (const node of level) {
+      if (typeof node === 'bigint') throw invalid(`contains ${node}, an integer beyond 2^53; write it in quotes`)
       if (typeof node !== 'object' || node === null) continue
       if (Object.hasOwn(node, '__proto__')) throw invalid('contains the name __proto__, which is not allowed')
       for (const inner of Object.values(node)) next.push(inner)

@@ -50,7 +50,7 @@ async function deduped(options: object, clock = new ManualTime(), inherited?: un
 }
 
 t.test('ids that differ in digits that a double has no room for are no duplicates', async t => {
-  const ids = ['9007199254740992', '9007199254740993', '-1234567890123456789', '-1234567890123456790', '1e400', '2e400']
+  const ids = ['9007199254740992', '9007199254740993', '-1234567890123456789', '-1234567890123456790']
   for (const fields of ['.o.id', ['.o.id', '.app']]) {
     const { give } = await deduped({ fields })
     const passed = await give(...[...ids, ...ids].map(id => `{"o":{"id":${id}},"app":"a"}`))

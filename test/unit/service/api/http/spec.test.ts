@@ -431,6 +431,7 @@ t.test('a body: its size, its type, its shape', async t => {
     ['{"title":"x"', undefined, 400, { code: 'invalid_json' }],
     ['{"value": SECRET}', undefined, 400, { message: "the body is not valid JSON: Unexpected token 'S'" }],
     ['["a" "SECRET"]', undefined, 400, { message: /^(?!.*SECRET)the body is not valid JSON: / }],
+    ['[{"a":9007199254740993}]', undefined, 400, { message: /contains 9007199254740993, .* write it in quotes/ }],
     ['undefined', undefined, 400, { message: 'the body is not valid JSON: Unexpected token' }],
     ['"x"', undefined, 400, { code: 'invalid_body' }],
     ['', undefined, 400, { code: 'invalid_body' }],
