@@ -78,6 +78,7 @@ export async function connectCluster(
   const { createCluster } = await library()
   const { host: _host, port: _port, ...socket } = socketTo(places[0]!)
   const cluster = createCluster({
+    RESP: client.RESP,
     rootNodes: places.map(place => ({ ...client, socket: socketTo(place) })),
     defaults: { ...client, socket },
   })

@@ -102,6 +102,27 @@ t.test('a reply that announces more than it may is refused before it takes memor
   }
 })
 
+t.test('the nodes of a cluster are asked in RESP2, as single servers are', async t => {
+  const asked: string[] = []
+  const server = createServer(socket =>
+    socket
+      .on('error', () => {})
+      .on('data', data => {
+        const text = String(data)
+        asked.push(text)
+        const slots = `*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:${port}\r\n`
+        socket.write(/HELLO/.test(text) ? '%1\r\n+a\r\n+b\r\n' : /CLUSTER/.test(text) ? slots : '$1\r\n1\r\n')
+      }),
+  )
+  const port = await listening(t, server, '127.0.0.1')
+  const context = { log: pino({ level: 'silent' }), clock: systemClock, mostReplyBytes: 1024 }
+  const options = redisOptions.parse({ url: `redis://127.0.0.1:${port}`, cluster: true })
+  const connection = await new RedisConnector(options, context).connect(() => {}, AbortSignal.timeout(30_000))
+  t.teardown(() => connection.destroy())
+  t.equal(await connection.command(Buffer.from('a'), ['GET', 'a']), '1')
+  t.notMatch(asked.join(''), /HELLO/)
+})
+
 t.test('a Sentinel that does not reply leaves time for the next one', async t => {
   const silent = createServer(socket => socket.on('error', () => {}).resume())
   const primary = await listener(t, HOST)
