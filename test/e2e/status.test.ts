@@ -267,3 +267,48 @@ destinations:
   t.equal(await daemon.exit, 0)
   t.equal(takes.lines().length, lines.length, 'each line once')
 })
+
+t.test('status warns while most events of a key are late, because their clock was set back', async t => {
+  const now = Date.now()
+  const line = (app: string, hoursAgo: number, n: number) =>
+    `${JSON.stringify({ app, t: new Date(now - hoursAgo * 3_600_000 + n * 1000).toISOString() })}\n`
+  const lines = (of: (n: number) => string) => Array.from({ length: 600 }, (_, n) => of(n)).join('')
+  const config = `
+sources: { app: { type: file, include: [./app.log], decode: json } }
+processors: { lim: { type: throttle, inputs: [app], limit: 10, window: 1 Minutes, key_field: .app, time_field: .t } }
+destinations: { out: { type: blackhole, inputs: [lim] } }
+`
+  // The clock of b is right, in the same file.
+  const log = lines(n => line('a', 5, n) + line('b', 4, n)) + lines(n => line('a', 6, n) + line('b', 3, n))
+  const { folder, daemon, said, run } = await started(t, config, { 'app.log': log })
+  await said('SLUICE_EVENTS_LATE')
+  const warning = /"code":"SLUICE_EVENTS_LATE","bucket":"a".*pass without a limit: their times went back/
+  t.match(daemon.stderr, warning)
+  const problem = /! lim: most events of 1 key are late, and no limit holds for them[^!]+allowed_lateness/
+  const { stdout } = await run('status')
+  t.match(stdout, problem)
+  t.match(JSON.parse((await run('status', '--json')).stdout).problems, [{ component: 'lim', what: /1 key/ }])
+  appendFileSync(
+    join(folder, 'app.log'),
+    lines(n => line('a', 2, n)),
+  )
+  await until('the clock is right again', async () => !problem.test((await run('status')).stdout))
+  t.equal(daemon.stderr.match(/SLUICE_EVENTS_LATE/g)?.length, 1, 'logged once')
+})
+
+t.test('status warns if most events are ahead of the clock; they do not make others late', async t => {
+  const line = (app: string, ms: number) => `${JSON.stringify({ app, t: Date.now() + ms })}\n`
+  const config = `
+sources: { app: { type: file, include: [./app.log], decode: json } }
+processors: { lim: { type: throttle, inputs: [app], limit: 10, window: 1 Hours, time_field: .t } }
+destinations: { out: { type: blackhole, inputs: [lim] } }
+`
+  const log = (line('ahead', 3_600_000).repeat(2) + line('right', -1000)).repeat(50)
+  const { run } = await started(t, config, { 'app.log': log })
+  const { stdout } = await until('all are read', async () => {
+    const status = await run('status')
+    return status.stdout.includes('its 150 events') && status
+  })
+  t.match(stdout, /! lim: the times of 100 of its 150 events are ahead of the clock[^!]+Correct the clock/)
+  t.notMatch(stdout, /are late/)
+})

@@ -160,6 +160,11 @@ const OF_THROTTLES: readonly Positive[] = [
     todo: 'Correct key_field, or decode of the source; `sluice tap` shows the fields of the events.',
   },
   {
+    metric: 'sluice_throttle_late_keys',
+    what: (id, value) => `${id}: most events of ${counted(value, 'key')} are late, and no limit holds for them`,
+    todo: 'on_late decides whether they pass or are discarded. Their times went back, for example because a clock was set back or summer time ended; the log names a bucket (SLUICE_EVENTS_LATE). Write times in UTC or with their offset. Otherwise, raise allowed_lateness above the step, or remove time_field to count events when they arrive.',
+  },
+  {
     metric: 'sluice_throttle_state_unsaved',
     what: id => `${id}: its buckets cannot be saved`,
     todo: `After a restart, the throttle uses the buckets that were saved last, so more events than the limits allow may pass. ${ON_DISK} (SLUICE_BUCKETS_NOT_SAVED).`,
@@ -470,7 +475,17 @@ function throttleProblems(seen: Observed): Problem[] {
       todo: 'The limit of max_keys is reached, and events of further keys pass uncounted. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
     }
   })
-  return [...limits, ...positive(seen, OF_THROTTLES), ...open]
+  const ahead = series.all('sluice_throttle_untimed_events_total', { reason: 'ahead' }).flatMap(({ labels, value }) => {
+    const { component_id = '' } = labels
+    const events = series.sum('sluice_component_received_events_total', { component_id })
+    if (value === 0 || value * 2 < events) return []
+    return {
+      component: component_id,
+      what: `${component_id}: the times of ${short(value)} of its ${counted(events, 'event')} are ahead of the clock`,
+      todo: 'They count when they arrive. Correct the clock of the machine that writes them, or write times in UTC or with their offset. If they are right, raise allowed_lateness.',
+    }
+  })
+  return [...limits, ...positive(seen, OF_THROTTLES), ...open, ...ahead]
 }
 
 /** Events in the dead-letter queues, with the commands that resend them. */

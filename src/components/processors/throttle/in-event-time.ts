@@ -1,4 +1,8 @@
 import type { Logger } from 'pino'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { LogLimit } from '../../../lib/log-limit.js'
+import type { EventKey } from '../../throttle/buckets/event-key.js'
+import { LateKeys } from '../../throttle/counts/late-keys.js'
 import type { Decider } from '../../throttle/decider.js'
 import { LATE, TOO_LATE } from '../../throttle/decisions.js'
 import { looksLikeSeconds } from '../../throttle/event/time.js'
@@ -13,10 +17,10 @@ export type InEventTime = typeof inEventTime
 /** Creates a function that updates the counters for event time after each batch. */
 function countInEventTime(
   decider: Decider,
-  { time_field }: ThrottleOptions,
+  { time_field, on_late }: ThrottleOptions,
   metrics: ThrottleMetrics,
-  log: Logger,
-): () => void {
+  { log, reports, key }: { readonly log: Logger; readonly reports: LogLimit; readonly key: EventKey },
+): (batch: EventBatch) => void {
   const timing = decider.inEventTime!
   const { room } = timing
   const late = metrics.counter(DECISIONS, DECISIONS_HELP, { decision: 'late' })
@@ -38,11 +42,17 @@ function countInEventTime(
     'sluice_throttle_forgotten_windows_total',
     'Windows that were removed early because there was not enough room.',
   )
+  const lateKeys = new LateKeys(key)
+  metrics.gauge('sluice_throttle_late_keys', 'Keys most of whose last events were late.', () => lateKeys.count)
   // If the limiter is inherited, the predecessor has already counted the rows forgotten so far.
   let counted = room.forgotten
   let warned = false
-  return () => {
-    late.value += decider.counts[LATE]! + decider.counts[TOO_LATE]!
+  return batch => {
+    const lateHere = decider.counts[LATE]! + decider.counts[TOO_LATE]!
+    late.value += lateHere
+    const bucket = lateKeys.see(batch, decider.decisions, lateHere)
+    const repeated = bucket === undefined ? undefined : reports.next('late')
+    if (repeated) log.warn({ code: 'SLUICE_EVENTS_LATE', bucket, ...repeated }, lateText(on_late))
     unreadable.value += timing.unreadable
     ahead.value += timing.ahead
     forgotten.value += room.forgotten - counted
@@ -55,3 +65,6 @@ function countInEventTime(
     )
   }
 }
+
+const lateText = (onLate: ThrottleOptions['on_late']) =>
+  `most events of this bucket are late, and ${onLate === 'discard' ? 'are discarded' : 'pass without a limit'}: their times went back, as when a clock is set back. Write times in UTC or with their offset, or raise allowed_lateness above the step, or remove time_field`

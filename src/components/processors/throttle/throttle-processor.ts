@@ -69,11 +69,10 @@ export class ThrottleProcessor implements Processor {
   readonly #excluded: { value: number }
   readonly #failOpen: { value: number }
   readonly #countDropped: () => void
-  readonly #countInEventTime: (() => void) | undefined
+  readonly #countInEventTime: ((batch: EventBatch) => void) | undefined
   /** Undefined if no limit follows the wall clock. */
   readonly #reportQuotas: (() => void) | undefined
   readonly #keyFields: readonly FieldReader[]
-  /** Used only by `bucketOf`. */
   readonly #key: EventKey
   readonly #missingKey: MissingKey
   readonly #log: ProcessorContext['log']
@@ -154,7 +153,8 @@ export class ThrottleProcessor implements Processor {
     const keyless = 'Events without the key, as long as no event has had the key; they share one bucket. Otherwise 0.'
     metrics.gauge('sluice_throttle_keyless_events', keyless, () => this.#missingKey.events)
     if (file) showLimitsFile(metrics, file)
-    if (timed) this.#countInEventTime = inEventTime!.countInEventTime(this.#local!, options, metrics, context.log)
+    const tools = { log: context.log, reports: this.#reports, key: this.#key }
+    if (timed) this.#countInEventTime = inEventTime!.countInEventTime(this.#local!, options, metrics, tools)
   }
 
   get #decider(): Decider | ClusterDecider {
@@ -268,7 +268,7 @@ export class ThrottleProcessor implements Processor {
     // server, not max_keys. The cluster limit itself logs this.
     if (beyondMaxKeys > 0 && !this.#cluster && this.#options.mode === 'enforce') this.#reportMaxKeys()
     this.#countDropped()
-    this.#countInEventTime?.()
+    this.#countInEventTime?.(batch)
     this.#reportQuotas?.()
     const refused = counts[DISCARD]! + counts[FULL]! + counts[TOO_LATE]! + counts[NO_BACKEND]!
     if (refused + waiting > 0) this.#refused.carryOut(batch, decided, to, this.#refusal)

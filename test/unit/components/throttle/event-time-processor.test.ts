@@ -138,3 +138,22 @@ t.test('forgotten windows are counted on where another throttle takes its place'
   await next.through({ t: NOW })
   t.equal(next.series(forgotten)[''], counted)
 })
+
+t.test('a key is late while most of its last events are, not if a few are', async t => {
+  const { through, series, logged } = await throttleOf({ key_field: '.k', allowed_lateness: '1s' })
+  const events = (k: string, t: number, length: number) => Array.from({ length }, () => ({ k, t: NOW + t }))
+  const late = () => series('sluice_throttle_late_keys')['']
+  await through(...events('a', -1000, 5), ...events('b', -1000, 5))
+  await through(...events('a', -100_000, 19), ...events('b', -100_000, 5))
+  t.equal(late(), 0)
+  await through(...events('a', -1000, 1), ...events('a', -99_000, 2))
+  t.equal(late(), 1, 'one that is in time changes little')
+  t.equal(logged.length, 1)
+  t.match(logged[0], /"code":"SLUICE_EVENTS_LATE","bucket":"a"/)
+  await through(...events('a', -90_000, 30_000), ...events('b', 0, 5))
+  for (let n = 0; n < 50; n++) await through(...events('a', 0, 10_000 / 50))
+  t.equal(late(), 1, 'few of many events are inspected')
+  for (let n = 0; n < 200; n++) await through(...events('a', 0, 4000))
+  t.equal(late(), 0)
+  t.equal(logged.length, 1)
+})
