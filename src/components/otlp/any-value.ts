@@ -1,6 +1,6 @@
 import { CLOSE_ARRAY, CLOSE_OBJECT, COMMA, LF, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
-import { addUnique } from '../../lib/formats/json-members.js'
+import { addUnique, repeatsName } from '../../lib/formats/json-members.js'
 import { plainInteger } from '../../lib/formats/json-numbers.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../lib/formats/json-scan.js'
 import { unescapeInto } from '../../lib/formats/json-string.js'
@@ -15,61 +15,56 @@ const [T, F, N] = [0x74, 0x66, 0x6e]
 const [LEAST, MOST] = [-(2n ** 63n), 2n ** 63n - 1n]
 
 /**
- * Called for each member of an object. The name is the UTF-8 text [nameStart, nameEnd) of `name`, and the value is the
- * JSON [start, end) of `b`. `hash`: the hash of the name. `hasEscape`: whether the value is a string with escapes.
+ * Called for each member of an object. The name is the UTF-8 text [nameStart, nameEnd) of `name`, and the value begins
+ * at `start` of `b`. `hash`: the hash of the name. Returns where the value ends.
  */
-type EachMember = (
-  name: Buffer,
-  nameStart: number,
-  nameEnd: number,
-  hash: number,
-  b: Buffer,
-  start: number,
-  end: number,
-  hasEscape: boolean,
-) => void
+type EachMember = (name: Buffer, nameStart: number, nameEnd: number, hash: number, b: Buffer, start: number) => number
 
 export const HASHES = 4096
 /** By hash: the last object that had a name with this hash. `object`: the current object's number. */
 const seenIn = new Int32Array(HASHES)
 let object = 0
+let repeats = false
 
-/** Calls `each` for every member of the object [start, end). If a name is repeated, only its last value is kept. */
-export function eachMember(to: Records, b: Buffer, start: number, end: number, each: EachMember): void {
-  const { length } = to.to
-  if (walk(b, start, end, each, false)) return
-  to.to.length = length
-  const unique = new GrowingBytes()
-  addUnique(unique, b, start, end)
-  // Scans may read one byte beyond the object.
-  unique.addByte(LF)
-  walk(unique.bytes, 0, unique.length - 1, each, true)
+/** Whether an object that `eachMember` read since the last call has a name twice. Write it again with `withUniqueNames`. */
+export function hasRepeatedNames(): boolean {
+  const before = repeats
+  repeats = false
+  return before
 }
 
-/** Without `isUnique`, returns false at the first name that may be a repetition. */
-function walk(b: Buffer, start: number, end: number, each: EachMember, isUnique: boolean): boolean {
+/** Returns the JSON object [start, end) and a line end. Each object that becomes a map has each name once. */
+export function withUniqueNames(b: Buffer, start: number, end: number): GrowingBytes {
+  const unique = new GrowingBytes()
+  addUnique(unique, b, start, end, undefined, MOST_LEVELS)
+  // Scans may read one byte beyond the object.
+  unique.addByte(LF)
+  return unique
+}
+
+/** Calls `each` for every member of the object that begins at `start`. Returns where it ends, which is not behind `end`. */
+export function eachMember(b: Buffer, start: number, end: number, each: EachMember): number {
   object = (object + 1) | 0
   const inThis = object
+  let isChecked = false
   let p = skipSpace(b, start + 1, end)
   while (b[p] !== CLOSE_OBJECT) {
     const nameStart = p + 1
     const nameEnd = stringEnd(b, nameStart)
     const name = sawEscape ? Buffer.from(tokenText(b, p, nameEnd)) : undefined
     const hash = name ? hashOf(name, 0, name.length) : hashOf(b, nameStart, nameEnd)
-    if (!isUnique) {
-      // An object in this one has a later number, and may have replaced the mark of this object.
-      if (((seenIn[hash]! - inThis) | 0) >= 0) return false
+    if (!isChecked) {
+      // Another name may have the same hash. An object in this one has a later number, and may have replaced the mark.
+      isChecked = ((seenIn[hash]! - inThis) | 0) >= 0
       seenIn[hash] = inThis
+      if (isChecked && !repeats) repeats = repeatsName(b, start, end)
     }
     const from = skipSpace(b, skipSpace(b, nameEnd + 1, end) + 1, end)
-    p = valueEnd(b, from, end)
-    const hasEscape = b[from] === QUOTE && sawEscape
-    if (name) each(name, 0, name.length, hash, b, from, p, hasEscape)
-    else each(b, nameStart, nameEnd, hash, b, from, p, hasEscape)
+    p = name ? each(name, 0, name.length, hash, b, from) : each(b, nameStart, nameEnd, hash, b, from)
     p = skipSpace(b, p, end)
     if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
   }
-  return true
+  return p + 1
 }
 
 /** Hashes the length and at most four bytes of a name to a number below HASHES. */
@@ -81,26 +76,28 @@ export function hashOf(b: Buffer, start: number, end: number): number {
   return (sum ^ Math.imul((b[start + quarter]! << 8) | b[end - 1 - quarter]!, 0x27d4eb2f)) >>> 20
 }
 
-export function addValue(to: Records, b: Buffer, start: number, end: number, level = 0): void {
+/** Adds the value that begins at `start`. Returns where it ends, which is not behind `end`. */
+export function addValue(to: Records, b: Buffer, start: number, end: number, level = 0): number {
   const first = b[start]
-  if (first === QUOTE) addString(to, b, start)
-  else if (first === T || first === F) to.bool(first === T)
-  else if (first === OPEN_OBJECT || first === OPEN_ARRAY) {
-    if (level === MOST_LEVELS) to.text(b, start, end)
-    else if (first === OPEN_OBJECT) addMap(to, b, start, end, level)
-    else addList(to, b, start, end, level)
-  } else if (first !== N) addNumber(to, b, start, end)
+  if (first === QUOTE) return addString(to, b, start)
+  if (level < MOST_LEVELS) {
+    if (first === OPEN_OBJECT) return addMap(to, b, start, end, level)
+    if (first === OPEN_ARRAY) return addList(to, b, start, end, level)
+  }
+  const stop = valueEnd(b, start, end)
+  if (first === T || first === F) to.bool(first === T)
+  else if (first === OPEN_OBJECT || first === OPEN_ARRAY) to.text(b, start, stop)
+  else if (first !== N) addNumber(to, b, start, stop)
+  return stop
 }
 
 const unescaped = new GrowingBytes()
 
-function addString(to: Records, b: Buffer, start: number): void {
+function addString(to: Records, b: Buffer, start: number): number {
   const end = stringEnd(b, start + 1)
-  if (!sawEscape) {
-    to.text(b, start + 1, end)
-    return
-  }
-  to.text(unescapedText(b, start, end + 1), 0, unescapedLength)
+  if (!sawEscape) to.text(b, start + 1, end)
+  else to.text(unescapedText(b, start, end + 1), 0, unescapedLength)
+  return end + 1
 }
 
 /** The length of the last result of `unescapedText`. */
@@ -134,25 +131,27 @@ function addNumber(to: Records, b: Buffer, start: number, end: number): void {
   else to.integer(value)
 }
 
-function addMap(to: Records, b: Buffer, start: number, end: number, level: number): void {
+function addMap(to: Records, b: Buffer, start: number, end: number, level: number): number {
   to.openMap()
-  eachMember(to, b, start, end, (name, nameStart, nameEnd, _hash, json, from, until) => {
+  const stop = eachMember(b, start, end, (name, nameStart, nameEnd, _hash, json, from) => {
     to.openMember(name, nameStart, nameEnd)
-    addValue(to, json, from, until, level + 1)
+    const until = addValue(to, json, from, end, level + 1)
     to.close()
+    return until
   })
   to.close()
+  return stop
 }
 
-function addList(to: Records, b: Buffer, start: number, end: number, level: number): void {
+function addList(to: Records, b: Buffer, start: number, end: number, level: number): number {
   to.openList()
-  for (let p = skipSpace(b, start + 1, end); b[p] !== CLOSE_ARRAY; ) {
-    const itemEnd = valueEnd(b, p, end)
+  let p = skipSpace(b, start + 1, end)
+  while (b[p] !== CLOSE_ARRAY) {
     to.openItem()
-    addValue(to, b, p, itemEnd, level + 1)
+    p = skipSpace(b, addValue(to, b, p, end, level + 1), end)
     to.close()
-    p = skipSpace(b, itemEnd, end)
     if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
   }
   to.close()
+  return p + 1
 }

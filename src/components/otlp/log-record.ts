@@ -9,10 +9,20 @@ import { DECODED, INVALID, MODIFIED } from '../../core/event/flags.js'
 import { templatePaths } from '../../core/template.js'
 import { MINUS, NINE, QUOTE, ZERO } from '../../lib/formats/ascii.js'
 import { findPath, found, MemberName } from '../../lib/formats/json-members.js'
-import { skipSpace, slotOf, WantedNames } from '../../lib/formats/json-scan.js'
+import { sawEscape, skipSpace, slotOf, valueEnd, WantedNames } from '../../lib/formats/json-scan.js'
 import { tokenText } from '../../lib/formats/json-token.js'
 import { type LogFields, USE } from '../../lib/kernel/log-records.js'
-import { addText, addValue, eachMember, HASHES, hashOf, unescapedLength, unescapedText } from './any-value.js'
+import {
+  addText,
+  addValue,
+  eachMember,
+  HASHES,
+  hashOf,
+  hasRepeatedNames,
+  unescapedLength,
+  unescapedText,
+  withUniqueNames,
+} from './any-value.js'
 import type { OtlpOptions } from './destination.js'
 import { OBSERVED_TIME, type Records, SEVERITY_NUMBER, SEVERITY_TEXT, SPAN_ID, TIME, TRACE_ID } from './records.js'
 import { SEVERITIES, severityOfNumber, severityOfWord } from './severity.js'
@@ -93,9 +103,21 @@ export class LogRecords {
 
   add(batch: EventBatch, i: number, to: Records): void {
     const flags = batch.look(i)
+    const from = to.to.length
     to.openRecord()
     if (this.#takesLines && (flags & (DECODED | MODIFIED | INVALID)) === 0) this.#addLine(batch, i, flags, to)
-    else this.#addEvent(batch, i, to)
+    else {
+      const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
+      const open = skipSpace(bytes, start, end)
+      this.#addEvent(batch, i, bytes, open, end, to)
+      if (hasRepeatedNames()) {
+        to.close()
+        to.to.length = from
+        to.openRecord()
+        const unique = withUniqueNames(bytes, open, end)
+        this.#addEvent(batch, i, unique.bytes, 0, unique.length - 1, to)
+      }
+    }
     to.close()
   }
 
@@ -123,9 +145,8 @@ export class LogRecords {
     to.time(OBSERVED_TIME, Math.floor(receivedAt / 1000), Math.floor(receivedAt % 1000) * 1_000_000)
   }
 
-  #addEvent(batch: EventBatch, i: number, to: Records): void {
-    const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
-    const open = skipSpace(bytes, start, end)
+  /** Adds event `i`, whose JSON is bytes[open, end). */
+  #addEvent(batch: EventBatch, i: number, bytes: Buffer, open: number, end: number, to: Records): void {
     this.#addObserved(batch.receivedAt, to)
     const from = to.to.length
     to.openAttributes()
@@ -163,22 +184,28 @@ export class LogRecords {
   /** Writes attributes, and notes the positions of members that may become other parts. */
   #walk(b: Buffer, start: number, end: number, to: Records): void {
     this.#starts.fill(NOWHERE)
-    eachMember(to, b, start, end, (name, nameStart, nameEnd, hash, json, from, until, hasEscape) => {
+    eachMember(b, start, end, (name, nameStart, nameEnd, hash, json, from) => {
+      const isString = json[from] === QUOTE
       const slot = this.#mayBeOther[hash] === 0 ? -1 : slotOf(name, nameStart, nameEnd, this.#names)
+      if (slot < 0 && !isString) {
+        to.openAttribute(name, nameStart, nameEnd)
+        const until = addValue(to, json, from, end)
+        to.close()
+        return until
+      }
+      const until = valueEnd(json, from, end)
+      const hasEscape = isString && sawEscape
       if (slot >= 0) {
         this.#json = json
         this.#starts[slot] = from
         this.#ends[slot] = until
         this.#escaped[slot] = hasEscape ? 1 : 0
-      } else if (json[from] !== QUOTE) {
-        to.openAttribute(name, nameStart, nameEnd)
-        addValue(to, json, from, until)
-        to.close()
       } else if (!hasEscape) to.textAttribute(name, nameStart, nameEnd, json, from + 1, until - 1)
       else {
         const text = unescapedText(json, from, until)
         to.textAttribute(name, nameStart, nameEnd, text, 0, unescapedLength)
       }
+      return until
     })
   }
 

@@ -1,6 +1,7 @@
 import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
 import type { GrowingBytes } from './growing-bytes.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
+import { tokenText } from './json-token.js'
 
 /** Finds members of objects and items of arrays in valid JSON, and the bytes to cut for removing them. */
 
@@ -177,31 +178,65 @@ function cut(b: Buffer, from: number, to: number, comma: number, next: number, e
   found.isOnly = isLast && comma < 0
 }
 
-/** A member of an object: where its name begins, and where its value ends. */
-type Member = readonly [from: number, to: number]
+/** A member of an object: where its name and its value begin, and where its value ends. */
+type Member = readonly [from: number, valueStart: number, to: number]
 
 /**
  * Adds the valid JSON object [start, end) with each name once, like JSON.parse. A repeated name keeps its first place,
- * but gets its last value. Members are copied as written. `without`: a name to omit.
+ * but gets its last value. Members are copied as written. `without`: a name to omit. `levels`: how many levels of
+ * objects and arrays inside get unique names, too.
  */
-export function addUnique(to: GrowingBytes, b: Buffer, start: number, end: number, without?: string): void {
+export function addUnique(to: GrowingBytes, b: Buffer, start: number, end: number, without?: string, levels = 0): void {
   const members = new Map<string, Member>()
+  eachMember(b, start, end, (name, ...member) => members.set(name, member))
+  if (without !== undefined) members.delete(without)
+  to.addByte(OPEN_OBJECT)
+  let isFirst = true
+  for (const [from, valueStart, memberEnd] of members.values()) {
+    if (!isFirst) to.addByte(COMMA)
+    to.add(b, from, valueStart)
+    addUniqueValue(to, b, valueStart, memberEnd, levels)
+    isFirst = false
+  }
+  to.addByte(CLOSE_OBJECT)
+}
+
+function addUniqueValue(to: GrowingBytes, b: Buffer, start: number, end: number, levels: number): void {
+  if (levels > 0 && b[start] === OPEN_OBJECT) addUnique(to, b, start, end, undefined, levels - 1)
+  else if (levels > 0 && b[start] === OPEN_ARRAY) {
+    for (let p = start; b[p] !== CLOSE_ARRAY; ) {
+      // Adds the bracket or the comma.
+      to.addByte(b[p]!)
+      const item = skipSpace(b, p + 1, end)
+      const itemEnd = b[item] === CLOSE_ARRAY ? item : valueEnd(b, item, end)
+      addUniqueValue(to, b, item, itemEnd, levels - 1)
+      p = skipSpace(b, itemEnd, end)
+    }
+    to.addByte(CLOSE_ARRAY)
+  } else to.add(b, start, end)
+}
+
+/** Whether the valid JSON object [start, end) has a name twice. */
+export function repeatsName(b: Buffer, start: number, end: number): boolean {
+  const names = new Set<string>()
+  let count = 0
+  eachMember(b, start, end, name => {
+    count++
+    names.add(name)
+  })
+  return names.size < count
+}
+
+function eachMember(b: Buffer, start: number, end: number, each: (name: string, ...member: Member) => unknown): void {
   let p = skipSpace(b, skipSpace(b, start, end) + 1, end)
   while (b[p] !== CLOSE_OBJECT) {
     const from = p
     const nameEnd = stringEnd(b, p + 1) + 1
-    p = valueEnd(b, skipSpace(b, skipSpace(b, nameEnd, end) + 1, end), end)
-    members.set(JSON.parse(b.toString('utf8', from, nameEnd)) as string, [from, p])
+    const name = tokenText(b, from, nameEnd)
+    const valueStart = skipSpace(b, skipSpace(b, nameEnd, end) + 1, end)
+    p = valueEnd(b, valueStart, end)
+    each(name, from, valueStart, p)
     p = skipSpace(b, p, end)
     if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
   }
-  if (without !== undefined) members.delete(without)
-  to.addByte(OPEN_OBJECT)
-  let isFirst = true
-  for (const [from, memberEnd] of members.values()) {
-    if (!isFirst) to.addByte(COMMA)
-    to.add(b, from, memberEnd)
-    isFirst = false
-  }
-  to.addByte(CLOSE_OBJECT)
 }

@@ -6,6 +6,7 @@ import type { AckStatus } from '../../../../src/core/event/ack.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { HOST, listening } from '../../../support/address.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
+import { cpuTime } from '../../../support/cpu-time.js'
 import { deliver, failure, json, make, never, receiver, started } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
 import { longestParsed } from '../../../support/parsed-json.js'
@@ -172,6 +173,27 @@ t.test('a name that comes twice has its last value, also if an object between th
     { key: 'a', value: { intValue: '3' } },
     { key: 'b', value: { kvlistValue: { values: [{ key: 'a', value: { intValue: '2' } }] } } },
   ])
+})
+
+t.test('the time for names that come twice grows with the event, not with each level', async t => {
+  const { context } = await make({ url: 'http://127.0.0.1' }, otlp)
+  const nested = (levels: number, more: string) =>
+    `{"message":"m","b":${'{"x":'.repeat(levels)}1${`,${more}}`.repeat(levels)}}`
+  // The first has a name twice, and the name y of the other may have been that of an object inside.
+  for (const encoding of ['protobuf', 'json'])
+    for (const more of ['"a":1,"a":2', '"y":{"z":1},"z":2']) {
+      const format = new ExportRequest(
+        otlp.options.parse({ url: 'http://127.0.0.1', encoding }) as OtlpOptions,
+        context,
+      )
+      const timeOf = (levels: number) =>
+        cpuTime(3, () => format.encode(Array.from({ length: 50 }, () => sent([nested(levels, more)]))))
+      const [few, many] = [await timeOf(7), await timeOf(14)]
+      t.ok(many < 20 * few, `${encoding} ${more}: ${few} ms for 7 levels, ${many} ms for 14`)
+      const [record] = recordsOf(await bodyOf(t, [nested(22, more)]))
+      t.equal(JSON.stringify(record!.attributes).split('{"key":"x"').length, 23)
+      t.notMatch(JSON.stringify(record!.attributes), '{"key":"a","value":{"intValue":"1"}}')
+    }
 })
 
 t.test('a name that comes twice has its last value, at each level', async t => {
