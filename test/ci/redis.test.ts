@@ -4,7 +4,6 @@ import { pino } from 'pino'
 import t from 'tap'
 import { systemClock } from '../../src/lib/time.js'
 import { RedisConnector } from '../../src/net/redis/connector.js'
-import { MOST_REPLY_BYTES } from '../../src/net/redis/in-time.js'
 import { redisOptions } from '../../src/net/redis/options.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
@@ -23,7 +22,7 @@ t.test(
     const first = await startRedis(t, folder, keeps)
     if (!first) return
     let server = first
-    const context = { log: pino({ level: 'silent' }), clock: systemClock, mostReplyBytes: MOST_REPLY_BYTES }
+    const context = { log: pino({ level: 'silent' }), clock: systemClock }
     const connector = new RedisConnector(redisOptions.parse({ url: server.url }), context)
     let client = await connector.connect(() => {}, AbortSignal.timeout(60_000))
     t.teardown(() => client.destroy())

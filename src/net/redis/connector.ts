@@ -13,8 +13,11 @@ export interface RedisContext {
   readonly clock: Clock
   readonly reach?: Reach | undefined
   /** Maximum bytes of one reply. The client keeps whole replies in memory. */
-  readonly mostReplyBytes: number
+  readonly mostReplyBytes?: number
 }
+
+/** The slots of a large Redis Cluster are shorter. */
+const MOST_REPLY_BYTES = 16 * 1024 * 1024
 
 /** The settings are wrong. Retries fail until an operator changes something. */
 export class RedisRefusal extends Error {}
@@ -84,7 +87,7 @@ export class RedisConnector {
   }
 
   #socketTo(place: Place, tls: TlsContent | undefined): SocketTo {
-    const { reach, mostReplyBytes } = this.#context
+    const { reach, mostReplyBytes = MOST_REPLY_BYTES } = this.#context
     const denied = deniedPlace(place, reach)
     if (denied) throw new RedisRefusal(denied.message)
     const bounds = { mostReplyBytes, connectTimeout: CONNECT_MS, reconnectStrategy: false as const }

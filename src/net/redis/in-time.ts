@@ -5,9 +5,6 @@ import { RedisTimeout } from './redis-error.js'
 /** Like `connect` of RedisConnector. */
 export type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Promise<RedisConnection>
 
-/** Maximum bytes of a reply that says how many events may pass. The slots of a large Redis Cluster are shorter, too. */
-export const MOST_REPLY_BYTES = 16 * 1024 * 1024
-
 /** Connects within five seconds, or else rejects. A connection that is made after this time is closed. */
 export async function connectInTime(
   connect: Connect,

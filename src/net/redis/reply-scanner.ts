@@ -1,16 +1,13 @@
-import { CR, isDigit, LF, ZERO } from '../../lib/formats/ascii.js'
+import { CR, isDigit, LF, MINUS, ZERO } from '../../lib/formats/ascii.js'
 
 const [TEXT, ERROR, INTEGER, STRING, ARRAY] = Buffer.from('+-:$*')
 /** Maximum items of all arrays of a reply. The slots of a large Redis Cluster have a quarter of this. */
 const MOST_ITEMS = 1_000_000
 const MOST_LEVELS = 16
-/** Maximum bytes of a text, and of a number or length, with the type and the line end. */
-const LONGEST_LINE = 8 * 1024
-const LONGEST_NUMBER = 23
-const LONGEST_LENGTH = 12
-
-const NULL = Buffer.from('-1\r\n')
-const NOTHING = Buffer.alloc(0)
+const LONGEST_TEXT = 8 * 1024
+const LONGEST_NUMBER = 20
+/** The value of `-1`, the length of a null, when each byte counts as a digit. */
+const NULL = (MINUS - ZERO) * 10 + 1
 
 /**
  * Checks the replies of a server before the client decodes them (RESP2). The client allocates the items that an array
@@ -18,13 +15,18 @@ const NOTHING = Buffer.alloc(0)
  */
 export class ReplyScanner {
   readonly #mostBytes: number
-  /** The received part of a line. */
-  #line: Buffer = NOTHING
+  /** The first byte of the current line; 0: the line has not begun. */
+  #type = 0
+  /** Bytes of the current line after the first, and their value. */
+  #size = 0
+  #value = 0
+  /** Whether the line feed of a line follows. */
+  #endsLine = false
   /** Bytes of the current string that have not been received, with its line end. */
   #left = 0
   /** For each open array, how many of its items have not ended. */
   readonly #open: number[] = []
-  /** Bytes and items that the current reply has received or announced. */
+  /** Bytes and items that the current reply has sent or announced. */
   #bytes = 0
   #items = 0
 
@@ -35,30 +37,40 @@ export class ReplyScanner {
   /** Throws if the client must not get this part of the replies. */
   take(chunk: Buffer): void {
     for (let p = 0; p < chunk.length; ) {
-      const taken = Math.min(this.#left, chunk.length - p)
-      this.#left -= taken
-      p += taken
-      if (p === chunk.length) return
-      const end = chunk.indexOf(LF, p) + 1
-      const part = chunk.subarray(p, end || chunk.length)
-      const line = this.#line.length === 0 ? part : Buffer.concat([this.#line, part])
-      if (line.length > LONGEST_LINE) throw tooLarge('line')
-      this.#line = end === 0 ? line : NOTHING
-      if (end === 0) return
-      p = end
-      this.#value(line)
+      if (this.#left === 0 || this.#endsLine) this.#next(chunk[p++]!)
+      else {
+        const taken = Math.min(this.#left, chunk.length - p)
+        this.#left -= taken
+        p += taken
+      }
     }
   }
 
-  #value(line: Buffer): void {
-    const type = line[0]
-    const isHead = type === STRING || type === ARRAY
-    if (line.indexOf(CR) !== line.length - 2 || !(isHead || type === TEXT || type === ERROR || type === INTEGER))
-      throw new Error('the server does not speak the protocol of Redis (RESP2)')
-    if (type === INTEGER && line.length > LONGEST_NUMBER) throw tooLarge('number')
-    const length = isHead ? lengthIn(line) : 0
-    this.#bytes += line.length
-    if (type === STRING && length >= 0) this.#bytes += this.#left = length + 2
+  #next(byte: number): void {
+    const isHead = this.#type === STRING || this.#type === ARRAY
+    if (this.#endsLine) {
+      if (byte !== LF) throw foreign()
+      this.#endsLine = false
+    } else if (this.#type === 0) {
+      if (byte !== STRING && byte !== ARRAY && byte !== TEXT && byte !== ERROR && byte !== INTEGER) throw foreign()
+      this.#type = byte
+      this.#size = this.#value = 0
+    } else if (byte === CR) {
+      // The client allocates an array before the line feed.
+      this.#begin(this.#type, isHead ? this.#value : 0)
+      this.#type = 0
+      this.#endsLine = true
+    } else {
+      if (isHead && !isDigit(byte) && (byte !== MINUS || this.#size > 0)) throw foreign()
+      this.#value = this.#value * 10 + byte - ZERO
+      if (++this.#size > (isHead || this.#type === INTEGER ? LONGEST_NUMBER : LONGEST_TEXT)) throw tooLarge('line')
+    }
+  }
+
+  #begin(type: number, length: number): void {
+    if (length < 0 && length !== NULL) throw foreign()
+    if (type === STRING && length >= 0) this.#left = length + 2
+    this.#bytes += this.#size + 3 + this.#left
     if (this.#bytes > this.#mostBytes) throw tooLarge('reply')
     if (type === ARRAY && length > 0) {
       this.#items += length
@@ -70,13 +82,5 @@ export class ReplyScanner {
   }
 }
 
-/** The length in the first line of a string or array; -1: it is null. */
-function lengthIn(line: Buffer): number {
-  if (line.length === NULL.length + 1 && line.compare(NULL, 0, NULL.length, 1) === 0) return -1
-  let length = line.length > 3 && line.length <= LONGEST_LENGTH ? 0 : Number.NaN
-  for (let p = 1; p < line.length - 2; p++) length = isDigit(line[p]!) ? length * 10 + line[p]! - ZERO : Number.NaN
-  if (Number.isNaN(length)) throw tooLarge('length')
-  return length
-}
-
+const foreign = () => new Error('the server does not speak the protocol of Redis (RESP2)')
 const tooLarge = (what: string) => new Error(`the server sent a ${what} that no request can cause`)

@@ -6,7 +6,6 @@ import type { ServiceOptions } from '../../engine/config/service-options.js'
 import type { StoreOptions } from '../../engine/config/store-options.js'
 import type { TimerClock } from '../../lib/time.js'
 import { RedisConnector } from '../../net/redis/connector.js'
-import { MOST_REPLY_BYTES } from '../../net/redis/in-time.js'
 import { SharedRates } from './domain/keys/shared-rates.js'
 import { Service } from './domain/service.js'
 import { ALONE, SharedNodes } from './nodes.js'
@@ -93,7 +92,7 @@ function sharedRates(redis: Redis, secret: Buffer, nodes: SharedNodes, context: 
 }
 
 function ratesBackend(redis: Redis, group: string, context: RedisContext): RedisBackend {
-  const connector = new RedisConnector(redis, { ...context, mostReplyBytes: MOST_REPLY_BYTES })
+  const connector = new RedisConnector(redis, context)
   const settings = { group, timeoutMs: redis.timeout, passwords: () => connector.passwords }
   return new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, context)
 }

@@ -6,7 +6,6 @@ import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import type { RedisConnection } from '../../../../src/net/redis/connection.js'
 import { RedisConnector } from '../../../../src/net/redis/connector.js'
-import { MOST_REPLY_BYTES } from '../../../../src/net/redis/in-time.js'
 import { redisOptions } from '../../../../src/net/redis/options.js'
 import { HOST, listening } from '../../../support/address.js'
 
@@ -15,7 +14,7 @@ const PART = Buffer.alloc(64 * 1024, 'x')
 
 async function connectorTo(t: Test, server: Server): Promise<RedisConnector> {
   const url = `redis://${HOST}:${await listening(t, server)}`
-  return new RedisConnector(redisOptions.parse({ url }), { log, clock: systemClock, mostReplyBytes: MOST_REPLY_BYTES })
+  return new RedisConnector(redisOptions.parse({ url }), { log, clock: systemClock })
 }
 
 t.test('a server that never stops to reply is left, whether or not somebody waits', async t => {
@@ -41,7 +40,7 @@ t.test('a server that never stops to reply is left, whether or not somebody wait
         if (isAsked) connection.command(Buffer.alloc(0), ['PING']).catch(() => {})
       }, resolve)
     })
-    t.match((await left).message, /sent a length that no request can cause/)
+    t.match((await left).message, /sent a reply that no request can cause/)
     t.ok(sent < MOST / 4, `after ${sent >> 20} MiB`)
   }
 })

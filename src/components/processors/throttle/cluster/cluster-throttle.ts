@@ -2,7 +2,6 @@ import type { ComponentContext, HandoverState, ProcessorOutage } from '../../../
 import type { EventBatch } from '../../../../core/event/batch.js'
 import { everyOf } from '../../../../lib/time.js'
 import { RedisConnector } from '../../../../net/redis/connector.js'
-import { MOST_REPLY_BYTES } from '../../../../net/redis/in-time.js'
 import type { RedisOptions } from '../../../../net/redis/options.js'
 import { ClusterDecider, type Decided } from '../../../throttle/cluster/cluster-decider.js'
 import type { LeaseLimiter } from '../../../throttle/cluster/lease-limiter.js'
@@ -38,10 +37,7 @@ export class ClusterThrottle {
   constructor(fields: ClusterOptions, options: DeciderOptions, context: ComponentContext, inherited: unknown) {
     const { id, log, metrics, clock, reach } = context
     const { redis, group = id, accuracy = 'leased', on_backend_failure: onFailure = 'local_share' } = fields
-    const connector = new RedisConnector(redis as RedisOptions, {
-      ...{ log, clock, reach },
-      mostReplyBytes: MOST_REPLY_BYTES,
-    })
+    const connector = new RedisConnector(redis as RedisOptions, { log, clock, reach })
     const settings = { group, timeoutMs: redis!.timeout, onFailure, passwords: () => connector.passwords }
     this.#backend = new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, context)
     const before = inherited instanceof ClusterState ? inherited : undefined
