@@ -7,6 +7,7 @@ import type { Origin } from '../../core/event/origin.js'
 import { PIECES, recordSplitter } from '../../core/options/multiline-options.js'
 import { Sends } from '../../core/sends.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
+import { withoutLines } from '../../lib/lines/without-lines.js'
 import { LogLimit } from '../../lib/log-limit.js'
 import { SharedReadServer } from '../../lib/network/shared-reads.js'
 import { aborted } from '../../lib/time.js'
@@ -164,8 +165,13 @@ export class TcpSource implements Source {
     giveUp()
   }
 
-  /** Sends the batch without waiting. If the batch has to wait for room, reading pauses. */
-  #send(frame: Frame, origin: Origin, out: Output): void {
+  /** Sends the batch without waiting. If the batch has to wait for room, reading pauses. Skips empty messages. */
+  #send(messages: Frame, origin: Origin, out: Output): void {
+    const frame = origin.codec.framing ? messages : withoutLines(messages, (_, start, end) => start === end)
+    if (frame.length === 0) {
+      frame.release?.()
+      return
+    }
     const ack = out.ack(status => {
       if (status === 'errored') this.#context.metrics.failed('undelivered')
     })

@@ -1,5 +1,6 @@
 import { checkRecords, type FramedSplitter, type Framing, FramingError } from '../../../lib/lines/framed-splitter.js'
-import { type Frame, LINE_END, LineSplitter } from '../../../lib/lines/line-splitter.js'
+import { type Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
+import { withoutLines } from '../../../lib/lines/without-lines.js'
 import { Refusal } from '../server/refusal.js'
 import type { Content } from './checks.js'
 import { linesOfJson } from './json-body.js'
@@ -45,7 +46,7 @@ function* portionsOf(
   try {
     for (let at = 0; at < body.length; at += size) {
       const lines = splitter.push(body.subarray(at, at + size))
-      const frame = lines && skipsBlank ? withoutBlankLines(lines) : lines
+      const frame = lines && skipsBlank ? withoutLines(lines, isBlank) : lines
       if (frame && frame.length > 0) yield { frame, pieces: splitter.pieces - pieces }
       else frame?.release?.()
       pieces = splitter.pieces
@@ -56,23 +57,7 @@ function* portionsOf(
   }
 }
 
-/** Removes blank lines, which have no meaning in JSON lines. */
-function withoutBlankLines(frame: Frame): Frame {
-  const { chunk, starts, ends, flags } = frame
-  let { bytes } = frame
-  let kept = 0
-  for (let i = 0; i < frame.length; i++) {
-    if (isBlank(chunk, starts[i]!, ends[i]!) && flags[i]! <= LINE_END) {
-      bytes -= ends[i]! - starts[i]! + flags[i]!
-      continue
-    }
-    starts[kept] = starts[i]!
-    ends[kept] = ends[i]!
-    flags[kept++] = flags[i]!
-  }
-  return { ...frame, length: kept, bytes, isRun: frame.isRun === true && kept === frame.length }
-}
-
+/** Blank lines have no meaning in JSON lines. */
 function isBlank(chunk: Buffer, start: number, end: number): boolean {
   while (start < end && (chunk[start] === 0x20 || chunk[start] === 0x09 || chunk[start] === 0x0d)) start++
   return start === end

@@ -31,7 +31,7 @@ t.test('lines of several connections: each in order, byte for byte, with the add
   const sockets = await Promise.all(Array.from({ length: 5 }, () => dial(t, port)))
   for (const [n, socket] of sockets.entries()) socket.end(input(n))
   await Promise.all(sockets.map(socket => once(socket, 'close')))
-  await until(() => out.events === 25)
+  await until(() => out.events === 20)
   for (const [n] of sockets.entries()) {
     const own = out.lines.filter(line => line.startsWith(`${n} `))
     t.same(
@@ -39,10 +39,42 @@ t.test('lines of several connections: each in order, byte for byte, with the add
       [`${n} one`, `${n} two`, `${n} \0 thr`, `${n} unfin`].map(line => line.slice(0, 7).trim()),
     )
   }
-  t.equal(out.bytes, 5 * input(0).length)
+  t.equal(out.bytes, 5 * (input(0).length - 1), 'all but the empty lines')
   t.match(out.fields[0], { peer: '127.0.0.1', host: 'here', message: String })
   t.equal(count('sluice_source_connections'), 0)
   t.equal(count('connection') + count('bug'), 0)
+})
+
+t.test('empty messages are no events, however they are delimited', async t => {
+  for (const [decode, text, wanted] of [
+    ['text', '\n\r\n\n \na\n\r\n\n', [' ', 'a']],
+    ['json', '\n{"message":"a"}\n\r\n\n', ['a']],
+    ['gelf', '\0{"short_message":"a"}\0\n\0{"short_message":"b"}\r\n\0\0', ['a', 'b']],
+    ['syslog', '\n<13>a: x\n\n<13>a: y\r\n\r\n', ['x', 'y']],
+    ['syslog', '9 <13>a: x\n1 \n2 \r\n9 <13>a: y\n', ['x', 'y']],
+  ] as const) {
+    const { out, port } = await start(t, { decode })
+    const whole = await dial(t, port)
+    whole.end(text)
+    await once(whole, 'close')
+    const parted = await dial(t, port)
+    for (const byte of text) {
+      parted.write(byte)
+      await new Promise(resolve => setImmediate(resolve))
+    }
+    parted.end()
+    await once(parted, 'close')
+    await until(() => out.events >= 2 * wanted.length)
+    t.same(
+      out.fields.map(({ message }) => message),
+      [...wanted, ...wanted],
+      decode,
+    )
+    const lone = await dial(t, port)
+    lone.end('\n'.repeat(100_000))
+    await once(lone, 'close')
+    t.equal(out.events, 2 * wanted.length)
+  }
 })
 
 t.test('a slow sender: a byte at a time', async t => {
