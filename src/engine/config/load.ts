@@ -75,6 +75,8 @@ export interface LoadOptions {
   readonly serviceAlone?: boolean
   /** Predefined sources, whose ids the configuration must not use. */
   readonly given?: readonly ComponentConfig<'source'>[]
+  /** Only for `parseDocument`: maximum number of problems that the ConfigError lists. */
+  readonly mostProblems?: number
   /** An additional document, already parsed. It has its own environment. `name`: its file name in messages. */
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
   /** Whether this is only a part of a configuration, so that missing components may be in other parts. */
@@ -124,7 +126,7 @@ export function parseConfig(text: string, file: string, options: LoadOptions): C
  * messages have no meaning. `literal`: whether references to the environment stay as they are.
  */
 export function parseDocument(document: unknown, name: string, options: LoadOptions & { literal?: boolean }): Config {
-  const problems = new Problems()
+  const problems = new Problems(options.mostProblems)
   const root = readDocument(document, name, problems, options.literal ? undefined : options.env)
   if (root.kind === 'map') return assemble(root, true, [], options, problems)
   problems.add(root, [], NOT_A_MAPPING)
@@ -256,7 +258,7 @@ function assemble(
   }
   const { state, dataDir } = foldersOf(parsed, env)
   if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, found)
-  if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
+  if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list(), problems.size)
   const configs = [...drafts.values()].map(({ id, config }) => ({ ...config!, reads: reads.get(id) ?? [] }))
   const metrics = root.entries.get('metrics')?.value
   const metricsGiven = metrics?.kind === 'map' ? metrics.entries.has('listen') : metrics !== undefined

@@ -5,18 +5,22 @@ import { check, Explainer } from './checks/diagnostics.js'
 import { type ConfigNode, type Entry, SourceText } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
 
-/** Parses options that a program or a command line passes. Messages are the same as for options in a file. */
+/**
+ * Parses options that a program or a command line passes. Messages are the same as for options in a file. `most`: the
+ * maximum number of `faults`; `count` is the number of all faults.
+ */
 export function parseOptions<S extends z.ZodObject>(
   schema: S,
   options: unknown,
-): { readonly value: z.output<S> } | { readonly faults: readonly Fault[] } {
+  most?: number,
+): { readonly value: z.output<S> } | { readonly faults: readonly Fault[]; readonly count: number } {
   const checked = check(schema, options)
   if ('value' in checked) return { value: checked.value as z.output<S> }
-  const problems = new Problems()
+  const problems = new Problems(most)
   const source = new SourceText('', '')
   const subject = { node: nodeOf(options, source), path: [], key: undefined }
   new Explainer(problems, new NearestName()).explain(checked.issues, subject)
-  return { faults: problems.list().map(({ path, message }) => ({ path, message })) }
+  return { faults: problems.list().map(({ path, message }) => ({ path, message })), count: problems.size }
 }
 
 export class OptionsError extends Error {
@@ -36,9 +40,11 @@ function nodeOf(value: unknown, source: SourceText): ConfigNode {
   const at = { source, offset: 0, size: 1, flow: false }
   if (Array.isArray(value)) return { kind: 'list', ...at, items: value.map(item => nodeOf(item, source)) }
   if (typeof value === 'object' && value !== null) {
+    // Nodes of members are made when they are read, because messages mention few of them.
     const entries = new Map<string, Entry>()
-    for (const [key, member] of Object.entries(value)) {
-      if (member !== undefined) entries.set(key, { key: at, value: nodeOf(member, source) })
+    entries.get = name => {
+      const member = Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined
+      return member === undefined ? undefined : { key: at, value: nodeOf(member, source) }
     }
     return { kind: 'map', ...at, entries }
   }

@@ -26,11 +26,17 @@ export function parseJson(text: string): unknown {
 /** Maximum levels of untrusted JSON that is parsed, and of values that JSON.stringify writes. */
 const MOST_LEVELS = 100
 
-/**
- * Parses untrusted JSON. Throws if it has more than about `most` values, or too many levels, because parsing such a
- * text takes long and many times its size in memory.
- */
+/** Parses untrusted JSON. Throws if it exceeds the limits of `requireWithin`. */
 export function parseJsonWithin(json: Buffer, most: number): unknown {
+  requireWithin(json, most)
+  return parseJson(json.toString())
+}
+
+/**
+ * Throws if a text has more than about `most` values, or more than `deepest` levels, because parsing such JSON takes
+ * long and many times its size in memory.
+ */
+export function requireWithin(json: Buffer, most: number, deepest = MOST_LEVELS): void {
   let [values, levels] = [0, 0]
   for (let p = 0; p < json.length; p++) {
     const byte = json[p]
@@ -43,10 +49,8 @@ export function parseJsonWithin(json: Buffer, most: number): unknown {
       values++
       levels++
     }
-    if (values > most || levels > MOST_LEVELS)
-      throw new Error(`it has more than ${most} values or ${MOST_LEVELS} levels`)
+    if (values > most || levels > deepest) throw new Error(`it has more than ${most} values or ${deepest} levels`)
   }
-  return parseJson(json.toString())
 }
 
 /**

@@ -12,6 +12,8 @@ import { type Bound, boundedComponents, boundsOf, tooManySeries } from './hosted
 import { INGEST, ingestSource } from './worker/feed.js'
 
 const MOST_DESTINATIONS = 32
+/** Maximum number of problems in the message of NotHosted. */
+const MOST_PROBLEMS = 10
 export const FILES_UNREADABLE = 'pipeline_files_unreadable'
 
 /** The service cannot run a published configuration. The message is the reason. */
@@ -47,11 +49,12 @@ export function hostedConfig(document: unknown, options: HostedOptions): Hosted 
   let config: Config
   try {
     const env = Object.fromEntries(Object.entries(secrets).map(([secret, value]) => [secretVariable(secret), value]))
-    const parse = () => parseDocument(document, name, { env, components, given: [source] })
+    const parse = () => parseDocument(document, name, { env, components, given: [source], mostProblems: MOST_PROBLEMS })
     config = compilingWithin(Number.POSITIVE_INFINITY, parse)
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    throw new NotHosted(textOf(error.problems), { cause: error })
+    const more = error.count > MOST_PROBLEMS ? `; and ${error.count - MOST_PROBLEMS} more` : ''
+    throw new NotHosted(textOf(error.problems) + more, { cause: error })
   }
   const reached = reachedFrom(config)
   const all = { ...config, ...reached, dataDir, metrics: undefined, sources: [source] }

@@ -69,8 +69,8 @@ export class Explainer {
       if (issue.code === 'unrecognized_keys') {
         const { known = [] } = issue as UnknownKeys
         for (const key of issue.keys) {
-          const message = path.length === 0 && unknown ? unknown(key, known) : this.unknownOption(key, known)
-          this.#reportKey(subject, [...path, key], message)
+          const describe = path.length === 0 && unknown ? unknown : this.unknownOption.bind(this)
+          this.#reportKey(subject, [...path, key], () => describe(key, known))
         }
         return
       }
@@ -102,7 +102,7 @@ export class Explainer {
     return `unknown option; known are ${known.join(', ')}`
   }
 
-  #reportKey(subject: Subject, path: Path, message: string): void {
+  #reportKey(subject: Subject, path: Path, message: string | (() => string)): void {
     const { key, nearest } = locate(subject.node, path, subject.key)
     this.#problems.add(key ?? nearest, [...subject.path, ...path], message)
   }
@@ -111,7 +111,7 @@ export class Explainer {
     const located = locate(subject.node, path, subject.key)
     const { node } = located
     if (node?.kind === 'scalar' && node.broken) return
-    this.#problems.add(placeOf(located), [...subject.path, ...path], this.#sentence(issue, node))
+    this.#problems.add(placeOf(located), [...subject.path, ...path], () => this.#sentence(issue, node))
   }
 
   #sentence(issue: Issue, node: ConfigNode | undefined): string {

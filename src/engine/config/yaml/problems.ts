@@ -8,14 +8,27 @@ export interface Found {
 
 export class Problems {
   readonly #found = new Map<string, { problem: Problem; offset: number }>()
+  readonly #most: number
+  #unlisted = 0
 
-  get size(): number {
-    return this.#found.size
+  /** `most`: number of problems that are listed. Further problems are only counted. */
+  constructor(most = Number.POSITIVE_INFINITY) {
+    this.#most = most
   }
 
-  add(at: Place, path: Path, message: string): void {
+  get size(): number {
+    return this.#found.size + this.#unlisted
+  }
+
+  /** A message that is a function is called only if the problem is listed. */
+  add(at: Place, path: Path, message: string | (() => string)): void {
+    if (this.#found.size >= this.#most) {
+      this.#unlisted++
+      return
+    }
     const { file } = at.source
-    const problem = { file, ...at.source.place(at.offset), path: pathText(path), message }
+    const said = typeof message === 'string' ? message : message()
+    const problem = { file, ...at.source.place(at.offset), path: pathText(path), message: said }
     const text = formatProblem(problem)
     if (!this.#found.has(text)) this.#found.set(text, { problem, offset: at.offset })
   }

@@ -1,6 +1,12 @@
 import type { Fault } from '../../../core/errors.js'
 import type { Principal } from './keys/principal.js'
 
+/** Maximum number of `errors` in a response, and maximum length of each text in it. */
+export const MOST_ERRORS = 50
+const LONGEST_TEXT = 500
+
+const cut = (text: string): string => text.slice(0, LONGEST_TEXT)
+
 /** An error response of the service: `{"code","message","errors"}`. Messages do not contain keys. */
 export class ApiError extends Error {
   readonly status: number
@@ -18,15 +24,19 @@ export class ApiError extends Error {
     message: string,
     more: {
       errors?: readonly Fault[]
+      /** Number of all errors, if `errors` has only the first ones. */
+      count?: number
       headers?: Readonly<Record<string, string>>
       principal?: Principal
       cause?: unknown
     } = {},
   ) {
-    super(message, { cause: more.cause })
+    const { errors = [], count = errors.length } = more
+    const further = count > MOST_ERRORS ? `. There are ${count} errors; the first ${MOST_ERRORS} are listed` : ''
+    super(cut(message) + further, { cause: more.cause })
     this.status = status
     this.code = code
-    this.errors = more.errors ?? []
+    this.errors = errors.slice(0, MOST_ERRORS).map(({ path, message }) => ({ path: cut(path), message: cut(message) }))
     this.headers = more.headers ?? {}
     this.principal = more.principal
   }

@@ -10,7 +10,7 @@ import { endWith } from '../../../net/http/server/respond.js'
 import { type HttpTimeouts, serveHttp, timeoutOptions } from '../../../net/http/server/serve-http.js'
 import type { ConnectionLimits } from '../../../net/limits.js'
 import { requireScope } from '../domain/accounts/access.js'
-import { ApiError } from '../domain/errors.js'
+import { ApiError, MOST_ERRORS } from '../domain/errors.js'
 import type { AuthenticateRequest } from '../domain/keys/authentication.js'
 import type { Principal } from '../domain/keys/principal.js'
 import type { Service } from '../domain/service.js'
@@ -249,11 +249,11 @@ const unexpected = () =>
 const urlOf = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
 
 function read<S extends z.ZodObject>(schema: S, value: unknown, what: 'query' | 'body'): z.output<S> {
-  const parsed = parseOptions(schema, value)
+  const parsed = parseOptions(schema, value, MOST_ERRORS)
   if ('value' in parsed) return parsed.value
-  const { faults } = parsed
-  const [first] = faults
+  const { faults: errors, count } = parsed
+  const [first] = errors
   const text = first ? `: ${first.path ? `${first.path} ` : ''}${first.message}` : ''
-  const more = faults.length > 1 ? `, and ${faults.length - 1} more` : ''
-  throw new ApiError(400, `invalid_${what}`, `the ${what} is not valid${text}${more}`, { errors: faults })
+  const more = count > 1 ? `, and ${count - 1} more` : ''
+  throw new ApiError(400, `invalid_${what}`, `the ${what} is not valid${text}${more}`, { errors, count })
 }

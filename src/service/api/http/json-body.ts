@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { errorText } from '../../../core/errors.js'
+import { requireWithin } from '../../../lib/formats/json-text.js'
 import { parseExact } from '../../../lib/formats/normal-json.js'
 import { readBody } from '../../../net/http/server/body.js'
 import type { Lease } from '../../../net/http/server/quota.js'
@@ -19,6 +20,9 @@ declare module 'fastify' {
 
 /** Maximum levels of a document. No legitimate document has more. The limit makes recursion over documents safe. */
 const DEEPEST = 64
+const MOST_VALUES = 100_000
+/** A text in which checkValue may find something: escape sequences may be a part of a name. */
+const SUSPECT = /__proto__|\\u00|\d{16}/
 
 /** Maximum bytes of the bodies of all unanswered requests, or LARGEST times `maxBytes` if that is more. */
 const MOST_BYTES = 32 * 1024 * 1024
@@ -67,30 +71,27 @@ async function bodyOf({ raw, lease }: FastifyRequest, maxBytes: number): Promise
 
 function parseBody(body: Buffer): unknown {
   if (!isUtf8(body)) throw invalid('is not valid UTF-8')
+  try {
+    requireWithin(body, MOST_VALUES, DEEPEST)
+  } catch (error) {
+    throw invalid(`is too large: ${errorText(error)}`)
+  }
+  const text = body.toString()
   let value: unknown
   try {
-    value = parseExact(body.toString())
+    value = parseExact(text)
   } catch (error) {
     throw invalid(`is not valid JSON: ${errorText(error)}`)
   }
-  checkShape(value)
+  if (SUSPECT.test(text)) checkValue(value)
   return value
 }
 
-/** This function is not recursive, because the value may be nested as deeply as its text is long. */
-function checkShape(value: unknown): void {
-  let level: unknown[] = [value]
-  for (let depth = 0; level.length > 0; depth++) {
-    if (depth > DEEPEST) throw invalid(`is nested deeper than ${DEEPEST} levels`)
-    const next: unknown[] = []
-    for (const node of level) {
-      if (typeof node === 'bigint') throw invalid(`contains ${node}, an integer beyond 2^53; write it in quotes`)
-      if (typeof node !== 'object' || node === null) continue
-      if (Object.hasOwn(node, '__proto__')) throw invalid('contains the name __proto__, which is not allowed')
-      for (const inner of Object.values(node)) next.push(inner)
-    }
-    level = next
-  }
+function checkValue(value: unknown): void {
+  if (typeof value === 'bigint') throw invalid(`contains ${value}, an integer beyond 2^53; write it in quotes`)
+  if (typeof value !== 'object' || value === null) return
+  if (Object.hasOwn(value, '__proto__')) throw invalid('contains the name __proto__, which is not allowed')
+  for (const inner of Object.values(value)) checkValue(inner)
 }
 
 const invalid = (what: string): ApiError => new ApiError(400, 'invalid_json', `the body ${what}`)

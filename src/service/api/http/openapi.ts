@@ -9,7 +9,7 @@ type Json = Record<string, unknown>
 
 /** Errors of all routes for which `when` holds. The contract test triggers each of them. */
 const COMMON: readonly { status: number; text: string; when: (route: Route) => boolean }[] = [
-  { status: 400, text: 'The request is not valid; `errors` lists every error.', when: takesInput },
+  { status: 400, text: 'The request is not valid; `errors` lists the first 50 errors.', when: takesInput },
   { status: 401, text: 'The token is missing, malformed, unknown, expired or revoked.', when: () => true },
   {
     status: 403,

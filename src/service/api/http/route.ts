@@ -102,6 +102,6 @@ export const errorDocument = z
           message: z.string(),
         }),
       )
-      .describe('All errors in the request, with their places.'),
+      .describe('The first 50 errors in the request, with their places. `message` has the number of all errors.'),
   })
   .meta({ id: 'Error' })

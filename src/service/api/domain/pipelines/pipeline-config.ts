@@ -6,11 +6,11 @@ import { SECTIONS } from '../../../../engine/config/yaml/node.js'
 import { isDeeper } from '../../../../lib/formats/json-text.js'
 import { compilingWithin } from '../../../../lib/pattern.js'
 import { Feed, ingestSource } from '../../../ingest/worker/feed.js'
-import { ApiError } from '../errors.js'
+import { ApiError, MOST_ERRORS } from '../errors.js'
 
-const MOST_FAULTS = 100
-const LONGEST_MESSAGE = 500
 const MOST_LEVELS = 64
+/** Maximum length of all names on the path of a value. Each check of a value takes time for the whole path. */
+const LONGEST_PATH = 1000
 /** Limit of the CPU time to compile the regular expressions of a pipeline. Other accounts wait meanwhile. */
 const PATTERNS_MS = 1000
 
@@ -27,15 +27,16 @@ export function checkPipelineConfig(
   most: { readonly bytes: number; readonly components: number },
 ): Config {
   // This check must come first, because a value of unlimited depth cannot even be serialized.
-  if (isDeeper(config, MOST_LEVELS)) {
+  if (isDeeper(config, MOST_LEVELS))
     throw invalid([{ path: 'config', message: `must not be nested deeper than ${MOST_LEVELS} levels` }])
-  }
+  if (hasLongerPath(config, LONGEST_PATH))
+    throw invalid([{ path: 'config', message: `must not have paths of more than ${LONGEST_PATH} characters` }])
   const bytes = Buffer.byteLength(JSON.stringify(config))
   if (bytes > most.bytes) throw invalid([{ path: 'config', message: `must not be larger than ${most.bytes} bytes` }])
   if (countComponents(config) > most.components)
     throw invalid([{ path: 'config', message: `must not have more than ${most.components} components` }])
   const secrets = [...misplacedSecrets(config, components), ...literalSecrets(config, components)]
-  if (secrets.length > 0) throw invalid(secrets.slice(0, MOST_FAULTS).map(({ path, message }) => fault(path, message)))
+  if (secrets.length > 0) throw invalid(secrets.map(fault))
   try {
     return compilingWithin(PATTERNS_MS, () =>
       parseDocument(withoutReferences(config), 'config', {
@@ -43,11 +44,12 @@ export function checkPipelineConfig(
         components,
         literal: true,
         given: [standIn],
+        mostProblems: MOST_ERRORS,
       }),
     )
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    throw invalid(error.problems.slice(0, MOST_FAULTS).map(({ path, message }) => fault(path, message)))
+    throw invalid(error.problems.map(fault), error.count)
   }
 }
 
@@ -67,12 +69,17 @@ function countComponents(config: Readonly<Record<string, unknown>>): number {
   }, 0)
 }
 
-function fault(path: string, message: string): Fault {
-  const place =
-    path === '' ? 'config' : path.startsWith('[') || path.startsWith('"') ? `config[${path}]` : `config.${path}`
-  return { path: place.slice(0, LONGEST_MESSAGE), message: message.slice(0, LONGEST_MESSAGE) }
+function hasLongerPath(value: unknown, most: number): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  return Object.entries(value).some(([{ length }, member]) => length > most || hasLongerPath(member, most - length))
 }
 
-function invalid(errors: readonly Fault[]): ApiError {
-  return new ApiError(400, 'invalid_pipeline', 'this configuration cannot run', { errors })
+function fault({ path, message }: Fault): Fault {
+  const place =
+    path === '' ? 'config' : path.startsWith('[') || path.startsWith('"') ? `config[${path}]` : `config.${path}`
+  return { path: place, message }
+}
+
+function invalid(errors: readonly Fault[], count = errors.length): ApiError {
+  return new ApiError(400, 'invalid_pipeline', 'this configuration cannot run', { errors, count })
 }

@@ -51,7 +51,7 @@ export const pipelineRoutes: readonly Route[] = [
     tag: 'pipeline',
     summary: 'Creates a pipeline as a draft.',
     description:
-      'The configuration is validated as the daemon validates its own. `errors` lists every error with its path.',
+      'The configuration is validated as the daemon validates its own. `errors` lists the first 50 errors with their paths.',
     scope: 'pipeline:write',
     access: requirePipelineWrite,
     body: pipelineInput,

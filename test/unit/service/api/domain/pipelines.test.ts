@@ -103,8 +103,10 @@ t.test('what could not run is not taken', async t => {
     )
     if (!(error instanceof ApiError)) throw error
     t.match(error, { status: 400, code: 'invalid_pipeline' })
+    t.equal(/There are (\d+) errors; the first 50 are listed$/.exec(error.message)?.[1], counted)
     return error.errors.map(({ path, message }) => `${path}: ${message}`)
   }
+  let counted: string | undefined
   const deep = JSON.parse(`{"tests":${'['.repeat(50_000)}${']'.repeat(50_000)}}`)
   const lim = throttled.processors.lim
   const table: [unknown, RegExp[]][] = [
@@ -123,10 +125,20 @@ t.test('what could not run is not taken', async t => {
       [/^config: must not have more than 250 components/],
     ],
     [deep, [/^config: must not be nested deeper than 64 levels/]],
+    [{ ['x'.repeat(600)]: { ['y'.repeat(401)]: 1 } }, [/^config: must not have paths of more than 1000 characters/]],
+    [
+      { ['x'.repeat(600)]: { ['y'.repeat(400)]: 1 } },
+      [/^config.destinations: there is no/, /^config\.x{493}: unknown/],
+    ],
   ]
   for (const [document, expected] of table) t.match(await problems(document), expected)
-  const many = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`option${i}`, 1]))
-  t.equal((await problems({ ...config(), ...many })).length, 100)
+  const named = (name: string, value: unknown) =>
+    Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`${name}${i}`, value]))
+  counted = '300'
+  t.equal((await problems({ ...config(), ...named('option', 1) })).length, 50)
+  const headers = { ...out, type: 'http', url: 'http://127.0.0.1', headers: named('x-', '${secret:9}') }
+  counted = '600'
+  t.equal((await problems({ destinations: { out: headers } })).length, 50, 'misplaced and literal secrets')
   t.equal((await service.pipelines.list(me, PAGE)).items.length, 0)
 
   const { document } = await service.pipelines.create(me, { title: 'x', config: config() })

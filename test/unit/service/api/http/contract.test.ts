@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { json as jsonOf } from 'node:stream/consumers'
@@ -315,6 +316,14 @@ t.test('a key without the right is refused before the query and the body are loo
       const what = `${method} ${path}`
       const send = (key: string) => running.send(method.toUpperCase(), path, { ...body, key })
       t.match(await send(without(scope, world)), refused, what)
+      if (type !== undefined) {
+        const headers = { authorization: `Token ${without(scope, world)}`, 'content-type': type, 'content-length': 9 }
+        const sent = request(running.url + path, { method, headers })
+        sent.flushHeaders()
+        const [response] = await once(sent, 'response')
+        t.equal(response.statusCode, 403, `${what}: before the body is sent`)
+        sent.on('error', () => {}).destroy()
+      }
       if (type !== undefined && /pipeline|secret|user/.test(path))
         t.match(await send(keys.enterprise), refused, `${what} at enterprise scope`)
       tried++

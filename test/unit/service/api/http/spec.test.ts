@@ -478,6 +478,54 @@ t.test('a body: its size, its type, its shape', async t => {
   )
 })
 
+t.test('a body with very many mistakes is answered briefly, and soon', async t => {
+  const { manager, sts, send: ask } = await start(t, { maxBody: 1_000_000 })
+  const names = (many: number, name = 'n', value: unknown = 0) =>
+    Object.fromEntries(Array.from({ length: many }, (_, i) => [name + i.toString(36), value]))
+  const post = async (path: string, key: string, body: unknown) => {
+    const headers = { 'content-type': 'application/json' }
+    return await ask('POST', path, { key, headers, body: typeof body === 'string' ? body : JSON.stringify(body) })
+  }
+  const many: [path: string, key: string, body: unknown, count: number][] = [
+    ['/v3/pipeline', sts, names(90_000), 90_002],
+    ['/v3/pipeline', sts, { title: 'x', config: { destinations: {}, ...names(10_000) } }, 10_001],
+    ['/v3/fleet/report', sts, names(90_000), 90_006],
+    ['/v3/user', manager, names(90_000), 90_002],
+    [`/v3/pipeline/${'0'.repeat(24)}/publish`, sts, names(90_000), 90_000],
+  ]
+  for (const [path, key, body, count] of many) {
+    const got = await post(path, key, body)
+    t.match(got, { status: 400, body: { message: `There are ${count} errors; the first 50 are listed` } }, path)
+    t.equal(got.body.errors.length, 50)
+    t.ok(got.text.length < 64 * 1024, `${path}: ${got.text.length}`)
+  }
+  const totals = { totals: names(80_000, 'N', 'x') }
+  const few: [path: string, key: string, body: unknown, error: RegExp][] = [
+    ['/v3/fleet/report', sts, totals, /^the body is not valid: daemon_id is missing.*, and 6 more$/],
+    ['/v3/user', manager, { ['x'.repeat(900_000)]: 1 }, /, and 2 more$/],
+    ['/v3/user/key', manager, { expires_in: '1'.repeat(900_000) }, /expires_in has no unit/],
+    [
+      '/v3/pipeline',
+      sts,
+      `{"title":[${'1,'.repeat(200_000)}1]}`,
+      /^the body is too large: it has more than 100000 values/,
+    ],
+    [
+      '/v3/pipeline',
+      sts,
+      `{"title":[${'{},'.repeat(200_000)}1]}`,
+      /^the body is too large: it has more than 100000 values/,
+    ],
+    ['/v3/pipeline', sts, `{"title":"${'\\",['.repeat(200_000)}"}`, /^the body is not valid: title must have/],
+    ['/v3/user', manager, '{"\\u005f_proto__":1}', /__proto__/],
+  ]
+  for (const [path, key, body, error] of few) {
+    const got = await post(path, key, body)
+    t.match(got, { status: 400, body: { message: error } }, `${error}: ${got.text.slice(0, 200)}`)
+    t.ok(got.text.length < 16 * 1024, `${got.text.length}`)
+  }
+})
+
 t.test('lists come in pages', async t => {
   const { manager, ok, client } = await start(t)
   for (let i = 0; i < 5; i++)
