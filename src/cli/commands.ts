@@ -95,11 +95,6 @@ export const commands: readonly Command[] = [
         value: 'ZONE',
         text: 'With --budget: the time zone in which periods begin and end, as in Europe/Berlin. Default: UTC, as for quota.',
       },
-      compare: {
-        more: true,
-        value: 'FILE',
-        text: 'Another configuration. Shows, by key, the events that pass in only one of the two configurations. --component names the throttle in both.',
-      },
       tap: {
         more: true,
         value: 'ID',
@@ -142,10 +137,6 @@ export const commands: readonly Command[] = [
       {
         title: 'the highest limit within a budget per day, by the days of Berlin',
         line: `sluice simulate --config sluice.yaml --budget "5GB per day" --time-zone Europe/Berlin app.log.1.gz app.log`,
-      },
-      {
-        title: 'compare with a changed configuration',
-        line: 'sluice simulate --config sluice.yaml --compare changed.yaml app.log',
       },
       {
         title: 'an HTML page, and JSON for a script',

@@ -1,7 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import type { ComparisonResult } from '../../src/cli/check/simulate/compare.js'
 import { testFolder } from '../support/folder.js'
 import { parsedLines } from '../support/parsed-lines.js'
 import { Seeded } from '../support/seeded.js'
@@ -49,27 +48,6 @@ t.test('an access log is parsed before it is throttled: the same is decided as a
   const text = await decisions('text.yaml', 'access.log')
   t.equal(text, await decisions('json.yaml', 'access.ndjson'))
   t.match(text, /"decision":"discard","bucket":"10\.0\.0\.\d"/)
-})
-
-t.test('--compare: what a filter behind the parser changes, by the key that the parser made', async t => {
-  const all = requests(600)
-  const parser = 'access: { type: parse, inputs: [in], codec: nginx }'
-  const dir = testFolder(t, {
-    'here.yaml': config(`${parser}\n${IT.replace('last', 'access')}`),
-    'there.yaml': config(
-      `${parser}\nlast: { type: filter, inputs: [access], condition: "if (.status equal 500)" }\n${IT.replace('2', '1000')}`,
-    ),
-    'access.log': all.map(({ line }) => `${line}\n`).join(''),
-  })
-  const args = [join(dir, 'here.yaml'), '--compare', join(dir, 'there.yaml'), '--json', join(dir, 'access.log')]
-  const { code, stdout, stderr } = await callSimulate(args)
-  t.equal(code, 0, stderr)
-  const result = JSON.parse(stdout) as ComparisonResult
-  t.equal(result.events, all.length)
-  t.equal(result.passed.other, all.filter(({ object }) => object.status === 500).length)
-  t.same(result.by_key.map(({ key }) => key).sort(), [...new Set(all.map(({ object }) => object.client))].sort())
-  const sum = (name: 'only_this' | 'only_other') => result.by_key.reduce((sum, key) => sum + key[name], 0)
-  t.equal(sum('only_this') - sum('only_other'), result.passed.this - result.passed.other)
 })
 
 t.test('processors before the throttle run as in a daemon, one after the other, in the time of the events', async t => {

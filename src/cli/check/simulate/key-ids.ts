@@ -1,7 +1,6 @@
 import type { BucketKey } from '../../../components/throttle/buckets/bucket-key.js'
 import { KeyTable } from '../../../components/throttle/buckets/key-table.js'
 import type { EventBatch } from '../../../core/event/batch.js'
-import { resized } from '../../../lib/columns.js'
 
 /**
  * DEFAULT_BUCKET: the id of the bucket for events without a key. OTHERS: the id that all keys beyond `most` share.
@@ -61,9 +60,4 @@ export class KeyIds {
 
 function shortened(text: string): string {
   return text.length > SHOWN_LENGTH ? `${text.slice(0, SHOWN_LENGTH)}…` : text
-}
-
-/** Returns a longer copy of `numbers`, an array indexed by key id. The copy has room for at least `least` numbers. */
-export function grown(numbers: Float64Array<ArrayBuffer>, least: number): Float64Array<ArrayBuffer> {
-  return resized(numbers, Math.max(numbers.length * 2, least))
 }

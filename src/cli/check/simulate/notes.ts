@@ -77,7 +77,7 @@ function liveText(backlog: number, live: number): string {
   return `as backlog, ${number(backlog)} events are discarded; as live events in event time, ${number(live)} would be discarded`
 }
 
-export function noTime(time: string | undefined, { sources, processors }: Route): string {
+function noTime(time: string | undefined, { sources, processors }: Route): string {
   const areText = processors.length === 0 && sources.every(({ options }) => decodingOf(options)?.form === 'message')
   const help = areText
     ? 'lines of text do not have a time; set another decode in their source, or try the limit on live events with --tap'

@@ -60,8 +60,6 @@ export class Replay<V extends Visitor> implements FrameReader {
    */
   held = 0
   readonly heldBy = new Map<string, number>()
-  /** The events of the last frame, as they were read. */
-  batch: EventBatch | undefined
   readonly visitor: V
   hasTime = false
   readonly #route: Route
@@ -120,7 +118,6 @@ export class Replay<V extends Visitor> implements FrameReader {
   replay(frame: Frame): Promise<void> | void {
     const origin = this.#origin!
     const batch = new EventBatch(frame, origin, this.#receivedAt, this.#ack)
-    this.batch = batch
     this.undecoded += batch.scan()
     if (this.#chain) return this.#throughChain(batch, this.#chain)
     this.visitor.enter(batch)

@@ -1,45 +1,31 @@
 import { accessSync, constants, statSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
-import type { FieldPath } from '../../../core/event/field-path.js'
 import { type Io, UsageError } from '../../../daemon/process/command-line.js'
 import { EXIT } from '../../../daemon/process/dispatch.js'
 import { systemClock } from '../../../lib/time.js'
 import { untilInterrupted } from '../../screen/interrupted.js'
 import { parsePathFlag } from '../throttle-flags.js'
 import { type Arrivals, arrivalsOf } from './arrivals.js'
-import { Comparison, comparisonResult, comparisonText } from './compare.js'
 import { type Goal, type GoalOptions, goalOf } from './goal.js'
-import { type Input, InputReader, inputsOf } from './input.js'
-import { noTime, problems } from './notes.js'
+import { InputReader, inputsOf } from './input.js'
+import { problems } from './notes.js'
 import { Replay, Twice } from './replay.js'
 import { reportPage } from './report/page.js'
 import { resultOf, type Simulation } from './result.js'
 import { findLimits, type Search, type SearchPass } from './search.js'
 import type { TimeSlots } from './slots.js'
-import { type Subject, subjectOf } from './subject.js'
+import { subjectOf } from './subject.js'
 import { summaryText } from './summary.js'
 import { simulateTap, type TapOptions } from './tap.js'
 import { type FieldContext, Trials } from './trials.js'
-import { type ChangedOptions, typedOptions, type Variant, variantOf, variantsOf } from './variants.js'
+import { type ChangedOptions, typedOptions, type Variant, variantsOf } from './variants.js'
 
 export interface SimulateOptions extends TapOptions, GoalOptions {
   readonly component: string | undefined
   readonly decisions: boolean
   readonly json: boolean
   readonly report: string | undefined
-  /** Path of the other configuration of a comparison. */
-  readonly compare: string | undefined
-}
-
-/** A throttle and its input, to compare with another configuration. */
-interface Compared {
-  readonly throttle: ThrottleOptions
-  readonly subject: Subject
-  readonly path: FieldPath | 'auto'
-  readonly inputs: readonly Input[]
-  readonly signal: AbortSignal
 }
 
 const LIVE: Arrivals = { isBacklog: false, wantsOther: false }
@@ -67,21 +53,11 @@ export async function simulate(given: SimulateOptions, operands: readonly string
   const asked = variantsOf(goal ? anyLimit(subject.given, options) : subject.given, options)
   if (options.decisions && (goal || asked.length > 1))
     throw new UsageError('--decisions is for one throttle: give one --limit, one --window and one --key', 'simulate')
-  if (options.compare !== undefined && (goal || options.decisions || options.report !== undefined || asked.length > 1))
-    throw new UsageError(
-      '--compare is for one throttle: leave out --suggest, --budget, --decisions and --report',
-      'simulate',
-    )
   const inputs = inputsOf(files, subject.route)
   // Report unusable files before the work begins.
   for (const { path } of inputs) if (path !== '-') checkReadable(path)
 
   return untilInterrupted(async signal => {
-    if (options.compare !== undefined) {
-      const [{ options: throttle }] = asked as [Variant]
-      await compare({ throttle, subject, path, inputs, signal }, options, io)
-      return signal.aborted ? INTERRUPTED : EXIT.done
-    }
     const reader = new InputReader(inputs, io, signal)
     const typed = typedOptions(options)
     try {
@@ -117,38 +93,16 @@ export async function simulate(given: SimulateOptions, operands: readonly string
 }
 
 async function simulateLive(options: SimulateOptions, files: readonly string[], io: Io): Promise<number> {
-  const { suggest, budget, compare, decisions, component } = options
+  const { suggest, budget, decisions, component } = options
   if (files.length > 0) throw new UsageError('--tap reads from a daemon: give no INPUT', 'simulate')
-  if (decisions || [suggest, budget, compare, component].some(option => option !== undefined)) {
-    const others = '--component, --suggest, --budget, --compare and --decisions'
+  if (decisions || [suggest, budget, component].some(option => option !== undefined)) {
+    const others = '--component, --suggest, --budget and --decisions'
     throw new UsageError(`--tap sees each event once: leave out ${others}`, 'simulate')
   }
   return untilInterrupted(async signal => {
     await show(await simulateTap(options, signal, io), options, io)
     return EXIT.done
   })
-}
-
-/** Replays the input through a throttle and the throttle of another configuration, to compare them. */
-async function compare(
-  { throttle, subject, path, inputs, signal }: Compared,
-  { compare: other, component, json }: SimulateOptions,
-  io: Io,
-): Promise<void> {
-  const there = await subjectOf(other, component ?? subject.component, io)
-  const otherOptions = variantOf(there.given, {}).options
-  const comparison = new Comparison(
-    path,
-    { options: throttle, route: subject.route },
-    { options: otherOptions, route: there.route },
-  )
-  await new InputReader(inputs, io, signal).read(comparison)
-  const { timeless, events } = comparison.one
-  if (events > 0 && timeless === events) throw new Error(noTime(path === 'auto' ? path : path.text, subject.route))
-  const about = { component: subject.component, config: subject.config ?? 'the options', other: other! }
-  const result = comparisonResult(comparison, { ...about, complete: !signal.aborted })
-  const style = { columns: io.stdout.columns, colour: Boolean(io.stdout.isTTY) && !io.env.NO_COLOR }
-  await write(io.stdout, json ? `${JSON.stringify(result)}\n` : comparisonText(result, style))
 }
 
 /** Finds the limits of the variants, which takes several passes over the input. */

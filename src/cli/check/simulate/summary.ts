@@ -122,7 +122,7 @@ export function keyTable({ by_key, others, more_keys }: KeyRows, style: SummaryS
 }
 
 /** The first column is text, and is shortened if the terminal is too narrow. The other columns are numbers. */
-export function tableLines(titles: readonly string[], rows: readonly string[][], style: SummaryStyle): string[] {
+function tableLines(titles: readonly string[], rows: readonly string[][], style: SummaryStyle): string[] {
   const columns = style.columns || USUAL_COLUMNS
   const bold = (text: string) => (style.colour ? `\x1b[1m${text}\x1b[22m` : text)
   const [title, ...others] = titles

@@ -1,5 +1,6 @@
 import { DISCARD, EXCLUDED } from '../../../components/throttle/decisions.js'
-import { grown, type KeyIds, OTHERS } from './key-ids.js'
+import { resized } from '../../../lib/columns.js'
+import { type KeyIds, OTHERS } from './key-ids.js'
 import type { KeyResult, OtherKeys, TimeResult, TrialResult } from './result.js'
 import type { SlotTable, TimeSlots } from './slots.js'
 import type { Outcome } from './trial.js'
@@ -201,4 +202,9 @@ export class HeavyKeys {
       .slice(0, count)
       .map(({ id, discarded }) => ({ id, discarded }))
   }
+}
+
+/** Returns a longer copy of `numbers`, an array indexed by key id. The copy has room for at least `least` numbers. */
+function grown(numbers: Float64Array<ArrayBuffer>, least: number): Float64Array<ArrayBuffer> {
+  return resized(numbers, Math.max(numbers.length * 2, least))
 }
