@@ -130,6 +130,7 @@ export function encodingOption(preset: string) {
     .transform((chosen, context): Encoding => {
       if (chosen === 'raw') return 'raw'
       const codec = made(chosen as string | { codec: string }, context)
+      if (context.issues.length > 0) return z.NEVER
       if (codec.framing?.isWhole) return refuse(context, 'records need a framing, which delimits them')
       return codec.encode ? codec : refuse(context, codec.definition.cannotEncode!)
     })

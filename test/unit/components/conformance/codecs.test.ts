@@ -252,5 +252,6 @@ t.test('what is wrong with a codec is said in its place', t => {
     /klog can only be used to decode lines; use one of raw, json, /,
   )
   t.same(problemsIn('type: stdin', 'type: stdout, encoding: { codec: csv, columns: [a] }'), [])
+  t.match(problemsIn('type: stdin', 'type: stdout, encoding: protobuf')[0], /protobuf needs the option/)
   t.end()
 })
