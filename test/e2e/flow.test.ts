@@ -2,11 +2,13 @@ import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import t from 'tap'
+import { codecOf, codecs } from '../../src/core/codecs/list.js'
 import { HOST, listening } from '../support/address.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { longTest } from '../support/long-test.js'
 import { startReceiver } from '../support/receiver.js'
+import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
 
 function linesOf(path: string): string[] {
@@ -445,4 +447,48 @@ destinations: { out: { type: file, inputs: [clean], path: out.ndjson, encoding: 
     '["***","***"]',
     '[{"authorization":["***"]},"***"]',
   ])
+})
+
+t.test('deep lines, and names that repeat, stop no destination and cost no other line', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  const encodings = codecs.flatMap(({ name }) => (codecOf(name)?.encode ? [name] : []))
+  const files = encodings.map(
+    name => `  ${name}: { type: file, inputs: [in], path: ${name}.out, encoding: ${name}, batch: { max_events: 5 } }`,
+  )
+  const folder = testFolder(t, {
+    'sluice.yaml': `
+metrics: { listen: "${HOST}:0" }
+sources: { in: { type: stdin, decode: json } }
+destinations:
+${files.join('\n')}
+  protobuf: { type: otlp, inputs: [in], url: "${receiver.url()}" }
+  text: { type: otlp, inputs: [in], url: "${receiver.url()}", encoding: json }
+`,
+  })
+  const deep = '{"a":'.repeat(20_000) + '['.repeat(20_000) + ']'.repeat(20_000) + '}'.repeat(20_000)
+  const twice = `{"x":${'{"x":'.repeat(20)}1${',"a":1,"a":2}'.repeat(20)}}`
+  const equal = Array.from({ length: 15_000 }, (_, i) => `"${'x'.repeat(32)}${i}":"${i}"`).join()
+  const lines = [
+    '{"message":"first"}',
+    `{"message":${deep},"app":${deep},"timestamp":${deep}}`,
+    `{"more":${deep}}`,
+    `{"message":"m","facility":{"toString":1},"structured_data":{"a":${deep}}}`,
+    twice,
+    `{"message":"m","structured_data":{"a":{${equal}}}}`,
+    '{"message":"last"}',
+  ]
+  const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
+  daemon.child.stdin!.end(lines.map(line => `${line}\n`).join(''))
+  t.equal(await daemon.exit, 0, daemon.stderr)
+  const delivered = Object.fromEntries([...encodings, 'protobuf', 'text'].map(name => [name, lines.length]))
+  t.match(JSON.parse(daemon.stderr.trimEnd().split('\n').at(-1)!), {
+    received: lines.length,
+    undelivered: 0,
+    delivered,
+  })
+  for (const name of encodings) {
+    const written = readFileSync(join(folder, `${name}.out`), 'latin1')
+    t.ok(written.indexOf('first') < 200 && written.lastIndexOf('last') > written.length - 200, name)
+  }
 })
