@@ -34,7 +34,7 @@ import { loadedStageOf } from '../../../support/stage.js'
 /**
  * What holds for every codec, processor, condition and destination, with the options of each example: the time for an
  * event grows with its size, and an event takes nothing from those beside it. Each gets a part of all events: with
- * CI=true every second one of 256 KiB, otherwise every eighth one of 64 KiB.
+ * CI=true every fourth one of 256 KiB, otherwise every eighth one of 64 KiB.
  */
 
 const LARGE = rounds(256, 64) * 1024
@@ -45,7 +45,7 @@ const SMALL = LARGE / SAME
 const FLOOR_MS = LARGE / 4096
 const MOST_GROWTH = 6
 const ATTEMPTS = 4
-const SHARE = rounds(2, 8)
+const SHARE = rounds(4, 8)
 let turn = 0
 
 const NEAR = '{"message":"near","app":"near"}'
