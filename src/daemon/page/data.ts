@@ -14,6 +14,7 @@ import { type ComponentPage, componentPage } from './component.js'
 import { History } from './history.js'
 import { Live } from './live.js'
 import { Seconds, sumOf } from './second.js'
+import { Budget, type Turn } from './watch/budget.js'
 import type { WantedKeys } from './watch/throttle-watch.js'
 import { type Followed, PageWatch } from './watch/watch.js'
 
@@ -39,6 +40,7 @@ const MOST_TAPPED_PER_SECOND = 2000
 export class PageData {
   readonly history: History
   readonly watch: PageWatch
+  readonly budget: Budget
   readonly #from: PageSources
   /** By whether the readers may see texts of receivers and events. */
   readonly #lives: ReadonlyMap<boolean, Live> = new Map([false, true].map(hasTexts => [hasTexts, new Live()]))
@@ -59,6 +61,7 @@ export class PageData {
     this.#seconds = new Seconds(from.clock)
     this.#memory = memory
     this.history = new History(() => this.#counters(), memory * HISTORY_SHARE, from.clock)
+    this.budget = new Budget(from.clock)
     this.watch = new PageWatch(from.pipeline, memory, from.clock)
     this.watch.second(this.#counters())
     this.#stop = eachSecond(from.clock, () => this.#tick())
@@ -118,8 +121,8 @@ export class PageData {
     return componentPage(id, this.#from.config(), this.#from.reports.metrics)
   }
 
-  async throttle(id: string, wanted: WantedKeys) {
-    const view = await this.watch.throttle(id, wanted)
+  async throttle(id: string, wanted: WantedKeys, turn: Turn) {
+    const view = await this.watch.throttle(id, wanted, turn)
     if (!view) return undefined
     const rules = view.rules + this.#gauge(id, 'sluice_throttle_limits_file_rules')
     return { id, buckets: this.#gauge(id, 'sluice_throttle_buckets'), ...view, rules }

@@ -16,6 +16,8 @@ const LEVEL = NAMES.length - 1
 /** Marks a step in which nothing was counted. */
 const UNKNOWN = 2 ** 32 - 1
 const MOST = UNKNOWN - 1
+/** Maximum number of values in an answer about all components, which is made at once. */
+const MOST_VALUES = 200_000
 /** If the gap between two ticks is longer, the process was suspended, and only the last step of the gap gets counts. */
 const LONGEST_GAP_MS = 10_000
 
@@ -179,7 +181,8 @@ export class History {
   /** The history of all components, in at most `points` points. */
   all(points: number): AllHistory {
     const [oldest, to] = [this.#oldest(), this.#newest()]
-    const width = Math.max(1, Math.ceil((to - oldest + 1) / points))
+    const most = Math.max(1, Math.min(points, Math.floor(MOST_VALUES / (this.#rings.size * LEVEL || 1))))
+    const width = Math.max(1, Math.ceil((to - oldest + 1) / most))
     // Points begin at multiples of `width`, so later calls give the same points.
     const from = oldest - (oldest % width)
     const components = [...this.#rings].map(([id, ring]) => [

@@ -14,6 +14,7 @@ import { loginHtml, statusHtml } from './first-paint.js'
 import { API, type Route, reply, routeOf } from './router.js'
 import { beginSession } from './session.js'
 import { StaticFiles } from './static-files.js'
+import type { Turn } from './watch/budget.js'
 
 /**
  * Sent with every response. With these headers, the browser loads only the page's own files, and other pages cannot
@@ -145,7 +146,12 @@ export class StatusPage implements Page {
       if (!found) return this.#first(response, door, searchParams, hasTexts)
       const { route, id } = found
       if (!hasTexts) check(route, door, searchParams)
-      return route.answer({ page: this.#data, query: searchParams, id, request, response, hasTexts })
+      const call = { page: this.#data, query: searchParams, id, request, response, hasTexts }
+      const work = async (turn: Turn) => encoded(await route.answer({ ...call, turn }))
+      const { budget } = this.#data
+      // Questions about events end with their client.
+      if (!route.isStream && !route.showsEvents) return budget.shared(request.url!, hasTexts, work)
+      return budget.answer(hasTexts, work, () => response.destroyed)
     })
     return true
   }
@@ -155,12 +161,14 @@ export class StatusPage implements Page {
     const links = { script: this.#files.link('page.js'), style: this.#files.link('page.css') }
     const isKnown = open !== 'nothing' || hasTexts
     const html = isKnown
-      ? statusHtml(await this.#data.status(hasTexts), links)
+      ? await this.#data.budget.shared('/', hasTexts, async () => statusHtml(await this.#data.status(hasTexts), links))
       : loginHtml(links, query.has('wrong') ? 'That token is wrong.' : '')
     const about = { 'content-type': 'text/html; charset=utf-8', 'content-length': Buffer.byteLength(html) }
     response.writeHead(isKnown ? 200 : 401, about).end(response.req.method === 'HEAD' ? undefined : html)
   }
 }
+
+const encoded = (body: unknown) => (body === undefined ? undefined : Buffer.from(`${JSON.stringify(body)}\n`))
 
 /** The URL of a request, with any host. */
 function addressOf({ url = '/' }: IncomingMessage): URL {

@@ -3,6 +3,7 @@ import { Gone, Refusal } from '../../net/http/server/refusal.js'
 import { sendReply } from '../../net/http/server/respond.js'
 import { tapQueryOf } from '../admin/tap.js'
 import type { PageData } from './data.js'
+import type { Turn } from './watch/budget.js'
 
 export interface Call {
   readonly page: PageData
@@ -13,6 +14,7 @@ export interface Call {
   readonly response: ServerResponse
   /** Whether the client may see texts of events and receivers. */
   readonly hasTexts: boolean
+  readonly turn: Turn
 }
 
 export interface Route {
@@ -45,25 +47,24 @@ const ROUTES: Readonly<Record<string, Route>> = {
     answer: ({ page, query, response }) => page.tap(tapQueryOf(query), response),
   },
   'throttles/*': {
-    async answer({ page, query, id }) {
+    async answer({ page, query, id, turn }) {
       // An empty value means the default bucket.
       const keys = query.has('key') ? query.getAll('key').map(key => key || null) : undefined
       const most = wholeIn(query, 'limit', 100, 1000)
-      return (await page.throttle(id, { most, words: query.get('q') ?? undefined, keys })) ?? unknown(id)
+      return (await page.throttle(id, { most, words: query.get('q') ?? undefined, keys }, turn)) ?? unknown(id)
     },
   },
   'what-if': {
     // With these options, the response depends on other fields of the events and can reveal them.
     showsEvents: query => query.has('key_field') || query.has('exclude'),
-    answer({ page, query, response }) {
+    answer({ page, query, turn }) {
       const { component = '', ...asked } = Object.fromEntries(query)
-      return page.watch.whatIf(component, asked, () => response.destroyed)
+      return page.watch.whatIf(component, asked, turn)
     },
   },
   find: {
     showsEvents: true,
-    answer: ({ page, query, response }) =>
-      page.watch.find(query.get('q') ?? '', wholeIn(query, 'limit', 100, 100), () => response.destroyed),
+    answer: ({ page, query, turn }) => page.watch.find(query.get('q') ?? '', turn, wholeIn(query, 'limit', 100, 100)),
   },
   evidence: {
     showsEvents: true,

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { ConditionError } from '../../../core/condition/cursor.js'
 import { conditionOnLines } from '../../admin/tap.js'
-import type { Budget, Turn } from './budget.js'
+import type { Turn } from './budget.js'
 import type { Evidence } from './evidence.js'
 import {
   type Cursor,
@@ -78,10 +78,9 @@ function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number):
  * Finds events and the steps of each event, the newest event first. `query` is a text, a condition, an id, or a JSON
  * object with some fields of the event. Throws QuestionError.
  */
-export async function find(evidence: Evidence, query: string, budget: Budget, most = MOST_FOUND): Promise<Finding> {
+export async function find(evidence: Evidence, query: string, turn: Turn, most = MOST_FOUND): Promise<Finding> {
   const [as, test] = testOf(query)
   const limit = Math.min(most, MOST_FOUND)
-  const turn = budget.answer()
   const events = new Events()
   for await (const cursor of newest(evidence, turn)) {
     if (events.size > limit) break

@@ -4,9 +4,7 @@ import { compileCondition } from '../../../core/condition/condition.js'
 import { conditionText } from '../../../core/condition/condition-text.js'
 import { LateFieldReader } from '../../../core/event/field-reader.js'
 import type { TimerClock } from '../../../lib/time.js'
-import { Turns } from '../../../lib/turns.js'
-import { Gone } from '../../../net/http/server/refusal.js'
-import type { Budget } from './budget.js'
+import type { Turn } from './budget.js'
 import { type Counted, KeyCounts, REST } from './key-counts.js'
 import type { Asked, Question } from './question.js'
 import { QuestionError } from './question-error.js'
@@ -85,6 +83,8 @@ export interface ThrottleView {
   readonly counted: CountedBy
 }
 
+type FoundKeys = Pick<ThrottleView, 'keys' | 'searched' | 'found' | 'uncounted'>
+
 export interface WhatIf {
   readonly from: string
   readonly to: string
@@ -132,12 +132,9 @@ export class ThrottleWatch {
   #processor: Processor
   #stop: (() => void) | undefined
   readonly #trials = new Map<string, Trial>()
-  readonly #turns = new Turns()
-  readonly #budget: Budget
 
-  constructor(options: ThrottleOptions, processor: Processor, bytes: number, clock: TimerClock, budget: Budget) {
+  constructor(options: ThrottleOptions, processor: Processor, bytes: number, clock: TimerClock) {
     this.#clock = clock
-    this.#budget = budget
     this.#bytes = bytes
     this.#options = options
     this.#processor = processor
@@ -199,7 +196,7 @@ export class ThrottleWatch {
   }
 
   /** The wanted buckets, those with the highest pressure first. */
-  async view(wanted: WantedKeys): Promise<ThrottleView> {
+  async view(wanted: WantedKeys, turn: Turn): Promise<ThrottleView> {
     const { limitsOf } = await import('../../../components/processors/throttle/options.js')
     const { key_field, max_keys, limits: rules = [], summary } = this.#options
     const limits = limitsOf(this.#options)
@@ -210,12 +207,12 @@ export class ThrottleWatch {
       rules: rules.length,
       max_keys,
       ...(summary && summary.to !== 'discarded' && { summary_ms: summary.every }),
-      ...(await this.#keys(wanted)),
+      ...(await this.#keys(wanted, turn)),
       counted: countedBy(counted),
     }
   }
 
-  async #keys(wanted: WantedKeys): Promise<Pick<ThrottleView, 'keys' | 'searched' | 'found' | 'uncounted'>> {
+  async #keys(wanted: WantedKeys, turn: Turn): Promise<FoundKeys> {
     const { ring, size } = this.#counts
     const now = this.#clock.wall()
     const start = now - HISTORY * HISTORY_MS
@@ -236,8 +233,10 @@ export class ThrottleWatch {
       if (lost === 0) return
       if (at - lastAt[key]! > CALM_MS) since[key] = at
       lastAt[key] = at
-    }, this.#budget.answer())
-    if (!isRead) return this.#keys(wanted)
+    }, turn)
+    if (!isRead) return this.#keys(wanted, turn)
+    // Keys may change during a turn.
+    const names = Array.from(since.keys(), id => this.#counts.keyOf(id))
     const historyOf = (column: Float64Array, id: number) => column.subarray(id * HISTORY, (id + 1) * HISTORY)
     const found: { id: number; shown: Omit<ThrottleKey, 'history'> }[] = []
     const isWanted = testOf(wanted)
@@ -245,7 +244,8 @@ export class ThrottleWatch {
     let isCounted = false
     let searched = 0
     for (let id = 0; id < size; id++) {
-      const named = this.#counts.keyOf(id)
+      await turn()
+      const named = names[id]
       const isThere = [passed, discarded].some(column => historyOf(column, id).some(n => n > 0))
       if (id === REST || !named || !isThere) continue
       searched++
@@ -271,10 +271,12 @@ export class ThrottleWatch {
     }
     const rate = ({ shown: { passed, discarded } }: (typeof found)[number]) => passed + discarded
     found.sort((a, b) => b.shown.pressure - a.shown.pressure || rate(b) - rate(a))
-    const keys = found.slice(0, wanted.most).map(({ id, shown }) => ({
-      ...shown,
-      history: { passed: [...historyOf(passed, id)], discarded: [...historyOf(discarded, id)] },
-    }))
+    const keys: ThrottleKey[] = []
+    for (const { id, shown } of found.slice(0, wanted.most)) {
+      await turn()
+      const history = { passed: [...historyOf(passed, id)], discarded: [...historyOf(discarded, id)] }
+      keys.push({ ...shown, history })
+    }
     const uncounted = name === undefined || isCounted ? undefined : this.#uncounted(name, found.length === 0)
     return { keys, searched, found: found.length, ...(uncounted && { uncounted }) }
   }
@@ -289,24 +291,14 @@ export class ThrottleWatch {
     return { key, ...known }
   }
 
-  /**
-   * Computes which events would pass with other options. `isGone`: whether the client has disconnected. Throws
-   * QuestionError, or Gone.
-   */
-  whatIf(asked: Asked, isGone?: () => boolean): Promise<WhatIf> {
-    return this.#turns.take('', async () => {
-      if (isGone?.()) throw new Gone()
-      return this.#answer(asked)
-    })
-  }
-
-  async #answer(asked: Asked): Promise<WhatIf> {
+  /** Computes which events would pass with other options. Throws QuestionError. */
+  async whatIf(asked: Asked, turn: Turn): Promise<WhatIf> {
     // Loaded on demand, because loading takes long.
     const { inexactness, questionOf } = await import('./question.js')
     const question = questionOf(this.#options, asked)
     const trial = question.key && this.#trial(question)
     const counts = trial?.counts ?? this.#counts
-    const outcome = await replay(counts, question.limits, this.#clock.wall(), this.#budget.answer())
+    const outcome = await replay(counts, question.limits, this.#clock.wall(), turn)
     const why = inexactness(this.#options, question, counts.counted(), trial !== undefined)
     const { from, to, offered, was, would, curve, keys, keysCount } = outcome
     return {

@@ -6,9 +6,7 @@ import type { Links } from '../../../engine/run/links.js'
 import { pathOf } from '../../../engine/run/state/inventory.js'
 import type { Follower } from '../../../engine/run/supervisor.js'
 import type { TimerClock } from '../../../lib/time.js'
-import { Turns } from '../../../lib/turns.js'
-import { Gone } from '../../../net/http/server/refusal.js'
-import { Budget } from './budget.js'
+import type { Turn } from './budget.js'
 import { type Letters, newestLetters } from './dead-letters.js'
 import { type ComponentEvidence, Evidence } from './evidence.js'
 import { type Finding, find, parsed, stepOf } from './find.js'
@@ -60,14 +58,11 @@ export class PageWatch {
   #links: Links | undefined
   #config: Config | undefined
   #ids: ReadonlySet<string> = new Set()
-  readonly #searches = new Turns()
-  readonly #budget: Budget
 
   /** `memory`: the memory of the whole page, in bytes. */
   constructor(pipeline: Followed, memory: number, clock: TimerClock) {
     this.#memory = memory
     this.#clock = clock
-    this.#budget = new Budget(clock)
     this.#evidence = new Evidence(memory * EVENTS_SHARE, clock)
     this.#unfollow = pipeline.follow((links, config) => this.#follow(links, config))
   }
@@ -137,7 +132,7 @@ export class PageWatch {
     for (const { id, processor, options } of throttles) {
       const known = this.#throttles.get(id)
       if (known) known.follow(options, processor, share)
-      else this.#throttles.set(id, new ThrottleWatch(options, processor, share, this.#clock, this.#budget))
+      else this.#throttles.set(id, new ThrottleWatch(options, processor, share, this.#clock))
     }
   }
 
@@ -157,15 +152,15 @@ export class PageWatch {
   }
 
   /** The buckets of a throttle; undefined if the throttle does not exist. */
-  async throttle(id: string, wanted: WantedKeys): Promise<ThrottleView | undefined> {
-    return this.#throttles.get(id)?.view(wanted)
+  async throttle(id: string, wanted: WantedKeys, turn: Turn): Promise<ThrottleView | undefined> {
+    return this.#throttles.get(id)?.view(wanted, turn)
   }
 
-  /** The events that would pass a throttle with other options. Throws QuestionError, or Gone. */
-  async whatIf(id: string, asked: Asked, isGone?: () => boolean): Promise<WhatIf> {
+  /** The events that would pass a throttle with other options. Throws QuestionError. */
+  async whatIf(id: string, asked: Asked, turn: Turn): Promise<WhatIf> {
     const throttle = this.#throttles.get(id)
     if (!throttle) throw new QuestionError(this.#noThrottle(id))
-    return throttle.whatIf(asked, isGone)
+    return throttle.whatIf(asked, turn)
   }
 
   #noThrottle(id: string): string {
@@ -174,12 +169,9 @@ export class PageWatch {
     return `component: there is no throttle ${id}; ${known}`
   }
 
-  /** Finds events by a text, a condition or an id. Throws QuestionError, or Gone. */
-  find(query: string, limit?: number, isGone?: () => boolean): Promise<Finding> {
-    return this.#searches.take('', async () => {
-      if (isGone?.()) throw new Gone()
-      return find(this.#evidence, query, this.#budget, limit)
-    })
+  /** Finds events by a text, a condition or an id. Throws QuestionError. */
+  find(query: string, turn: Turn, limit?: number): Promise<Finding> {
+    return find(this.#evidence, query, turn, limit)
   }
 
   /** The newest events that a component has discarded or rejected. Throws QuestionError. */

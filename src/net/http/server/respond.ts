@@ -14,11 +14,12 @@ export interface Reply {
   readonly close?: boolean
 }
 
-/** Sends a response with a JSON body. Does nothing if the client has disconnected. */
+/** Sends a response with a JSON body. A Buffer is sent as it is. Does nothing if the client has disconnected. */
 export function sendReply(response: ServerResponse, reply: Reply): void {
   if (response.destroyed || response.writableEnded) return
   if (response.headersSent) throw new Error('a part of another reply has been sent')
-  const body = reply.body === undefined ? '' : `${JSON.stringify(reply.body)}\n`
+  const { body: given = '' } = reply
+  const body = given === '' || Buffer.isBuffer(given) ? given : `${JSON.stringify(given)}\n`
   response.writeHead(reply.status, {
     ...(body ? { 'content-type': 'application/json' } : {}),
     'content-length': Buffer.byteLength(body),

@@ -138,3 +138,15 @@ t.test('250 components take less than a millisecond', async t => {
   // On a machine that is three times slower than it needs to be.
   t.ok(best! < 3, `${best} ms`)
 })
+
+t.test('an answer about many components has fewer points', async t => {
+  const ids = Array.from({ length: 200 }, (_, n) => `c${n}`)
+  const { history, second } = recorded(ids)
+  await second(3_600_000)
+  const { components } = history.all(3600)
+  const values = Object.values(components)
+    .flatMap(one => Object.values(one))
+    .flat()
+  t.equal(Object.keys(components).length, 200)
+  t.ok(values.length > 100_000 && values.length <= 200_600, `${values.length} values`)
+})

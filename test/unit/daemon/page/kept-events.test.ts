@@ -229,7 +229,7 @@ t.test('what a processor did not pass on comes with its reason in words, and wha
     messages: ['bad 0', 'bad 1', 'bad 2'],
   })
   evidence.of('d').rejected([batch.fork(0, 1), batch.fork(1, 3)], error)
-  const shown = async (q: string) => (await find(evidence, q, new Budget(time))).found.map(({ steps }) => steps)
+  const shown = async (q: string) => (await find(evidence, q, () => undefined)).found.map(({ steps }) => steps)
   t.match(await shown('.n equal 0'), [
     [
       { component: 'p', what: 'discarded', reason: 'over', words: 'Too much.', bucket: 'a', rule: 'limits[0] (key a)' },
@@ -238,7 +238,7 @@ t.test('what a processor did not pass on comes with its reason in words, and wha
   ])
   t.match(await shown('.n equal 1'), [[{ bucket: null }, { words: 'bad 1' }]])
   t.match(await shown('yyy'), [[{ reason: 'processing_failed', words: 'it has no name' }, { words: 'bad 2' }]])
-  const { found } = await find(evidence, 'yyy', new Budget(time))
+  const { found } = await find(evidence, 'yyy', () => undefined)
   t.match(found, [{ event: undefined, id: eventId(batch, 2) }])
   t.equal(found[0]!.text.length, LONGEST_TEXT)
   t.same(await shown('.n equal 2'), [], 'a condition needs all of an event')
@@ -252,7 +252,7 @@ t.test('an event without a place is put together by its text, once in each compo
   evidence.of('in').read(batchAt(lines, 0))
   evidence.of('out').delivered([batchAt(lines, 1000, '8899aabbccddeeff')])
   evidence.of('other').delivered([batchOf(lines)])
-  const { found } = await find(evidence, '"n":1', new Budget(time))
+  const { found } = await find(evidence, '"n":1', () => undefined)
   const components = found.map(({ steps }) => steps.map(({ component }) => component).sort())
   t.same(
     components.sort((a, b) => a.length - b.length),
@@ -265,7 +265,7 @@ t.test('the same line at another place of the same file is another event', async
   const evidence = new Evidence(1e6, time)
   evidence.of('in').read(batchAt([{ n: 1 }], 0))
   evidence.of('out').delivered([batchAt([{ n: 1 }], 500)])
-  const { found } = await find(evidence, '"n":1', new Budget(time))
+  const { found } = await find(evidence, '"n":1', () => undefined)
   t.match(found, [{ steps: [{ component: 'in', what: 'read' }] }])
   t.equal(found[0]!.steps.length, 1)
 })
@@ -277,7 +277,7 @@ t.test('an event that several components have seen is one event', async t => {
   evidence.of('in').read(batchAt(lines, 0))
   for (const id of ['one', 'two']) evidence.of(id).reached(batchAt(lines, 0))
   evidence.of('behind a buffer').reached(batchOf([...lines, { n: 3 }]))
-  const { looked_at } = await find(evidence, 'nothing', new Budget(time))
+  const { looked_at } = await find(evidence, 'nothing', () => undefined)
   t.match(looked_at, [{ kept: 0 }, { kept: 0 }, { kind: 'passed', kept: 4 }])
 })
 
@@ -286,7 +286,7 @@ t.test('an event is found by some of its fields, however its JSON is written', a
   const evidence = new Evidence(1e6, time)
   evidence.of('in').read(batchAt([{ n: 1, app: 'cart', tags: { a: [1] } }, { n: 11, app: 'cart' }, { app: 'cart' }], 0))
   const shown = async (q: string) => {
-    const { as, found } = await find(evidence, q, new Budget(time))
+    const { as, found } = await find(evidence, q, () => undefined)
     return [as, ...found.map(({ event }) => (event as { n?: number }).n)]
   }
   t.same(await shown('{ "app": "cart", "n": 1 }'), ['event', 1])
@@ -336,7 +336,7 @@ longTest('a search lets other work have its turn, and finds 100 events at most',
   setImmediate(turn)
   let at = 0
   const slow = { ...systemClock, now: () => (at += 1) }
-  const finding = await find(evidence, '"n"', new Budget(slow))
+  const finding = await new Budget(slow).answer(true, turn => find(evidence, '"n"', turn))
   isOver = true
   t.ok(turns > 50, `${turns} turns`)
   t.equal(finding.found.length, 100)

@@ -7,11 +7,13 @@ import { components } from '../../../../src/components/list.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { Access } from '../../../../src/daemon/page/access.js'
 import { StatusPage } from '../../../../src/daemon/page/page.js'
+import type { Turn } from '../../../../src/daemon/page/watch/budget.js'
 import { PageWatch } from '../../../../src/daemon/page/watch/watch.js'
 import { componentsOf } from '../../../../src/engine/config/inputs.js'
 import { type Config, parseConfig } from '../../../../src/engine/config/load.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { systemClock } from '../../../../src/lib/time.js'
+import { Gone } from '../../../../src/net/http/server/refusal.js'
 import { HOST } from '../../../support/address.js'
 import { asked } from '../../../support/asked.js'
 import { batchOf } from '../../../support/batches.js'
@@ -360,9 +362,9 @@ t.test('sessions end after twelve hours, and the oldest makes room', async t => 
 
 t.test('questions know when their client has gone', async t => {
   const { place } = await opened(t, `{ listen: '${HOST}:0', token: '\${PAGE_TOKEN}' }`)
-  const asked: (() => boolean)[] = []
-  const waits = (_q: unknown, _more: unknown, isGone: () => boolean) => {
-    asked.push(isGone)
+  const turns: Turn[] = []
+  const waits = (_q: unknown, ...more: unknown[]) => {
+    turns.push(more.find(one => typeof one === 'function') as Turn)
     return new Promise<never>(() => {})
   }
   t.intercept(PageWatch.prototype, 'find', { value: waits })
@@ -371,10 +373,19 @@ t.test('questions know when their client has gone', async t => {
     const { host, port } = place()
     const socket = connect(port, host)
     socket.write(`GET /api/v1/${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${TOKEN}\r\n\r\n`)
-    const isGone = await until(() => asked.pop())
-    t.equal(isGone(), false, path)
+    const turn = await until(() => turns.pop())
+    const isGone = async () => {
+      try {
+        await turn()
+        return false
+      } catch (error) {
+        if (!(error instanceof Gone)) throw error
+        return true
+      }
+    }
+    t.equal(await isGone(), false, path)
     socket.destroy()
-    await until(() => isGone())
+    await until(isGone)
   }
 })
 

@@ -2,11 +2,9 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { ThrottleOptions } from '../../../../src/components/processors/throttle/options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
-import { Budget } from '../../../../src/daemon/page/watch/budget.js'
 import type { Asked } from '../../../../src/daemon/page/watch/question.js'
 import { QuestionError } from '../../../../src/daemon/page/watch/question-error.js'
 import { ThrottleWatch, type WhatIf } from '../../../../src/daemon/page/watch/throttle-watch.js'
-import { Gone } from '../../../../src/net/http/server/refusal.js'
 import { testFolder } from '../../../support/folder.js'
 import { longTest } from '../../../support/long-test.js'
 import { ManualTime } from '../../../support/manual-time.js'
@@ -20,7 +18,7 @@ const MEMORY = 32 * 1024 * 1024
 async function watchedThrottle(given: object, bytes = MEMORY, time = new ManualTime()) {
   const options = throttle.options.parse({ limit: 5, window: '1s', key_field: '.app', ...given }) as ThrottleOptions
   const stage = await throttleStage({ limit: 5, window: '1s', key_field: '.app', ...given }, { time })
-  const watch = new ThrottleWatch(options, stage.processor, bytes, time, new Budget(time))
+  const watch = new ThrottleWatch(options, stage.processor, bytes, time)
   const lines: object[] = []
   return {
     ...stage,
@@ -87,7 +85,7 @@ t.test('fixed and aligned: what if says what simulate says of the same events', 
       const results = await simulated(t, lines, args)
       t.equal(results.length, LIMITS.length * WINDOWS.length)
       for (const { limit, window_ms, by_key, ...one } of results) {
-        const answer = await watch.whatIf({ limit: `${limit}`, window: `${window_ms}ms`, mode })
+        const answer = await watch.whatIf({ limit: `${limit}`, window: `${window_ms}ms`, mode }, () => undefined)
         const { would, was, exact, keys, events, curve } = answer
         const about = `${mode} ${seed}: ${limit} in ${window_ms} ms`
         t.same(would, { passed: one.passed, discarded: one.discarded }, about)
@@ -109,7 +107,7 @@ t.test('sliding and gcra: an estimate, which is near', async t => {
     await randomStream(throttle, new Seeded(7), 600)
     const args = [`--limit=${LIMITS}`, `--window=${WINDOWS}`, `--window-mode=${mode}`]
     for (const { limit, window_ms, passed } of await simulated(t, throttle.lines, args)) {
-      const answer = await throttle.watch.whatIf({ limit: `${limit}`, window: `${window_ms}ms`, mode })
+      const answer = await throttle.watch.whatIf({ limit: `${limit}`, window: `${window_ms}ms`, mode }, () => undefined)
       t.match(answer, { exact: false, why_not_exact: new RegExp(`^${mode} `) })
       within(t, answer, passed, throttle.lines.length, `${mode} ${limit} in ${window_ms} ms`)
     }
@@ -124,12 +122,12 @@ function within(t: Test, { would }: WhatIf, passed: number, events: number, abou
 longTest('with long steps of time it is near', async t => {
   const small = await watchedThrottle({}, 60_000)
   await randomStream(small, new Seeded(3), 6000)
-  const { from, step_ms, exact } = (await small.watch.view({ most: 1 })).counted
+  const { from, step_ms, exact } = (await small.watch.view({ most: 1 }, () => undefined)).counted
   t.ok(step_ms > 1, 'steps of 1 ms do not fit')
   t.notOk(exact)
   const lines = small.lines.filter(line => (line as { t: number }).t >= Date.parse(from))
   for (const { limit, window_ms, passed } of await simulated(t, lines, ['--limit=3,20,60', '--window=10s,60s'])) {
-    const answer = await small.watch.whatIf({ limit: `${limit}`, window: `${window_ms}ms` })
+    const answer = await small.watch.whatIf({ limit: `${limit}`, window: `${window_ms}ms` }, () => undefined)
     t.match(answer.why_not_exact, `times are rounded to ${step_ms} ms`)
     within(t, answer, passed, lines.length, `${limit} in ${window_ms} ms, by ${step_ms} ms`)
   }
@@ -143,12 +141,15 @@ longTest('beyond 20,000 events per second a sample is counted, which is near', a
     await busy.take(Array.from({ length: 400 }, () => ({ app: `app-${random.below(1 + random.below(6))}` })))
   }
   for (const { limit, passed } of await simulated(t, busy.lines, ['--limit=500,2000,5000'])) {
-    const answer = await busy.watch.whatIf({ limit: `${limit}` })
+    const answer = await busy.watch.whatIf({ limit: `${limit}` }, () => undefined)
     t.match(answer, { exact: false, why_not_exact: /^one event in \d+ was counted/ })
     within(t, answer, passed, busy.lines.length, `${limit}`)
     t.ok(Math.abs(answer.events - busy.lines.length) < 200, `${answer.events} events, rounded by key and step`)
   }
-  t.match((await busy.watch.view({ most: 1 })).counted, { exact: false, of: /^one event in \d+, in steps of 100 ms$/ })
+  t.match((await busy.watch.view({ most: 1 }, () => undefined)).counted, {
+    exact: false,
+    of: /^one event in \d+, in steps of 100 ms$/,
+  })
 })
 
 t.test('the events of one key in the last minute and the last ten are counted exactly', async t => {
@@ -157,31 +158,34 @@ t.test('the events of one key in the last minute and the last ten are counted ex
   await take([...of('cart', 5), ...of('Carthage', 2), ...of('mail', 1)])
   await time.advance(59_000)
   await take(of('cart', 2))
-  const one = async () => (await watch.view({ most: 9, keys: ['cart'] })).keys
+  const one = async () => (await watch.view({ most: 9, keys: ['cart'] }, () => undefined)).keys
   t.match(await one(), [
     { key: 'cart', last_minute: { passed: 5, discarded: 2 }, ten_minutes: { passed: 5, discarded: 2 } },
   ])
   await time.advance(1001)
   t.match(await one(), [{ last_minute: { passed: 2, discarded: 0 }, ten_minutes: { passed: 5, discarded: 2 } }])
-  const found = await watch.view({ most: 1, words: 'art c' })
+  const found = await watch.view({ most: 1, words: 'art c' }, () => undefined)
   t.match(found, { searched: 3, found: 2, keys: [{ key: 'cart' }] }, 'all keys are searched, before some are shown')
   t.equal(found.keys.length, 1)
   await take([{}])
-  t.match((await watch.view({ most: 9, keys: [null] })).keys, [{ key: null, last_minute: { passed: 1 } }])
-  t.same((await watch.view({ most: 9, words: 'default' })).found, 1)
+  t.match((await watch.view({ most: 9, keys: [null] }, () => undefined)).keys, [
+    { key: null, last_minute: { passed: 1 } },
+  ])
+  t.same((await watch.view({ most: 9, words: 'default' }, () => undefined)).found, 1)
 })
 
 t.test('a key that is not counted: the state of its bucket, if something is known', async t => {
   const { watch, take } = await watchedThrottle({ limit: 3, window: '1h' })
   await take(Array.from({ length: 5 }, () => ({ app: 'cart' })))
-  const about = async (wanted: object) => (await watch.view({ most: 9, ...wanted })).uncounted
+  const about = async (wanted: object) => (await watch.view({ most: 9, ...wanted }, () => undefined)).uncounted
   const none = { used: 0, limit: 3, discarded_last_hour: 0 }
   t.match(await about({ words: ' mail ' }), { key: 'mail', ...none })
   t.match(await about({ keys: ['mail'] }), { key: 'mail', ...none })
   for (const wanted of [{}, { words: 'cart' }, { words: 'car' }, { keys: ['cart'] }, { keys: [null] }, { words: ' ' }])
     t.equal(await about(wanted), undefined, JSON.stringify(wanted))
   t.equal(
-    (await (await watchedThrottle({ key_field: undefined })).watch.view({ most: 9, words: 'a' })).uncounted,
+    (await (await watchedThrottle({ key_field: undefined })).watch.view({ most: 9, words: 'a' }, () => undefined))
+      .uncounted,
     undefined,
   )
 })
@@ -190,7 +194,7 @@ t.test('pressure: a short time of many events is not taken for a whole window of
   const pressure = async (window: string) => {
     const { watch, take } = await watchedThrottle({ limit: 3, window })
     await take(Array.from({ length: 6 }, () => ({ app: 'a' })))
-    return (await watch.view({ most: 1 })).keys[0]!.pressure
+    return (await watch.view({ most: 1 }, () => undefined)).keys[0]!.pressure
   }
   t.equal(await pressure('1h'), 2)
   t.equal(await pressure('60s'), 2)
@@ -209,7 +213,7 @@ t.test('the options to copy are those that differ', async t => {
     [{ key_field: '[.app, .host]' }, 'key_field: [ .app, .host ]\n'],
     [{ exclude: "if (.level equal 'a: b')" }, 'exclude: "if (.level equal \'a: b\')"\n'],
   ] as [Asked, string][])
-    t.equal((await watch.whatIf(asked)).yaml, yaml)
+    t.equal((await watch.whatIf(asked, () => undefined)).yaml, yaml)
 })
 
 t.test('what cannot be asked is said in words', async t => {
@@ -223,9 +227,16 @@ t.test('what cannot be asked is said in words', async t => {
     [{ key_field: 'app' }, /^key_field: /],
     [{ exclude: 'if (' }, /^exclude: /],
   ] as [Asked, RegExp][])
-    await t.rejects(watch.whatIf(asked), { constructor: QuestionError, message }, JSON.stringify(asked))
+    await t.rejects(
+      watch.whatIf(asked, () => undefined),
+      { constructor: QuestionError, message },
+      JSON.stringify(asked),
+    )
   const bytes = await watchedThrottle({ limit: undefined, limit_bytes: '1MB' })
-  await t.rejects(bytes.watch.whatIf({}), { message: /has only a limit in bytes/ })
+  await t.rejects(
+    bytes.watch.whatIf({}, () => undefined),
+    { message: /has only a limit in bytes/ },
+  )
 })
 
 t.test('what is not taken into account is said', async t => {
@@ -239,19 +250,8 @@ t.test('what is not taken into account is said', async t => {
   ] as const) {
     const { watch, take } = await watchedThrottle(options)
     await take([{ app: 'a' }])
-    t.match(await watch.whatIf({ limit: '2' }), { exact: false, why_not_exact: why })
+    t.match(await watch.whatIf({ limit: '2' }, () => undefined), { exact: false, why_not_exact: why })
   }
-})
-
-t.test('a question is not answered when its client has gone before its turn', async t => {
-  const { watch } = await watchedThrottle({})
-  let isGone = false
-  const first = watch.whatIf({})
-  const second = watch.whatIf({}, () => isGone)
-  isGone = true
-  t.match(await first, { events: 0 })
-  t.ok((await second.catch(error => error)) instanceof Gone)
-  t.match(await watch.whatIf({}), { events: 0 }, 'the next one is')
 })
 
 t.test('another key is counted from the first question on, for a minute after the last one', async t => {
@@ -263,20 +263,35 @@ t.test('another key is counted from the first question on, for a minute after th
   ]
   await take(events)
   const asked = { key_field: '.host', limit: '1' }
-  t.match(await watch.whatIf(asked), { events: 0, since: new Date(time.wall()).toISOString(), exact: false })
+  t.match(await watch.whatIf(asked, () => undefined), {
+    events: 0,
+    since: new Date(time.wall()).toISOString(),
+    exact: false,
+  })
   await time.advance(1000)
   await take(events)
-  t.match(await watch.whatIf(asked), { events: 2, was: { passed: 2 }, would: { passed: 1, discarded: 1 } })
-  t.match(await watch.whatIf({ exclude: 'if (.host exists)' }), { events: 0 })
+  t.match(await watch.whatIf(asked, () => undefined), {
+    events: 2,
+    was: { passed: 2 },
+    would: { passed: 1, discarded: 1 },
+  })
+  t.match(await watch.whatIf({ exclude: 'if (.host exists)' }, () => undefined), { events: 0 })
   await take(events)
-  t.match(await watch.whatIf({ exclude: 'if (.host exists)' }), { events: 0 }, 'it excludes all of them')
-  for (const key_field of ['.a', '.b']) await watch.whatIf({ key_field })
-  await t.rejects(watch.whatIf({ key_field: '.c' }), { message: /^4 other keys are being counted already/ })
+  t.match(
+    await watch.whatIf({ exclude: 'if (.host exists)' }, () => undefined),
+    { events: 0 },
+    'it excludes all of them',
+  )
+  for (const key_field of ['.a', '.b']) await watch.whatIf({ key_field }, () => undefined)
+  await t.rejects(
+    watch.whatIf({ key_field: '.c' }, () => undefined),
+    { message: /^4 other keys are being counted already/ },
+  )
   const used = watch.used
   await time.advance(60_001)
   await take(events)
   t.ok(watch.used < used, 'counting has ended')
-  t.match(await watch.whatIf(asked), { events: 0 }, 'counting begins again')
+  t.match(await watch.whatIf(asked, () => undefined), { events: 0 }, 'counting begins again')
 })
 
 t.test('after a reload the throttle of the same id goes on; with another key counting restarts', async t => {
@@ -287,8 +302,8 @@ t.test('after a reload the throttle of the same id goes on; with another key cou
   first.watch.follow(options, second.processor, MEMORY)
   await second.through([{ app: 'a' }])
   await first.through([{ app: 'a' }])
-  t.match(await first.watch.whatIf({}), { events: 3, keys_count: 1, yaml: '' })
+  t.match(await first.watch.whatIf({}, () => undefined), { events: 3, keys_count: 1, yaml: '' })
   const other = throttle.options.parse({ limit: 9, window: '1s', key_field: '.host' }) as ThrottleOptions
   first.watch.follow(other, second.processor, MEMORY)
-  t.match(await first.watch.whatIf({}), { events: 0 })
+  t.match(await first.watch.whatIf({}, () => undefined), { events: 0 })
 })
