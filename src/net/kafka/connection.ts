@@ -6,8 +6,8 @@ import { writeAll } from '../connection.js'
 import { coded } from '../dial.js'
 import type { Api, Callback, KafkaClient, Parse, Payload, Sender } from './client.js'
 
-/** Maximum bytes of a response, such as the metadata of a topic. When parsed, a response takes 20 times the memory. */
-const MOST_ANSWER_BYTES = 4 * 1024 * 1024
+/** Maximum bytes of a response that are not explained by its request. When parsed, it takes 20 times the memory. */
+const MOST_ANSWER_BYTES = 1024 * 1024
 /** Maximum bytes while a connection is opened. The client's parsing time for SCRAM is quadratic in the length. */
 const MOST_FIRST_BYTES = 8 * 1024
 /** A larger size means that the bytes belong to another protocol. */
@@ -32,6 +32,8 @@ export class KafkaConnection implements Sender {
   readonly #socket: Socket
   readonly #asked = new Map<number, Asked>()
   #correlation = 0
+  /** Bytes of the largest request. A response may have an error for each event. */
+  #largest = 0
   /** The received part of the next response. A list of one-byte chunks would take many times the memory. */
   readonly #received = new GrowingBytes()
   #isRetired = false
@@ -109,6 +111,7 @@ export class KafkaConnection implements Sender {
     const correlation = (this.#correlation = (this.#correlation + 1) & 0x7fffffff)
     const head = Buffer.alloc(14 + CLIENT_ID.length + (hasTags ? 1 : 0))
     head.writeInt32BE(buffers.reduce((sum, { length }) => sum + length, head.length - 4))
+    this.#largest = Math.max(this.#largest, head.readInt32BE())
     head.writeInt16BE(apiKey, 4)
     head.writeInt16BE(version, 6)
     head.writeInt32BE(correlation, 8)
@@ -141,7 +144,7 @@ export class KafkaConnection implements Sender {
     received.add(chunk, 0, chunk.length)
     while (received.length >= 4 && !this.#socket.destroyed) {
       const size = received.bytes.readInt32BE()
-      if (size < 4 || size > (this.isReady ? MOST_ANSWER_BYTES : MOST_FIRST_BYTES)) {
+      if (size < 4 || size > (this.isReady ? MOST_ANSWER_BYTES + this.#largest : MOST_FIRST_BYTES)) {
         this.destroy(new ProtocolProblem(notKafka(received.bytes)))
         return
       }
