@@ -1,4 +1,4 @@
-import { CR, isDigit, LF, MINUS, ZERO } from '../../lib/formats/ascii.js'
+import { CR, isDigit, MINUS, ZERO } from '../../lib/formats/ascii.js'
 
 const [TEXT, ERROR, INTEGER, STRING, ARRAY] = Buffer.from('+-:$*')
 /** Maximum items of all arrays of a reply. The slots of a large Redis Cluster have a quarter of this. */
@@ -20,9 +20,7 @@ export class ReplyScanner {
   /** Bytes of the current line after the first, and their value. */
   #size = 0
   #value = 0
-  /** Whether the line feed of a line follows. */
-  #endsLine = false
-  /** Bytes of the current string that have not been received, with its line end. */
+  /** Bytes to skip: the line feed of a line, and after it a string with its line end. */
   #left = 0
   /** For each open array, how many of its items have not ended. */
   readonly #open: number[] = []
@@ -37,7 +35,7 @@ export class ReplyScanner {
   /** Throws if the client must not get this part of the replies. */
   take(chunk: Buffer): void {
     for (let p = 0; p < chunk.length; ) {
-      if (this.#left === 0 || this.#endsLine) this.#next(chunk[p++]!)
+      if (this.#left === 0) this.#next(chunk[p++]!)
       else {
         const taken = Math.min(this.#left, chunk.length - p)
         this.#left -= taken
@@ -48,10 +46,7 @@ export class ReplyScanner {
 
   #next(byte: number): void {
     const isHead = this.#type === STRING || this.#type === ARRAY
-    if (this.#endsLine) {
-      if (byte !== LF) throw foreign()
-      this.#endsLine = false
-    } else if (this.#type === 0) {
+    if (this.#type === 0) {
       if (byte !== STRING && byte !== ARRAY && byte !== TEXT && byte !== ERROR && byte !== INTEGER) throw foreign()
       this.#type = byte
       this.#size = this.#value = 0
@@ -59,7 +54,6 @@ export class ReplyScanner {
       // The client allocates an array before the line feed.
       this.#begin(this.#type, isHead ? this.#value : 0)
       this.#type = 0
-      this.#endsLine = true
     } else {
       if (isHead && !isDigit(byte) && (byte !== MINUS || this.#size > 0)) throw foreign()
       this.#value = this.#value * 10 + byte - ZERO
@@ -69,8 +63,8 @@ export class ReplyScanner {
 
   #begin(type: number, length: number): void {
     if (length < 0 && length !== NULL) throw foreign()
-    if (type === STRING && length >= 0) this.#left = length + 2
-    this.#bytes += this.#size + 3 + this.#left
+    this.#left = type === STRING && length >= 0 ? length + 3 : 1
+    this.#bytes += this.#size + 2 + this.#left
     if (this.#bytes > this.#mostBytes) throw tooLarge('reply')
     if (type === ARRAY && length > 0) {
       this.#items += length

@@ -47,7 +47,7 @@ t.test('what a server announces is bounded before it is sent', async t => {
     [':-9223372036854775808\r\n', undefined],
     [`+${'x'.repeat(8193)}`, /line/],
     [`-ERR ${'x'.repeat(8000)}\r\n`, undefined],
-    ['+a\rX*33000000\r\n', /protocol/],
+    ['+a\rX*33000000\r\n', /list/],
     ...[
       '>1\r\n',
       '%1\r\n',
