@@ -230,6 +230,11 @@ export interface Destination extends Lifecycle {
    * throws a DeliveryError, and the engine rejects the event.
    */
   partitionOf?(batch: EventBatch, i: number): string
+  /**
+   * Returns where the receiver stores the event, such as the name of an index; undefined: not known. If the events of one
+   * target fail and others do not, the engine retries them separately, one request of a target at a time.
+   */
+  targetOf?(batch: EventBatch, i: number): string | undefined
   /** Maximum number of partitions that wait for more events at the same time. Default 100. */
   readonly mostPartitions?: number | undefined
   /**

@@ -71,8 +71,8 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
 const FORBIDDEN = {
   reason: 'forbidden',
   advice: 'the name of the index comes from fields of the event, and the key may not write to this index',
-  isRejected: true,
-}
+  failure: 'reject',
+} as const
 
 const CREATED = 201
 
@@ -103,7 +103,9 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
   if (options.isNamedByEvents && type === 'security_exception' && status === 403)
     return { index, status, message: said, ...FORBIDDEN }
   const known = KNOWN.find(({ says }) => says.test(said))
-  return { index, status, message: said, reason: known?.reason, advice: known?.advice }
+  // The block concerns this index. The events of other indices need not wait for an operator.
+  const retries = options.isNamedByEvents && type === 'cluster_block_exception' && { failure: 'retry' as const }
+  return { index, status, message: said, reason: known?.reason, advice: known?.advice, ...retries }
 }
 
 /**

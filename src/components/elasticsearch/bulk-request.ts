@@ -41,6 +41,11 @@ export class BulkRequest {
     this.#ownTime = field(parseFieldPath('.@timestamp'))
   }
 
+  /** Index and pipeline of the event. */
+  targetOf(batch: EventBatch, i: number): string {
+    return this.#values.of(batch, i)
+  }
+
   encode(request: readonly EventBatch[]): Encoded {
     const body = this.#spare.take(roomFor(request, LINE_ROOM))
     for (const batch of request) for (let i = 0; i < batch.length; i++) this.#add(batch, i, body)

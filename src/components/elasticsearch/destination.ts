@@ -124,6 +124,7 @@ export const elasticsearch = defineHttpDestination({
       gzipLevel: 1,
       emptyRequest: { body: '\n', status: 400, says: /no requests added/ },
       encode: request => bulk.encode(request),
+      ...(isNamedByEvents && { targetOf: (batch, i) => bulk.targetOf(batch, i) }),
       inspect: get => inspect(options, get),
       refusal: readRefusal,
       answerList: {

@@ -121,6 +121,13 @@ export class KafkaDestination implements Destination {
     return this.#topics.partitionOf(batch, i)
   }
 
+  /** The partition of an event with a key. An event without a key can go to any partition. */
+  targetOf(batch: EventBatch, i: number): string | undefined {
+    const partitions = this.#session.topics.get(this.partitionOf(batch, i))?.partitions
+    const hash = this.#encoder.hashOf(batch, i)
+    return partitions && hash !== undefined ? String((hash & 0x7fffffff) % partitions) : undefined
+  }
+
   sizeOf(request: readonly EventBatch[], maxBytes: number): number {
     const records = this.#encoder.encode(request)
     const size = records.bytes.length + records.times.length * RECORD_BYTES

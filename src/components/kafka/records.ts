@@ -82,14 +82,20 @@ export class RecordEncoder {
     return this.#text.length === 0 ? undefined : this.#text.bytes.toString('utf8', 0, this.#text.length)
   }
 
-  #addKey(batch: EventBatch, i: number, to: GrowingBytes): number | undefined {
+  /** The hash of the event's key; undefined: it has no key. The key is then in `#text`. */
+  hashOf(batch: EventBatch, i: number): number | undefined {
     this.#text.clear()
     this.#key?.append(batch, i, this.#text)
     const { bytes, length } = this.#text
+    return length === 0 ? undefined : murmur2(bytes, 0, length)
+  }
+
+  #addKey(batch: EventBatch, i: number, to: GrowingBytes): number | undefined {
+    const hash = this.hashOf(batch, i)
+    const { bytes, length } = this.#text
     addVarint(to, length === 0 ? -1 : length)
-    if (length === 0) return undefined
     to.add(bytes, 0, length)
-    return murmur2(bytes, 0, length)
+    return hash
   }
 
   #addHeaders(batch: EventBatch, i: number, to: GrowingBytes): void {

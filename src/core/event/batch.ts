@@ -400,12 +400,22 @@ export class EventBatch {
    * the chunk.
    */
   compact(): void {
-    const memory = memoryOf(this.chunk)
-    if (memory < 4096 || this.bytes * 4 > memory || !this.ack.sole) return
-    const { chunk, starts, ends } = compacted(this)
-    this.move(chunk, starts, ends)
-    this.#texts?.compact()
-    this.ack.shrink(memory - chunk.length)
+    EventBatch.compactAll([this])
+  }
+
+  /** Does the same for batches with the same ack, if nobody else holds it. */
+  static compactAll(batches: readonly EventBatch[]): void {
+    const [{ ack, chunk }] = batches as [EventBatch]
+    let memory = memoryOf(chunk)
+    const bytes = batches.reduce((sum, batch) => sum + batch.bytes, 0)
+    if (memory < 4096 || bytes * 4 > memory || !ack.isHeldBy(batches.length)) return
+    for (const batch of batches) {
+      const { chunk, starts, ends } = compacted(batch)
+      batch.move(chunk, starts, ends)
+      batch.#texts?.compact()
+      memory -= chunk.length
+    }
+    ack.shrink(memory)
   }
 
   /** Moves the lines to another chunk. The lines with a 1 in `changed` will be scanned again. */

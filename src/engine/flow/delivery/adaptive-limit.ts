@@ -23,6 +23,8 @@ export interface LimitState {
   readonly refused: number
 }
 
+const BEGINNING: LimitState = { limit: START, refused: Number.POSITIVE_INFINITY }
+
 /** `overload`: the receiver refused the request or did not answer in time. `other`: unrelated to the load. */
 export type Outcome = 'ok' | 'overload' | 'other'
 
@@ -33,6 +35,8 @@ export type Outcome = 'ok' | 'overload' | 'other'
  * stays below the refused number until that number is tried again.
  */
 export class AdaptiveLimit {
+  /** Whether the limit is a number that was configured. */
+  readonly isFixed: boolean
   readonly #most: number
   #limit: number
   #inFlight = 0
@@ -55,14 +59,15 @@ export class AdaptiveLimit {
   #trips = 0
   #wait = WAIT
 
-  constructor(most: number, { limit, refused }: LimitState = { limit: START, refused: Number.POSITIVE_INFINITY }) {
+  constructor(most: number, { limit, refused }: LimitState = BEGINNING, isFixed = false) {
+    this.isFixed = isFixed
     this.#most = most
-    this.#limit = Math.min(limit, most)
+    this.#limit = isFixed ? most : Math.min(limit, most)
     this.#refused = refused
   }
 
-  get state(): LimitState {
-    return { limit: this.#limit, refused: this.#refused }
+  get state(): LimitState | undefined {
+    return this.isFixed ? undefined : { limit: this.#limit, refused: this.#refused }
   }
 
   get allowed(): number {
@@ -75,7 +80,7 @@ export class AdaptiveLimit {
 
   /** How many requests may be in progress, including some that wait for a retry. */
   get requests(): number {
-    return this.allowed + Math.min(this.#waiting, this.allowed) + Math.min(this.#apart, this.#most)
+    return this.allowed + Math.min(this.#waiting, this.allowed) + this.#apart
   }
 
   /**
@@ -103,7 +108,7 @@ export class AdaptiveLimit {
       // Takes the larger of the two numbers in flight, at sending and now: the receiver may have counted later
       // requests, too.
       const most = Math.max(inFlight, this.#inFlight--)
-      if (round < this.#decreased) return
+      if (this.isFixed || round < this.#decreased) return
       if (outcome === 'overload') this.#refuse(most, pauseMs)
       else if (outcome === 'ok' && isFull) this.#accept(Math.max(LEAST_MS, ms), inFlight, round)
     }

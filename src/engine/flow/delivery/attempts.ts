@@ -99,6 +99,8 @@ export interface Task {
   classify(error: unknown): DeliveryError
   /** Whether a pause that the receiver requests concerns only this task. */
   readonly pausesAlone?: boolean
+  /** Whether a failure does not show the load of the receiver, because the receiver accepts other events meanwhile. */
+  readonly ignoresLoad?: boolean
 }
 
 /**
@@ -356,8 +358,9 @@ export class Attempts {
     } catch (thrown) {
       // What the receiver has confirmed stays confirmed, even if the attempt was aborted before the rest was.
       const error = signal.aborted && !isPartial(thrown) ? signal.reason : thrown
-      outcome = outcomeOf(error)
-      const isBeside = ended !== undefined && limit!.inFlight > 1 && isRefusal(error)
+      outcome = task.ignoresLoad ? 'other' : outcomeOf(error)
+      const adapts = ended !== undefined && !limit!.isFixed && !task.ignoresLoad
+      const isBeside = adapts && limit!.inFlight > 1 && isRefusal(error)
       const isAdapting = isBeside && isFirst && this.#isAdapting(error, began)
       if (error instanceof DeliveryError && !task.pausesAlone && !isAdapting) pauseMs = pauseOf(error)
       return { error, isBeside, isAdapting }
@@ -421,13 +424,13 @@ export class Attempts {
   }
 
   /**
-   * Waits before the next attempt. With an adaptive limit, a request that was refused or is the only one of its
-   * partition frees its slot during the wait.
+   * Waits before the next attempt. A request that is the only one of its partition frees its slot during the wait. With
+   * an adaptive limit, a refused request does, too.
    */
   async #wait({ pausesAlone = false }: Task, error: DeliveryError, ms: number): Promise<void> {
     const { limit, yielded } = this.#context
     const isApart = pausesAlone || error.ofPartition
-    const yields = isApart || outcomeOf(error) === 'overload'
+    const yields = isApart || (!limit?.isFixed && outcomeOf(error) === 'overload')
     const back = yields ? limit?.yields(isApart) : undefined
     if (back) yielded?.()
     await this.#sleep(ms)

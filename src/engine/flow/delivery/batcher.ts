@@ -137,12 +137,11 @@ export class Batcher {
   }
 
   amount(): Amount {
-    const amount = { events: -this.#from, bytes: -this.#fromBytes }
-    for (const batch of this.#batches) {
-      amount.events += batch.length
-      amount.bytes += batch.bytes
-    }
-    return amount
+    return { events: this.#events, bytes: this.#bytes }
+  }
+
+  get batches(): readonly EventBatch[] {
+    return this.#batches
   }
 
   /** Takes all waiting events. If part of the first batch is in a request, takes the rest of this batch. */

@@ -104,12 +104,13 @@ export class Delivery extends BatchQueue {
     this.#context = context
     this.#sentSize = new SentSize(destination, options.batch.max_bytes, context.outage?.size)
     const batcher = () => new Batcher(options.batch, this.#sentSize, destination.keepsBatches)
-    if (destination.partitionOf)
-      this.#partitions = new Partitions(destination.partitionOf.bind(destination), destination.mostPartitions, batcher)
+    if (destination.partitionOf || destination.targetOf) this.#partitions = new Partitions(destination, batcher)
     this.#batcher = this.#partitions ?? batcher()
     const { max_in_flight: max } = options
-    const limit = typeof max === 'number' ? undefined : new AdaptiveLimit(max.atMost, context.outage?.limit)
-    this.#limit = limit
+    const isFixed = typeof max === 'number'
+    const limit =
+      isFixed && !this.#partitions ? undefined : new AdaptiveLimit(mostInFlight(max), context.outage?.limit, isFixed)
+    this.#limit = isFixed ? undefined : limit
     this.#slots = new RequestSlots(
       () => limit?.requests ?? mostInFlight(max),
       context,
@@ -173,7 +174,12 @@ export class Delivery extends BatchQueue {
     const { error = this.#refusals.most, pausedUntil } = this.#shown
     const own = this.#shown.error && this.#shown !== this.#attempts ? this.#attempts.error : undefined
     const message = error && (own ? `${words(error)}; ${words(own)}` : words(error))
-    return message && pausedUntil ? `${message}; it requested a pause until ${pausedUntil}` : message
+    if (message && pausedUntil) return `${message}; it requested a pause until ${pausedUntil}`
+    const apart = this.#partitions?.apart
+    if (!message || !apart) return message
+    return apart.isFull
+      ? `${message}; ${apart.events} events that go there wait, which is the most, so all others wait, too`
+      : `${message}; only the events that go there wait (${apart.events})`
   }
 
   get outage(): Attempts['outage'] {
@@ -375,7 +381,7 @@ export class Delivery extends BatchQueue {
       .finally(() => {
         this.#carried.delete(carried)
         end()
-        this.#partitions?.ended(parts)
+        this.#partitions?.ended(parts, this.#context.clock.now())
         this.advance()
       })
     this.#carried.add(carried)
@@ -412,7 +418,9 @@ export class Delivery extends BatchQueue {
         receipt = await this.#write(request.parts, signal, partition?.name)
       }
       const fault = { message: '', count: 0 }
+      const isApart = partition !== undefined && partition.key !== ''
       const classify = (thrown: unknown) => {
+        if (isApart) partition.isFailing = true
         if (thrown instanceof InternalError) return classifyInternal(thrown, request.events, fault)
         const error = classifyWrite(thrown)
         if (groupsOf(error) > 1) return error
@@ -427,12 +435,31 @@ export class Delivery extends BatchQueue {
         } else this.#refusals.accepted()
         const divided = this.#divide(request, error)
         refused.push(...divided.refused)
+        const isAll = divided.again.events === request.events
         request = divided.again
         lastDivided = error
-        return error
+        if (error.failure === 'retry' && this.#setsApart(request, left, partition, isAll)) {
+          const { message, reason, status, rejected } = error
+          request = { parts: [], events: 0, bytes: 0 }
+          const accepted = isAll ? undefined : rejected
+          lastDivided = new DeliveryError(message, {
+            failure: 'reject',
+            reason,
+            status,
+            rejected: accepted,
+            cause: error,
+          })
+        }
+        return lastDivided
       }
-      const pausesAlone = partition !== undefined
-      const error = await this.#attempts.persist({ attempt, classify, kind: 'events', pausesAlone })
+      const ignoresLoad = partition?.target !== undefined
+      const error = await this.#attempts.persist({
+        attempt,
+        classify,
+        kind: 'events',
+        pausesAlone: isApart,
+        ignoresLoad,
+      })
       if (error === LEFT) return
       if (this.isOver && this.#uploads && receipt) {
         const { events = 0, bytes = 0 } = receipt.repeated ?? {}
@@ -461,6 +488,15 @@ export class Delivery extends BatchQueue {
       if (this.isOver) return
     }
     this.#sentSize.learn(outcome)
+  }
+
+  /** Queues the events that failed by their targets, if only these fail, and the rest of the request behind them. */
+  #setsApart(request: Request, left: Request[], partition: Partition | undefined, isAll: boolean): boolean {
+    const rest = left.flatMap(({ parts }) => parts)
+    const now = this.#context.clock.now()
+    if (!partition || !this.#partitions!.setApart(request.parts, rest, partition, isAll, now)) return false
+    for (const queued of [request, ...left.splice(0)]) this.#unsettled.delete(queued)
+    return true
   }
 
   /** Settles the accepted events of a request. Returns the rejected events, by reason, and the events to send again. */

@@ -1,6 +1,6 @@
 import type { Destination } from '../../../core/component.js'
 import { DeliveryError, errorText } from '../../../core/errors.js'
-import type { EventBatch } from '../../../core/event/batch.js'
+import { EventBatch } from '../../../core/event/batch.js'
 import { type Amount, add } from '../counters.js'
 import type { Batcher } from './batcher.js'
 
@@ -10,10 +10,15 @@ import type { Batcher } from './batcher.js'
  */
 export const MOST_OPEN = 100
 
+/** Most events and bytes that wait for failing partitions while the events of other partitions are sent. */
+export const MOST_APART: Amount = { events: 100_000, bytes: 16 * 1024 * 1024 }
+
 export interface Partition {
   readonly key: string
-  /** The name that the destination gave the partition. */
-  readonly name: string
+  /** The name that the destination gave the partition; undefined: it has no partitions. */
+  readonly name: string | undefined
+  /** The target that fails and whose events wait here (`targetOf` of Destination). */
+  readonly target?: string
   /** Why the receiver has no partition for these events; undefined if it has one. */
   readonly refusal: DeliveryError | undefined
   readonly batcher: Batcher
@@ -22,15 +27,23 @@ export interface Partition {
    * keep the order.
    */
   isBusy: boolean
+  /** Whether the last attempt of its request failed. Its events then do not keep those of other partitions waiting. */
+  isFailing: boolean
 }
 
+type Named = Pick<Partition, 'key' | 'name' | 'refusal' | 'target'>
+
+/** All events of a destination without partitions. Any number of its requests may be in flight. */
+const ALL: Named = { key: '', name: undefined, refusal: undefined }
+
 /**
- * Queues events for a destination that divides them into partitions. Each partition has its own batcher. Every event is
+ * Queues events for a destination that divides them into partitions, or whose targets can fail alone. The events of
+ * such a target are a partition of their own until a request of that partition has ended. Each partition has its own batcher. Every event is
  * in the batcher of its partition, or in a batch that is not divided yet. The events of a partition are sent in order,
  * because only one request of a partition is in flight at a time.
  */
 export class Partitions {
-  readonly #partitionOf: NonNullable<Destination['partitionOf']>
+  readonly #destination: Pick<Destination, 'partitionOf' | 'targetOf'>
   readonly #batcher: () => Batcher
   readonly #most: number
   /** Open partitions by key, least recently used first. Each of them has waiting events or a request in flight. */
@@ -41,12 +54,14 @@ export class Partitions {
    */
   #last: Partition | undefined
   readonly #taken = new Map<readonly EventBatch[], Partition>()
+  /** The keys of the partitions that consist of a failing target. */
+  readonly #failing = new Set<string>()
   /** Batches with events for which no partition can be opened now. `at`: when the batch arrived. */
   readonly #undivided: { batch: EventBatch; readonly at: number }[] = []
 
-  constructor(partitionOf: NonNullable<Destination['partitionOf']>, most = MOST_OPEN, batcher: () => Batcher) {
-    this.#partitionOf = partitionOf
-    this.#most = most
+  constructor(destination: Pick<Destination, 'partitionOf' | 'targetOf' | 'mostPartitions'>, batcher: () => Batcher) {
+    this.#destination = destination
+    this.#most = destination.mostPartitions ?? MOST_OPEN
     this.#batcher = batcher
   }
 
@@ -56,7 +71,19 @@ export class Partitions {
 
   /** Whether no more batches should be added: a request is complete, or batches wait to be divided. */
   get full(): boolean {
-    return this.#undivided.length > 0 || this.#all().some(({ full }) => full)
+    if (this.#undivided.length > 0 || this.apart?.isFull) return true
+    for (const { batcher, isFailing } of this.#open.values()) if (!isFailing && batcher.full) return true
+    return false
+  }
+
+  /** The events that wait for failing partitions; undefined: no partition fails. */
+  get apart(): (Amount & { readonly isFull: boolean }) | undefined {
+    let sum: Amount | undefined
+    for (const { batcher, isFailing } of this.#open.values()) {
+      const { events, bytes } = batcher.amount()
+      if (isFailing) add((sum ??= { events: 0, bytes: 0 }), events, bytes)
+    }
+    return sum && { ...sum, isFull: sum.events >= MOST_APART.events || sum.bytes >= MOST_APART.bytes }
   }
 
   /** The earliest time at which a partition without a request is due (see Batcher). */
@@ -83,7 +110,7 @@ export class Partitions {
   take(now: number, isEnding: boolean): EventBatch[] {
     const partition = this.#next(now, isEnding)!
     const request = partition.batcher.take()
-    partition.isBusy = true
+    partition.isBusy = partition.key !== ALL.key
     this.#taken.set(request, partition)
     return request
   }
@@ -92,14 +119,60 @@ export class Partitions {
     return this.#taken.get(request)!
   }
 
-  ended(request: readonly EventBatch[]): void {
+  ended(request: readonly EventBatch[], now: number): void {
     const partition = this.of(request)
+    const { key, batcher, target } = partition
     this.#taken.delete(request)
-    partition.isBusy = false
-    if (!partition.batcher.empty) return
-    this.#open.delete(partition.key)
-    if (partition === this.#last) this.#last = undefined
+    partition.isBusy = partition.isFailing = false
+    const left = target === undefined ? [] : batcher.takeAll()
+    if (key !== ALL.key && batcher.empty) {
+      this.#open.delete(key)
+      this.#failing.delete(key)
+      if (partition === this.#last) this.#last = undefined
+    }
+    // The target may work again. If not, its events fail alone once more.
+    for (const batch of left) this.#divide(batch, now)
     this.#divideAll()
+    this.#compact()
+  }
+
+  /**
+   * Puts the failed events of a request in the partitions of their targets, and `left`, the events that were not sent
+   * yet, behind them. Both come before all waiting events. Returns false if this is not possible. `isAll`: whether all
+   * events of the attempt failed. The cause may then be another.
+   */
+  setApart(
+    request: readonly EventBatch[],
+    left: readonly EventBatch[],
+    { key, target }: Partition,
+    isAll: boolean,
+    now: number,
+  ): boolean {
+    if (!this.#destination.targetOf || target !== undefined) return false
+    const keys = new Set<string>()
+    for (const batch of request)
+      for (let i = 0; i < batch.length; i++) {
+        const own = this.#destination.targetOf(batch, i)
+        if (own === undefined) return false
+        keys.add(keyOf(key, own))
+      }
+    if ((isAll && keys.size > 1) || this.#open.size + keys.size >= this.#most) return false
+    for (const own of keys) this.#failing.add(own)
+    const waiting = this.#open.get(key)?.batcher.takeAll() ?? []
+    for (const batch of [...request, ...left, ...waiting]) this.#divide(batch, now)
+    return true
+  }
+
+  /** Copies waiting events of failing partitions whose chunks nothing else needs. Requests may have slices of chunks. */
+  #compact(): void {
+    const byAck = new Map<EventBatch['ack'], EventBatch[]>()
+    for (const { batcher, isFailing } of this.#open.values())
+      for (const batch of isFailing ? batcher.batches : []) {
+        const own = byAck.get(batch.ack)
+        if (own) own.push(batch)
+        else byAck.set(batch.ack, [batch])
+      }
+    for (const batches of byAck.values()) EventBatch.compactAll(batches)
   }
 
   amount(): Amount {
@@ -134,8 +207,10 @@ export class Partitions {
   /** The least recently used idle partition. It must be ready to send, unless batches wait to be divided. */
   #next(now: number, isEnding: boolean): Partition | undefined {
     const isFull = this.#undivided.length > 0
-    for (const partition of this.#open.values())
-      if (!partition.isBusy && (isFull || partition.batcher.ready(now, isEnding))) return partition
+    for (const partition of this.#open.values()) {
+      const { isBusy, batcher } = partition
+      if (!isBusy && !batcher.empty && (isFull || batcher.ready(now, isEnding))) return partition
+    }
     return undefined
   }
 
@@ -153,6 +228,10 @@ export class Partitions {
    * Returns the remaining events.
    */
   #divide(batch: EventBatch, at: number): EventBatch | undefined {
+    if (!this.#destination.partitionOf && this.#failing.size === 0) {
+      this.#find(batch, 0)!.batcher.add(batch, at)
+      return undefined
+    }
     const indices = new Map<Partition, number[]>()
     let before: Partition | undefined
     let own: number[] = []
@@ -183,20 +262,37 @@ export class Partitions {
   /** The partition of an event, which is opened if necessary. Undefined if there is no room to open it. */
   #find(batch: EventBatch, i: number): Partition | undefined {
     const named = this.#nameOf(batch, i)
-    if (named === this.#last) return this.#last
-    const { key } = named
+    if (named === this.#last && this.#failing.size === 0) return this.#last
+    const { key, name, refusal, target } = this.#failing.size > 0 ? this.#withTarget(named, batch, i) : named
     let partition = this.#open.get(key)
     if (partition) this.#open.delete(key)
     else if (this.#open.size >= this.#most) return undefined
-    partition ??= { ...named, batcher: this.#batcher(), isBusy: false }
+    const isFailing = target !== undefined
+    partition ??= {
+      key,
+      name,
+      refusal,
+      ...(isFailing && { target }),
+      batcher: this.#batcher(),
+      isBusy: false,
+      isFailing,
+    }
     this.#open.set(key, partition)
-    this.#last = partition
+    if (!isFailing) this.#last = partition
     return partition
   }
 
-  #nameOf(batch: EventBatch, i: number): Pick<Partition, 'key' | 'name' | 'refusal'> {
+  /** The partition of the event's target if that target fails, else `named`. */
+  #withTarget(named: Named, batch: EventBatch, i: number): Named {
+    const target = this.#destination.targetOf!(batch, i)
+    const key = target === undefined ? '' : keyOf(named.key, target)
+    return target !== undefined && this.#failing.has(key) ? { ...named, key, target } : named
+  }
+
+  #nameOf(batch: EventBatch, i: number): Named {
     try {
-      const name = this.#partitionOf(batch, i)
+      const name = this.#destination.partitionOf?.(batch, i)
+      if (name === undefined) return this.#last ?? ALL
       if (this.#last?.name === name && !this.#last.refusal) return this.#last
       return { key: `=${name}`, name, refusal: undefined }
     } catch (cause) {
@@ -207,3 +303,5 @@ export class Partitions {
     }
   }
 }
+
+const keyOf = (partition: string, target: string) => `#${partition.length} ${partition}${target}`

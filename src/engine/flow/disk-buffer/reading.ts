@@ -99,14 +99,18 @@ export class Reading {
       settle()
       return undefined
     }
-    const held = record.length + events * EVENT_OVERHEAD + RECORD_OVERHEAD
+    let held = record.length + events * EVENT_OVERHEAD + RECORD_OVERHEAD
+    const freed = (bytes: number) => {
+      this.held -= bytes
+      held -= bytes
+      this.wake()
+    }
     const ack = new Ack((status, _, again = []) => {
-      this.held -= held
       // Events given back stay in the buffer for the next run.
       if (status !== 'errored') settle()
       else this.#settlement.partly(settledRanges(batch, incoming, again))
-      this.wake()
-    })
+      freed(held)
+    }, freed)
     let batch: EventBatch
     try {
       batch = this.#decoder.decode(record, ack, release)

@@ -27,6 +27,8 @@ export interface RequestFormat {
   readonly texts?: Readonly<Record<string, Template>>
   /** Returns a name for event `i`, without line ends. Only events with the same name share a request. */
   partOf?(batch: EventBatch, i: number): string
+  /** Like `targetOf` of Destination. */
+  targetOf?(batch: EventBatch, i: number): string
   /** Like `mostPartitions` of Destination. */
   readonly mostPartitions?: number
   /**

@@ -118,10 +118,26 @@ t.test('a partition that fails is sent again, in order, and others are not', asy
   )
   t.same(sorted(numbersOf(broker)), upTo(250))
   t.ok(inOrder(broker))
-  t.same(
-    broker.requests.slice(1, 3).map(parts => parts.map(({ partition }) => partition)),
-    [[1], [1]],
-  )
+  const others = broker.requests.flat().filter(({ partition }) => partition !== 1)
+  const stored = [0, 2].flatMap(partition => broker.stored('logs')[partition]!)
+  t.equal(others.flatMap(({ messages }) => messages).length, stored.length)
+})
+
+t.test('a partition without a leader keeps no events of others waiting', async t => {
+  const broker = await kafkaBroker(t)
+  broker.leaderless.add(1)
+  const { put, all, settled, delivery } = await delivering(t, broker, {}, { retry: { initial: '5ms', max: '20ms' } })
+  const isBad = (n: number) => (murmur2(Buffer.from(`a${n % 5}`), 0, 2) & 0x7fffffff) % 3 === 1
+  const bad = upTo(2000).filter(isBad)
+  t.ok(bad.length > 100 && bad.length < 1900)
+  for (let n = 0; n < 20; n++) put(100)
+  await until('all others are stored', () => numbersOf(broker).length === 2000 - bad.length)
+  t.match(delivery.reason, /topic logs: partition 1 has no leader now; .*; only the events that go there wait/)
+  t.same(settled, [], 'each batch has an event of the partition')
+  broker.leaderless.delete(1)
+  await all(20)
+  t.same(sorted(numbersOf(broker)), upTo(2000))
+  t.ok(inOrder(broker))
 })
 
 for (const how of ['store and cut', 'cut'] as const)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { DeliveryError } from '../../../../src/core/errors.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
-import { MOST_OPEN } from '../../../../src/engine/flow/delivery/partitions.js'
+import { MOST_APART, MOST_OPEN } from '../../../../src/engine/flow/delivery/partitions.js'
 import { settle } from '../../../../src/engine/testing/manual-time.js'
 import { balanced, fail, numbers, type SetUp, setUp, upTo } from '../../../support/delivery.js'
 import { valuesOf } from '../../../support/values-of.js'
@@ -74,10 +74,14 @@ t.test('a partition has one request at a time; others do not wait for it, nor fo
   t.same(it.counters.imbalance(), balanced)
 })
 
-t.test('partitions that fail leave requests to the others, with `max_in_flight: auto`, too', async t => {
-  for (const status of [500, 503]) {
+t.test('partitions that fail leave requests to the others, whatever `max_in_flight` is', async t => {
+  for (const [status, max] of [
+    [500, 'auto'],
+    [503, 'auto'],
+    [503, 1],
+  ] as const) {
     const it = partitioned(n => String(Math.min(n, 9)), {
-      options: { batch: { max_events: 1 } },
+      options: { batch: { max_events: 1 }, max_in_flight: max },
       write: events => {
         if (events[0]! < 9) fail('retry', { status })
       },
@@ -91,7 +95,7 @@ t.test('partitions that fail leave requests to the others, with `max_in_flight: 
     t.same(
       it.requests.slice(before),
       [9, 10, 11].map(n => ({ name: '9', events: [n] })),
-      String(status),
+      `${status}, ${max}`,
     )
     it.delivery.destroy()
   }
@@ -200,4 +204,154 @@ t.test('one that leaves gives its events to its successor, each partition in ord
     left.filter(n => n % 2 === 0),
     [0, 2, 4, 6],
   )
+})
+
+t.test('others do not wait for a failing partition until the limit is reached', async t => {
+  let works = false
+  const delivered: number[] = []
+  const it = partitioned(parity, {
+    options: { batch: { max_events: 10_000, max_wait: '10ms' }, max_in_flight: 1 },
+    write: events => {
+      if (events[0]! % 2 && !works) fail('retry', { status: 503 })
+      delivered.push(...events)
+    },
+  })
+  await it.delivery.start()
+  it.put(2000)
+  await it.time.advance(100)
+  it.put(2000)
+  await it.time.advance(100)
+  t.equal(delivered.length, 2000, 'all others')
+  t.equal(it.delivery.reason, 'it says retry; only the events that go there wait (1000)')
+  let events = 4000
+  for (; !it.delivery.reason!.includes('which is the most'); events += 20_000) {
+    if (events > 4 * MOST_APART.events) return t.fail('there is no limit')
+    it.put(20_000)
+    await it.time.advance(100)
+  }
+  const before = delivered.length
+  it.put(20_000)
+  it.put(20_000)
+  await it.time.advance(100)
+  t.equal(delivered.length, before, 'nothing passes any more')
+  t.match(it.delivery.reason, /; 1\d{5} events that go there wait, which is the most, so all others wait, too$/)
+  works = true
+  await it.time.advance(60_000)
+  const inOrder = upTo(events + 40_000)
+  t.same(
+    [...delivered].sort((a, b) => a - b),
+    inOrder,
+  )
+  const odd = delivered.filter(n => n % 2)
+  t.ok(odd.every((n, i) => i === 0 || n > odd[i - 1]!))
+  t.same(it.counters.imbalance(), balanced)
+})
+
+/** A delivery whose requests have events for several targets, by their number. `failing`: the targets that fail. */
+function targeted(failing: Set<string>, { options, destination }: SetUp = {}, targetOf = (n: number) => `t${n % 3}`) {
+  return setUp({
+    options: { batch: { max_events: 6, max_wait: '10ms' }, ...options },
+    destination: {
+      targetOf: (batch, i) => targetOf(Number.parseInt(batch.line(i).toString(), 10)),
+      ...destination,
+    },
+    write: events => {
+      const again = events.flatMap((n, i) => (failing.has(targetOf(n)) ? [i] : []))
+      if (again.length > 0) fail('retry', { status: 429, rejected: [], again })
+    },
+  })
+}
+
+t.test('a target that fails has its own requests, in order, until it works', async t => {
+  for (const max of ['auto', 1]) {
+    const failing = new Set(['t1'])
+    const it = targeted(failing, { options: { max_in_flight: max } })
+    await it.delivery.start()
+    it.put(6)
+    await it.time.advance(10)
+    it.put(12)
+    await it.time.advance(10)
+    t.same(
+      valuesOf(it.attempts, 'events'),
+      [
+        [0, 1, 2, 3, 4, 5],
+        [1, 4],
+        [6, 8, 9, 11, 12, 14],
+        [15, 17],
+      ],
+      String(max),
+    )
+    t.equal(it.counters.passed.events, 12)
+    t.equal(it.delivery.state, 'retrying')
+    const { length } = it.attempts
+    failing.clear()
+    await it.time.advance(2000)
+    t.same(valuesOf(it.attempts.slice(length), 'events'), [
+      [1, 4],
+      [7, 10, 13, 16],
+    ])
+    t.same(it.settled, [['delivered'], ['delivered']])
+    t.equal(it.delivery.state, 'ready')
+    it.put(3)
+    await it.time.advance(10)
+    t.same(it.attempts.at(-1)!.events, [18, 19, 20], 'its events are in requests with others again')
+    t.same(it.counters.imbalance(), balanced)
+  }
+})
+
+t.test('if all targets of a request fail, the request is retried', async t => {
+  const failing = new Set(['t0', 't1', 't2'])
+  const it = targeted(failing)
+  await it.delivery.start()
+  it.put(6)
+  await it.time.advance(60_000)
+  t.same(new Set(it.attempts.map(({ events }) => events.join())), new Set(['0,1,2,3,4,5']))
+  failing.clear()
+  await it.time.advance(60_000)
+  t.same(it.settled, [['delivered']])
+})
+
+t.test('a request of a single target that fails keeps no other request waiting', async t => {
+  const failing = new Set(['first'])
+  const it = targeted(failing, { options: { max_in_flight: 1 } }, n => (n < 6 ? 'first' : 'second'))
+  await it.delivery.start()
+  it.put(6)
+  await it.time.advance(10)
+  it.put(6)
+  await settle()
+  t.same(it.settled, [[], ['delivered']])
+  t.same(await it.delivery.stop(AbortSignal.abort()), { events: 6, bytes: 30 })
+  t.same(it.settled, [['errored'], ['delivered']])
+  t.same(it.counters.imbalance(), balanced)
+})
+
+t.test('the rest of a divided request, and a successor, get the events of a failing target in order', async t => {
+  const sizeOf = (request: readonly EventBatch[]) => numbers(request).length * 10
+  const options = { batch: { max_events: 12, max_bytes: 60, max_wait: '10ms' }, max_in_flight: 1 }
+  for (const leaves of [false, true]) {
+    const failing = new Set(['t1'])
+    const it = targeted(failing, { options, destination: { sizeOf } })
+    await it.delivery.start()
+    it.put(12)
+    it.put(12)
+    await it.time.advance(100)
+    const bad = upTo(24).filter(n => n % 3 === 1)
+    t.equal(it.counters.passed.events, 16)
+    if (leaves) {
+      it.delivery.leave()
+      it.input.end()
+      await settle()
+      t.same(numbers(it.delivery.takeLeft()), bad)
+      continue
+    }
+    const { length } = it.attempts
+    failing.clear()
+    await it.time.advance(2000)
+    t.same(
+      it.attempts.slice(length).flatMap(({ events }) => events),
+      bad,
+    )
+    t.same(it.settled, [['delivered'], ['delivered']])
+    t.same(it.counters.imbalance(), balanced)
+  }
 })

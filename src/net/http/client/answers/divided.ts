@@ -18,8 +18,8 @@ export interface Divided {
 export interface Entry {
   readonly index: number
   readonly status?: number | undefined
-  /** Whether the event is rejected, whatever its status is. */
-  readonly isRejected?: boolean
+  /** What becomes of the event, whatever its status is. */
+  readonly failure?: 'retry' | 'reject'
   /** Default: derived from the status. */
   readonly reason?: string | undefined
   readonly message?: string | undefined
@@ -55,7 +55,7 @@ export function divided(
   return { failure, rejected, refusals, again, first }
 }
 
-function failureOfEvent({ status = 400, isRejected }: Entry): Failure {
-  const failure = failureOf(status)
-  return !isRejected && (failure === 'retry' || failure === 'hold') ? failure : 'reject'
+function failureOfEvent({ status = 400, failure: own }: Entry): Failure {
+  const failure = own ?? failureOf(status)
+  return failure === 'retry' || failure === 'hold' ? failure : 'reject'
 }
