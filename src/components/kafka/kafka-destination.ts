@@ -60,7 +60,8 @@ interface Session {
 }
 
 /**
- * Sends one request of a topic at a time, to the leaders of the topic's partitions. Invariant: a batch whose outcome is
+ * Sends one request of a topic at a time, to the leaders of the topic's partitions, and one of each partition that
+ * failed. Invariant: a batch whose outcome is
  * unknown is sent again with the same sequence numbers and the same bytes, so that the broker recognizes the batch.
  * A new producer is needed before a different batch is sent to the same partition. Otherwise, the broker would mistake
  * the different batch for the earlier batch.
