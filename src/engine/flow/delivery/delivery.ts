@@ -179,7 +179,7 @@ export class Delivery extends BatchQueue {
     if (!message || !apart) return message
     return apart.isFull
       ? `${message}; ${apart.events} events that go there wait, which is the most, so all others wait, too`
-      : `${message}; only the events that go there wait (${apart.events})`
+      : `${message}; only the events that go there wait`
   }
 
   get outage(): Attempts['outage'] {
