@@ -138,7 +138,7 @@ export const redact = defineProcessor({
   examples: [
     {
       title: 'Card numbers, addresses and tickets in messages',
-      yaml: `fields: [.message]\npresets: [card, email, ipv4]\npatterns: [name: ticket, pattern: 'T-\\d+' ]\n`,
+      yaml: `fields: [.message]\npresets: [card, email, ipv4]\npatterns: [{ name: ticket, pattern: 'T-\\d+' }]\n`,
       input: [
         '{"message":"paid with 4111 1111 1111 1111 by a.b@example.com","to":"a.b@example.com"}',
         '{"message":"T-4711 from 192.0.2.7: order 4111111111111112"}',
