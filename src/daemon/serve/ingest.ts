@@ -236,6 +236,10 @@ export class ServedIngest implements Ingest {
     return this.#hasStarted ? this.#host.buffered : undefined
   }
 
+  get isDiskFull(): boolean {
+    return this.#host.isDiskFull
+  }
+
   async #remove(id: string): Promise<void> {
     // Earlier publications are applied first.
     await this.#reading

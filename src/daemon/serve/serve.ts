@@ -23,6 +23,7 @@ import { RequestCounts } from '../../service/api/http/sender.js'
 import { ALONE } from '../../service/api/nodes.js'
 import { LIMITS, type OpenService, openService } from '../../service/api/open-service.js'
 import type { Store } from '../../service/api/store/store.js'
+import { DISK_FULL } from '../../service/ingest/account/account-disk.js'
 import { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
 import { closeServer, urlOf } from '../admin/bounded-server.js'
 import { serveAdmin } from '../admin/server.js'
@@ -158,7 +159,7 @@ async function serveOpened(
     storeMetrics(metrics, state.store)
     nodeMetrics(metrics, nodes ?? ALONE)
     if (tls) ends.push(tls.attach(app.server))
-    const admin = await listenForMetrics(config, metrics, state.store, () => !ending, log)
+    const admin = await listenForMetrics(config, metrics, { store: state.store, ingest }, () => !ending, log)
     if (admin) {
       servers.push(admin)
       ends.push(() => closeServer(admin))
@@ -221,12 +222,13 @@ function portsOf(servers: readonly Server[]): number[] {
 async function listenForMetrics(
   config: Config,
   metrics: Metrics,
-  store: Store,
+  { store, ingest }: { readonly store: Store; readonly ingest: ServedIngest },
   ready: () => boolean,
   log: Logger,
 ): Promise<Server | undefined> {
   if (!config.metrics) return undefined
   const address = config.metricsGiven ? config.metrics : USUAL_METRICS
+  const full = () => (ingest.isDiskFull ? DISK_FULL : undefined)
   const reports = {
     metrics,
     connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
@@ -234,6 +236,8 @@ async function listenForMetrics(
     destinations: () => [
       { id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined },
       storeReadiness(store),
+      // The node stays ready, since its API still works, for example to revoke a key.
+      { id: 'ingest', state: 'ready', reason: full(), ownReason: full() },
     ],
   }
   try {

@@ -128,7 +128,7 @@ export class IngestHost {
       keys: keys.bytesOf(account),
       revisions: revisionBytes(account),
     })
-    this.#disks = new AccountDisks({ folder, max, inStore, metrics })
+    this.#disks = new AccountDisks({ folder, max, inStore, metrics, log })
     this.#processes = new AccountProcesses({
       ...options,
       start: startProcess,
@@ -255,6 +255,10 @@ export class IngestHost {
 
   boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
     return this.#preview.boundsOf(id, document)
+  }
+
+  get isDiskFull(): boolean {
+    return this.#disks.noRoomOnDisk() !== undefined
   }
 
   hasRoomForRevisions(account: string, bytes: number): boolean {

@@ -19,6 +19,8 @@ import type { Demand } from './process-slots.js'
 
 /** Maximum wait of a request with an idempotency key. The client may then repeat the request with the same key. */
 const PATIENCE_MS = 20_000
+/** How often a request that waits for its events to be safe checks the disk. */
+const DISK_CHECK_MS = 1000
 const MOST_REQUESTS = 1000
 /** The form of an idempotency key. */
 const KEY = /^[\x21-\x7e]{1,255}$/
@@ -122,6 +124,7 @@ export class RunningPipeline {
   /** Accepts the events of a request. Throws Refusal, or the error of `confirm`. */
   async take(request: IncomingMessage, confirm: Confirm): Promise<Received> {
     const { maxBody, quotas } = this.#options
+    this.#requireDisk()
     if (this.hasEnded && !this.#isStopped) {
       const message = `revision ${this.revision} of the pipeline cannot start here: see the log of the service for the reason`
       throw new Refusal(503, 'pipeline_cannot_run', message, { 'retry-after': '30' })
@@ -133,6 +136,7 @@ export class RunningPipeline {
     this.#requests++
     const leave = this.#wait(request)
     let answer: Promise<Received> | undefined
+    let bytes = 0
     try {
       const body = await this.#read(request, content, gzip, lease)
       try {
@@ -141,6 +145,7 @@ export class RunningPipeline {
         body.release()
         throw error
       }
+      bytes = body.size
       answer = this.#pass(key, body)
     } finally {
       const done = () => {
@@ -153,7 +158,24 @@ export class RunningPipeline {
         leave()
       }
     }
-    return (key === undefined ? answer : patiently(answer)).finally(leave)
+    return this.#patiently(answer, key, bytes).finally(leave)
+  }
+
+  /** Throws Refusal if accepted events could not be written to the disk buffers of the pipeline. */
+  #requireDisk(bytes?: number): void {
+    const full = this.keepsEventsOnDisk ? this.#options.disks.noRoomOnDisk(bytes) : undefined
+    if (full) throw full
+  }
+
+  /** Resolves with the answer. Throws Refusal if the disk is full, or after PATIENCE_MS if the request has a key. */
+  async #patiently(answer: Promise<Received>, key: string | undefined, bytes: number): Promise<Received> {
+    for (let waited = 0; key === undefined || waited < PATIENCE_MS; waited += DISK_CHECK_MS) {
+      const given = await within(DISK_CHECK_MS, answer)
+      if (given) return given
+      this.#requireDisk(bytes)
+    }
+    const message = 'the events are not delivered yet; send this again with the same key'
+    throw new Refusal(503, 'not_delivered_yet', message, { 'retry-after': '1' })
   }
 
   async #pass(key: string | undefined, whole: Required<Body>): Promise<Received> {
@@ -238,12 +260,4 @@ function keyOf({ headers }: IncomingMessage): string | undefined {
   if (key === undefined) return undefined
   if (typeof key === 'string' && KEY.test(key)) return key
   throw new Refusal(400, 'invalid_idempotency_key', 'idempotency-key must be 1 to 255 visible characters')
-}
-
-/** Resolves with the answer. After PATIENCE_MS, throws a Refusal that asks the client to repeat the request. */
-async function patiently(answer: Promise<Received>): Promise<Received> {
-  const given = await within(PATIENCE_MS, answer)
-  if (given) return given
-  const message = 'the events are not delivered yet; send this again with the same key'
-  throw new Refusal(503, 'not_delivered_yet', message, { 'retry-after': '1' })
 }

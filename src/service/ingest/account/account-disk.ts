@@ -4,7 +4,9 @@ import { join, sep } from 'node:path'
 import type { Logger } from 'pino'
 import type { DiskAllowance } from '../../../engine/flow/disk-allowance.js'
 import type { Metrics } from '../../../engine/run/measure/metrics.js'
-import type { Clock } from '../../../lib/time.js'
+import { DiskReserve } from '../../../lib/files/disk/disk-reserve.js'
+import { LogLimit } from '../../../lib/log-limit.js'
+import { type Clock, systemClock } from '../../../lib/time.js'
 import { formatSize } from '../../../lib/units.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
 import { KEY_BYTES } from '../idempotency-keys.js'
@@ -20,6 +22,7 @@ import type { BytesInStore } from '../process/messages.js'
 /** An account counts as full if it uses this share of its disk space. */
 const FULL = 0.9
 const LOG_EVERY_MS = 60_000
+export const DISK_FULL = 'the disk of data_dir is almost full, and the rest is reserved for keys and accounts'
 /** Folders of a pipeline that grow with its events. */
 const GROWING = ['state/buffer', 'state/spool', 'state/dead-letter', 'state/throttle']
 /** Share of disk space that is reserved for revisions, so that a full account can still correct its pipelines. */
@@ -30,6 +33,8 @@ const reservedOf = (max: number) => Math.min(MOST_RESERVED, max * RESERVED)
 
 interface DiskOptions {
   readonly account: string
+  /** Contains the folders of the pipelines. */
+  readonly folder: string
   readonly max: number
   readonly inStore: () => BytesInStore
   readonly log: Logger
@@ -42,11 +47,13 @@ export class AccountDisk implements DiskAllowance {
   readonly #options: DiskOptions
   readonly #paths = new Map<string, { readonly bytes: () => number; readonly release?: (() => void) | undefined }>()
   readonly #measured = new Set<string>()
+  readonly #reserve: DiskReserve
   #loggedAt = Number.NEGATIVE_INFINITY
 
   constructor(options: DiskOptions) {
     this.max = options.max
     this.#options = options
+    this.#reserve = new DiskReserve(options.folder)
   }
 
   /** Bytes of all counted files. */
@@ -59,9 +66,10 @@ export class AccountDisk implements DiskAllowance {
   hasRoom(bytes: number): boolean {
     const { keys, revisions } = this.#options.inStore()
     const used = this.files + keys + Math.max(reservedOf(this.max), revisions)
-    if (used + bytes <= this.max) return true
+    const isWithin = used + bytes <= this.max
+    if (isWithin && this.#reserve.hasRoom(bytes)) return true
     for (const { release } of this.#paths.values()) release?.()
-    this.#tellFull()
+    if (!isWithin) this.#tellFull()
     return false
   }
 
@@ -125,16 +133,22 @@ interface DisksOptions {
   /** Maximum bytes per account. */
   readonly max: number
   readonly metrics: Metrics
+  readonly log: Logger
   readonly inStore: (account: string) => BytesInStore
 }
 
 export class AccountDisks {
   readonly #options: DisksOptions
   readonly #accounts = new Map<string, DiskUse>()
+  readonly #reserve: DiskReserve
+  readonly #limit = new LogLimit(systemClock)
 
   constructor(options: DisksOptions) {
     this.#options = options
-    const { metrics, max } = options
+    const { metrics, max, folder } = options
+    this.#reserve = new DiskReserve(folder)
+    const low = '1 if the disk has room only for the store: pipelines with a disk buffer accept no events.'
+    metrics.daemonGauge('sluice_ingest_disk_full', low, () => (this.#reserve.isLow() ? 1 : 0))
     metrics.daemonGauge(
       'sluice_ingest_disk_bytes',
       'Disk space used by buffers, dead-letter queues and idempotency keys of published pipelines.',
@@ -154,6 +168,15 @@ export class AccountDisks {
     return use
   }
 
+  /** Returns a refusal of `bytes` of events if the rest of the disk is reserved for the store; otherwise undefined. */
+  noRoomOnDisk(bytes = 0): Refusal | undefined {
+    if (!this.#reserve.isLow(bytes)) return undefined
+    const { folder, log } = this.#options
+    const more = this.#limit.next('full')
+    if (more) log.error({ code: 'SLUICE_DISK_FULL', folder, ...more }, `${DISK_FULL}; ingest answers 503. Make room`)
+    return new Refusal(503, 'disk_full', `${DISK_FULL}; send this again later`, { 'retry-after': '30' })
+  }
+
   hasRoomForRevisions(account: string, bytes: number): boolean {
     const { max, inStore } = this.#options
     return inStore(account).revisions + bytes <= reservedOf(max) || this.#taken(account) + bytes <= max
@@ -161,6 +184,8 @@ export class AccountDisks {
 
   /** Returns the reason if the account cannot store another idempotency key; otherwise undefined. */
   noRoomForKey(account: string): Refusal | undefined {
+    const full = this.noRoomOnDisk()
+    if (full) return full
     const { max, inStore } = this.#options
     const reserved = Math.max(0, reservedOf(max) - inStore(account).revisions)
     if (this.#taken(account) + reserved + KEY_BYTES <= max) return undefined

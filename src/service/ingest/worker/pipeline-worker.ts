@@ -75,11 +75,11 @@ export class PipelineWorker {
 
   constructor(options: WorkerOptions) {
     this.#options = options
-    const { account, log, maxDisk, maxSeries, runtime } = options
+    const { account, folder, log, maxDisk: max, maxSeries, runtime } = options
     this.#counters = new ComponentSet(maxSeries)
     this.#limit = new LogLimit(runtime.clock)
     this.#requests = new AccountRequests(MOST_REQUESTS, () => this.#tellFull())
-    this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, inStore: () => this.#inStore })
+    this.#disk = new AccountDisk({ account, folder, log, clock: runtime.clock, max, inStore: () => this.#inStore })
   }
 
   get ownPorts(): readonly number[] {

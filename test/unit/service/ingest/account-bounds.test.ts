@@ -244,6 +244,7 @@ t.test('a file of an account counts at every moment, also when it gets another n
   const path = (name: string) => join(folder, 'p/state/dead-letter', name)
   const options = {
     account: 'a',
+    folder,
     max: 1000,
     inStore: () => ({ keys: 0, revisions: 0 }),
     log: silent,
