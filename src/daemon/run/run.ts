@@ -12,6 +12,7 @@ import { type DataDirLock, lockDataDir } from '../../engine/run/state/data-dir.j
 import { warnIfExposed } from '../../engine/run/state/exposure.js'
 import { Supervisor, type WentBack } from '../../engine/run/supervisor.js'
 import { systemRandom } from '../../lib/backoff.js'
+import { DiskReserve } from '../../lib/files/disk/disk-reserve.js'
 import { inheritedSockets } from '../../lib/network/inherited-sockets.js'
 import { after, every, systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
@@ -40,6 +41,8 @@ import { whenReadable } from './wait.js'
 import { filesOfModules, watchDataDir } from './watch.js'
 
 const CHECK_MS = 10_000
+/** Disk space that buffers leave to positions, in bytes. */
+const MOST_RESERVED = 16 * 1024 * 1024
 /**
  * The process begins to measure itself after at most this many milliseconds. By then, the daemon has usually shipped
  * its first events.
@@ -121,7 +124,8 @@ export async function run(
 export async function runLocked(config: Config, origin: ConfigOrigin, log: Logger, io: Io): Promise<number> {
   const metrics = new Metrics(log)
   const { stdin, stdout } = io
-  const around = { log, clock: systemClock, random: systemRandom, metrics, stdin, stdout }
+  const disk = new DiskReserve(config.dataDir, MOST_RESERVED)
+  const around = { log, clock: systemClock, random: systemRandom, metrics, stdin, stdout, disk }
   const wentBack: WentBack = (error, failed, back) => {
     log.error(
       { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },

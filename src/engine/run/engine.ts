@@ -556,7 +556,7 @@ function stateFolder(
   const path = pathOf(dataDir, kind, id)
   return {
     path,
-    hasRoom: bytes => disk?.hasRoom(bytes) ?? true,
+    hasRoom: bytes => disk?.hasRoom(bytes, kind !== 'spool') ?? true,
     // This callback releases nothing, because a component needs all of its state.
     count: (bytes, isLast) => disk?.count(path, bytes, isLast ? undefined : () => {}),
   }

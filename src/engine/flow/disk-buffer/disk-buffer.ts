@@ -227,7 +227,7 @@ export class DiskBuffer extends BatchQueue {
       return true
     }
     const drops = whenFull === 'drop_newest'
-    this.#report.full(own && disk ? disk.max : maxBytes, own, drops ? blocked : undefined)
+    this.#report.full(own ? disk?.max : maxBytes, own, drops ? blocked : undefined)
     if (!drops) return false
     const { batch } = blocked
     this.observer?.discarded({ batch, reason: 'buffer_full', events: batch.length })

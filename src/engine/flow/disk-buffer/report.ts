@@ -70,14 +70,15 @@ export class BufferReport {
    * Reports that a batch has no room. `shared`: the shared space is full, rather than the buffer. `discarded`: the
    * events that were discarded for this reason.
    */
-  full(maxBytes: number, shared: boolean, discarded: Amount | undefined): void {
+  full(maxBytes: number | undefined, shared: boolean, discarded: Amount | undefined): void {
     if (discarded) this.#metrics.discarded('buffer_full', discarded.events, discarded.bytes)
     if (this.#full) return
-    const fields = { max_bytes: formatSize(maxBytes), shared }
-    const text = discarded ? 'the buffer is full; new events are discarded' : 'the buffer is full; sources wait'
+    const fields = { max_bytes: maxBytes && formatSize(maxBytes), shared }
+    const what = maxBytes ? 'the buffer is full' : 'the disk is almost full, and the rest is reserved for positions'
+    const text = `${what}; ${discarded ? 'new events are discarded' : 'sources wait'}`
     if (!this.#problem('full', 'warn', fields, text)) return
     this.#full = true
-    if (shared) this.#metrics.failed('account_disk_full')
+    if (shared) this.#metrics.failed(maxBytes ? 'account_disk_full' : 'disk_full')
   }
 
   notFull(): void {

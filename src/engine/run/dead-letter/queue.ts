@@ -155,6 +155,11 @@ export class RejectedOutput implements DeadLetters {
 }
 
 function noRoom({ max }: DiskAllowance): DeliveryError {
+  if (max === undefined)
+    return new DeliveryError('the disk of data_dir is almost full, and the rest is reserved for positions', {
+      failure: 'retry',
+      reason: 'disk_full',
+    })
   const message = `buffers and dead-letter queues use all of their ${formatSize(max)}; remove data that is no longer needed, or set on_reject: discard`
   return new DeliveryError(message, { failure: 'retry', reason: 'account_disk_full' })
 }

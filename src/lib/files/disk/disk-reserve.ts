@@ -1,34 +1,34 @@
 import { statfsSync } from 'node:fs'
 import { systemClock } from '../../time.js'
 
-const CHECK_MS = 1000
-/** The reserve is this part of the file system, and at most MOST_BYTES. */
+const CHECK_MS = 250
+/** The reserve is this part of the file system, and by default at most MOST_BYTES. */
 const PART = 1 / 16
 const MOST_BYTES = 256 * 1024 * 1024
-/** The free space is checked again after this part of the reserve was written, because others also write. */
-const STEP = 1 / 32
 
 /**
  * The last free space of a file system, which buffers leave to what must always be saved: keys, positions and progress.
  */
 export class DiskReserve {
   readonly #folder: string
+  readonly #most: number
   #reserve = 0
   /** Free bytes above the reserve. */
   #free = Number.POSITIVE_INFINITY
-  #written = 0
+  #admitted = 0
   #checkedAt = Number.NEGATIVE_INFINITY
 
-  constructor(folder: string) {
+  constructor(folder: string, most = MOST_BYTES) {
     this.#folder = folder
+    this.#most = most
   }
 
-  /** Whether a buffer may write `bytes`. If so, they count as written. */
-  hasRoom(bytes: number): boolean {
+  /** Whether a buffer may write `bytes`. If so, they count as written. `isState`: the data may use the reserve. */
+  hasRoom(bytes: number, isState = false): boolean {
     this.#check()
-    if (this.#free < bytes) return false
+    if (this.#free < bytes && !isState) return false
     this.#free -= bytes
-    this.#written += bytes
+    this.#admitted += bytes
     return true
   }
 
@@ -38,15 +38,20 @@ export class DiskReserve {
     return this.#free < this.#reserve + 2 * bytes
   }
 
+  /** Files are not counted, because the file system does. */
+  count(): void {}
+
   #check(): void {
     const now = systemClock.now()
-    if (now - this.#checkedAt < CHECK_MS && this.#written <= this.#reserve * STEP) return
+    if (now - this.#checkedAt < CHECK_MS) return
     this.#checkedAt = now
-    this.#written = 0
+    // The file system may not have seen these bytes yet.
+    const admitted = this.#admitted
+    this.#admitted = 0
     try {
       const { bavail, bsize, blocks } = statfsSync(this.#folder)
-      this.#reserve = Math.min(MOST_BYTES, blocks * bsize * PART)
-      this.#free = bavail * bsize - this.#reserve
+      this.#reserve = Math.min(this.#most, blocks * bsize * PART)
+      this.#free = bavail * bsize - this.#reserve - admitted
     } catch {
       // The folder does not exist yet. If it is unusable, the next write reports the error.
       this.#free = Number.POSITIVE_INFINITY

@@ -63,11 +63,11 @@ export class AccountDisk implements DiskAllowance {
     return used
   }
 
-  hasRoom(bytes: number): boolean {
+  hasRoom(bytes: number, isState?: boolean): boolean {
     const { keys, revisions } = this.#options.inStore()
     const used = this.files + keys + Math.max(reservedOf(this.max), revisions)
     const isWithin = used + bytes <= this.max
-    if (isWithin && this.#reserve.hasRoom(bytes)) return true
+    if (isWithin && this.#reserve.hasRoom(bytes, isState)) return true
     for (const { release } of this.#paths.values()) release?.()
     if (!isWithin) this.#tellFull()
     return false

@@ -26,7 +26,7 @@ export interface HostedOptions {
   readonly log: Logger
   readonly runtime: Omit<Runtime, 'metrics' | 'log'>
   /** All pipelines of the account share `disk`, `requests` and `counters`. */
-  readonly disk: DiskAllowance
+  readonly disk: DiskAllowance & { readonly max: number }
   readonly requests: RequestPool
   readonly counters: ComponentSet
   readonly components: readonly AnyDefinition[]
