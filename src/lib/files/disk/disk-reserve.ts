@@ -16,6 +16,7 @@ export class DiskReserve {
   /** Free bytes above the reserve. */
   #free = Number.POSITIVE_INFINITY
   #admitted = 0
+  readonly #releases = new Map<string, () => void>()
   #checkedAt = Number.NEGATIVE_INFINITY
 
   constructor(folder: string, most = MOST_BYTES) {
@@ -26,7 +27,10 @@ export class DiskReserve {
   /** Whether a buffer may write `bytes`. If so, they count as written. `isState`: the data may use the reserve. */
   hasRoom(bytes: number, isState = false): boolean {
     this.#check()
-    if (this.#free < bytes && !isState) return false
+    if (this.#free < bytes && !isState) {
+      for (const release of this.#releases.values()) release()
+      return false
+    }
     this.#free -= bytes
     this.#admitted += bytes
     return true
@@ -38,8 +42,11 @@ export class DiskReserve {
     return this.#free < this.#reserve + 2 * bytes
   }
 
-  /** Files are not counted, because the file system does. */
-  count(): void {}
+  /** Calls `release` when there is no room. The sizes of files are not needed, because the file system is asked. */
+  count(path: string, _bytes: () => number, release?: () => void): void {
+    if (release) this.#releases.set(path, release)
+    else this.#releases.delete(path)
+  }
 
   #check(): void {
     const now = systemClock.now()

@@ -68,9 +68,18 @@ export class AccountDisk implements DiskAllowance {
     const used = this.files + keys + Math.max(reservedOf(this.max), revisions)
     const isWithin = used + bytes <= this.max
     if (isWithin && this.#reserve.hasRoom(bytes, isState)) return true
-    for (const { release } of this.#paths.values()) release?.()
+    this.#release()
     if (!isWithin) this.#tellFull()
     return false
+  }
+
+  /** Frees space on an almost full disk. While requests are refused, no call of hasRoom would do this. */
+  relieve(): void {
+    if (this.#reserve.isLow()) this.#release()
+  }
+
+  #release(): void {
+    for (const { release } of this.#paths.values()) release?.()
   }
 
   count(path: string, bytes: () => number, release?: () => void): void {

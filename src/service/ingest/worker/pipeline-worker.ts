@@ -172,6 +172,7 @@ export class PipelineWorker {
   }
 
   #snapshot(isDue = true): Snapshot {
+    this.#disk.relieve()
     if (isDue) this.#tellCounters()
     return {
       undelivered: [...this.#pipelines].map(([id, { undelivered }]) => [id, undelivered]),
