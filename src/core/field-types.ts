@@ -7,7 +7,7 @@ export const TYPES = ['int', 'float', 'bool', 'string', 'duration', 'bytes', 'ti
 export type FieldType = (typeof TYPES)[number]
 
 export const TYPES_TEXT =
-  'int; float; string; bool (true, t, yes, y, on, 1 and their opposites); duration (`1.5s`, `2h`, `250us` or `1h30m` becomes a number of milliseconds); bytes (`64KiB` or `1MB` becomes a number); timestamp (any usual form becomes ISO 8601; a time without a zone is in UTC)'
+  'int; float; string; bool (true, t, yes, y, on, 1 and their opposites); duration (`1.5s`, `2h`, `250us` or `1h30m` becomes a number of milliseconds); bytes (`64KiB` or `1MB` becomes a number); timestamp (any usual form becomes ISO 8601; a time without a zone is in UTC, and the second 60 is the first one of the next minute)'
 
 const EXPECTED: Readonly<Record<FieldType, string>> = {
   int: 'an integer',

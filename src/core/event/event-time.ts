@@ -3,10 +3,11 @@ import type { EventBatch } from './batch.js'
 import { eventNumber } from './event-id.js'
 import { type FieldReader, NUMBER, STRING } from './field-reader.js'
 
-/** Captures the seconds, the fraction and the zone of `2026-01-31T23:59:59.123456789Z`. */
-const ISO = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/i
+/** The fraction in a time that `parseIsoTime` accepts, such as `2026-01-31 23:59:59.123456789`. */
+const FRACTION = /(?<=\d\d:?\d\d:?\d\d)[.,](\d{1,9})\d*/
 /** Before the point, a Unix time has at most 11 digits if in seconds, 14 if in milliseconds, 17 if in microseconds. */
 const EPOCH = /^(\d{1,19})(?:\.(\d{1,9})\d*)?$/
+const EXPONENT = /^\d[\d.]*[eE]\+?\d+$/
 const NANO_DIGITS = 9
 /** The end of the year 9999. */
 const MOST_SECONDS = 253_402_300_799
@@ -97,7 +98,10 @@ export class EventTime {
   partsOf(batch: EventBatch, i: number): TimeParts | undefined {
     const kind = this.#field.load(batch, i)
     if (kind !== STRING && kind !== NUMBER) return undefined
-    return this.#text.partsOf(kind === STRING ? this.#field.text() : this.#field.json())
+    // A double cannot hold nanoseconds, so a number is read as it is written.
+    const { bytes, start, end } = this.#field
+    const isWritten = kind === NUMBER && bytes.length > 0
+    return this.#text.partsOf(isWritten ? bytes.toString('latin1', start, end) : this.#field.text())
   }
 }
 
@@ -128,20 +132,14 @@ export class TimeText {
   }
 
   #read(text: string): TimeParts | undefined {
-    const [, whole, fraction = '', zone] = ISO.exec(text) ?? []
-    if (whole !== undefined) return this.#ofSecond(whole + zone!, fraction)
-    const [, number, behind = ''] = EPOCH.exec(text) ?? []
+    const [, number, behind = ''] = EPOCH.exec(EXPONENT.test(text) ? String(Number(text)) : text) ?? []
     if (number !== undefined) return ofEpoch(number, behind)
-    const ms = parseIsoTime(Buffer.from(text), 0, Buffer.byteLength(text))
-    if (Number.isNaN(ms)) return undefined
-    const seconds = Math.floor(ms / 1000)
-    return { seconds, digits: String(Math.floor(ms) - seconds * 1000).padStart(3, '0') }
-  }
-
-  #ofSecond(text: string, digits: string): TimeParts | undefined {
-    if (text !== this.#last) {
-      this.#last = text
-      this.#seconds = Date.parse(text) / 1000
+    const [fraction = '', digits = ''] = FRACTION.exec(text) ?? []
+    const whole = fraction === '' ? text : text.replace(fraction, '')
+    if (whole !== this.#last) {
+      this.#last = whole
+      const bytes = Buffer.from(whole)
+      this.#seconds = parseIsoTime(bytes, 0, bytes.length) / 1000
     }
     return Number.isNaN(this.#seconds) ? undefined : { seconds: this.#seconds, digits }
   }

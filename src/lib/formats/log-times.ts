@@ -13,7 +13,7 @@ const COMMON_LENGTH = 26
 /** Length of `2026-01-31T11:00:00.000Z`. */
 const ISO_LENGTH = 24
 
-/** Returns the time that [start, end) contains, in milliseconds since the epoch; NaN: it is not a time. */
+/** Returns the time that [start, end) contains, in milliseconds since the epoch, perhaps with microseconds; or NaN. */
 type TimeOf = (b: Buffer, start: number, end: number) => number
 
 export function ofText(convert: (text: string) => number): TimeOf {
@@ -25,6 +25,8 @@ export class LastTime {
   readonly #last = Buffer.alloc(64)
   #length = -1
   #iso = Buffer.alloc(ISO_LENGTH)
+  /** The same time, with microseconds if it has them. */
+  #text = this.#iso
   /** The day of `#iso`, in days since the epoch; NaN if the text of `#iso` cannot be reused for that day. */
   #day = Number.NaN
   #isTime = false
@@ -40,9 +42,13 @@ export class LastTime {
     if (!this.#isLast(b, start, length)) {
       b.copy(this.#last, 0, start, end)
       this.#length = length
-      this.#isTime = this.#write(this.#convert(b, start, end))
+      const ms = this.#convert(b, start, end)
+      this.#isTime = this.#write(Math.floor(ms))
+      const micros = Math.round((ms - Math.floor(ms)) * 1000)
+      this.#text =
+        micros > 0 ? Buffer.from(`${this.#iso.toString('latin1', 0, 23)}${`${micros}`.padStart(3, '0')}Z`) : this.#iso
     }
-    return this.#isTime ? this.#iso : undefined
+    return this.#isTime ? this.#text : undefined
   }
 
   /** Writes the text of a time to `#iso`. If the day is the same as before, writes only the time of day. */
@@ -116,7 +122,7 @@ export function firstOf(readers: readonly TimeReader[], wall = 0): TimeOf {
     local ??= new TimeZone(Intl.DateTimeFormat().resolvedOptions().timeZone)
     for (const read of readers) {
       const time = read(text, local, wall)
-      if (time) return time.ms + Number(time.fraction.slice(0, 3).padEnd(3, '0'))
+      if (time) return time.ms + Number(time.fraction.slice(0, 6).padEnd(6, '0')) / 1000
     }
     return Number.NaN
   })

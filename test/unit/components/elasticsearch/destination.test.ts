@@ -52,6 +52,9 @@ t.test('the body of a request', async t => {
     '{"app":"b\\"","pipe":"geo","@timestamp":"mine","n":1}',
     ' { "timestamp":1767323045 } ',
     '{}',
+    '{"timestamp":"2026-01-02 03:04:05.123456"}',
+    '{"timestamp":1767323045.123456789}',
+    '{"timestamp":"2016-12-31T23:59:60Z"}',
   ]
   await destination.write([sent(lines)], never)
   const [request] = bulks(to)
@@ -70,9 +73,12 @@ t.test('the body of a request', async t => {
     [{ create: { _index: 'logs-b"', pipeline: 'geo' } }, { '@timestamp': 'mine', n: 1 }],
     [{ create: { _index: 'logs-none' } }, { '@timestamp': '2026-01-02T03:04:05Z', timestamp: 1767323045 }],
     [{ create: {} }, { '@timestamp': /^\d{4}-.*Z$/ }],
+    [{ create: {} }, { '@timestamp': '2026-01-02T03:04:05.123456Z' }],
+    [{ create: {} }, { '@timestamp': '2026-01-02T03:04:05.123456789Z' }],
+    [{ create: {} }, { '@timestamp': '2017-01-01T00:00:00Z' }],
   ])
   t.notOk('pipeline' in pairs[0]![0].create!, 'an empty one is left out')
-  t.equal(new Set(pairs.map(([{ create }]) => create!._id)).size, 4)
+  t.equal(new Set(pairs.map(([{ create }]) => create!._id)).size, lines.length)
 })
 
 t.test('lines that are no objects, and the action index', async t => {

@@ -286,6 +286,25 @@ t.test('what is written is what JSON.parse reads', async t => {
 /** An integer of the protocol has no sign if it is 0. */
 const noMinusZero = (value: unknown): unknown => JSON.parse(JSON.stringify(value))
 
+t.test('the time of a record has all digits of the fraction', async t => {
+  const times: [json: string, nanos: string][] = [
+    ['"2026-01-02 03:04:05.123456"', '1767323045123456000'],
+    ['"2026-01-02T04:04:05,123456789+0100"', '1767323045123456789'],
+    ['"2026-01-02T03:04:05.1234567Z"', '1767323045123456700'],
+    ['1767323045.123456789', '1767323045123456789'],
+    ['1.767323045e9', '1767323045000000000'],
+    ['"2026-01-02T03:03:60Z"', '1767323040000000000'],
+  ]
+  const body = await bodyOf(
+    t,
+    times.map(([time]) => `{"timestamp":${time}}`),
+  )
+  t.same(
+    recordsOf(body).map(({ timeUnixNano }) => timeUnixNano),
+    times.map(([, nanos]) => nanos),
+  )
+})
+
 t.test('events of each resource and scope are together, in their order', async t => {
   const random = seeded(7)
   const lines = Array.from({ length: 300 }, (_, n) => {
