@@ -91,7 +91,6 @@ export async function restore(
   if (options.store.type === 'postgresql')
     throw new Error(`the store is the database ${options.store.url}: restore it with pg_restore or psql`)
   await restoreState(resolve(call.from), options.dataDir, {
-    log: quietLog(io),
     replace: call.replace,
     folders: call['store-only'] ? [] : [KEYS_FOLDER, INGEST_FOLDER],
   })

@@ -38,7 +38,6 @@ const SAVE = CLAIM.replace('NULL, $5)', '$7, $5)').replace('received = NULL', 'r
 /** Renews a claim, or records how many events were received. */
 const KEEP = 'UPDATE idempotency SET received = $3, until = $4 WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
 const RELEASE = 'DELETE FROM idempotency WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
-const RELEASE_ALL = 'DELETE FROM idempotency WHERE received IS NULL'
 /** Conditions for removal: expired keys of an account, the account's oldest keys, and all keys of a pipeline. */
 const [OVER, OLDEST, REMOVED] = [
   'account_id = $2 AND until < $3',
@@ -79,7 +78,7 @@ interface Options {
   readonly secret: Buffer
   /** The nodes that share the store; undefined for an embedded store. */
   readonly nodes?: Nodes | undefined
-  /** Whether this service is the only one on the store. If so, all claims in the store are from an earlier version. */
+  /** Whether this service is the only one on the store. It then makes no claims. */
   readonly isAlone?: boolean
   /** Default: MOST_KEYS. */
   readonly mostKeys?: number
@@ -103,8 +102,6 @@ export class IdempotencyKeys {
   forgotten = 0
 
   static async open(store: Store, options: Options): Promise<IdempotencyKeys> {
-    // If the disk is full, these claims expire by themselves.
-    if (options.isAlone) await store.run(RELEASE_ALL).catch(() => {})
     const keys = new IdempotencyKeys(store, options)
     if (!options.nodes) await keys.#load()
     return keys

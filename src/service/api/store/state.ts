@@ -8,7 +8,6 @@ import type { StoreOptions } from '../../../engine/config/store-options.js'
 import { DataDirError, type DataDirLock, lockDataDir } from '../../../engine/run/state/data-dir.js'
 import { syncFolder, writeAtomic } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
-import { requireNone } from './earlier-store.js'
 import { openPostgres } from './postgres.js'
 import { KEYS, openSqlite, SERVED_STORE, STORE } from './sqlite.js'
 import { type Sql, type Store, StoreError } from './store.js'
@@ -49,7 +48,6 @@ export async function openState(
     for (const end of ends.reverse()) await end()
   }
   try {
-    await requireNone(dataDir, log)
     if (!beside) ends.push((await lock(dataDir)).release)
     const store = await openStore(dataDir, given, log, beside ? STORE : SERVED_STORE)
     ends.push(() => store.close())
@@ -213,11 +211,10 @@ async function backUp(
 export async function restoreState(
   backup: string,
   dataDir: string,
-  options: { log: Logger; replace?: boolean; folders?: readonly string[] },
+  options: { replace?: boolean; folders?: readonly string[] } = {},
 ): Promise<void> {
   const secret = await readSecret(join(backup, 'secret'))
   if (!secret) throw unusable(`${backup} is not a complete backup: it has no secret`)
-  await requireNone(backup, options.log)
   const { release } = await lock(dataDir)
   try {
     await replaceState(backup, dataDir, secret, options)

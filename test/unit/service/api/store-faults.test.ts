@@ -4,7 +4,6 @@ import {
   cpSync,
   mkdirSync,
   mkdtempSync,
-  readdirSync,
   readFileSync,
   renameSync,
   statSync,
@@ -17,12 +16,10 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { pino } from 'pino'
 import t from 'tap'
-import { folderOnDisk } from '../../../../src/engine/flow/disk-buffer/files.js'
 import { openSqlite, SERVED_STORE } from '../../../../src/service/api/store/sqlite.js'
 import { Connection, loadSqlite } from '../../../../src/service/api/store/sqlite-connection.js'
 import { openState, restoreState } from '../../../../src/service/api/store/state.js'
 import type { Store } from '../../../../src/service/api/store/store.js'
-import { BufferRun } from '../../../support/buffer-run.js'
 import { limitFileSize } from '../../../support/file-limit.js'
 import { testFolder } from '../../../support/folder.js'
 import { longTest } from '../../../support/long-test.js'
@@ -268,7 +265,7 @@ t.test('a store whose structure is damaged does not open, and a backup takes its
         what,
       )
   }
-  await restoreState(join(folder, 'backup'), dataDir, { log, replace: true })
+  await restoreState(join(folder, 'backup'), dataDir, { replace: true })
   const restored = await openState(dataDir, random, { log })
   t.equal(await settingOf(restored.store, 'k/49'), 'x'.repeat(1000))
   await restored.close()
@@ -359,27 +356,4 @@ t.test('a file that cannot be looked at is no reason to save nothing', async t =
   symlinkSync('store.sqlite', join(path, 'store.sqlite'))
   await put(store, 'a', 'a')
   t.equal(await settingOf(store, 'a'), 'a')
-})
-
-t.test('a store of an earlier version is refused with what its buffers hold', async t => {
-  const dataDir = testFolder(t, { store: { CURRENT: 'MANIFEST-000001\n' } })
-  const refused = (message: RegExp) =>
-    t.rejects(openState(dataDir, random, { log }), { code: 'SLUICE_STORE_UNUSABLE', message })
-  await refused(/has a store of an earlier version.*The disk buffers of its pipelines are empty\. Then set another/)
-  const bufferOf = (id: string) => {
-    const path = join(dataDir, 'ingest', id, 'state', 'buffer', 'out')
-    mkdirSync(path, { recursive: true })
-    return folderOnDisk(path)
-  }
-  for (const [id, n] of [
-    ['b', 3],
-    ['a', 2],
-    ['c', 0],
-  ] as const) {
-    const run = await BufferRun.open({ folder: bufferOf(id), fate: () => undefined })
-    await run.put(Array.from({ length: n }, (_, i) => i))
-    await run.buffer.close()
-  }
-  await refused(/hold 5 events that are not delivered yet \(a, b\): deliver them first\. Start the earlier version/)
-  t.same(readdirSync(join(dataDir, 'store')), ['CURRENT'], 'and nothing is changed')
 })

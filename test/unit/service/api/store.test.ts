@@ -280,7 +280,7 @@ t.test('backup and restore', async t => {
     await t.rejects(state.backup(join(dir, inside)), { message: /is in data_dir; name a folder outside of it/ }, inside)
   await put(state.store, 'a', '2')
   const refused = (from: string, to: string, message: RegExp, replace = false) =>
-    t.rejects(restoreState(join(dir, from), join(dir, to), { log, replace }), { message })
+    t.rejects(restoreState(join(dir, from), join(dir, to), { replace }), { message })
   for (const replace of [false, true]) await refused('backup', 'one', /in use by another/, replace)
   await state.close()
   await refused('backup', 'one', /exists; restore into an empty data_dir/)
@@ -298,12 +298,12 @@ t.test('backup and restore', async t => {
     return value
   }
   for (const name of ['two', 'three']) {
-    await restoreState(join(dir, 'backup'), join(dir, name), { log })
+    await restoreState(join(dir, 'backup'), join(dir, name))
     t.same(modes(name).sort(), ['file 600', 'folder 700'])
     t.equal(await valueIn(name), '1', 'a backup can be restored more than once')
   }
   t.equal(await valueIn('one'), '2')
-  await restoreState(join(dir, 'backup'), join(dir, 'one'), { log, replace: true })
+  await restoreState(join(dir, 'backup'), join(dir, 'one'), { replace: true })
   t.equal(await valueIn('one'), '1')
   t.equal(await valueIn('one/replaced-1'), '2', 'what was there is kept')
 
@@ -328,8 +328,6 @@ t.test('backup and restore', async t => {
     await refused('backup', 'one', /backup is not restored, because its store is damaged: .*backup\/store/, true)
   }
   writeFileSync(file, bytes)
-  writeFileSync(join(dir, 'backup/store/CURRENT'), 'MANIFEST-000001')
-  await refused('backup', 'one', /has a store of an earlier version/, true)
   t.equal(await valueIn('one'), '1', 'a backup that is not right changes nothing')
 })
 
