@@ -86,6 +86,8 @@ export class SourceOutput implements Output {
   /** The last batch of each origin that has unsettled batches. */
   readonly #newest = new Map<Origin, Open>()
   #waiting: (() => void)[] = []
+  /** Number of batches for which `send` waits, because downstream or the budget has no room. */
+  blocked = 0
   /** The promise for which `send` waits while downstream components are replaced. Undefined at other times. */
   #gate: Deferred | undefined
   /** Whether the source is being replaced. If so, its successor reads the given-back events again. */
@@ -218,8 +220,10 @@ export class SourceOutput implements Output {
     if (this.#keeps) open.kept = keep(batch)
     else if (!this.#redelivers) this.#follow(open, batch.origin)
     const room = this.#fanOut.write(batch)
+    this.blocked++
     if (room) await room
     while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
+    this.blocked--
   }
 
   /** Counts and reports undecodable events. If the `decode` option is wrong, the first batch already shows this. */

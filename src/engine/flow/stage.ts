@@ -172,11 +172,16 @@ export class Stage extends Transform {
     else this.write(left.batch)
   }
 
+  /** Whether the readers of an output have no room. */
+  get isBlocked(): boolean {
+    return [this, ...this.outputs.values()].some(({ readableFlowing }) => readableFlowing === false)
+  }
+
   /** Whether the stage has work that it should do now. */
   get owes(): boolean {
     if (this.destroyed || this.writableLength + this.readableLength === 0) return false
     if (this.#waiting?.isFull || this.processor.isWaiting) return false
-    if ([this, ...this.outputs.values()].some(({ readableFlowing }) => readableFlowing === false)) return false
+    if (this.isBlocked) return false
     const first = this.#pending[0]
     return !first || first.isDecided || this.#context.clock.now() - first.since > LONGEST_WORK_MS
   }

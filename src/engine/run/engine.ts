@@ -30,7 +30,8 @@ import { DestinationRun, destinationState } from './destination-run.js'
 import { HandoverStates } from './handover-states.js'
 import { isRead, Links } from './links.js'
 import { outageBefore, outagesOf } from './measure/outages.js'
-import type { Watched } from './measure/progress.js'
+import { movedBy, type Watched } from './measure/progress.js'
+import type { Flow } from './measure/waits.js'
 import { OwnOutputs } from './own-outputs.js'
 import type { ProcessorRun } from './processor-run.js'
 import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './runtime.js'
@@ -521,6 +522,28 @@ export class Engine {
 
   failures(): SourceFailure[] {
     return [...this.#sources.values()].flatMap(({ run }) => run.failure ?? [])
+  }
+
+  /** The components, for WaitWatch. */
+  flow(): Flow {
+    const sources = [...this.#sources].map(([id, { run }]) => {
+      return { id, moved: () => movedBy(run.counters), owes: () => true, isBlocked: () => run.output.blocked > 0 }
+    })
+    const processors = this.#stages.all().map(({ config: { id }, stage, counters }) => {
+      const holds = () => !stage.isBlocked && stage.holds().events > 0
+      const owes = () => stage.isBlocked || stage.waiting.events === 0
+      return { id, moved: () => movedBy(counters), owes, holds }
+    })
+    const destinations = [...this.#destinations].map(([id, { delivery, buffer, counters }]) => {
+      const isOf = (source?: string) => (batch: EventBatch) => !source || this.#sourcesOf(batch.origin).includes(source)
+      const holds = (source?: string) => buffer?.writableNeedDrain ?? delivery.batches.some(isOf(source))
+      // If it is ready but makes no attempt, its events wait only for more events, to be sent together.
+      const isIdle = () => delivery.state === 'ready' && !delivery.outage.isAttempting
+      const owes = () => buffer !== undefined || !isIdle() || delivery.batches.length === 0
+      return { id, moved: () => movedBy(counters), owes, holds }
+    })
+    const reaches = (source: string, id: string) => this.#outputs.reaches(source, id)
+    return { sources, readers: [...processors, ...destinations], reaches }
   }
 
   /**

@@ -61,6 +61,10 @@ export class Stages {
     this.#runs.set(run.config.id, run)
   }
 
+  all(): ProcessorRun[] {
+    return [...this.#runs.values()]
+  }
+
   #ending(): ProcessorRun[] {
     return [...this.#runs.values()].filter(run => !this.left.has(run.config.id))
   }

@@ -400,6 +400,10 @@ export class Supervisor {
     return this.#engine.states()
   }
 
+  flow() {
+    return this.#engine.flow()
+  }
+
   get watched(): readonly Watched[] {
     return this.#engine.watched
   }

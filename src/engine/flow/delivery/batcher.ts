@@ -59,11 +59,6 @@ export class Batcher {
     return this.empty ? Number.POSITIVE_INFINITY : this.#arrivedAt[0]! + this.#limits.max_wait
   }
 
-  /** When the oldest batch was received, by wall clock; Infinity if there is none. */
-  get oldestAt(): number {
-    return this.#batches[0]?.receivedAt ?? Number.POSITIVE_INFINITY
-  }
-
   /** Adds a non-empty batch. From now on, the batcher holds the batch's ack. */
   add(batch: EventBatch, now: number): void {
     this.#batches.push(batch)

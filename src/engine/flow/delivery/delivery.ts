@@ -205,9 +205,14 @@ export class Delivery extends BatchQueue {
 
   /** When the oldest unsettled event was received, in wall-clock milliseconds; undefined if there is none. */
   get oldestAt(): number | undefined {
-    let oldest = Math.min(this.#batcher.oldestAt, this.#destination.spool?.oldestAt ?? Number.POSITIVE_INFINITY)
-    for (const { parts } of this.#unsettled) for (const part of parts) oldest = Math.min(oldest, part.receivedAt)
+    let oldest = this.#destination.spool?.oldestAt ?? Number.POSITIVE_INFINITY
+    for (const { receivedAt } of this.batches) oldest = Math.min(oldest, receivedAt)
     return oldest === Number.POSITIVE_INFINITY ? undefined : oldest
+  }
+
+  /** The batches whose acks the delivery holds. */
+  get batches(): readonly EventBatch[] {
+    return [...[...this.#unsettled].flatMap(({ parts }) => parts), ...this.#batcher.batches]
   }
 
   /** Whether the delivery has work to do now. Work that waits for a receiver, a time or an operator does not count. */

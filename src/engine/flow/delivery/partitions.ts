@@ -92,9 +92,8 @@ export class Partitions {
     return Math.min(...idle.map(({ batcher }) => batcher.dueAt))
   }
 
-  get oldestAt(): number {
-    const undivided = this.#undivided.map(({ batch }) => batch.receivedAt)
-    return Math.min(...undivided, ...this.#all().map(({ oldestAt }) => oldestAt))
+  get batches(): readonly EventBatch[] {
+    return [...this.#undivided.map(({ batch }) => batch), ...this.#all().flatMap(({ batches }) => batches)]
   }
 
   add(batch: EventBatch, now: number): void {
