@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
+import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -9,6 +9,7 @@ import t, { type Test } from 'tap'
 import { ask } from '../../src/cli/inspect/daemon-socket.js'
 import { textOf } from '../../src/daemon/admin/ask-socket.js'
 import type { Status } from '../../src/daemon/status/status.js'
+import { HOST } from '../support/address.js'
 import { command } from '../support/cli.js'
 import { receiver } from '../support/destination.js'
 import { longTest } from '../support/long-test.js'
@@ -311,4 +312,52 @@ destinations: { out: { type: blackhole, inputs: [lim] } }
   })
   t.match(stdout, /! lim: the times of 100 of its 150 events are ahead of the clock[^!]+Correct the clock/)
   t.notMatch(stdout, /are late/)
+})
+
+t.test('a dead destination holds up its siblings: for whom they wait, since when, and what to type', async t => {
+  const dead = createServer().listen(0, HOST)
+  await once(dead, 'listening')
+  const { port } = dead.address() as AddressInfo
+  dead.close()
+  const events = 200_000
+  const lines = Array.from({ length: events }, (_, n) => `{"n":${n},"text":"${'a'.repeat(80)}"}\n`).join('')
+  const config = (buffer: string) => `
+sources: { app: { type: file, include: [./app.log] } }
+destinations:
+  good: { type: file, inputs: [app], path: ./good.log }
+  bad: { type: http, inputs: [app], url: 'http://${HOST}:${port}', ${buffer} }
+`
+  const { folder, write, daemon, run } = await started(t, config(''), { 'app.log': lines })
+  const delivered = () => readFileSync(join(folder, 'good.log'), 'latin1').split('\n').length - 1
+  const document = async (): Promise<Status> => JSON.parse((await run('status', '--json')).stdout)
+  const waits = await until('both wait', async () => {
+    const { waiting_for: waits } = await document()
+    return waits.length === 2 && waits
+  })
+  t.match(waits, [
+    { id: 'app', for: ['bad'], since: /^\d{4}-.*Z$/ },
+    { id: 'good', for: ['bad'], since: /^\d{4}-.*Z$/ },
+  ])
+  t.ok(delivered() < events, `${delivered()} of ${events}`)
+  const { stdout } = await run('status')
+  t.match(stdout, /^! app and good wait for bad\n {2}Since \d\d:\d\d:\d\d \(\d+s\)\.\n {2}Correct the cause, or give/m)
+  t.match(stdout, /No events are lost, as long as their\s+sources keep them\./)
+  const metrics = await textOf(await ask(join(folder, 'state/sluice.sock'), '/metrics'))
+  const series = metrics.split('\n').filter(line => line.startsWith('sluice_component_waiting_for{'))
+  t.same(series, [
+    'sluice_component_waiting_for{component_id="app",for="bad"} 1',
+    'sluice_component_waiting_for{component_id="good",for="bad"} 1',
+  ])
+  const todo = (await document()).problems.find(({ what }) => what === 'app and good wait for bad')!.todo
+  const advised = todo.match(/buffer: \{.*?\}/g)!
+  t.same(advised, ['buffer: { type: disk }', 'buffer: { type: disk, when_full: drop_newest }'])
+  for (const option of advised.toReversed()) {
+    write(config(option))
+    t.equal((await run('validate')).code, 0, option)
+  }
+  daemon.child.kill('SIGHUP')
+  await until('all events', () => delivered() >= events)
+  await until('nobody waits', async () => (await document()).waiting_for.length === 0)
+  await daemon.until(() => daemon.stderr.split('no longer waiting').length === 3)
+  t.equal(daemon.stderr.split('waiting for components').length, 3, 'once for each')
 })

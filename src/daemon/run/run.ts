@@ -8,6 +8,7 @@ import { filesOf, pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import type { Engine } from '../../engine/run/engine.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { noteHeld, type Totals, totalsOf } from '../../engine/run/measure/totals.js'
+import { INSPECT_MS, WaitWatch } from '../../engine/run/measure/waits.js'
 import { type DataDirLock, lockDataDir } from '../../engine/run/state/data-dir.js'
 import { warnIfExposed } from '../../engine/run/state/exposure.js'
 import { Supervisor, type WentBack } from '../../engine/run/supervisor.js'
@@ -149,6 +150,11 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   pipeline.follow((_, config) => noteHeld(heldBefore, config, metrics.components))
   const totals = () =>
     totalsOf(pipeline.config, { components: metrics.components, heldBefore, underWay: pipeline.undelivered() })
+  const waits = new WaitWatch(log, systemClock)
+  const waitingFor = 'Always 1: a component waits for another one, which has made no progress for some seconds.'
+  metrics.series('gauge', 'sluice_component_waiting_for', waitingFor, () =>
+    waits.all.flatMap(one => one.for.map(root => ({ labels: { component_id: one.id, for: root }, value: 1 }))),
+  )
   const subject = new DaemonHealth(pipeline, log)
   metrics.daemonGauge(
     'sluice_ready',
@@ -169,6 +175,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     destinations: () => pipeline.states(),
     failures: () => pipeline.failures(),
     outages: () => pipeline.outages(),
+    waits: () => waits.all,
     isStopping: () => pipeline.isStopping,
     reloadingSince: () => pipeline.replacingSince,
     about: () => ({ config: origin.configPath, data_dir: pipeline.config.dataDir }),
@@ -194,6 +201,9 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     )
   const stopWatching = watchDataDir(origin.lock, dataDir, log, () => void servers.openSocket(dataDir, pipeline))
   const measured = after(MEASURE_MS, () => void metrics.measureProcess())
+  const stopInspecting = every(INSPECT_MS, () => {
+    if (pipeline.replacingSince === undefined && !pipeline.isStopping) waits.inspect(pipeline.flow())
+  })
   const stopChecks = every(CHECK_MS, () => {
     metrics.checkConservation()
     rates.note()
@@ -226,6 +236,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     endFaults()
     reader.remove()
     void reloads?.stop()
+    stopInspecting()
     stopChecks()
     measured()
     stopWatching()

@@ -5,6 +5,7 @@ import { stateOfFiles } from '../../engine/config/yaml/files.js'
 import { GIVEN_BACK } from '../../engine/flow/counters.js'
 import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
 import type { DestinationState } from '../../engine/run/engine.js'
+import type { Wait } from '../../engine/run/measure/waits.js'
 import type { SourceFailure } from '../../engine/run/source-run.js'
 import { adviceFor, type DataKind, pathOf } from '../../engine/run/state/inventory.js'
 import { shellWord } from '../../lib/shell-word.js'
@@ -41,6 +42,7 @@ export interface Observed {
   readonly sources: readonly SourceFailure[]
   /** Processors that wait for a server which does not reply, or that do not finish processing their events. */
   readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
+  readonly waits?: readonly Wait[]
   readonly managed?: ManagedReport | undefined
   /** The path of the daemon's configuration, if it is a file, and the data_dir. Missing while the daemon starts. */
   readonly about?: { readonly config?: string | undefined; readonly data_dir: string } | undefined
@@ -50,6 +52,7 @@ export interface Observed {
 export function problemsOf(seen: Observed): Problem[] {
   return [
     ...destinationProblems(seen),
+    ...waitProblems(seen),
     ...positive(seen, [DELETED]),
     ...sourceProblems(seen),
     ...processorProblems(seen),
@@ -191,12 +194,14 @@ function positive({ series, wall }: Observed, all: readonly Positive[]): Problem
   )
 }
 
+const NAMED_WAITS = 5
+
 const SAFE = 'No events are lost.'
 /** Types of sources that lose events at a stop, because their senders do not send these events again. */
 const ONCE: readonly string[] = ['tcp', 'stdin']
 
 /** Destinations that do not deliver, with details of the outage. */
-function destinationProblems({ series, components, destinations, wall }: Observed): Problem[] {
+function destinationProblems({ series, components, destinations, waits = [], wall }: Observed): Problem[] {
   const isDeleted = series.sum(DELETED.metric) > 0
   const isOnce = components.some(({ kind, type }) => kind === 'source' && ONCE.includes(type))
   return destinations
@@ -205,6 +210,8 @@ function destinationProblems({ series, components, destinations, wall }: Observe
       const { id, state, reason } = destination
       const drops = series.sum(DISCARDED, { component_id: id, reason: 'buffer_full' }) > 0
       const isSafe = !isDeleted && (!isOnce || series.all(BUFFERED, { component_id: id }).length > 0)
+      const kept = waits.some(one => one.for.includes(id)) ? ', as long as their sources keep them' : ''
+      const safe = `No events are lost${isSafe ? '' : ' while the daemon runs'}${kept}.`
       const isNew = state === 'failing' && series.sum(SENT, { component_id: id }) === 0
       const never = isNew ? 'It has delivered nothing since the daemon started.' : ''
       const detail = [outageDetail(destination, wall), never].filter(text => text !== '').join(' ')
@@ -212,9 +219,34 @@ function destinationProblems({ series, components, destinations, wall }: Observe
         component: id,
         what: reason === undefined ? `${id} is ${state}` : `${id} is ${state}: ${reason}`,
         ...(detail !== '' && { detail }),
-        todo: deliveryAdvice(state, drops).replace(SAFE, isSafe ? SAFE : 'No events are lost while the daemon runs.'),
+        todo: deliveryAdvice(state, drops).replace(SAFE, safe),
       }
     })
+}
+
+/** Components that others wait for, and what lets the others continue. */
+function waitProblems({ series, components, waits = [], wall }: Observed): Problem[] {
+  return [...new Set(waits.flatMap(one => one.for))].map(id => {
+    const waiting = waits.filter(one => one.for.includes(id))
+    const since = waiting.map(one => one.since).sort()[0]!
+    const ids = waiting.map(one => one.id)
+    const named = ids.length > NAMED_WAITS ? [...ids.slice(0, NAMED_WAITS), `${ids.length - NAMED_WAITS} more`] : ids
+    const sum = (metric: string) => series.sum(`sluice_${metric}`, { component_id: id })
+    const [full] = ['buffer', 'spool'].filter(kind => sum(`${kind}_bytes`) > FULL_SHARE * sum(`${kind}_max_bytes`))
+    const drops = full === 'buffer' ? `, or set \`buffer.when_full: drop_newest\` to discard new events instead` : ''
+    const isDestination = components.some(one => one.id === id && one.kind === 'destination')
+    const advice = full
+      ? `, or raise \`${full}.max_bytes\` of ${id}${drops}`
+      : isDestination && sum('buffer_max_bytes') === 0
+        ? `, or give ${id} a disk buffer: \`buffer: { type: disk }\`. With \`buffer: { type: disk, when_full: drop_newest }\`, a full buffer discards new events`
+        : ''
+    return {
+      component: id,
+      what: `${new Intl.ListFormat('en').format(named)} ${ids.length === 1 ? 'waits' : 'wait'} for ${id}`,
+      detail: `Since ${clockTime(since, wall)} (${lasting((wall - Date.parse(since)) / 1000)}).`,
+      todo: `Correct the cause${advice}. Until then, sources do not read on: events that are removed before they are read, for example by log rotation, are lost.`,
+    }
+  })
 }
 
 function deliveryAdvice(state: string, drops: boolean): string {

@@ -2,6 +2,7 @@ import { hostname } from 'node:os'
 import type { WaitState } from '../../core/component.js'
 import type { DestinationState } from '../../engine/run/engine.js'
 import type { Totals } from '../../engine/run/measure/totals.js'
+import type { Wait } from '../../engine/run/measure/waits.js'
 import { systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
 import type { ManagedReport } from '../run/gauges.js'
@@ -43,6 +44,7 @@ export interface Status {
   readonly destinations: Observed['destinations']
   readonly sources: Observed['sources']
   readonly processors: Observed['processors']
+  readonly waiting_for: readonly Wait[]
   /** Components in which events wait, and the reason. */
   readonly waiting: readonly WaitingEvents[]
   readonly components: readonly ComponentStatus[]
@@ -102,6 +104,8 @@ export interface Reports {
   failures?(): Observed['sources']
   /** Processors that wait for a server which does not reply, or that do not finish processing their events. */
   outages?(): Observed['processors']
+  /** Components that wait for others, which make no progress. */
+  waits?(): readonly Wait[]
   /** Whether a signal has asked the daemon to end. Until it ends, it delivers the events that it has already read. */
   isStopping?(): boolean
   /** Start of the running reload, wall clock in milliseconds; undefined: no reload is running. */
@@ -146,12 +150,12 @@ export function readiness(reports: Reports, hasTexts: boolean) {
 /** A component that is busy for a smaller share of the time is not a bottleneck. */
 const LEAST_SHARE = 0.5
 
-/** `hasTexts`: as in `readiness`. `waits`: the reason why events wait in a component; undefined if no event waits. */
+/** `hasTexts`: as in `readiness`. `waitState`: the reason why events wait in a component; undefined if no event waits. */
 export function statusOf(
   reports: Reports,
   samples: Samples,
   hasTexts: boolean,
-  waits: (component: string) => WaitState | undefined = () => undefined,
+  waitState: (component: string) => WaitState | undefined = () => undefined,
   wall = systemClock.wall(),
 ): Status {
   const { stopping, ...state } = readiness(reports, hasTexts)
@@ -159,7 +163,8 @@ export function statusOf(
   const about = reports.about?.()
   const components = reports.components?.() ?? []
   const rates = reports.rates?.all()
-  const seen = { ...state, wall, series, about, components }
+  const waits = reports.waits?.() ?? []
+  const seen = { ...state, wall, series, about, components, waits }
   const bottleneck = bottleneckOf(series, blockedIn(state))
   const page = reports.page?.()
   const errors = new Map(
@@ -179,9 +184,10 @@ export function statusOf(
     ...(reports.totals && { books: booksOf(reports.totals()) }),
     ...(page && { status_page: page }),
     ...(bottleneck && { bottleneck }),
+    waiting_for: waits,
     waiting: series.all('sluice_component_waiting_events').flatMap(({ labels, value }) => {
       const id = labels.component_id!
-      const wait = value > 0 ? waits(id) : undefined
+      const wait = value > 0 ? waitState(id) : undefined
       // The events may have left by now.
       return wait ? [{ id, events: value, ...wait }] : []
     }),
