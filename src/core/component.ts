@@ -50,6 +50,11 @@ export interface Output {
   ack(onSettled: OnSettled): Ack
   /** Resolves when the next components have room again, and the budget of unacknowledged bytes allows another batch. */
   send(batch: EventBatch): Promise<void>
+  /**
+   * Only for sources with a saved position. Reports that the source has nothing left to read, or had nothing left at the
+   * monotonic time `at`. Batches that it marks as backlog then show since when it is behind.
+   */
+  caughtUp?(at?: number): void
 }
 
 export interface Source extends Lifecycle {
@@ -346,6 +351,10 @@ export interface Checkpoints {
   changed(): void
   /** Resolves when the current state is on disk. */
   flush(): Promise<void>
+  /** When the source had last read and delivered all of its input, as saved with the document; undefined: unknown. */
+  readonly caughtUpAt?: number | undefined
+  /** Sets the function that returns this time, wall clock in milliseconds, for each write. */
+  trackCaughtUp?(caughtUpAt: () => number | undefined): void
   readonly file?: string
   /** When the state was last written (or found unchanged), wall clock in milliseconds; 0: never. */
   readonly savedAt: number

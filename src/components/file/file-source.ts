@@ -49,6 +49,8 @@ export class FileSource implements Source {
   /** Paths that a watch reported and that are not examined yet. */
   #hinted = new Set<string>()
   #sweepAt = 0
+  /** When the last whole sweep began. */
+  #sweptAt = 0
   #busyMs = 0
   #saving = false
   #saveAt = 0
@@ -157,6 +159,7 @@ export class FileSource implements Source {
       // the destination registers it before the first write.
       open: tailer =>
         !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer) && !this.#setsAside(tailer),
+      seenAt: () => (this.#watches.areComplete ? clock.now() : this.#sweptAt),
       areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
     })
     const hint: OnHint = (folder, type, name) => this.#hint(folder, type, name)
@@ -296,6 +299,7 @@ export class FileSource implements Source {
 
   async #sweep(): Promise<void> {
     const { clock } = this.#context
+    const startedAt = clock.now()
     const slices = new Slices(clock)
     this.#urgent = false
     const found = await this.#discovery.walk(slices, this.#watches.areComplete)
@@ -306,6 +310,7 @@ export class FileSource implements Source {
     const mayLook = isWhole || this.#swept
     const unwatched = mayLook ? await this.#remote.unlessSilent(() => this.#lookAt(found, slices, isWhole)) : undefined
     this.#isBlocked = !isWhole || unwatched === undefined
+    if (!this.#isBlocked) this.#sweptAt = startedAt
     if (this.#openFiles.areUnsaved) this.#context.checkpoints.changed()
     // The wait for a file system is not part of the working time.
     if (this.#isBlocked) slices.restart()

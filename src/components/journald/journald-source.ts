@@ -179,7 +179,10 @@ export class Journald implements Source {
             taken = taken.slice(count)
           }
         } else if (child.stdout.readableEnded || child.stdout.destroyed) return (await child.ended).why
-        else await untilReadable(child.stdout, leave)
+        else {
+          if (!this.#catchUp.isBehind) out.caughtUp?.()
+          await untilReadable(child.stdout, leave)
+        }
       }
       return undefined
     } finally {

@@ -60,6 +60,11 @@ export class CatchUp {
     this.#idleSince = Number.POSITIVE_INFINITY
   }
 
+  /** Whether more backlog may come. */
+  get isBehind(): boolean {
+    return this.#until !== Number.NEGATIVE_INFINITY
+  }
+
   /** Counts the entries at the beginning of `taken` that are of the same kind, which is either backlog or live. */
   same(taken: readonly Taken[]): { readonly count: number; readonly isBacklog: boolean } {
     if (this.#clock.now() - this.#idleSince >= STALL_MS) this.#until = Number.NEGATIVE_INFINITY

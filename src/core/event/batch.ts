@@ -4,6 +4,7 @@ import { parseExact } from '../../lib/formats/normal-json.js'
 import { memoryOf, numbersFor } from '../../lib/lines/chunk-pool.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Ack } from './ack.js'
+import type { Behind } from './behind.js'
 import { ChangedTexts } from './changed-texts.js'
 import { areUtf8, bytesOf, columnOf, compacted, selectedRows } from './columns.js'
 import { type Fields, lineFields, madeJson } from './event.js'
@@ -28,6 +29,8 @@ export class EventBatch {
   readonly ack: Ack
   /** Whether the source read the batch to catch up after a start or a stall. Such events arrive all at once. */
   readonly isBacklog: boolean
+  /** The period in which the source was behind when it sent the batch. Undefined: it was not, or since when is unknown. */
+  behind: Behind | undefined
   readonly unreadable: number
   /** The positions of the events in the batch as the source sent it; undefined: unknown. */
   sentOffsets: SentOffsets | undefined
@@ -344,6 +347,7 @@ export class EventBatch {
       isRun: this.isRun,
     }
     const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack, this.isBacklog)
+    copy.behind = this.behind
     copy.sentOffsets = this.sentOffsets?.slice(from, to)
     copy.places = this.places?.slice(from, to)
     copy.#isUtf8 = this.#isUtf8
@@ -376,6 +380,7 @@ export class EventBatch {
     }
     const frame: Frame = { chunk, length, starts, ends, flags, bytes }
     const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack, this.isBacklog)
+    copy.behind = this.behind
     copy.sentOffsets = this.sentOffsets?.select(indices)
     copy.places = this.places?.select(indices)
     copy.#isUtf8 = this.#isUtf8

@@ -185,6 +185,7 @@ export class Dispatch {
         if (made.length > 0) {
           batch.ack.fork()
           const events = lineBatch(made, origin, batch.receivedAt, batch.ack, batch.isBacklog)
+          events.behind = batch.behind
           if (origin.wanted.areIdsUsed) nameAfter(events, batch, from, end, i => replaced.size(i))
           metrics.emitted(events.length, events.bytes)
           this.#pass(events)

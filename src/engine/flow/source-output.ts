@@ -8,9 +8,10 @@ import type { Origin } from '../../core/event/origin.js'
 import { SentOffsets } from '../../core/event/sent-offsets.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { type Linked, LinkedList } from '../../lib/linked-list.js'
-import { type Deferred, deferred } from '../../lib/time.js'
+import { type Clock, type Deferred, deferred, systemClock } from '../../lib/time.js'
 import type { ComponentCounters } from './counters.js'
 import type { FanOut } from './fan-out.js'
+import { SourceLag } from './source-lag.js'
 
 /**
  * Maximum memory of all unacknowledged events, in bytes. This memory is divided equally among the sources, so that a
@@ -27,6 +28,8 @@ export function shareOf(sources: number): number {
 /** The ack of a batch, with data about the batch until it is settled. */
 class Open extends Ack implements Linked<Open> {
   readonly settled: OnSettled
+  /** The number of this batch. Batches are numbered from 1. */
+  readonly number: number
   /** Memory that counts toward the budget, in bytes. */
   held = 0
   events = 0
@@ -48,6 +51,7 @@ class Open extends Ack implements Linked<Open> {
   list: unknown
 
   constructor(
+    number: number,
     settled: OnSettled,
     onSettled: (open: Open, status: AckStatus, before?: number) => void,
     onShrink: (open: Open, bytes: number) => void,
@@ -56,6 +60,7 @@ class Open extends Ack implements Linked<Open> {
       (status, before) => onSettled(this, status, before),
       bytes => onShrink(this, bytes),
     )
+    this.number = number
     this.settled = settled
   }
 }
@@ -102,6 +107,10 @@ export class SourceOutput implements Output {
   readonly #reading = newReading()
   #sentBytes = 0
   readonly #log: Pick<Logger, 'warn'>
+  readonly #clock: Clock
+  readonly lag: SourceLag
+  /** How many batches were created. */
+  #created = 0
 
   constructor(
     fanOut: FanOut,
@@ -109,11 +118,14 @@ export class SourceOutput implements Output {
     maxBytes: number,
     log: Pick<Logger, 'warn'>,
     { once, redelivers }: Pick<Source, 'once' | 'redelivers'> = {},
+    clock: Clock = systemClock,
   ) {
     this.#fanOut = fanOut
     this.#counters = counters
     this.#maxBytes = maxBytes
     this.#log = log
+    this.#clock = clock
+    this.lag = new SourceLag(clock)
     this.#keeps = once === true
     this.#redelivers = redelivers === true
     counters.gauge(
@@ -129,6 +141,7 @@ export class SourceOutput implements Output {
 
   ack(onSettled: OnSettled): Open {
     const open = new Open(
+      ++this.#created,
       onSettled,
       (open, status, before) => this.#settled(open, status, before),
       (open, bytes) => this.#shrunk(open, bytes),
@@ -144,10 +157,20 @@ export class SourceOutput implements Output {
     if (status === 'errored' && open.kept && this.#gate) return
     this.#open.delete(open)
     open.kept?.release?.()
-    if (status !== 'errored') this.#passed(open)
-    else if (this.#gate || this.#replaced) this.#gotBack(open)
+    if (status !== 'errored') {
+      this.#passed(open)
+      this.lag.settled((this.#open.first?.number ?? this.#created + 1) - 1)
+    } else {
+      this.lag.gaveBack()
+      if (this.#gate || this.#replaced) this.#gotBack(open)
+    }
     this.#release(open.held)
     open.settled(status, before)
+  }
+
+  /** The source has nothing left to read, or had nothing left at the monotonic time `at`. */
+  caughtUp(at = this.#clock.now()): void {
+    this.lag.caughtUp(at, this.#created, this.#open.size)
   }
 
   #gotBack(open: Open): void {
@@ -203,6 +226,8 @@ export class SourceOutput implements Output {
       return
     }
     batch.renew()
+    const began = this.#clock.now()
+    this.lag.mark(batch)
     const { length, bytes } = batch
     batch.sentOffsets = new SentOffsets(
       batch.starts[0]!,
@@ -224,6 +249,7 @@ export class SourceOutput implements Output {
     if (room) await room
     while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
     this.blocked--
+    this.lag.sent(began)
   }
 
   /** Counts and reports undecodable events. If the `decode` option is wrong, the first batch already shows this. */
@@ -265,6 +291,7 @@ export class SourceOutput implements Output {
   giveUp(isAborted = true): void {
     this.#resendsAll = isAborted
     if (this.#keeps || !(isAborted || (this.repeats && !this.#redelivers))) return
+    this.lag.gaveBack()
     for (const open of [...this.#open]) {
       this.#open.delete(open)
       this.#gotBack(open)

@@ -81,7 +81,8 @@ export class SourceRun {
     this.config = parts.config
     this.counters = parts.counters
     this.source = source
-    this.output = new SourceOutput(parts.fanOut, parts.counters, parts.share, parts.context.log, source)
+    const { fanOut, counters, share, context, clock } = parts
+    this.output = new SourceOutput(fanOut, counters, share, context.log, source, clock)
     this.#parts = parts
     setMaxListeners(0, this.#reading.signal)
   }
@@ -154,6 +155,9 @@ export class SourceRun {
     const { signal } = this.#reading
     const source = this.source ?? (await this.#reopen())
     if (!source) return
+    const { checkpoints } = this.#parts.context
+    output.lag.resume(checkpoints.caughtUpAt)
+    checkpoints.trackCaughtUp?.(() => output.lag.settledAt)
     const backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, random)
     while (!signal.aborted) {
       const calm = clock.after(CALM_MS, () => {

@@ -36,6 +36,8 @@ export interface ReaderOptions {
   /** Opens the file if it is closed. Returns false if the file cannot be read now. */
   open(tailer: Tailer): boolean
   areHeld(): boolean
+  /** The monotonic time until which all files with new data were found. */
+  seenAt(): number
 }
 
 interface Reading {
@@ -150,7 +152,9 @@ export class Reader {
         if (this.#slices.due) await this.#slices.pause()
         if (!follow) this.#postDue(out, true)
         if (this.#outbox.length > 0 || this.#queue.size > 0) continue
-        if (!follow && !this.#options.areHeld()) return
+        const isHeld = this.#options.areHeld()
+        if (!isHeld) out.caughtUp?.(this.#knownUntil())
+        if (!follow && !isHeld) return
         await this.#waker.wait(this.#idleMs())
         this.#slices.restart()
       }
@@ -377,6 +381,12 @@ export class Reader {
     this.#gatherUntil = now + GATHER_MS
     for (const tailer of this.#hinted) this.ready(tailer)
     this.#hinted.clear()
+  }
+
+  /** The time until which everything that was written is known to be read, if no file is queued. */
+  #knownUntil(): number {
+    const { clock, seenAt } = this.#options
+    return Math.min(seenAt(), this.#hinted.size > 0 ? this.#gatherUntil - GATHER_MS : clock.now())
   }
 
   #idleMs(): number {

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, renameSync, unlinkSync } from 'node:fs'
+import { readdirSync, readFileSync, renameSync, statSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import type { Logger } from 'pino'
@@ -11,7 +11,7 @@ import { measureWork, type TimerClock } from '../../../lib/time.js'
 
 /**
  * Saved positions: one file per source in `data_dir/checkpoints`. A file has two lines: a header with the checksum of
- * the second line, and the source's document. Each write replaces the file atomically and keeps the previous version.
+ * the second line, and the source's document. The header also says when the source had last read all of its input. Each write replaces the file atomically and keeps the previous version.
  * If a file is damaged, its previous version is used, which repeats about a second of events.
  *
  * No problem with these files ends the daemon. Failed writes are retried, and damaged files are set aside. A file that
@@ -50,7 +50,7 @@ export class CheckpointStore {
   readonly #shared: Shared
   readonly #open = new Map<string, SourceCheckpoints>()
   /** Unsaved documents of released sources, by source id. */
-  readonly #unsaved = new Map<string, unknown>()
+  readonly #unsaved = new Map<string, Saved>()
 
   constructor(dataDir: string, log: Logger, clock: TimerClock, intervalMs = INTERVAL_MS) {
     this.#folder = join(dataDir, 'checkpoints')
@@ -61,7 +61,7 @@ export class CheckpointStore {
     let checkpoints = this.#open.get(id)
     if (!checkpoints) {
       checkpoints = new SourceCheckpoints(this.#folder, id, this.#shared)
-      if (this.#unsaved.has(id)) checkpoints.takeOver(this.#unsaved.get(id))
+      if (this.#unsaved.has(id)) checkpoints.takeOver(this.#unsaved.get(id)!)
       this.#unsaved.delete(id)
       this.#open.set(id, checkpoints)
     }
@@ -86,7 +86,8 @@ export class CheckpointStore {
     this.#unsaved.clear()
     for (const id of ids) {
       const checkpoints = this.#open.get(id)
-      if (checkpoints?.unsaved) this.#unsaved.set(id, checkpoints.document())
+      if (checkpoints?.unsaved)
+        this.#unsaved.set(id, { document: checkpoints.document(), caughtUpAt: checkpoints.caughtUpAt })
       checkpoints?.close()
       this.#open.delete(id)
     }
@@ -97,8 +98,14 @@ export class CheckpointStore {
   }
 }
 
+interface Saved {
+  readonly document: unknown
+  /** Wall clock in milliseconds; undefined: never. */
+  readonly caughtUpAt: number | undefined
+}
+
 type Loaded =
-  | { readonly state: 'whole'; readonly document: unknown }
+  | ({ readonly state: 'whole' } & Saved)
   | { readonly state: 'missing' }
   | { readonly state: 'damaged'; readonly aside?: string | undefined }
 
@@ -107,6 +114,13 @@ export function savedDocument(path: string): unknown {
   const newest = readFile(path)
   const found = newest.state === 'whole' ? newest : readFile(`${path}.1`)
   return found.state === 'whole' ? found.document : undefined
+}
+
+interface Head {
+  readonly sluice_checkpoint: number
+  readonly crc32: number
+  /** Null: the source has never caught up. Undefined in files of earlier versions. */
+  readonly caught_up?: number | null
 }
 
 /** Throws StateUnreadable if the file exists but cannot be read. */
@@ -120,9 +134,13 @@ function readFile(path: string): Loaded {
   }
   try {
     const [head = '', document = ''] = text.split('\n')
-    const { sluice_checkpoint: format, crc32: sum } = JSON.parse(head) as { sluice_checkpoint: number; crc32: number }
+    const { sluice_checkpoint: format, crc32: sum, caught_up } = JSON.parse(head) as Head
     refuseNewer(format, FORMAT)
-    if (format === FORMAT && sum === crc32(document)) return { state: 'whole', document: JSON.parse(document) }
+    if (format === FORMAT && sum === crc32(document)) {
+      // Earlier versions did not save this time. The source had read what it saved.
+      const caughtUpAt = caught_up === undefined ? statSync(path).mtimeMs : (caught_up ?? undefined)
+      return { state: 'whole', document: JSON.parse(document), caughtUpAt }
+    }
   } catch (error) {
     if (error instanceof NewerFormat) throw new StateUnreadable(path, error)
     // If the file is incomplete, empty or not a checkpoint, it counts as damaged, as with a wrong checksum.
@@ -142,8 +160,9 @@ class SourceCheckpoints implements Checkpoints {
   readonly #folder: string
   readonly #id: string
   readonly #shared: Shared
-  #saved: { readonly document: unknown } | undefined
+  #saved: Saved | undefined
   #snapshot: (() => unknown) | undefined
+  #caughtUpAt: (() => number | undefined) | undefined
   #dirty = false
   #savedAt = 0
   #writing: Promise<void> | undefined
@@ -164,12 +183,20 @@ class SourceCheckpoints implements Checkpoints {
   }
 
   read(): unknown {
-    this.#saved ??= { document: this.#load() }
+    this.#saved ??= this.#load()
     return this.#saved.document
   }
 
   provide(snapshot: () => unknown): void {
     this.#snapshot = snapshot
+  }
+
+  get caughtUpAt(): number | undefined {
+    return this.#caughtUpAt ? this.#caughtUpAt() : this.#saved?.caughtUpAt
+  }
+
+  trackCaughtUp(caughtUpAt: () => number | undefined): void {
+    this.#caughtUpAt = caughtUpAt
   }
 
   /** The current state, in the same form as if it had been saved and read again. */
@@ -178,9 +205,9 @@ class SourceCheckpoints implements Checkpoints {
   }
 
   /** Starts from a document that the predecessor could not save. */
-  takeOver(document: unknown): void {
-    this.#saved = { document }
-    this.#snapshot = () => document
+  takeOver(saved: Saved): void {
+    this.#saved = saved
+    this.#snapshot = () => saved.document
     this.changed()
   }
 
@@ -243,7 +270,8 @@ class SourceCheckpoints implements Checkpoints {
     this.#dirty = false
     try {
       const document = JSON.stringify(this.#snapshot())
-      const head = { sluice_checkpoint: FORMAT, source: this.#id, crc32: crc32(document) }
+      const caught_up = this.caughtUpAt ?? null
+      const head = { sluice_checkpoint: FORMAT, source: this.#id, crc32: crc32(document), caught_up }
       const busyMs = workMs()
       await makeFolder(this.#folder, 0o700)
       await writeAtomic(this.file, `${JSON.stringify(head)}\n${document}\n`, `${this.file}.1`)
@@ -277,19 +305,19 @@ class SourceCheckpoints implements Checkpoints {
   }
 
   /** The newest intact document; null if all documents are damaged, undefined if there are none. */
-  #load(): unknown {
+  #load(): Saved {
     const newest = this.#loadFile(this.file)
-    if (newest.state === 'whole') return newest.document
+    if (newest.state === 'whole') return newest
     const before = this.#loadFile(`${this.file}.1`)
     if (before.state === 'whole') {
       if (newest.state === 'damaged')
         this.#reportDamaged('the previous save is used; some lines may be repeated', newest.aside)
-      return before.document
+      return before
     }
-    if (newest.state === 'missing' && before.state === 'missing') return undefined
+    if (newest.state === 'missing' && before.state === 'missing') return { document: undefined, caughtUpAt: undefined }
     const aside = newest.state === 'damaged' ? newest.aside : before.state === 'damaged' ? before.aside : undefined
     this.#reportDamaged('the source starts from the beginning of every file; lines may be repeated', aside)
-    return null
+    return { document: null, caughtUpAt: undefined }
   }
 
   #reportDamaged(meaning: string, aside: string | undefined): void {

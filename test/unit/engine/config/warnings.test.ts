@@ -262,16 +262,19 @@ t.test('a throttle in shadow needs no reader', async t => {
   t.match(warningsOf(unread('enforce')), [/nobody reads the events that it passes/])
 })
 
-t.test('a throttle on the clock discards what a source missed, unless it says what should become of it', async t => {
+const CLUSTER = ['scope: cluster', 'redis: { url: redis://127.0.0.1 }', 'expected_members: 2']
+
+t.test('members of a cluster have no credit for what a source missed', async t => {
   const folder = testFolder(t)
   const warningsFor = async (source: string, ...options: string[]) =>
     (await validated(folder, throttled(source, ...options))).filter(line =>
-      line.includes('that were written before a start'),
+      /that were written before (a|the first) start/.test(line),
     )
   writeFileSync(join(folder, 'a.log'), '')
   const file = `type: file, include: [${join(folder, 'a.log')}]`
   for (const source of [file, 'type: journald']) {
-    const [warning, ...others] = await warningsFor(source)
+    t.same(await warningsFor(source), [])
+    const [warning, ...others] = await warningsFor(source, ...CLUSTER)
     t.match(
       warning,
       /:5:3: processors\.lim: warning: lines of in that were written before a start arrive .* are discarded; set on_backlog: pace.* time_field: auto/,
@@ -288,6 +291,9 @@ t.test('a throttle on the clock discards what a source missed, unless it says wh
     'over_limit: mark',
   ])
     t.same(await warningsFor(file, option), [], option)
+  t.match(await validated(folder, throttled(file, ...CLUSTER, 'on_backlog: credit')), [
+    /processors\.lim\.on_backlog: warning: has no effect with scope: cluster/,
+  ])
   for (const source of ['type: stdin', "type: tcp, listen: '127.0.0.1:0'"])
     t.same(await warningsFor(source), [], source)
 })
@@ -302,11 +308,12 @@ t.test('what a first start would discard is said with its size, also where it is
   const there = ': a first start would read 2.5 MB in 1 file; sluice simulate counts the events that this discards'
   const warningsFor = async (source: string, option: string) =>
     (await validated(folder, throttled(source, option))).filter(line =>
-      line.includes('that were written before a start'),
+      /that were written before (a|the first) start/.test(line),
     )
   for (const [option, place] of [
     ['max_keys: 5', '5:3: processors.lim'],
     ['on_backlog: as_live', '10:17: processors.lim.on_backlog'],
+    ['on_backlog: credit', '10:17: processors.lim.on_backlog'],
   ] as const) {
     for (const more of ['', ', follow: false']) {
       const [warning = '', ...others] = await warningsFor(source + more, option)

@@ -287,7 +287,7 @@ t.test('a source that ran well for a while waits as little as at first when it f
     clock: time,
     config: { id: 'a' } as SourceRunParts['config'],
     create: async () => source,
-    context: {} as SourceRunParts['context'],
+    context: { checkpoints: {} } as SourceRunParts['context'],
     fanOut,
     share: 1_000_000,
     counters: new ComponentCounters('a', 'source', 'lines'),
