@@ -108,6 +108,10 @@ export const commands: readonly Command[] = [
         takes: 'file',
         text: 'With --tap: the socket of the daemon. Default: sluice.sock in the data_dir.',
       },
+      backlog: {
+        more: true,
+        text: 'Replays the events as backlog: the source fell behind at the first event, and all are read at once after the last. on_backlog of the throttle then decides.',
+      },
       decisions: {
         more: true,
         text: 'Writes one JSON object for each event to standard output, in order: {"n":0,"decision":"pass","bucket":"a"}. The summary goes to standard error.',

@@ -17,7 +17,7 @@ import { createComponent } from '../../../engine/run/create-component.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
 import { nextTurn, type TimerClock } from '../../../lib/time.js'
 import { isThrottle, type Route } from './subject.js'
-import { createTrialDecider } from './trial.js'
+import { createTrialDecider, type SimulatedLag } from './trial.js'
 
 /** A stage that collects the events of all its outputs in `left`. */
 class CollectingStage extends Stage {
@@ -50,7 +50,7 @@ const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].r
 
 /**
  * Runs the processors before a throttle, as a daemon does: on one event after the other. The clock of these processors
- * shows the latest event time so far. For backlog, it shows the time of the first event. Throttles among these
+ * shows the latest event time so far. For backlog, it shows the time of the first event, or the end of `lag`. Throttles among these
  * processors decide like the simulated throttle: on each event at its own time, or on all events as backlog.
  */
 export class Chain {
@@ -60,6 +60,7 @@ export class Chain {
   readonly #links = new Map<string, Link>()
   readonly #counters: ComponentCounters[] = []
   readonly #isBacklog: boolean
+  readonly #lag: SimulatedLag | undefined
   #current: EventBatch | undefined
   #now = 0
   /** Id of the processor that the last event reached. */
@@ -71,8 +72,11 @@ export class Chain {
     wanted: WantedNames,
     timeOf: (events: EventBatch, i: number) => number,
     isBacklog: boolean,
+    lag?: SimulatedLag,
   ) {
     this.#isBacklog = isBacklog
+    this.#lag = lag
+    if (lag) this.#now = lag.until
     this.#route = route
     this.#wanted = wanted
     this.#timeOf = timeOf
@@ -130,7 +134,7 @@ export class Chain {
   #throttle({ id, options: given }: ComponentConfig<'processor'>): Link {
     const fields = { field: this.#field }
     const options = withFileRules(given as ThrottleOptions)
-    const decider = createTrialDecider(options, fields, this.#isBacklog)
+    const decider = createTrialDecider(options, fields, this.#isBacklog, undefined, this.#lag)
     const { eventTime } = deciderOptions(options, fields)
     const passes = (events: EventBatch, i: number) => {
       const latest = this.#time()

@@ -69,7 +69,7 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
 
 /** For a simulation of live events. `backlog`: how many are discarded if all are backlog. `live`: if all are live. */
 function backlogText(backlog: number, live: number): string {
-  return `sluice run reads existing lines all at once when it starts: if they count as live events, ${number(backlog)} are discarded; if they count in event time, ${number(live)} are discarded`
+  return `at its first start, sluice run reads existing lines all at once: if they count as live events, ${number(backlog)} are discarded; if they count in event time, ${number(live)} are discarded`
 }
 
 /** Like `backlogText`, but for a simulation of backlog. */

@@ -10,6 +10,7 @@ import type { Frame } from '../../../lib/lines/line-splitter.js'
 import { Chain } from './chain.js'
 import { TimeSlots } from './slots.js'
 import { checkRoute, type Route } from './subject.js'
+import type { SimulatedLag } from './trial.js'
 import type { FieldContext } from './trials.js'
 
 /** For messages about a missing field: how many events are searched for field names, and how many names are shown. */
@@ -78,13 +79,14 @@ export class Replay<V extends Visitor> implements FrameReader {
 
   /**
    * `time`: the field with the event time; undefined: the time of receipt counts. `isBacklog`: for the processors
-   * before the throttle, all events come at once.
+   * before the throttle, all events come at once; `lag`: after this period.
    */
   constructor(
     time: FieldPath | 'auto' | undefined,
     route: Route,
     createVisitor: (context: FieldContext, slots: TimeSlots) => V,
     isBacklog = false,
+    lag?: SimulatedLag,
   ) {
     const context = { field: (path: FieldPath) => new FieldReader(path, this.#wanted) }
     this.#timePath = time
@@ -94,7 +96,7 @@ export class Replay<V extends Visitor> implements FrameReader {
     checkRoute(route)
     this.#route = route
     if (route.processors.length === 0) return
-    this.#chain = new Chain(route, this.#wanted, (batch, i) => this.#timeOf(batch, i), isBacklog)
+    this.#chain = new Chain(route, this.#wanted, (batch, i) => this.#timeOf(batch, i), isBacklog, lag)
   }
 
   enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {

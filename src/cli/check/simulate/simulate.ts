@@ -10,7 +10,7 @@ import { type Arrivals, arrivalsOf } from './arrivals.js'
 import { type Goal, type GoalOptions, goalOf } from './goal.js'
 import { InputReader, inputsOf } from './input.js'
 import { problems } from './notes.js'
-import { Replay, Twice } from './replay.js'
+import { Replay, Twice, type Visitor } from './replay.js'
 import { reportPage } from './report/page.js'
 import { resultOf, type Simulation } from './result.js'
 import { findLimits, type Search, type SearchPass } from './search.js'
@@ -18,12 +18,15 @@ import type { TimeSlots } from './slots.js'
 import { subjectOf } from './subject.js'
 import { summaryText } from './summary.js'
 import { simulateTap, type TapOptions } from './tap.js'
+import type { SimulatedLag } from './trial.js'
 import { type FieldContext, Trials } from './trials.js'
 import { type ChangedOptions, typedOptions, type Variant, variantsOf } from './variants.js'
 
 export interface SimulateOptions extends TapOptions, GoalOptions {
   readonly component: string | undefined
   readonly decisions: boolean
+  /** Whether all events are read at once, by a source that was behind. */
+  readonly backlog: boolean
   readonly json: boolean
   readonly report: string | undefined
 }
@@ -53,6 +56,8 @@ export async function simulate(given: SimulateOptions, operands: readonly string
   const asked = variantsOf(goal ? anyLimit(subject.given, options) : subject.given, options)
   if (options.decisions && (goal || asked.length > 1))
     throw new UsageError('--decisions is for one throttle: give one --limit, one --window and one --key', 'simulate')
+  if (options.backlog && goal)
+    throw new UsageError('--backlog is for given limits: leave out --suggest and --budget', 'simulate')
   const inputs = inputsOf(files, subject.route)
   // Report unusable files before the work begins.
   for (const { path } of inputs) if (path !== '-') checkReadable(path)
@@ -65,12 +70,16 @@ export async function simulate(given: SimulateOptions, operands: readonly string
         goal && (await search(asked, goal, reader, visitor => new Replay(path, subject.route, visitor), signal))
       const variants = goals?.found.map(({ variant }) => variant) ?? asked
       const throttles = variants.map(variant => variant.options)
-      const { isBacklog, wantsOther } =
-        throttles.length > 1 || goal ? LIVE : arrivalsOf(throttles[0]!, subject.route, inputs, typed.length > 0)
+      const lag = options.backlog ? await lagOf(reader, () => new Replay(path, subject.route, () => NOBODY)) : undefined
+      const { isBacklog, wantsOther } = lag
+        ? { isBacklog: true, wantsOther: false }
+        : throttles.length > 1 || goal
+          ? LIVE
+          : arrivalsOf(throttles[0]!, subject.route, inputs, typed.length > 0)
       const replayOf = (isBacklog: boolean, wantsDecisions: boolean) => {
         const create = (context: FieldContext, slots: TimeSlots) =>
-          new Trials(throttles, context, slots, { wantsDecisions, isBacklog })
-        return new Replay(path, subject.route, create, isBacklog)
+          new Trials(throttles, context, slots, { wantsDecisions, isBacklog, lag })
+        return new Replay(path, subject.route, create, isBacklog, lag)
       }
       const replay = replayOf(isBacklog, options.decisions)
       const other = wantsOther ? replayOf(!isBacklog, false) : undefined
@@ -93,16 +102,27 @@ export async function simulate(given: SimulateOptions, operands: readonly string
 }
 
 async function simulateLive(options: SimulateOptions, files: readonly string[], io: Io): Promise<number> {
-  const { suggest, budget, decisions, component } = options
+  const { suggest, budget, decisions, component, backlog } = options
   if (files.length > 0) throw new UsageError('--tap reads from a daemon: give no INPUT', 'simulate')
-  if (decisions || [suggest, budget, component].some(option => option !== undefined)) {
-    const others = '--component, --suggest, --budget and --decisions'
+  if (backlog || decisions || [suggest, budget, component].some(option => option !== undefined)) {
+    const others = '--component, --suggest, --budget, --backlog and --decisions'
     throw new UsageError(`--tap sees each event once: leave out ${others}`, 'simulate')
   }
   return untilInterrupted(async signal => {
     await show(await simulateTap(options, signal, io), options, io)
     return EXIT.done
   })
+}
+
+const NOBODY: Visitor = { enter() {}, visit() {} }
+
+/** Reads all inputs once to find the times of the first and the last event. Undefined: no event has a time. */
+async function lagOf(reader: InputReader, replayOf: () => Replay<Visitor>): Promise<SimulatedLag | undefined> {
+  await reader.copyStdin()
+  const replay = replayOf()
+  await reader.read(replay)
+  const { span } = replay.slots
+  return span && { since: span.from, isOver: false, until: span.to }
 }
 
 /** Finds the limits of the variants, which takes several passes over the input. */

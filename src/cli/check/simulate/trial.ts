@@ -1,5 +1,5 @@
 import { deciderOptions } from '../../../components/processors/throttle/decider-options.js'
-import { longestWaits, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import { creditMs, longestWaits, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import { OneInN } from '../../../components/processors/throttle/over-limit.js'
 import { BucketKey } from '../../../components/throttle/buckets/bucket-key.js'
 import { EventKey } from '../../../components/throttle/buckets/event-key.js'
@@ -9,8 +9,14 @@ import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, LATE, PASS, TOO_LATE } from '../../
 import { createDecider } from '../../../components/throttle/event/timing.js'
 import { BucketColumns } from '../../../components/throttle/windows.js'
 import type { EventBatch } from '../../../core/event/batch.js'
+import type { Behind } from '../../../core/event/behind.js'
 import { MOST_BYTES, MOST_EVENTS } from '../../../engine/flow/waiting.js'
 import type { FieldContext } from './trials.js'
+
+/** The period in which a simulated source is behind. At `until`, it reads all events at once. */
+export interface SimulatedLag extends Behind {
+  readonly until: number
+}
 
 /** Always 0, because deciders get the time from the events. */
 const STOPPED_CLOCK = { now: () => 0, wall: () => 0 }
@@ -57,23 +63,25 @@ export class SharedKey extends BucketKey {
 
 /**
  * Creates the decider of a throttle with any options. `isBacklog`: all events are backlog and arrive at the time of the
- * first event. `key`: a key to share with other throttles whose key fields are the same.
+ * first event. `key`: a key to share with other throttles whose key fields are the same. `lag`: the period of the backlog.
  */
 export function createTrialDecider(
   options: ThrottleOptions,
   context: FieldContext,
   isBacklog = false,
   key?: SharedKey,
+  lag?: SimulatedLag,
 ): TrialDecider {
   // A throttle with rules does not share `key`, because each rule stores its bucket's place in the key object.
-  const compiled = { ...deciderOptions(options, context), key: options.limits ? undefined : key }
+  const maxCreditMs = lag && creditMs(options)
+  const compiled = { ...deciderOptions(options, context), key: options.limits ? undefined : key, maxCreditMs }
   const { live, backlog } = longestWaits(options)
   const samples = new Samples(compiled, options)
   if (!isBacklog) return live > 0 ? new WaitingTrial(compiled, samples, live) : new UsualTrial(compiled, samples)
   if (options.on_backlog === 'pass' && !options.time_field) return new PassingTrial()
   return backlog > 0
-    ? new WaitingTrial(compiled, samples, backlog, new WaitingRoom())
-    : new UsualTrial(compiled, samples)
+    ? new WaitingTrial({ ...compiled, maxCreditMs: undefined }, samples, backlog, new WaitingRoom())
+    : new UsualTrial(compiled, samples, lag)
 }
 
 class PassingTrial extends TrialDecider {
@@ -111,10 +119,11 @@ class UsualTrial extends TrialDecider {
   readonly #samples: Samples
   #now = Number.NaN
 
-  constructor(options: DeciderOptions, samples: Samples) {
+  constructor(options: DeciderOptions, samples: Samples, lag?: SimulatedLag) {
     super()
     this.#decider = createDecider(options, STOPPED_CLOCK)
     this.#samples = samples
+    if (lag) this.#decider.credit?.enter('', lag, lag.until)
   }
 
   get byDefault(): boolean {

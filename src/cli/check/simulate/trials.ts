@@ -8,7 +8,7 @@ import { DEFAULT_BUCKET, KeyIds } from './key-ids.js'
 import type { Visitor } from './replay.js'
 import type { TimeSlots } from './slots.js'
 import { TALLY_WIDTH, TrialTally } from './tally.js'
-import { createTrialDecider, SharedKey, type TrialDecider } from './trial.js'
+import { createTrialDecider, SharedKey, type SimulatedLag, type TrialDecider } from './trial.js'
 
 export interface FieldContext {
   field(path: FieldPath): FieldReader
@@ -23,6 +23,12 @@ export interface Trial {
   readonly ids: KeyIds
   readonly decider: TrialDecider
   readonly tally: TrialTally
+}
+
+interface TrialsOptions {
+  readonly wantsDecisions?: boolean
+  readonly isBacklog?: boolean
+  readonly lag?: SimulatedLag | undefined
 }
 
 /** Tries several throttles on the same events, in one pass. */
@@ -40,17 +46,18 @@ export class Trials implements Visitor {
   readonly #keys = new Map<string, { readonly ids: KeyIds; readonly key: SharedKey; readonly trials: Trial[] }>()
   readonly #wantsDecisions: boolean
   readonly #isBacklog: boolean
-  /** The time at which all backlog arrives. Undefined until the first event. */
+  /** The time at which all backlog arrives. If undefined, the time of the first event. */
   #start: number | undefined
 
   constructor(
     all: readonly ThrottleOptions[],
     context: FieldContext,
     slots: TimeSlots,
-    { wantsDecisions = false, isBacklog = false } = {},
+    { wantsDecisions = false, isBacklog = false, lag }: TrialsOptions = {},
   ) {
     this.#wantsDecisions = wantsDecisions
     this.#isBacklog = isBacklog
+    this.#start = lag?.until
     const [{ cost }] = all as [ThrottleOptions]
     this.#cost = cost && context.field(cost)
     const mostKeys = Math.min(MOST_KEYS, Math.floor(MOST_NUMBERS / TALLY_WIDTH / all.length))
@@ -65,7 +72,7 @@ export class Trials implements Visitor {
       const { ids, key, trials } = known
       const { windowMs, mode } = limitsOf(options)[0]!
       const tally = new TrialTally({ ids, slots, windowMs, aligned: mode === 'aligned', trials: all.length })
-      const trial = { options, ids, tally, decider: createTrialDecider(options, context, isBacklog, key) }
+      const trial = { options, ids, tally, decider: createTrialDecider(options, context, isBacklog, key, lag) }
       trials.push(trial)
       return trial
     })

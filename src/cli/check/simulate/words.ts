@@ -1,4 +1,5 @@
 import {
+  backlogMode,
   LATENESS,
   limitsOf,
   longestWaits,
@@ -62,7 +63,7 @@ export function describeThrottles(all: readonly ThrottleOptions[], isBacklog: bo
 
 /** Describes options that make the daemon differ from the simulation, or do more than pass and discard events. */
 function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
-  const { mode, over_limit, on_backlog, limits, scope } = options
+  const { mode, over_limit, limits, scope } = options
   const facts: Fact[] = []
   const add = (name: string, text: string) => facts.push({ name, text })
   if (limits) add('limits', `${count(limits.length, 'rule')}, the first that matches decides`)
@@ -76,14 +77,21 @@ function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
     const room = `events that find room within ${formatDuration(live)} are shown as passed`
     add('over_limit', `wait: ${room}, as if the source could continue meanwhile`)
   }
-  if (isBacklog && on_backlog === 'pass') add('on_backlog', 'pass: all events are backlog here, and pass uncounted')
-  else if (isBacklog)
+  const how = backlogMode(options)
+  if (isBacklog && how === 'pass') add('on_backlog', 'pass: all events are backlog here, and pass uncounted')
+  else if (isBacklog && how === 'credit')
+    add(
+      'on_backlog',
+      'credit: all events are backlog here; a bucket passes what its limit allows for all windows from the first event to the last, and one more',
+    )
+  else if (isBacklog && how === 'as_live') add('on_backlog', 'as_live: all events are backlog here, and count at once')
+  else if (isBacklog && how)
     add(
       'on_backlog',
       `pace: all events are backlog here; events that find room within ${formatDuration(backlog)} are shown as passed`,
     )
-  else if (on_backlog !== undefined && on_backlog !== 'as_live')
-    add('on_backlog', `${on_backlog}: nothing is backlog here, all events count as live`)
+  else if (how === 'pace' || how === 'pass')
+    add('on_backlog', `${how}: nothing is backlog here, all events count as live`)
   if (scope === 'cluster')
     add('scope', 'cluster: simulated as a single daemon that has the whole limit and gets all of these events')
   return facts
