@@ -25,7 +25,7 @@ destinations:
 const lines = (from: number, to: number, more = {}) =>
   Array.from({ length: to - from }, (_, i) => `${JSON.stringify({ n: from + i, ...more })}\n`).join('')
 
-function numbersIn(folder: string, name = 'out.ndjson'): number[] {
+function textsIn(folder: string, name = 'out.ndjson'): string[] {
   const path = join(folder, name)
   if (!existsSync(path)) return []
   const whole = readFileSync(path, 'utf8')
@@ -33,8 +33,9 @@ function numbersIn(folder: string, name = 'out.ndjson'): number[] {
     .slice(0, whole.lastIndexOf('\n') + 1)
     .split('\n')
     .filter(Boolean)
-    .map(line => JSON.parse(line).n)
 }
+
+const numbersIn = (folder: string, name?: string): number[] => textsIn(folder, name).map(line => JSON.parse(line).n)
 
 /** A file that was read to its end before, and went on while the daemon did not run. */
 async function missed(t: Test, config: string, from: number, to: number, more = {}): Promise<string> {
@@ -66,23 +67,40 @@ async function reload(daemon: Daemon, window: string): Promise<void> {
   await daemon.until(() => reloads() > before)
 }
 
-t.test('what a source missed is discarded with a reason of its own, by default', async t => {
-  const config = configOf('limit: 20')
-  const folder = await missed(t, config, 5, 105)
-  const daemon = await startDaemon(t, folder, config)
+t.test(
+  'what a source missed passes up to the sum of its windows, and what exceeds it has a reason of its own',
+  async t => {
+    const config = configOf('limit: 20')
+    const folder = await missed(t, config, 5, 105)
+    const daemon = await startDaemon(t, folder, config)
+    const scrape = await settled(daemon, 100)
+    // The window in which the daemon stopped, and one more.
+    t.equal(scrape.sum(DISCARDS, { component_id: 'limit_app', reason: 'throttled_backlog' }), 60)
+    t.ok(daemon.logs().some(({ code, msg }) => code === 'SLUICE_THROTTLED_BACKLOG' && /on average/.test(`${msg}`)))
+    const status = await command(['status', '--config', daemon.configPath])
+    t.match(status.stdout, /limit_app has discarded 60 events since the daemon started: throttled_backlog/)
+    t.match(status.stdout, /on_backlog: pace/)
+    // What comes now is live.
+    appendFileSync(join(folder, 'app.log'), lines(105, 165))
+    const later = await settled(daemon, 160)
+    t.equal(later.sum(DISCARDS, { component_id: 'limit_app', reason: 'throttled_backlog' }), 60)
+    t.equal(later.sum(DISCARDS, { component_id: 'limit_app', reason: 'throttled' }), 60)
+    const { discarded } = await daemon.stop(t)
+    t.equal(discarded.limit_app?.throttled_backlog, 60)
+  },
+)
+
+t.test('with as_live, and at a first start, the running window decides', async t => {
+  const asLive = configOf('limit: 20, on_backlog: as_live')
+  const folder = await missed(t, asLive, 5, 105)
+  const daemon = await startDaemon(t, folder, asLive)
   const scrape = await settled(daemon, 100)
   t.equal(scrape.sum(DISCARDS, { component_id: 'limit_app', reason: 'throttled_backlog' }), 80)
-  t.ok(daemon.logs().some(({ code }) => code === 'SLUICE_THROTTLED_BACKLOG'))
-  const status = await command(['status', '--config', daemon.configPath])
-  t.match(status.stdout, /limit_app has discarded 80 events since the daemon started: throttled_backlog/)
-  t.match(status.stdout, /on_backlog or time_field/)
-  // What comes now is live.
-  appendFileSync(join(folder, 'app.log'), lines(105, 165))
-  const later = await settled(daemon, 160)
-  t.equal(later.sum(DISCARDS, { component_id: 'limit_app', reason: 'throttled_backlog' }), 80)
-  t.equal(later.sum(DISCARDS, { component_id: 'limit_app', reason: 'throttled' }), 60)
-  const { discarded } = await daemon.stop(t)
-  t.equal(discarded.limit_app?.throttled_backlog, 80)
+  await daemon.stop(t)
+  const first = await startDaemon(t, testFolder(t, { 'app.log': lines(0, 100) }), configOf('limit: 20'))
+  t.equal((await settled(first, 100)).sum(DISCARDS, { reason: 'throttled_backlog' }), 80)
+  // It had never read all lines before the last ones, and then it had.
+  await first.stop(t)
 })
 
 t.test('on_backlog: pass and pace lose nothing of it', async t => {
@@ -104,55 +122,65 @@ t.test('on_backlog: pass and pace lose nothing of it', async t => {
   }
 })
 
-t.test('an app that stays within its limit loses nothing when the daemon was down for a second', async t => {
-  const config = configOf('limit: 200, key_field: .app, on_backlog: pace', SHORT)
-  const folder = testFolder(t, { 'app.log': '' })
-  const rates = { slow: 50, steady: 120 }
-  const counts: Record<string, number> = {}
-  const delivered = () => numbersIn(folder).length
-  let written = 0
-  let isDown = false
-  let elapsedMs = 0
-  let last = performance.now()
-  const write = () => {
-    // A writer that was late must not catch up: that would be more than the limit.
-    const now = performance.now()
-    const passedMs = Math.min(now - last, 50)
-    last = now
-    // A slow daemon must not find many lines at once either: they count when it reads them.
-    if (!isDown && written - delivered() > 30) return
-    elapsedMs += passedMs
-    const text = Object.entries(rates).map(([app, rate]) => {
-      const due = Math.floor((elapsedMs * rate) / 1000)
-      const from = counts[app] ?? 0
-      counts[app] = due
-      written += due - from
-      return lines(from, due, { app })
-    })
-    appendFileSync(join(folder, 'app.log'), text.join(''))
-  }
-  // Not before the daemon runs: what a first read finds is no backlog, and may be more than the limit after a slow start.
-  const first = await startDaemon(t, folder, config)
-  const writer = setInterval(write, 10)
-  t.teardown(() => clearInterval(writer))
-  const growsBy = (lines: number) => {
-    const before = written
-    return until(`${lines} more lines`, () => written >= before + lines, { show: () => written - before })
-  }
-  await growsBy(200)
-  await first.stop(t)
-  isDown = true
-  await growsBy(400)
-  isDown = false
-  const daemon = await startDaemon(t, folder, config)
-  await growsBy(400)
-  clearInterval(writer)
-  await until('all lines', () => delivered() >= written, { show: () => [delivered(), written] })
-  const { discarded } = await daemon.stop(t)
-  t.same(discarded, {})
-  t.equal(delivered(), written)
-  t.equal(new Set(numbersIn(folder)).size, Math.max(...Object.values(counts)))
-})
+for (const [how, option] of [
+  ['stopped', ', on_backlog: pace'],
+  ['stopped', ''],
+  ['killed', ''],
+])
+  t.test(`an app within its limit loses nothing when the daemon was ${how} for seconds${option}`, async t => {
+    const config = configOf(`limit: 200, key_field: .app${option}`, SHORT)
+    const folder = testFolder(t, { 'app.log': '' })
+    const rates = { slow: 50, steady: 120 }
+    const counts: Record<string, number> = {}
+    const delivered = () => numbersIn(folder).length
+    let written = 0
+    let isDown = false
+    let elapsedMs = 0
+    let last = performance.now()
+    const write = () => {
+      // A writer that was late must not catch up: that would be more than the limit.
+      const now = performance.now()
+      const passedMs = Math.min(now - last, 50)
+      last = now
+      // A slow daemon must not find many lines at once either: they count when it reads them.
+      if (!isDown && written - delivered() > 30) return
+      elapsedMs += passedMs
+      const text = Object.entries(rates).map(([app, rate]) => {
+        const due = Math.floor((elapsedMs * rate) / 1000)
+        const from = counts[app] ?? 0
+        counts[app] = due
+        written += due - from
+        return lines(from, due, { app })
+      })
+      appendFileSync(join(folder, 'app.log'), text.join(''))
+    }
+    // Not before the daemon runs: what a first read finds is no backlog, and may be more than the limit after a slow start.
+    const first = await startDaemon(t, folder, config)
+    const writer = setInterval(write, 10)
+    t.teardown(() => clearInterval(writer))
+    const growsBy = (lines: number) => {
+      const before = written
+      return until(`${lines} more lines`, () => written >= before + lines, { show: () => written - before })
+    }
+    await growsBy(200)
+    if (how === 'stopped') await first.stop(t)
+    else {
+      first.child.kill('SIGKILL')
+      await first.exit
+    }
+    isDown = true
+    await growsBy(400)
+    isDown = false
+    const daemon = await startDaemon(t, folder, config)
+    await growsBy(400)
+    clearInterval(writer)
+    // After a kill, some lines come twice.
+    const different = () => new Set(textsIn(folder)).size
+    await until('all lines', () => different() >= written, { show: () => [different(), written] })
+    const { discarded } = await daemon.stop(t)
+    t.same(discarded, {})
+    if (how === 'stopped') t.equal(delivered(), written)
+  })
 
 t.test('a source that has nothing to catch up with goes on while another one is paced', async t => {
   const config = `

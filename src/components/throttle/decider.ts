@@ -17,6 +17,7 @@ import {
   RuleLimits,
   type RuleName,
 } from './rules/rules.js'
+import type { Credit } from './windows/credited.js'
 import type { WallTime } from './windows/wall-time.js'
 
 /** Decides which events of a throttle pass. Uses neither streams nor I/O. */
@@ -39,6 +40,11 @@ export interface DeciderOptions extends LimiterOptions {
    */
   readonly costField?: FieldReader | undefined
   readonly eventTime?: EventTimeOptions | undefined
+  /**
+   * Judges a bucket by its sum while a source catches up, for at most this time before now, in milliseconds. With 0,
+   * buckets are only saved in the same form. Undefined: backlog counts like live events. Not in event time.
+   */
+  readonly maxCreditMs?: number | undefined
   /** The first rule that holds for an event replaces `limits` and `costField` for this event. */
   readonly rules?: readonly Rule[] | undefined
 }
@@ -200,6 +206,7 @@ export class Decider extends KeyedDecider<Limiter> {
   readonly #clock: Clock
   /** The wall clock for aligned windows and quotas; undefined in event time. */
   readonly wall: WallTime | undefined
+  readonly credit: Credit | undefined
   readonly #followsWall: boolean
   readonly #whole: WholeBatches | undefined
   #now = 0
@@ -209,8 +216,10 @@ export class Decider extends KeyedDecider<Limiter> {
     const { exclude, keyFields, rules, limits } = options
     const { timing } = limiter
     this.#clock = clock
-    if (timing instanceof ClockTiming) this.wall = timing.wall
-    else this.inEventTime = timing as EventTiming
+    if (timing instanceof ClockTiming) {
+      this.wall = timing.wall
+      this.credit = timing.credit
+    } else this.inEventTime = timing as EventTiming
     const ofWall = limits.some(({ mode }) => mode === 'aligned' || mode === 'quota')
     this.#followsWall = this.wall !== undefined && (rules !== undefined || ofWall)
     const take = (batch: EventBatch, i: number, now: number) => this.take(batch, i, now)
@@ -249,6 +258,7 @@ export class Decider extends KeyedDecider<Limiter> {
   begin(batch: EventBatch, now: number): void {
     this.#now = now
     this.inEventTime?.begin(batch, now, this.#clock.wall())
+    this.credit?.enter(batch.origin.source, batch.behind, now)
     this.limiter.advance(now)
   }
 
@@ -289,7 +299,7 @@ export class Decider extends KeyedDecider<Limiter> {
 /** Creates a decider in clock time. `before`: the limiter of a previous decider with the same options. */
 export function createClockDecider(options: DeciderOptions, clock: Clock, before?: unknown): Decider {
   if (before instanceof Limiter && before.timing instanceof ClockTiming) return new Decider(options, clock, before)
-  const timing = new ClockTiming()
+  const timing = new ClockTiming(options.maxCreditMs)
   timing.wall.offsetMs = clock.wall() - clock.now()
   return new Decider(options, clock, new Limiter(options, timing))
 }

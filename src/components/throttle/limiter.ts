@@ -7,6 +7,7 @@ import type { Level, Limit } from './limit.js'
 import type { StateReader, StateWriter } from './persist/state-bytes.js'
 import { type ExactRule, ExactRules, shapeOf } from './rules/exact-rules.js'
 import { keepOnly, type Rule, type RuledLimiter } from './rules/rules.js'
+import { Credit } from './windows/credited.js'
 import { createWindows } from './windows/several.js'
 import { WallTime } from './windows/wall-time.js'
 import type { Windows } from './windows.js'
@@ -47,11 +48,18 @@ export interface Timing {
 export class ClockTiming implements Timing {
   /** For windows that follow the wall clock. */
   readonly wall = new WallTime()
+  /** Undefined if backlog counts like live events. */
+  readonly credit: Credit | undefined
   readonly graceMs = 0
   readonly keepsUsed = false
 
+  /** `maxCreditMs`: see DeciderOptions. */
+  constructor(maxCreditMs?: number) {
+    if (maxCreditMs !== undefined) this.credit = new Credit(maxCreditMs)
+  }
+
   windows(limits: readonly Limit[]): Windows {
-    return createWindows(limits, this.wall)
+    return createWindows(limits, this.wall, this.credit)
   }
 
   present(time: number): number {

@@ -114,7 +114,7 @@ export abstract class LimitWindows extends Windows {
     this.limitUnits = limit.limit * scaleOf(limit)
   }
 
-  protected limitUnitsOf(bucket: number): number {
+  limitUnitsOf(bucket: number): number {
     return this.ownLimitUnits === undefined ? this.limitUnits : this.ownLimitUnits[bucket]!
   }
 

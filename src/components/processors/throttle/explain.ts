@@ -13,7 +13,7 @@ import { createDecider } from '../../throttle/event/timing.js'
 import type { Limit } from '../../throttle/limit.js'
 import { type RuleName, ruleTitle } from '../../throttle/rules/rules.js'
 import { periodsOf } from '../../throttle/windows/several.js'
-import { longestWaits, type ThrottleOptions } from './options.js'
+import { creditMs, longestWaits, type ThrottleOptions } from './options.js'
 
 const FULL_TEXT = {
   default_bucket: 'counts in the default bucket',
@@ -75,6 +75,9 @@ function backlogText(options: ThrottleOptions): string | undefined {
   const { mode, on_backlog, time_field } = options
   if (mode === 'shadow' || time_field) return undefined
   if (on_backlog === 'pass') return 'on_backlog: while its source catches up, it passes without being counted'
+  const creditFor = creditMs(options)
+  if (creditFor !== undefined)
+    return `on_backlog: while its source catches up, the first of its bucket pass that the limit allows for all windows since the source fell behind (at most ${formatDuration(creditFor)}), and one more`
   if (on_backlog !== 'pace') return undefined
   const longest = formatDuration(longestWaits(options).backlog)
   return `on_backlog: while its source catches up, events over the limit wait for room, for at most ${longest}`

@@ -159,11 +159,14 @@ const fields = z.strictObject({
     .optional()
     .describe('With time_field only: what happens to an event later than `allowed_lateness`. Default: `pass`.'),
   on_backlog: z
-    .enum(['as_live', 'pace', 'pass'])
+    .enum(['credit', 'as_live', 'pace', 'pass'])
     .optional()
     .describe(
-      'Only without a time_field: what happens to events read while a source catches up. as_live: events over the limit are discarded as `throttled_backlog`. pace: they wait, and the source is read more slowly. pass: all pass uncounted. Default: `as_live`.',
+      'Only without a time_field: what happens to events read while a source catches up. credit: a bucket passes at once what its limit allows for all windows since the source fell behind, and one more. as_live: the running window decides. With both, events over the limit are discarded as `throttled_backlog`. pace: they wait, and the source is read more slowly. pass: all pass uncounted. Default: `credit`; with `scope: cluster`, `as_live`.',
     ),
+  max_credit: duration()
+    .optional()
+    .describe('With `on_backlog: credit` only: the longest time for which windows are counted. Default: `24 Hours`.'),
   max_delay: duration()
     .optional()
     .describe(
@@ -269,13 +272,15 @@ export type RuledOptions = ScopedLimits & Pick<Fields, 'key_field' | 'limits'>
 
 type CheckedOptions = RuledOptions &
   Pick<Fields, 'time_field' | 'allowed_lateness' | 'on_late'> &
-  Partial<Pick<Fields, 'on_backlog' | 'max_delay' | 'over_limit'>>
+  Partial<Pick<Fields, 'on_backlog' | 'max_credit' | 'max_delay' | 'over_limit'>>
 
 function check(options: CheckedOptions, context: z.RefinementCtx): void {
-  const { on_backlog, max_delay, over_limit, time_field, allowed_lateness, on_late } = options
+  const { on_backlog, max_credit, max_delay, over_limit, time_field, allowed_lateness, on_late } = options
   checkLimits(options, context)
   if (max_delay !== undefined && on_backlog !== 'pace')
     refuseAt(context, ['max_delay'], 'has no effect without on_backlog: pace')
+  if (max_credit !== undefined && (on_backlog ?? 'credit') !== 'credit')
+    refuseAt(context, ['max_credit'], `has no effect with on_backlog: ${on_backlog}`)
   if (time_field && typeof over_limit === 'object' && 'wait' in over_limit)
     refuseAt(
       context,
@@ -423,7 +428,7 @@ export type ThrottleOptions = z.output<typeof throttleOptions>
  */
 export const streamThrottleOptions = fields
   .omit({ mode: true, over_limit: true, annotate: true, summary: true, per_key_metrics: true })
-  .omit({ on_backlog: true, max_delay: true, limits_file: true, persist: true })
+  .omit({ on_backlog: true, max_credit: true, max_delay: true, limits_file: true, persist: true })
   .omit({ scope: true, group: true, redis: true, accuracy: true, on_backend_failure: true, expected_members: true })
   .superRefine(check)
 
@@ -454,6 +459,24 @@ export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
 
 /** Default maximum wait in milliseconds if `on_backlog` is `pace`. */
 const MAX_DELAY_MS = 3_600_000
+
+/** Default of `max_credit` in milliseconds. */
+const MAX_CREDIT_MS = 24 * 3_600_000
+
+/** What happens to backlog. Undefined if it counts in event time. */
+export function backlogMode({ on_backlog = 'credit', scope, time_field }: BacklogOptions): BacklogMode | undefined {
+  if (time_field) return undefined
+  // Other members may have used the limit meanwhile.
+  return on_backlog === 'credit' && scope === 'cluster' ? 'as_live' : on_backlog
+}
+
+type BacklogOptions = Pick<ThrottleOptions, 'on_backlog' | 'scope' | 'time_field'>
+type BacklogMode = NonNullable<ThrottleOptions['on_backlog']>
+
+/** The longest time for which a bucket has credit while a source catches up. Undefined: it has none. */
+export function creditMs(options: BacklogOptions & Pick<ThrottleOptions, 'max_credit'>): number | undefined {
+  return backlogMode(options) === 'credit' ? (options.max_credit ?? MAX_CREDIT_MS) : undefined
+}
 
 type Timing = Pick<ThrottleOptions, 'mode' | 'over_limit' | 'on_backlog' | 'max_delay' | 'time_field'>
 

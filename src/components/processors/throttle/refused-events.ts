@@ -12,7 +12,7 @@ import type { DeciderOptions, Refusal } from '../../throttle/decider.js'
 import { DISCARD, FULL, NO_BACKEND, TOO_LATE, WAITS } from '../../throttle/decisions.js'
 import { Annotation, type Exceeded } from './annotate.js'
 import { endKeys, KeyCounters, showKeys } from './key-metrics.js'
-import type { ThrottleOptions } from './options.js'
+import { creditMs, type ThrottleOptions } from './options.js'
 import { OneInN } from './over-limit.js'
 import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 import { Summary } from './summary.js'
@@ -50,11 +50,13 @@ export class RefusedEvents {
   readonly #values = new Uint8Array(NO_BACKEND + 1)
   /** The value in `to` for each decision about backlog. */
   readonly #backlogValues = new Uint8Array(NO_BACKEND + 1)
-  readonly #reportBacklog: (events: number) => void
+  readonly #reportBacklog: (events: number, hadCredit: boolean) => void
   readonly #metrics: ThrottleMetrics
   readonly #key: EventKey
   readonly #hasKey: boolean
   readonly #hasRules: boolean
+  /** Whether backlog has credit. If so, all events of a source that is behind are backlog. */
+  readonly #credits: boolean
   readonly #oneIn: OneInN | undefined
   readonly #marks: boolean
   readonly #isShadow: boolean
@@ -92,6 +94,7 @@ export class RefusedEvents {
     if (reasons.includes('no_backend')) this.#values[NO_BACKEND] = columnOf('no_backend')
     this.#backlogValues.set(this.#values)
     if (reasons.includes('throttled_backlog')) this.#backlogValues[DISCARD] = columnOf('throttled_backlog')
+    this.#credits = creditMs(options) !== undefined
     this.#reportBacklog = options.time_field ? () => {} : backlogReport(context.log, context.clock)
     this.#hasKey = decider.keyFields.length > 0
     this.#hasRules = decider.rules !== undefined
@@ -163,7 +166,8 @@ export class RefusedEvents {
 
   /** Call for each batch with events that do not pass. */
   carryOut(batch: EventBatch, { decisions, counts, keys }: Decisions, to: Uint8Array, refusalOf?: RefusalOf): void {
-    const values = batch.isBacklog ? this.#backlogValues : this.#values
+    const isBacklog = this.#isBacklog(batch)
+    const values = isBacklog ? this.#backlogValues : this.#values
     let overLimit = counts[DISCARD]!
     if (this.#isPlain) {
       this.#discarded.value += overLimit + counts[FULL]! + counts[NO_BACKEND]!
@@ -185,7 +189,11 @@ export class RefusedEvents {
         if (decision === DISCARD) overLimit++
       }
     }
-    if (batch.isBacklog && overLimit > 0) this.#reportBacklog(overLimit)
+    if (isBacklog && overLimit > 0) this.#reportBacklog(overLimit, batch.behind !== undefined && this.#credits)
+  }
+
+  #isBacklog({ isBacklog, behind }: EventBatch): boolean {
+    return isBacklog || (this.#credits && behind !== undefined)
   }
 
   /**
@@ -266,23 +274,25 @@ export class RefusedEvents {
   }
 
   #reason(batch: EventBatch, decision: number): string | undefined {
-    const values = batch.isBacklog ? this.#backlogValues : this.#values
+    const values = this.#isBacklog(batch) ? this.#backlogValues : this.#values
     const reason = this.#reasons[values[decision]! - discard(0)]
     return reason === 'throttled' ? undefined : reason
   }
 }
 
 /** Creates a function that logs discarded backlog at a limited rate. */
-function backlogReport(log: Logger, clock: Clock): (events: number) => void {
+function backlogReport(log: Logger, clock: Clock): (events: number, hadCredit: boolean) => void {
   const limit = new LogLimit(clock)
   let unreported = 0
-  return events => {
+  return (events, hadCredit) => {
     unreported += events
     const limited = limit.next('backlog')
     if (!limited) return
     log.warn(
       { code: 'SLUICE_THROTTLED_BACKLOG', events: unreported },
-      'discarded events of a source that is catching up; set on_backlog, or set time_field to count events at the time when they were written',
+      hadCredit
+        ? 'discarded events of a source that is catching up: their buckets exceeded the limit on average since the source fell behind'
+        : 'discarded events of a source that is catching up: nothing is known about the time in which they were written. To keep them, set on_backlog: pace, or set time_field to count events at the time when they were written',
     )
     unreported = 0
   }

@@ -29,7 +29,7 @@ import type { ClusterThrottle } from './cluster/cluster-throttle.js'
 import { deciderOptions, rulesOf } from './decider-options.js'
 import type { InEventTime } from './in-event-time.js'
 import type { LimitsFile } from './limits-file.js'
-import { everWaits, type RuleOptions, type ThrottleOptions } from './options.js'
+import { creditMs, everWaits, type RuleOptions, type ThrottleOptions } from './options.js'
 import type { Persisted } from './persist/open-saver.js'
 import type { StateSaver } from './persist/state-saver.js'
 import { reportQuotasAhead } from './quota-ahead.js'
@@ -107,7 +107,9 @@ export class ThrottleProcessor implements Processor {
       return reader
     }
     const persists = options.persist && context.state !== undefined
-    const compiled = { ...deciderOptions(options, { field }, file?.rules), persists }
+    const isLocal = !share && !options.time_field
+    const maxCreditMs = isLocal ? (creditMs(options) ?? (persists ? 0 : undefined)) : undefined
+    const compiled = { ...deciderOptions(options, { field }, file?.rules), persists, maxCreditMs }
     const windows = inherited?.windows
     this.#cluster = share?.(compiled, windows)
     if (!share) {
@@ -233,6 +235,7 @@ export class ThrottleProcessor implements Processor {
   bucket(key: string | null, rule?: string | null): BucketState {
     const { history } = this.#refused
     const sharesDefault = this.#onMaxKeys === 'default_bucket'
+    this.#local?.credit?.leave()
     const of = { decider: this.#decider, history, clock: this.#clock, rules: this.#rules, sharesDefault }
     const { outage } = this
     return { ...bucketState(of, key, rule), ...(outage && { outage }) }

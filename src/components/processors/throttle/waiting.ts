@@ -310,7 +310,14 @@ export class WithoutBacklog {
   constructor(options: DeciderOptions, clock: Clock, mostMs: number, before: unknown) {
     // If max_keys leaves no room for the bucket of an event, the event passes here. At worst, it then waits.
     const limits = options.limits.map(tolerant)
-    this.#options = { ...options, limits, exclude: undefined, onMaxKeys: 'pass', persists: false }
+    this.#options = {
+      ...options,
+      limits,
+      exclude: undefined,
+      onMaxKeys: 'pass',
+      persists: false,
+      maxCreditMs: undefined,
+    }
     this.#clock = clock
     this.#mostMs = mostMs
     this.#rules = options.rules?.map(tolerantRule)

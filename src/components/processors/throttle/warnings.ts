@@ -1,6 +1,12 @@
 import type { FilesThere, OptionProblem, Upstream } from '../../../core/component.js'
 import { counted, formatSize } from '../../../lib/units.js'
-import type { ClusterOptions, RuledOptions, RuleOptions, ThrottleOptions } from './options.js'
+import {
+  backlogMode,
+  type ClusterOptions,
+  type RuledOptions,
+  type RuleOptions,
+  type ThrottleOptions,
+} from './options.js'
 
 /** Warnings about valid but rarely intended options. */
 
@@ -24,15 +30,22 @@ function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]
       'has no effect with time_field: events of a backlog count at the time when they were written, and do not wait; remove one of the two options'
     return on_backlog === undefined ? [] : [{ path: ['on_backlog'], message }]
   }
-  const isLive = on_backlog === undefined || on_backlog === 'as_live'
-  if (!isLive || mode === 'shadow' || over_limit === 'mark') return []
+  const how = backlogMode(options)
+  if (on_backlog === 'credit' && how === 'as_live') {
+    const message =
+      'has no effect with scope: cluster: other daemons may have used the limit while this one was behind, so backlog counts like live events (as_live)'
+    return [{ path: ['on_backlog'], message }]
+  }
+  if ((how !== 'credit' && how !== 'as_live') || mode === 'shadow' || over_limit === 'mark') return []
   const behind = upstream.filter(({ definition, options }) => definition.catchesUp?.(options as never))
   if (behind.length === 0) return []
   const there = thereText(behind)
   const names = behind.map(({ id }) => id).join(', ')
-  const text = `lines of ${names} that were written before a start arrive all at once, and events over the limit are discarded`
-  // If the option is set explicitly, warns only of a backlog whose size is known.
-  if (on_backlog === 'as_live') return there === '' ? [] : [{ path: ['on_backlog'], message: `${text}${there}` }]
+  const start = how === 'credit' ? 'the first start' : 'a start'
+  const text = `lines of ${names} that were written before ${start} arrive all at once, and events over the limit are discarded`
+  // If the option is set explicitly, or matters only once, warns only of a backlog whose size is known.
+  if (how === 'credit' && there === '') return []
+  if (on_backlog !== undefined) return there === '' ? [] : [{ path: ['on_backlog'], message: `${text}${there}` }]
   const message = `${text}${there}; set on_backlog: pace to read them only as fast as the limit allows, or time_field: auto to count events at the time when they were written (on_backlog: as_live accepts this)`
   return [{ path: [], message }]
 }

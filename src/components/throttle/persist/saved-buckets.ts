@@ -148,8 +148,8 @@ export class BucketsReader {
   }
 
   /** `shiftMs` is added to clock times. `now` is the current clock time. In event time, both have no effect. */
-  read(content: Buffer, now: number, shiftMs: number): void {
-    const from = new StateReader(content, now, shiftMs)
+  read(content: Buffer, now: number, shiftMs: number, hasSums = false): void {
+    const from = new StateReader(content, now, shiftMs, hasSums)
     while (!from.isAtEnd) {
       const start = from.bytes(from.whole())
       const rule = content.toString('latin1', start, from.at)

@@ -52,13 +52,16 @@ export class StateReader {
   /** The current time by the clock of the decisions. In event time, the saved progress. */
   now: number
   readonly #shiftMs: number
+  /** Whether buckets have sums (CreditedWindows). */
+  readonly hasSums: boolean
   #at = 0
 
   /** `shiftMs` is added to times, because the times were measured by another clock. */
-  constructor(bytes: Uint8Array, now: number, shiftMs: number) {
+  constructor(bytes: Uint8Array, now: number, shiftMs: number, hasSums = false) {
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
     this.now = now
     this.#shiftMs = shiftMs
+    this.hasSums = hasSums
   }
 
   get isAtEnd(): boolean {
@@ -87,6 +90,12 @@ export class StateReader {
     if (length > this.view.byteLength - start) throw new RangeError('the bytes end early')
     this.#at += length
     return start
+  }
+
+  /** Reads bytes that StateWriter.bytes wrote, as text. */
+  text(): string {
+    const start = this.bytes(this.whole())
+    return Buffer.from(this.view.buffer, this.view.byteOffset + start, this.#at - start).toString()
   }
 
   get at(): number {

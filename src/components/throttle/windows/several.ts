@@ -2,6 +2,7 @@ import { DISCARD, LATE, PASS, type WindowDecision } from '../decisions.js'
 import type { Level, Limit } from '../limit.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import { FixedWindows, type LimitWindows, Windows } from '../windows.js'
+import { type Credit, CreditedWindows } from './credited.js'
 import { GcraWindows } from './gcra.js'
 import { PeriodWindows } from './period.js'
 import { AlignedPeriods, CalendarPeriods, type Periods } from './periods.js'
@@ -105,8 +106,14 @@ export function sideBySide(members: readonly LimitWindows[], latePasses = false)
     : new SeveralWindows(members, latePasses)
 }
 
-export function createWindows(limits: readonly Limit[], wall: WallTime): Windows {
-  return sideBySide(limits.map(limit => windowsOf(limit, wall)))
+/** `credit`: undefined if backlog counts like live events. Quotas always count in their calendar period. */
+export function createWindows(limits: readonly Limit[], wall: WallTime, credit?: Credit): Windows {
+  return sideBySide(
+    limits.map(limit => {
+      const windows = windowsOf(limit, wall)
+      return credit === undefined || limit.mode === 'quota' ? windows : new CreditedWindows(windows, credit)
+    }),
+  )
 }
 
 /** The periods that a limit uses as windows; undefined if each window of the limit begins with an event. */

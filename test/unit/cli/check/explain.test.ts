@@ -77,6 +77,7 @@ t.test('every component in order, with every decision', async t => {
         no   .host equal 'web-07'  (.host is missing)
       yes  key_field: it counts in the bucket of its value  (.app is "cart")
       window: it opens with the first event and lasts 10s; the first 2 of its bucket pass, later ones are discarded until it ends
+      on_backlog: while its source catches up, the first of its bucket pass that the limit allows for all windows since the source fell behind (at most 24h 0m), and one more
       max_keys: while 100000 other buckets are in use, an event of a new bucket passes without being counted
     → upstream (http): would be delivered
         POST http://127.0.0.1:9/v3

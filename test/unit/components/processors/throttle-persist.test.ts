@@ -109,7 +109,7 @@ t.test('what changed is saved within a second, and nothing while nothing changes
   await passed('a', 1)
   t.ok(time.timers > 0)
   await saved()
-  t.equal(statSync(join(dir, '1.buckets')).size, size + 24 + 8 + 4 + 1 + 16, 'the one bucket is appended')
+  t.equal(statSync(join(dir, '1.buckets')).size, size + 24 + 8 + 4 + 1 + 16 + 4, 'the one bucket is appended')
   // As after a kill.
   const second = await started(t, dir)
   t.equal(await second.passed('a', 5), 1)
@@ -143,7 +143,7 @@ t.test('a file that is cut or damaged anywhere counts up to there, and the one b
     if (older) writeFileSync(join(dir, '1.buckets'), older)
     if (newer) writeFileSync(join(dir, '2.buckets'), newer)
     const limits = limitsOf(throttle.options.parse({ ...OPTIONS, ...unkeyed }))
-    const limiter = new Limiter({ limits, maxKeys: 1, seed: 0, persists: true }, new ClockTiming())
+    const limiter = new Limiter({ limits, maxKeys: 1, seed: 0, persists: true }, new ClockTiming(0))
     await restoreBuckets(new BucketsReader(limiter, []), {
       folder: folderOnDisk(dir),
       means,

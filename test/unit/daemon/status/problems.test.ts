@@ -217,7 +217,10 @@ t.test('events without a limit are a problem while all keys are in use', async t
 
 t.test('what throttles discard besides what is beyond their limits is told with what to do', async t => {
   for (const [reason, todo] of [
-    ['throttled_backlog', /set on_backlog or time_field, or a longer max_delay/],
+    [
+      'throttled_backlog',
+      /over all windows since the source fell behind.*set `on_backlog: pace`, or a longer max_delay/,
+    ],
     ['max_keys', /Raise max_keys/],
     ['late', /allowed_lateness/],
     ['no_backend', /on_backend_failure/],

@@ -4,7 +4,15 @@ import { refuseNewer } from '../../../../core/unreadable.js'
 import type { BufferFolder } from '../../../../engine/flow/disk-buffer/files.js'
 import { type Clock, nextTurn } from '../../../../lib/time.js'
 import type { BucketsReader } from '../../../throttle/persist/saved-buckets.js'
-import { blocksOf, FORMAT, type Segment, type SegmentHead, segmentName, segmentsIn, surveySegment } from './segments.js'
+import {
+  blocksOf,
+  type Segment,
+  type SegmentHead,
+  segmentName,
+  segmentsIn,
+  surveySegment,
+  WITH_SUMS,
+} from './segments.js'
 
 export interface Restoring {
   readonly folder: BufferFolder
@@ -22,9 +30,10 @@ export async function restoreBuckets(to: BucketsReader, restoring: Restoring): P
   if (!newest) return
   const { folder, clock, wall, log } = restoring
   const shifts = clock ? shiftsOf(segments, { now: clock.now(), wall }) : segments.map(() => 0)
-  for (const [n, { name }] of segments.entries()) {
+  for (const [n, { name, sluice_buckets }] of segments.entries()) {
     try {
-      await readSegment(to, folder, name, clock?.now() ?? Number.NEGATIVE_INFINITY, shifts[n]!)
+      const now = clock?.now() ?? Number.NEGATIVE_INFINITY
+      await readSegment(folder, name, content => to.read(content, now, shifts[n]!, sluice_buckets === WITH_SUMS))
     } catch (error) {
       reportUnreadable(restoring, name, error)
     }
@@ -50,7 +59,7 @@ async function usable(restoring: Restoring): Promise<Segment[]> {
   for (const name of await namesIn(restoring)) {
     try {
       const segment = await surveySegment(folder, name)
-      if (segment) refuseNewer(segment.sluice_buckets, FORMAT)
+      if (segment) refuseNewer(segment.sluice_buckets, WITH_SUMS)
       if (!segment || segment.lost > 0)
         log.warn(
           { file: `${folder.path}/${name}`, lost_bytes: segment?.lost },
@@ -113,12 +122,12 @@ function shiftsOf(segments: readonly Segment[], present: { now: number; wall: nu
   return shifts
 }
 
-async function readSegment(to: BucketsReader, folder: BufferFolder, name: string, now: number, shiftMs: number) {
+async function readSegment(folder: BufferFolder, name: string, read: (content: Buffer) => void) {
   const file = await folder.open(name)
   try {
     let isFirst = true
     for await (const { content } of blocksOf(file)) {
-      if (!isFirst) to.read(content, now, shiftMs)
+      if (!isFirst) read(content)
       isFirst = false
       await nextTurn()
     }
