@@ -187,7 +187,9 @@ for (const mode of MODES) {
     bytes_per_bucket: Math.round(fresh),
     at_worst: Math.round(worst),
     longest_step_ms: Math.round(longestStep(mode, false)),
-    longest_step_in_event_time_ms: Math.round(longestStep(mode, true)),
+    ...((mode === 'fixed' || mode === 'aligned') && {
+      longest_step_in_event_time_ms: Math.round(longestStep(mode, true)),
+    }),
   })
   const { whole, longest, bytes } = saving(mode)
   results.push({

@@ -83,6 +83,19 @@ t.test('runs try every two options with every mode, on the clock and in event ti
 const EXAMPLES: Record<string, Options> = {
   burst: { limit: 1, window: '1s', burst: 2 },
   cost: { limit_bytes: 10, window: '1s', cost: '.c' },
+  window_mode: { limit: 1, window: '1s', window_mode: 'gcra', time_field: '.t' },
+  'limits[0].window_mode': {
+    limit: 1,
+    window: '1s',
+    time_field: '.t',
+    limits: [{ when: 'if (.a exists)', window_mode: 'sliding' }],
+  },
+  'also[0].window_mode': {
+    limit: 1,
+    window: '1s',
+    time_field: '.t',
+    also: [{ limit: 5, window: '1m', window_mode: 'sliding' }],
+  },
   over_limit: { limit: 1, window: '1s', time_field: '.t', over_limit: { wait: '1s' } },
   max_delay: { limit: 1, window: '1s', max_delay: '1s' },
   allowed_lateness: { limit: 1, window: '1s', allowed_lateness: '1s' },

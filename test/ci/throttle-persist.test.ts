@@ -33,7 +33,7 @@ const MODES = {
   costs: 'limit: 10, window: 1 Hours, cost: .cost',
   rules: 'limit: 1, window: 1 Hours, limits: [{ when: "if (.app exists)", limit: 5 }]',
   event_time: 'limit: 5, window: 1 Hours, time_field: .timestamp',
-  event_sliding: 'limit: 5, window: 1 Hours, window_mode: sliding, time_field: .timestamp',
+  event_aligned: 'limit: 5, window: 30 Days, window_mode: aligned, time_field: .timestamp',
 }
 
 const lines = (app: string, events: number) =>

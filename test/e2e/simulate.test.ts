@@ -364,6 +364,44 @@ async function before(t: Test, yaml: string, args: readonly string[], input = ''
   return { code, all, stdout, stderr: stderr.replace(/\s+/g, ' ') }
 }
 
+t.test('sliding and gcra do not have event time: validate says it, and simulate tries them on the times', async t => {
+  const timed = { limit: 2, window: '1s', time_field: '.t', on_late: 'discard' }
+  const of = (throttle: Record<string, unknown>) =>
+    join(testFolder(t, { 'sluice.yaml': yaml(throttle) }), 'sluice.yaml')
+  const text = (mode: string) =>
+    `${mode} cannot be combined with time_field: the windows of event time are fixed, aligned or calendar periods; set window_mode: fixed or aligned, set quota instead of window, or remove time_field`
+  for (const [more, place] of [
+    [{ window_mode: 'sliding' }, '11:18: processors.limit_app.window_mode: sliding'],
+    [{ window_mode: 'gcra' }, '11:18: processors.limit_app.window_mode: gcra'],
+    [
+      { also: [{ limit: 9, window: '1m', window_mode: 'gcra' }] },
+      '11:51: processors.limit_app.also[0].window_mode: gcra',
+    ],
+    [
+      { limits: [{ when: 'if (.a exists)', window_mode: 'sliding' }] },
+      '11:53: processors.limit_app.limits[0].window_mode: sliding',
+    ],
+  ] as const) {
+    const path = of({ ...timed, ...more })
+    const { code, stderr } = await command(['validate', path])
+    const [where, mode] = [place.slice(0, place.lastIndexOf(' ')), place.slice(place.lastIndexOf(' ') + 1)]
+    t.equal(code, 78, place)
+    t.match(stderr.replace(/\s+/g, ' '), `${path}:${where} ${text(mode)}`)
+  }
+  const input = [0, 0, 600, 900, 1000, 1400, 1600, 2000].map(at => `{"t":${at}}\n`).join('')
+  for (const mode of ['fixed', 'aligned', 'sliding', 'gcra']) {
+    const { on_late, time_field, ...clock } = timed
+    const alone = await simulate(of({ ...clock, window_mode: mode }), ['--decisions'], input)
+    const tried = await callSimulate([of(timed), `--window-mode=${mode}`, '--limit=2', '--decisions'], input)
+    t.equal(tried.code, 0, tried.stderr)
+    t.equal(tried.stdout, alone.stdout, mode)
+    t.match(tried.stdout, '"discard"')
+    const isOnClock = mode === 'sliding' || mode === 'gcra'
+    t.equal(/^time_field not with this window mode: a daemon/m.test(tried.stderr), isOnClock, tried.stderr)
+    t.equal(/^ {4}time_field: \.t$/m.test(tried.stderr), !isOnClock, 'the configuration to paste is valid')
+  }
+})
+
 t.test('processors before the throttle are applied, on all ways to it', async t => {
   const input = '{"t":1,"b":1}\n{"t":2,"a":1}\n{"t":3,"a":2,"b":1}\n{"t":1004,"a":3}\n{"t":1005,"a":3}\n'
   const decided = (inputs: string) =>

@@ -21,11 +21,15 @@ interface Made {
   readonly random: Seeded
 }
 
-const limits = ({ mode, random }: Made): Options => ({
+/** The window modes of further limits and of rules. */
+const modesOf = ({ time_field }: Options) =>
+  time_field === undefined ? ['fixed', 'aligned', 'sliding', 'gcra'] : ['fixed', 'aligned']
+
+const limits = ({ options, mode, random }: Made): Options => ({
   limit: 1 + random.below(4),
   // A quota alone has no window that a rule could take.
   ...((mode === 'quota' || random.chance(0.5)) && { window: random.pick(WINDOWS) }),
-  ...(random.chance(0.3) && { window_mode: random.pick(['fixed', 'aligned', 'sliding', 'gcra']) }),
+  ...(random.chance(0.3) && { window_mode: random.pick(modesOf(options)) }),
 })
 
 function addRule(made: Made, rule: Options): void {
@@ -74,7 +78,7 @@ export const FEATURES: Record<string, (made: Made) => void> = {
   },
   also: ({ options, random }) => {
     const more = (): Options => {
-      const window_mode = random.pick([undefined, 'fixed', 'aligned', 'sliding', 'gcra'])
+      const window_mode = random.pick([undefined, ...modesOf(options)])
       return {
         [random.pick(['limit', 'limit', 'limit_bytes'])]: 1 + random.below(200),
         window: random.pick(WINDOWS),
@@ -199,6 +203,12 @@ export const REFUSED: readonly Refusal[] = [
     path: 'cost',
     holds: ({ limit, also, quota }, has) =>
       has('cost') && limit === undefined && also === undefined && (quota as Options | undefined)?.limit === undefined,
+  },
+  {
+    name: 'window_mode: sliding or gcra with time_field',
+    path: 'window_mode',
+    holds: ({ window_mode, time_field }) =>
+      time_field !== undefined && (window_mode === 'sliding' || window_mode === 'gcra'),
   },
   {
     name: 'over_limit: wait with time_field',

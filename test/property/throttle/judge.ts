@@ -66,8 +66,8 @@ export class Judge {
   }
 
   #liveApps(fileRules: readonly Options[]): LiveApps | undefined {
-    const { on_backlog, max_keys } = this.#options
-    if (on_backlog !== 'pace' || max_keys !== undefined) return undefined
+    const { on_backlog, max_keys, time_field } = this.#options
+    if (on_backlog !== 'pace' || max_keys !== undefined || time_field !== undefined) return undefined
     return new LiveApps(this.#options, this.#offsetMs, fileRules)
   }
 

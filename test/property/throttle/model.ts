@@ -4,9 +4,7 @@ import {
   ClockPeriods,
   ClockSliding,
   EventFixed,
-  EventGcra,
   EventPeriods,
-  EventSliding,
   type Lateness,
   type LimitModel,
 } from './limits.js'
@@ -218,8 +216,8 @@ export class ThrottleModel {
         const periods = alignedPeriods(windowMs)
         return inEventTime ? new EventPeriods(most, periods) : new ClockPeriods(most, periods, this.#offsetMs)
       }
-      if (of.mode === 'sliding') return new (inEventTime ? EventSliding : ClockSliding)(most, windowMs)
-      if (of.mode === 'gcra') return new (inEventTime ? EventGcra : ClockGcra)(most, windowMs, above)
+      if (of.mode === 'sliding') return new ClockSliding(most, windowMs)
+      if (of.mode === 'gcra') return new ClockGcra(most, windowMs, above)
       return new (inEventTime ? EventFixed : ClockFixed)(most, windowMs)
     }
     return { limit, unit, windowMs, create }

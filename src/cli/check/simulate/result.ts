@@ -232,6 +232,9 @@ function settingsOf({ subject, typed, variants, inputs, route, isBacklog = false
       variants.map(({ options }) => options),
       isBacklog,
     ),
+    ...(subject.given.time_field !== undefined && !variants[0]!.options.time_field
+      ? [{ name: 'time_field', text: 'not with this window mode: a daemon counts each event when it arrives' }]
+      : []),
     { name: 'input', text: inputs.map(({ path }) => inputName(path)).join(', ') },
     ...(before ? [{ name: 'applied', text: before }] : []),
   ]

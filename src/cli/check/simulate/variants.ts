@@ -1,5 +1,6 @@
 import { withFileRules } from '../../../components/processors/throttle/limits-file.js'
-import { type ThrottleOptions, throttleOptions } from '../../../components/processors/throttle/options.js'
+import { CLOCK_MODES, type ThrottleOptions, throttleOptions } from '../../../components/processors/throttle/options.js'
+import type { WindowMode } from '../../../components/throttle/limit.js'
 import { UsageError } from '../../../daemon/process/command-line.js'
 import { parseOptions } from '../../../engine/config/parse-options.js'
 import { flagOf, inputOf, quoted, type ThrottleFlags } from '../throttle-flags.js'
@@ -28,6 +29,9 @@ const MOST_VARIANTS = 400
 export function variantsOf(base: Readonly<Record<string, unknown>>, changes: ChangedOptions): Variant[] {
   const { exclude, 'window-mode': mode } = changes
   const common = inputOf({ exclude, 'window-mode': mode }, 'simulate')
+  // These modes follow the clock, which the simulation sets to the time of each event.
+  const { time_field, allowed_lateness, on_late, ...onClock } = base
+  const given = CLOCK_MODES.includes(mode as WindowMode) ? onClock : base
   const combined = listOf(changes.key, false).flatMap(key =>
     listOf(changes.window).flatMap(window =>
       listOf(changes['limit-bytes']).flatMap(bytes =>
@@ -40,7 +44,7 @@ export function variantsOf(base: Readonly<Record<string, unknown>>, changes: Cha
     throw new UsageError(message, 'simulate')
   }
   return combined.map(flags =>
-    variantOf({ ...base, ...common, ...inputOf(flags, 'simulate') }, { ...flags, exclude, 'window-mode': mode }),
+    variantOf({ ...given, ...common, ...inputOf(flags, 'simulate') }, { ...flags, exclude, 'window-mode': mode }),
   )
 }
 

@@ -147,7 +147,7 @@ const fields = z.strictObject({
   time_field: timeField()
     .optional()
     .describe(
-      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows use it instead of the clock. auto: the time from the source, codec or a usual field. An event without a time counts when it arrives.',
+      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows use it instead of the clock; they must be fixed, aligned, or of a quota. auto: the time from the source, codec or a usual field. An event without a time counts when it arrives.',
     ),
   allowed_lateness: duration(0)
     .optional()
@@ -265,7 +265,7 @@ export type KeyMetricsOptions = NonNullable<Fields['per_key_metrics']>
 export type ClusterOptions = Pick<Fields, keyof typeof clusterOptions>
 
 export type LimitOptions = Pick<Fields, keyof typeof limitOptions>
-type ScopedLimits = LimitOptions & { readonly scope?: 'local' | 'cluster' }
+type ScopedLimits = LimitOptions & { readonly scope?: 'local' | 'cluster'; readonly time_field?: Fields['time_field'] }
 export type RuledOptions = ScopedLimits & Pick<Fields, 'key_field' | 'limits'>
 
 // Checks.
@@ -301,7 +301,11 @@ const MISSING_LIMIT = 'is missing; it must be a whole number, or set limit_bytes
 const MISSING_WINDOW = 'is missing; it must be a duration such as "10 Seconds"'
 
 const NOT_SHARED =
-  'sliding cannot be combined with scope: cluster, where the server would have to keep the time of each event; use gcra, which is smooth as well'
+  'cannot be combined with scope: cluster, where the server would have to keep the time of each event; use gcra, which is smooth as well'
+/** Window modes that event time does not have. */
+export const CLOCK_MODES: readonly WindowMode[] = ['sliding', 'gcra']
+const CLOCK_ONLY =
+  'cannot be combined with time_field: the windows of event time are fixed, aligned or calendar periods; set window_mode: fixed or aligned, set quota instead of window, or remove time_field'
 
 function checkLimits(options: ScopedLimits, context: z.RefinementCtx): void {
   const { window, cost, quota, also = [] } = options
@@ -311,17 +315,25 @@ function checkLimits(options: ScopedLimits, context: z.RefinementCtx): void {
   if (cost !== undefined && ![options, ...also, ...(quota ? [quota] : [])].some(({ limit }) => limit !== undefined))
     refuseAt(context, ['cost'], 'has no effect without limit; limit_bytes counts the size of an event')
   checkBurst(options, [], context)
-  if (options.scope === 'cluster') checkShared(options, context)
+  if (options.scope === 'cluster') refuseModes(options, ['sliding'], NOT_SHARED, context)
+  if (options.time_field) refuseModes(options, CLOCK_MODES, CLOCK_ONLY, context)
   for (const [n, more] of also.entries()) {
     if (!hasLimit(more)) refuseAt(context, ['also', n, 'limit'], MISSING_LIMIT)
     checkBurst({ ...more, window_mode: more.window_mode ?? options.window_mode }, ['also', n], context)
   }
 }
 
-function checkShared({ window_mode, also = [] }: LimitOptions, context: z.RefinementCtx): void {
-  if (window_mode === 'sliding') refuseAt(context, ['window_mode'], NOT_SHARED)
-  for (const [n, more] of also.entries())
-    if (more.window_mode === 'sliding') refuseAt(context, ['also', n, 'window_mode'], NOT_SHARED)
+/** Adds an issue for each limit whose window mode is one of `modes`. */
+function refuseModes(
+  { window_mode, also = [] }: LimitOptions,
+  modes: readonly WindowMode[],
+  why: string,
+  context: z.RefinementCtx,
+): void {
+  const refuse = (mode: WindowMode | undefined, path: (string | number)[]) =>
+    mode !== undefined && modes.includes(mode) && refuseAt(context, [...path, 'window_mode'], `${mode} ${why}`)
+  refuse(window_mode, [])
+  for (const [n, more] of also.entries()) refuse(more.window_mode, ['also', n])
 }
 
 function checkBurst(

@@ -172,7 +172,7 @@ export class CountedEventWindows extends LimitEventWindows {
     const from = this.progress.keptFrom(time) - this.spanMs
     const older = this.kept.of(bucket)
     if (older.length > 0) this.#drop(older, from)
-    if (this.times[bucket]! < from || !this.makeRoom(older, older.length)) return
+    if (this.times[bucket]! < from || !this.makeRoom(older)) return
     this.#insert(older, older.length, this.times[bucket]!, this.#latest[bucket]!, this.counts[bucket]!)
   }
 
@@ -191,7 +191,7 @@ export class CountedEventWindows extends LimitEventWindows {
 
   #open(bucket: number, start: number, time: number, cost: number): void {
     const older = this.kept.of(bucket)
-    if (!this.makeRoom(older, older.length)) return
+    if (!this.makeRoom(older)) return
     this.#insert(older, older.upTo(time), start, time, cost)
   }
 

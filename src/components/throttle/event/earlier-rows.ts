@@ -23,30 +23,23 @@ const bytesOf = (numbers: number) => LIST_BYTES + numbers * 8
 const NONE: number[] = [0, 0]
 
 /**
- * Keeps, for each bucket, all windows or runs except the newest, in order of time. Each window or run is a row of
- * numbers, and the first number is its time. A bucket has a list of rows only while it has rows. One object serves all
- * buckets, and shows the rows of the bucket that was last passed to `of`.
+ * Keeps, for each bucket, all windows except the newest, in order of time. Each window is a row of numbers, and the
+ * first number is its start. A bucket has a list of rows only while it has rows. One object serves all buckets, and
+ * shows the rows of the bucket that was last passed to `of`.
  */
 export class EarlierRows {
   length = 0
-  /**
-   * `array`: the list with the rows. `rows`: where the first row begins in it. Both are valid until the rows change.
-   */
-  array: number[] = NONE
-  rows = 0
-  /** Whether the bucket has a list. The list also holds the state of the bucket. */
-  protected hasState = false
+  /** The list with the rows. `#rows`: where the first row begins in it. */
+  #array: number[] = NONE
+  #rows = 0
   readonly #room: EarlierMemory
   readonly #width: number
-  readonly #head: number
   readonly #lists: (number[] | undefined)[] = []
   #bucket = -1
 
-  /** `state`: how many numbers a subclass keeps in each list, in addition to the rows. */
-  constructor(room: EarlierMemory, width: number, state = 0) {
+  constructor(room: EarlierMemory, width: number) {
     this.#room = room
     this.#width = width
-    this.#head = HEAD + state
   }
 
   /** Makes room for bucket ids below `capacity`, because V8 turns an array with large gaps into a dictionary. */
@@ -59,52 +52,41 @@ export class EarlierRows {
     this.#leave()
     this.#bucket = bucket
     this.#show(this.#lists[bucket])
-    this.loaded()
     return this
   }
 
-  /** Saves the state of the shown bucket. After that, no bucket is shown. */
+  /** Writes the head of the shown list. After that, no bucket is shown. */
   #leave(): void {
-    if (this.hasState) this.save()
+    if (this.#hasList) {
+      this.#array[FIRST] = (this.#rows - HEAD) / this.#width
+      this.#array[LENGTH] = this.length
+    }
     this.#show(undefined)
     this.#bucket = -1
   }
 
   #show(list: number[] | undefined): void {
-    this.hasState = list !== undefined
-    this.array = list ?? NONE
-    this.length = this.array[LENGTH]!
-    this.rows = this.#head + this.array[FIRST]! * this.#width
+    this.#array = list ?? NONE
+    this.length = this.#array[LENGTH]!
+    this.#rows = HEAD + this.#array[FIRST]! * this.#width
   }
 
-  /** Called each time that the rows of another bucket are shown. */
-  protected loaded(): void {}
-
-  protected state(index: number): number {
-    return this.array[HEAD + index]!
-  }
-
-  protected setState(index: number, value: number): void {
-    this.array[HEAD + index] = value
-  }
-
-  /** Writes the head of the list. Called only before another list is shown. */
-  protected save(): void {
-    this.array[FIRST] = (this.rows - this.#head) / this.#width
-    this.array[LENGTH] = this.length
+  get #hasList(): boolean {
+    return this.#array !== NONE
   }
 
   get(row: number, column: number): number {
-    return this.array[this.rows + row * this.#width + column]!
+    return this.#array[this.#rows + row * this.#width + column]!
   }
 
   set(row: number, column: number, value: number): void {
-    this.array[this.rows + row * this.#width + column] = value
+    this.#array[this.#rows + row * this.#width + column] = value
   }
 
-  /** Number of rows whose time is at or before `time`. */
+  /** Number of rows that start at or before `time`. */
   upTo(time: number): number {
-    const { array, rows } = this
+    const array = this.#array
+    const rows = this.#rows
     const width = this.#width
     let high = this.length
     let low = high - 1
@@ -123,27 +105,27 @@ export class EarlierRows {
   }
 
   get #capacity(): number {
-    return this.hasState ? (this.array.length - this.#head) / this.#width : 0
+    return this.#hasList ? (this.#array.length - HEAD) / this.#width : 0
   }
 
   /** Whether a row can be inserted without exceeding MOST_BYTES. */
   get hasRoom(): boolean {
     const capacity = this.#capacity
     if (this.length < capacity) return true
-    const more = this.hasState ? capacity * this.#width * 8 : bytesOf(this.#head + this.#width)
+    const more = this.#hasList ? capacity * this.#width * 8 : bytesOf(HEAD + this.#width)
     return this.#room.bytes + more <= MOST_BYTES
   }
 
   /** Inserts a row at index `row`; the caller sets its values. */
   insert(row: number): void {
     const width = this.#width
-    if (this.rows + this.length * width >= this.array.length || !this.hasState) {
+    if (this.#rows + this.length * width >= this.#array.length || !this.#hasList) {
       const capacity = this.#capacity
-      this.#move(this.rows - this.#head >= (capacity / 4) * width && this.hasState ? capacity : capacity * 2 || 1)
+      this.#move(this.#rows - HEAD >= (capacity / 4) * width && this.#hasList ? capacity : capacity * 2 || 1)
     }
-    const at = this.rows + row * width
-    for (let to = this.rows + this.length * width + width - 1; to >= at + width; to--)
-      this.array[to] = this.array[to - width]!
+    const at = this.#rows + row * width
+    for (let to = this.#rows + this.length * width + width - 1; to >= at + width; to--)
+      this.#array[to] = this.#array[to - width]!
     this.#setLength(this.length + 1)
   }
 
@@ -151,36 +133,37 @@ export class EarlierRows {
     this.#room.rows += length - this.length
     this.length = length
     if (length > 0) return
-    this.#room.bytes -= bytesOf(this.array.length)
+    this.#room.bytes -= bytesOf(this.#array.length)
     this.#lists[this.#bucket] = undefined
     this.#show(undefined)
   }
 
   /** Moves the rows to the front of a new list, which has room for `capacity` rows. */
   #move(capacity: number): void {
-    const { array, rows, length } = this
+    const { length } = this
+    const array = this.#array
+    const rows = this.#rows
     // Because the array is filled with a fraction, V8 stores plain doubles without spare places.
-    const list = new Array<number>(this.#head + capacity * this.#width).fill(0.5)
-    if (this.hasState) for (let at = 0; at < this.#head; at++) list[at] = array[at]!
-    for (let at = 0; at < length * this.#width; at++) list[this.#head + at] = array[rows + at]!
-    this.#room.bytes += bytesOf(list.length) - (this.hasState ? bytesOf(array.length) : 0)
+    const list = new Array<number>(HEAD + capacity * this.#width).fill(0.5)
+    if (this.#hasList) for (let at = 0; at < HEAD; at++) list[at] = array[at]!
+    for (let at = 0; at < length * this.#width; at++) list[HEAD + at] = array[rows + at]!
+    this.#room.bytes += bytesOf(list.length) - (this.#hasList ? bytesOf(array.length) : 0)
     this.#lists[this.#bucket] = list
-    this.hasState = true
-    this.array = list
-    this.rows = this.#head
+    this.#array = list
+    this.#rows = HEAD
   }
 
   remove(row: number): void {
     const width = this.#width
-    const at = this.rows + row * width
-    for (let to = at; to < this.rows + (this.length - 1) * width; to++) this.array[to] = this.array[to + width]!
+    const at = this.#rows + row * width
+    for (let to = at; to < this.#rows + (this.length - 1) * width; to++) this.#array[to] = this.#array[to + width]!
     this.#setLength(this.length - 1)
   }
 
   removeFirst(count: number): void {
-    this.rows += count * this.#width
+    this.#rows += count * this.#width
     this.#setLength(this.length - count)
-    if (this.hasState && this.length * 4 < this.#capacity) this.#move(this.length * 2)
+    if (this.#hasList && this.length * 4 < this.#capacity) this.#move(this.length * 2)
   }
 
   clear(bucket: number): void {

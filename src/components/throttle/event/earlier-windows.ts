@@ -13,30 +13,26 @@ const MOST_OF_ONE = 4096
  * no room is left, one of the earlier windows is dropped. If another event of the dropped window arrives, this event
  * opens a new, empty window. So dropping a window never causes an event to be discarded.
  */
-export abstract class LimitEventWindows<K extends EarlierRows = EarlierRows> extends LimitWindows {
+export abstract class LimitEventWindows extends LimitWindows {
   protected readonly progress: EventProgress
-  /** The windows or runs before the newest one. */
-  protected readonly kept: K
+  /** The windows before the newest one. */
+  protected readonly kept: EarlierRows
   readonly #room: EarlierMemory
 
-  constructor(limit: Limit, spanMs: number, { progress, room }: Shared, kept: K) {
+  constructor(limit: Limit, spanMs: number, { progress, room }: Shared, kept: EarlierRows) {
     super(limit, spanMs)
     this.progress = progress
     this.kept = kept
     this.#room = room
   }
 
-  /**
-   * If no room is left for one more row, drops `row`, which is one of the first `spare` rows. Returns false if `spare`
-   * is 0, so that no row can be dropped.
-   */
-  protected makeRoom(kept: K, spare: number, row = spare >> 1): boolean {
-    if (spare < MOST_OF_ONE && kept.hasRoom) return true
+  /** If no room is left for one more row, drops one of the bucket's rows. Returns false if the bucket has no rows. */
+  protected makeRoom(kept: EarlierRows): boolean {
+    const { length } = kept
+    if (length < MOST_OF_ONE && kept.hasRoom) return true
     this.#room.forgotten++
-    if (spare === 0) return false
-    if (row === 0) kept.removeFirst(1)
-    else kept.remove(row)
-    return true
+    if (length > 0) kept.remove(length >> 1)
+    return length > 0
   }
 
   override reserve(capacity: number): void {

@@ -5,12 +5,10 @@ import { type Decision, LATE, TOO_LATE } from '../decisions.js'
 import type { Limit } from '../limit.js'
 import { Limiter, type Timing } from '../limiter.js'
 import { periodsOf, sideBySide } from '../windows/several.js'
-import type { LimitWindows, Windows } from '../windows.js'
+import type { Windows } from '../windows.js'
 import { CountedEventWindows } from './counted.js'
 import { EarlierMemory } from './earlier-rows.js'
-import { GcraEventWindows } from './gcra.js'
 import { EventProgress } from './progress.js'
-import { SlidingEventWindows } from './sliding.js'
 import { latestTime } from './time.js'
 
 export interface Shared {
@@ -57,11 +55,7 @@ export class EventTiming implements Timing, Shared {
 
   windows(limits: readonly Limit[]): Windows {
     return sideBySide(
-      limits.map((limit): LimitWindows => {
-        if (limit.mode === 'gcra') return new GcraEventWindows(limit, this)
-        if (limit.mode === 'sliding') return new SlidingEventWindows(limit, this)
-        return new CountedEventWindows(limit, periodsOf(limit), this)
-      }),
+      limits.map(limit => new CountedEventWindows(limit, periodsOf(limit), this)),
       this.#onLate === 'pass',
     )
   }

@@ -1,6 +1,11 @@
 import { isDeepStrictEqual } from 'node:util'
-import { limitsOf, type ThrottleOptions, throttleOptions } from '../../../components/processors/throttle/options.js'
-import type { Limit } from '../../../components/throttle/limit.js'
+import {
+  CLOCK_MODES,
+  limitsOf,
+  type ThrottleOptions,
+  throttleOptions,
+} from '../../../components/processors/throttle/options.js'
+import type { Limit, WindowMode } from '../../../components/throttle/limit.js'
 import type { Condition } from '../../../core/condition/parse.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import { parseOptions } from '../../../engine/config/parse-options.js'
@@ -127,6 +132,9 @@ export function inexactness(
     quota && 'earlier events of the quota are not known',
     also?.some(({ limit }) => limit !== undefined) && 'limits of `also` begin empty',
     time_field && 'events count at their arrival instead of at their own time',
+    time_field &&
+      limits.some(({ mode }) => CLOCK_MODES.includes(mode as WindowMode)) &&
+      'sliding and gcra cannot be combined with time_field',
     scope === 'cluster' && 'only the events of this daemon count',
     waits && 'no event waits for room',
   ].filter(text => typeof text === 'string')

@@ -5,10 +5,9 @@ import { EarlierMemory, EarlierRows, MOST_BYTES } from '../../../../src/componen
 import { EventTiming } from '../../../../src/components/throttle/event/timing.js'
 import type { Limit, WindowMode } from '../../../../src/components/throttle/limit.js'
 import { Limiter, type LimiterOptions } from '../../../../src/components/throttle/limiter.js'
-import { longTest } from '../../../support/long-test.js'
 import { seeded } from '../../../support/seeded.js'
 
-const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
+const MODES: readonly WindowMode[] = ['fixed', 'aligned']
 const HOUR = 3_600_000
 
 /** A limiter in event time, and takes from named files. */
@@ -46,7 +45,7 @@ t.test('rows in order, of many buckets: inserted and removed anywhere', t => {
   const pick = (below: number) => Math.floor(random() * below)
   for (const width of [2, 3]) {
     const room = new EarlierMemory()
-    let kept = new EarlierRows(room, width, 1)
+    let kept = new EarlierRows(room, width)
     kept.reserve(20)
     const buckets: number[][][] = Array.from({ length: 20 }, () => [])
     let longest = 0
@@ -75,7 +74,7 @@ t.test('rows in order, of many buckets: inserted and removed anywhere', t => {
       }
       longest = Math.max(longest, rows.length)
       if (n % 50 > 0) continue
-      const moved = new EarlierRows(room, width, 1)
+      const moved = new EarlierRows(room, width)
       moved.reserve(20)
       for (let other = 0; other < 20; other++) moved.adopt(other, kept, other)
       kept = moved
@@ -233,20 +232,14 @@ t.test('windows that are kept have a bound in each bucket, and what is forgotten
 
 t.test('each of very many buckets keeps an earlier window', async t => {
   // The numbers of the row, those that the list begins with, and what the list itself takes.
-  for (const [mode, bytes] of [
-    ['fixed', (3 + 2) * 8 + 48],
-    ['sliding', (2 + 5) * 8 + 48],
-    ['gcra', (5 + 2) * 8 + 48],
-  ] as const) {
-    const { limiter, from, take } = limiterOf({ mode }, 500)
-    for (const time of [0, 1000]) {
-      from('a')
-      for (let id = 0; id < 50_000; id++) take(id, time)
-    }
-    t.equal(limiter.timing.room.rows, 50_000, mode)
-    t.equal(limiter.timing.room.forgotten, 0)
-    t.equal(limiter.timing.room.bytes, 50_000 * bytes, mode)
+  const { limiter, from, take } = limiterOf({}, 500)
+  for (const time of [0, 1000]) {
+    from('a')
+    for (let id = 0; id < 50_000; id++) take(id, time)
   }
+  t.equal(limiter.timing.room.rows, 50_000)
+  t.equal(limiter.timing.room.forgotten, 0)
+  t.equal(limiter.timing.room.bytes, 50_000 * ((3 + 2) * 8 + 48))
 })
 
 t.test('all buckets together have a bound, and what they keep is given back', async t => {
@@ -292,31 +285,6 @@ t.test('a bucket for whose windows there is no memory has its newest one', async
   }
 })
 
-longTest('a sliding window keeps what it needs, whatever the bound', async t => {
-  const { limiter, from, take } = limiterOf({ mode: 'sliding', limit: 10_000, windowMs: 10_000 }, 10_000)
-  from('a')
-  for (let time = 0; time < 40_000; time++) if (take(1, time) !== PASS) t.fail(`at ${time}`)
-  t.ok(limiter.timing.room.rows < 10_000 + 4100, `${limiter.timing.room.rows}`)
-  t.equal(take(1, 39_999), DISCARD)
-  t.equal(take(1, 39_000), DISCARD)
-  t.equal(take(1, 30_000), DISCARD)
-  for (let time = 40_000; time < 80_000; time += 100) for (let n = 0; n < 150; n++) take(1, time)
-  t.ok(limiter.timing.room.rows < 500, `events of one time cost nothing each: ${limiter.timing.room.rows}`)
-  const full = limiterOf({ mode: 'sliding', limit: 3 }, 1000)
-  full.limiter.timing.room.bytes = MOST_BYTES
-  full.from('a')
-  t.same(
-    [0, 1, 2, 3, 1000, 1001, 1001].map(time => full.take(1, time)),
-    [PASS, PASS, PASS, DISCARD, PASS, PASS, DISCARD],
-  )
-  const late = limiterOf({ mode: 'sliding', limit: 2 }, 10_000)
-  late.from('a')
-  t.same([late.take(1, 5000), late.take(1, 5500)], [PASS, PASS])
-  late.limiter.timing.room.bytes = MOST_BYTES
-  t.equal(late.take(1, 3000), PASS)
-  t.equal(late.take(1, 5600), DISCARD, 'no room is made in the window that is open')
-})
-
 t.test('what is kept is counted, also of buckets that were moved', async t => {
   for (const mode of MODES) {
     const { limiter, from, take } = limiterOf({ mode }, 10_000)
@@ -325,8 +293,7 @@ t.test('what is kept is counted, also of buckets that were moved', async t => {
       take(1, second * 1000)
       if (second % 30 === 0) take(2, second * 1000)
     }
-    // Ten seconds, and in sliding windows another one before.
-    t.equal(limiter.timing.room.rows, mode === 'sliding' ? 10 : 11, mode)
+    t.equal(limiter.timing.room.rows, 11, `${mode}: ten seconds, and one before`)
   }
 })
 

@@ -252,6 +252,10 @@ t.test('what is not taken into account is said', async t => {
     await take([{ app: 'a' }])
     t.match(await watch.whatIf({ limit: '2' }, () => undefined), { exact: false, why_not_exact: why })
   }
+  const { watch, take } = await watchedThrottle({ time_field: '.t' })
+  await take([{ app: 'a' }])
+  const { why_not_exact } = await watch.whatIf({ limit: '2', mode: 'gcra' }, () => undefined)
+  t.match(String(why_not_exact), 'sliding and gcra cannot be combined with time_field')
 })
 
 t.test('another key is counted from the first question on, for a minute after the last one', async t => {
