@@ -114,6 +114,8 @@ t.test('the log as JSON, and what systemd shows', async t => {
   log.warn({ path: BAD }, `seen ${BAD}`)
   t.notMatch(logged, CONTROLS)
   t.match(JSON.parse(logged), { path: BAD, msg: `seen ${BAD}` })
-  const { status } = daemonState({ destinations: [{ id: 'up', state: 'holding', reason: BAD }] as never })
+  const { status } = daemonState({
+    destinations: [{ id: 'up', state: 'holding', reason: BAD, ownReason: BAD }] as never,
+  })
   t.equal(status, 'up holds: a\\u{9b}2Jb\\u{1b}[8mc\\u{202e}d\\u{7f}')
 })

@@ -38,10 +38,16 @@ const of = (priority: number) => ({
 type Fields = Readonly<Record<string, unknown>>
 const tables = casesOf<{ rfc5424: [string, Fields][]; rfc3164: [string, Fields][]; others: string[] }>(import.meta.url)
 
+/** A local time in UTC, with all digits of its fraction. */
+function inUtc(local: string): string {
+  const [fraction = '.000'] = /\.\d+$/.exec(local) ?? []
+  return new Date(local).toISOString().replace(/\.\d+Z$/, `${fraction}Z`)
+}
+
 /** The fields of a line that the table says in short. */
 function expected([line, { priority, timestamp, ...rest }]: [string, Fields]): [string, Fields] {
   const time = typeof timestamp === 'string' && {
-    timestamp: /(Z|[+-]\d\d:\d\d)$/.test(timestamp) ? timestamp : new Date(timestamp).toISOString(),
+    timestamp: /(Z|[+-]\d\d:\d\d)$/.test(timestamp) ? timestamp : inUtc(timestamp),
   }
   return [line, { ...rest, ...time, ...(typeof priority === 'number' && of(priority)) }]
 }

@@ -652,10 +652,16 @@ t.test('a decision that the plan does not have is a failure, and costs no event'
   }
 })
 
+const UNWRITABLE = {
+  toJSON() {
+    throw new TypeError('it has no JSON')
+  },
+}
+
 t.test('what cannot be written as an event fails the event that it was to replace', async t => {
   const circle: Record<string, unknown> = {}
   circle.circle = circle
-  const wrong: unknown[] = [{ n: 1n }, circle, undefined, 'text', [1], { toJSON: () => undefined }]
+  const wrong: unknown[] = [{ n: UNWRITABLE }, circle, undefined, 'text', [1], { toJSON: () => undefined }]
   for (const waits of [false, true]) {
     const processor: Processor = {
       process(batch, _to, scope) {
@@ -717,7 +723,7 @@ t.test('an event of its own that cannot be written costs no other, and holds nob
       to[0] = CONSUMED
     },
     emit() {
-      return shares.splice(0).map((share, i) => ({ fields: i === 0 ? { n: 1n } : { i }, shares: [share] }))
+      return shares.splice(0).map((share, i) => ({ fields: i === 0 ? { n: UNWRITABLE } : { i }, shares: [share] }))
     },
   }
   const { stage, counters, batch, settled } = stageWith(processor, { every: 1000 }, { clock: time })
@@ -739,7 +745,14 @@ t.test('an event of its own that cannot be written costs no other, and holds nob
 t.test('what an event was modified to and cannot be written fails that event alone, as it was', async t => {
   const circle: Record<string, unknown> = {}
   circle.circle = [circle]
-  const wrong: unknown[] = [{ n: 1n }, circle, 'text', [1], { toJSON: () => undefined }, { a: [{ b: 2n }] }]
+  const wrong: unknown[] = [
+    { n: UNWRITABLE },
+    circle,
+    'text',
+    [1],
+    { toJSON: () => undefined },
+    { a: [{ b: UNWRITABLE }] },
+  ]
   for (const onError of ['pass', 'discard'] as const) {
     for (const waits of [false, true]) {
       const processor: Processor = {
