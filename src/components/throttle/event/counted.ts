@@ -3,15 +3,18 @@ import { DISCARD, LATE, PASS, type WindowDecision } from '../decisions.js'
 import type { Level, Limit } from '../limit.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import type { Periods } from '../windows/periods.js'
-import { EarlierRows } from './earlier-rows.js'
-import { LimitEventWindows } from './earlier-windows.js'
-import type { Shared } from './timing.js'
+import { LimitWindows } from '../windows.js'
+import { type EarlierMemory, EarlierRows } from './earlier-rows.js'
+import type { EventProgress } from './progress.js'
+import type { EventTiming } from './timing.js'
 
 /** Columns of a kept window: its start, the time of the latest event that it counted, and its count. */
 const START = 0
 const LATEST = 1
 const COUNT = 2
 const WIDTH = 3
+/** Maximum number of kept windows per bucket. */
+const MOST_KEPT = 4096
 
 /**
  * Which window counts an event: the newest window, a new later window, a kept window, a new earlier window, or a window
@@ -40,8 +43,16 @@ const NOWHERE = 6
  * of the next window if the last event of that window is less than a window length later. Otherwise, it opens its own
  * window. So windows do not overlap, and the last event of a window is at least a window length after the first event
  * of the window before it. With periods (aligned windows, quotas), each window is a period.
+ *
+ * A bucket keeps an earlier window until every further event in this window would be late. If no room is left, one of
+ * the earlier windows is dropped. If another event of the dropped window arrives, this event opens a new, empty window.
+ * So dropping a window never causes an event to be discarded.
  */
-export class CountedEventWindows extends LimitEventWindows {
+export class CountedEventWindows extends LimitWindows {
+  readonly #progress: EventProgress
+  readonly #room: EarlierMemory
+  /** The windows before the newest one. */
+  readonly #kept: EarlierRows
   readonly #periods: Periods | undefined
   /** The length of every window; 0: each window is as long as its period. */
   readonly #lengthMs: number
@@ -50,8 +61,11 @@ export class CountedEventWindows extends LimitEventWindows {
   /** The row of the kept window that `#placeOf` found. */
   #row = 0
 
-  constructor(limit: Limit, periods: Periods | undefined, shared: Shared) {
-    super(limit, periods ? periods.longestMs : limit.windowMs, shared, new EarlierRows(shared.room, WIDTH))
+  constructor(limit: Limit, periods: Periods | undefined, { progress, room }: Pick<EventTiming, 'progress' | 'room'>) {
+    super(limit, periods ? periods.longestMs : limit.windowMs)
+    this.#progress = progress
+    this.#room = room
+    this.#kept = new EarlierRows(room, WIDTH)
     this.#periods = periods
     this.#lengthMs = limit.mode === 'quota' ? 0 : limit.windowMs
   }
@@ -91,7 +105,7 @@ export class CountedEventWindows extends LimitEventWindows {
 
   #used(bucket: number, place: Place): number {
     if (place === IN_NEWEST || place === MOVES_NEWEST) return this.counts[bucket]!
-    return place === IN_KEPT || place === MOVES_KEPT ? this.kept.of(bucket).get(this.#row, COUNT) : 0
+    return place === IN_KEPT || place === MOVES_KEPT ? this.#kept.of(bucket).get(this.#row, COUNT) : 0
   }
 
   charge(bucket: number, time: number, cost: number): void {
@@ -116,7 +130,7 @@ export class CountedEventWindows extends LimitEventWindows {
         break
       case IN_KEPT:
       case MOVES_KEPT: {
-        const older = this.kept.of(bucket)
+        const older = this.#kept.of(bucket)
         older.set(this.#row, COUNT, older.get(this.#row, COUNT) + cost)
         if (time > older.get(this.#row, LATEST)) older.set(this.#row, LATEST, time)
         if (place === MOVES_KEPT) older.set(this.#row, START, time)
@@ -144,8 +158,8 @@ export class CountedEventWindows extends LimitEventWindows {
 
   #earlierPlace(bucket: number, time: number): Place {
     const windowMs = this.spanMs
-    const lateBefore = this.progress.lateBefore(this.#latest[bucket]!)
-    const older = this.kept.of(bucket)
+    const lateBefore = this.#progress.lateBefore(this.#latest[bucket]!)
+    const older = this.#kept.of(bucket)
     const next = older.upTo(time)
     if (next > 0) {
       const start = older.get(next - 1, START)
@@ -169,11 +183,20 @@ export class CountedEventWindows extends LimitEventWindows {
    * ended long before `time`.
    */
   #keepNewest(bucket: number, time: number): void {
-    const from = this.progress.keptFrom(time) - this.spanMs
-    const older = this.kept.of(bucket)
+    const from = this.#progress.keptFrom(time) - this.spanMs
+    const older = this.#kept.of(bucket)
     if (older.length > 0) this.#drop(older, from)
-    if (this.times[bucket]! < from || !this.makeRoom(older)) return
+    if (this.times[bucket]! < from || !this.#makeRoom(older)) return
     this.#insert(older, older.length, this.times[bucket]!, this.#latest[bucket]!, this.counts[bucket]!)
+  }
+
+  /** If no room is left for one more row, drops one of the bucket's rows. Returns false if the bucket has no rows. */
+  #makeRoom(older: EarlierRows): boolean {
+    const { length } = older
+    if (length < MOST_KEPT && older.hasRoom) return true
+    this.#room.forgotten++
+    if (length > 0) older.remove(length >> 1)
+    return length > 0
   }
 
   #drop(older: EarlierRows, from: number): void {
@@ -190,8 +213,8 @@ export class CountedEventWindows extends LimitEventWindows {
   }
 
   #open(bucket: number, start: number, time: number, cost: number): void {
-    const older = this.kept.of(bucket)
-    if (!this.makeRoom(older)) return
+    const older = this.#kept.of(bucket)
+    if (!this.#makeRoom(older)) return
     this.#insert(older, older.upTo(time), start, time, cost)
   }
 
@@ -199,29 +222,38 @@ export class CountedEventWindows extends LimitEventWindows {
     const place = this.#placeOf(bucket, time)
     if (place === AFTER || place === OPENS || place === NOWHERE) return this.levelOf(bucket, 0, time, time)
     const isNewest = place === IN_NEWEST || place === MOVES_NEWEST
-    const start = isNewest ? this.times[bucket]! : this.kept.of(bucket).get(this.#row, START)
+    const start = isNewest ? this.times[bucket]! : this.#kept.of(bucket).get(this.#row, START)
     const until = this.#periods ? this.#periods.endOf(start) : start + this.spanMs
     return this.levelOf(bucket, this.#used(bucket, place), start, until)
   }
 
   override write(bucket: number, to: StateWriter): void {
     super.write(bucket, to)
+    this.#kept.of(bucket).write(to)
     to.number(this.#latest[bucket]!)
   }
 
   override read(bucket: number, from: StateReader): void {
     super.read(bucket, from)
+    this.#kept.clear(bucket)
+    this.#kept.read(from)
     this.#latest[bucket] = from.number()
   }
 
   override adopt(bucket: number, from: CountedEventWindows, fromBucket: number): void {
     super.adopt(bucket, from, fromBucket)
+    this.#kept.adopt(bucket, from.#kept, fromBucket)
     this.#latest[bucket] = from.#latest[fromBucket]!
   }
 
   override reserve(capacity: number): void {
     super.reserve(capacity)
+    this.#kept.reserve(capacity)
     if (this.counts.length === this.#latest.length) return
     this.#latest = resized(this.#latest, this.counts.length)
+  }
+
+  override release(): void {
+    this.#kept.release()
   }
 }

@@ -11,11 +11,6 @@ import { EarlierMemory } from './earlier-rows.js'
 import { EventProgress } from './progress.js'
 import { latestTime } from './time.js'
 
-export interface Shared {
-  readonly progress: EventProgress
-  readonly room: EarlierMemory
-}
-
 /** Extra time for which buckets are kept while no events arrive, so that an outage does not drop the buckets. */
 const SILENCE_MS = 3_600_000
 
@@ -24,7 +19,7 @@ const SILENCE_MS = 3_600_000
  * late in this bucket. An event is counted at its arrival if it has no valid time, or if its time is ahead of the clock
  * by more than the allowed lateness. So a single wrong time does not make other events late.
  */
-export class EventTiming implements Timing, Shared {
+export class EventTiming implements Timing {
   readonly progress: EventProgress
   readonly room = new EarlierMemory()
   readonly graceMs: number
