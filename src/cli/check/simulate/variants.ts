@@ -1,6 +1,5 @@
 import { withFileRules } from '../../../components/processors/throttle/limits-file.js'
 import { CLOCK_MODES, type ThrottleOptions, throttleOptions } from '../../../components/processors/throttle/options.js'
-import type { WindowMode } from '../../../components/throttle/limit.js'
 import { UsageError } from '../../../daemon/process/command-line.js'
 import { parseOptions } from '../../../engine/config/parse-options.js'
 import { flagOf, inputOf, quoted, type ThrottleFlags } from '../throttle-flags.js'
@@ -31,7 +30,7 @@ export function variantsOf(base: Readonly<Record<string, unknown>>, changes: Cha
   const common = inputOf({ exclude, 'window-mode': mode }, 'simulate')
   // These modes follow the clock, which the simulation sets to the time of each event.
   const { time_field, allowed_lateness, on_late, ...onClock } = base
-  const given = CLOCK_MODES.includes(mode as WindowMode) ? onClock : base
+  const given = CLOCK_MODES.includes(mode) ? onClock : base
   const combined = listOf(changes.key, false).flatMap(key =>
     listOf(changes.window).flatMap(window =>
       listOf(changes['limit-bytes']).flatMap(bytes =>

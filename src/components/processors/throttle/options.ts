@@ -303,7 +303,7 @@ const MISSING_WINDOW = 'is missing; it must be a duration such as "10 Seconds"'
 const NOT_SHARED =
   'cannot be combined with scope: cluster, where the server would have to keep the time of each event; use gcra, which is smooth as well'
 /** Window modes that event time does not have. */
-export const CLOCK_MODES: readonly WindowMode[] = ['sliding', 'gcra']
+export const CLOCK_MODES: readonly unknown[] = ['sliding', 'gcra']
 const CLOCK_ONLY =
   'cannot be combined with time_field: the windows of event time are fixed, aligned or calendar periods; set window_mode: fixed or aligned, set quota instead of window, or remove time_field'
 
@@ -326,7 +326,7 @@ function checkLimits(options: ScopedLimits, context: z.RefinementCtx): void {
 /** Adds an issue for each limit whose window mode is one of `modes`. */
 function refuseModes(
   { window_mode, also = [] }: LimitOptions,
-  modes: readonly WindowMode[],
+  modes: readonly unknown[],
   why: string,
   context: z.RefinementCtx,
 ): void {

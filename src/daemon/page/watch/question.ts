@@ -5,7 +5,7 @@ import {
   type ThrottleOptions,
   throttleOptions,
 } from '../../../components/processors/throttle/options.js'
-import type { Limit, WindowMode } from '../../../components/throttle/limit.js'
+import type { Limit } from '../../../components/throttle/limit.js'
 import type { Condition } from '../../../core/condition/parse.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import { parseOptions } from '../../../engine/config/parse-options.js'
@@ -133,7 +133,7 @@ export function inexactness(
     also?.some(({ limit }) => limit !== undefined) && 'limits of `also` begin empty',
     time_field && 'events count at their arrival instead of at their own time',
     time_field &&
-      limits.some(({ mode }) => CLOCK_MODES.includes(mode as WindowMode)) &&
+      limits.some(({ mode }) => CLOCK_MODES.includes(mode)) &&
       'sliding and gcra cannot be combined with time_field',
     scope === 'cluster' && 'only the events of this daemon count',
     waits && 'no event waits for room',

@@ -4,15 +4,7 @@ import { refuseNewer } from '../../../../core/unreadable.js'
 import type { BufferFolder } from '../../../../engine/flow/disk-buffer/files.js'
 import { type Clock, nextTurn } from '../../../../lib/time.js'
 import type { BucketsReader } from '../../../throttle/persist/saved-buckets.js'
-import {
-  blocksOf,
-  type Segment,
-  type SegmentHead,
-  segmentName,
-  segmentsIn,
-  surveySegment,
-  WITH_SUMS,
-} from './segments.js'
+import { blocksOf, FORMAT, type Segment, type SegmentHead, segmentName, segmentsIn, surveySegment } from './segments.js'
 
 export interface Restoring {
   readonly folder: BufferFolder
@@ -33,7 +25,7 @@ export async function restoreBuckets(to: BucketsReader, restoring: Restoring): P
   for (const [n, { name, sluice_buckets }] of segments.entries()) {
     try {
       const now = clock?.now() ?? Number.NEGATIVE_INFINITY
-      await readSegment(folder, name, content => to.read(content, now, shifts[n]!, sluice_buckets === WITH_SUMS))
+      await readSegment(folder, name, content => to.read(content, now, shifts[n]!, sluice_buckets === FORMAT))
     } catch (error) {
       reportUnreadable(restoring, name, error)
     }
@@ -59,7 +51,7 @@ async function usable(restoring: Restoring): Promise<Segment[]> {
   for (const name of await namesIn(restoring)) {
     try {
       const segment = await surveySegment(folder, name)
-      if (segment) refuseNewer(segment.sluice_buckets, WITH_SUMS)
+      if (segment) refuseNewer(segment.sluice_buckets, FORMAT)
       if (!segment || segment.lost > 0)
         log.warn(
           { file: `${folder.path}/${name}`, lost_bytes: segment?.lost },

@@ -7,9 +7,9 @@ import { blockHead, HEAD_BYTES, isIntact, type Stamp } from '../../../throttle/p
  * the buckets follow.
  */
 
-/** The format in event time, and of earlier versions. In the second format, buckets have sums (CreditedWindows). */
-export const FORMAT = 1
-export const WITH_SUMS = 2
+/** In the newest format, buckets have sums (CreditedWindows). Event time has none, like earlier versions. */
+export const FORMAT = 2
+export const WITHOUT_SUMS = 1
 const NAME = /^(\d{1,15})\.buckets$/
 
 /** The description of a segment, in its first block. */

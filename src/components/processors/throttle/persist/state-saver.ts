@@ -8,7 +8,7 @@ import { HEAD_BYTES, sealBlock } from '../../../throttle/persist/blocks.js'
 import { BucketsReader, SavedBuckets, type SavedLimiter } from '../../../throttle/persist/saved-buckets.js'
 import type { Rule } from '../../../throttle/rules/rules.js'
 import { restoreBuckets } from './restore.js'
-import { FORMAT, type SegmentHead, segmentName, segmentsIn, WITH_SUMS } from './segments.js'
+import { FORMAT, type SegmentHead, segmentName, segmentsIn, WITHOUT_SUMS } from './segments.js'
 
 const INTERVAL_MS = 1000
 /** The creation of blocks takes at most 1/50 of the time. */
@@ -178,7 +178,7 @@ export class StateSaver {
     this.#bytes = this.#bytesOfAll = 0
     this.#name = segmentName(number)
     this.#segment = await this.#folder.create(this.#name)
-    const head: SegmentHead = { sluice_buckets: inEventTime ? FORMAT : WITH_SUMS, run: this.#run, means }
+    const head: SegmentHead = { sluice_buckets: inEventTime ? WITHOUT_SUMS : FORMAT, run: this.#run, means }
     const block = Buffer.concat([Buffer.alloc(HEAD_BYTES), Buffer.from(JSON.stringify(head))])
     await this.#append(sealBlock(block, { now: clock.now(), wall: clock.wall() }))
   }
