@@ -1,9 +1,8 @@
-import { COLON, COMMA, MINUS, POINT } from './ascii.js'
+import { COLON, COMMA, MINUS, PLUS, POINT } from './ascii.js'
 
 /** Parses ISO 8601 times from bytes without allocations. */
 
 const MS_PER_DAY = 86_400_000
-const PLUS = 0x2b
 /** The largest time of `Date`, before or after the epoch. */
 export const LARGEST_MS = 8.64e15
 /** Length of `2026-01-31T23:59:59`. */

@@ -218,13 +218,9 @@ function addUniqueValue(to: GrowingBytes, b: Buffer, start: number, end: number,
 
 /** Whether the valid JSON object [start, end) has a name twice. */
 export function repeatsName(b: Buffer, start: number, end: number): boolean {
-  const names = new Set<string>()
-  let count = 0
-  eachMember(b, start, end, name => {
-    count++
-    names.add(name)
-  })
-  return names.size < count
+  const names: string[] = []
+  eachMember(b, start, end, name => names.push(name))
+  return new Set(names).size < names.length
 }
 
 function eachMember(b: Buffer, start: number, end: number, each: (name: string, ...member: Member) => unknown): void {

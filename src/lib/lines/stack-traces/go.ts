@@ -1,4 +1,4 @@
-import { DOT, SPACE } from '../../formats/ascii.js'
+import { DOT, SLASH, SPACE, TAB } from '../../formats/ascii.js'
 import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { BLANK, INDENTED, isDigit, isWord, marginOf, skipSpace, startsWith, startsWithAny } from './lines.js'
 
@@ -25,8 +25,6 @@ const REGISTER = bytes('0x')
 
 const OPEN = 0x28
 const CLOSE = 0x29
-const TAB = 0x09
-const SLASH = 0x2f
 const LONGEST_REGISTER = 7
 
 export function judgeGo(state: number, b: Uint8Array, start: number, end: number): number {

@@ -1,11 +1,10 @@
+import { SPACE, TAB } from '../../formats/ascii.js'
+
 /** Predicates on a line [start, end), for recognizing stack traces. */
 
 export const BLANK = 0
 export const INDENTED = 1
 export const TEXT = 2
-
-const TAB = 0x09
-const SPACE = 0x20
 
 /** Whether the line is blank, indented, or begins at the margin. */
 export function marginOf(b: Uint8Array, start: number, end: number): 0 | 1 | 2 {

@@ -1,16 +1,10 @@
+import { COLON, DASH, DOT, PLUS, SLASH, SPACE, ZERO } from '../../../../lib/formats/ascii.js'
 import { DIGIT, endOf, HEX, is, startOf, WORD } from './bytes.js'
 
 /** These functions look for a match whose first digit is at `p`. They return the end of the match, or -1. */
 
-const SPACE = 0x20
-const PLUS = 0x2b
-const DASH = 0x2d
-const DOT = 0x2e
-const SLASH = 0x2f
 const OPEN = 0x28
 const CLOSE = 0x29
-const ZERO = 0x30
-const COLON = 0x3a
 const NO_BREAK_SPACE = 0xa0
 
 const LONGEST_CARD = 19

@@ -1,26 +1,12 @@
+import { BACKSLASH, COLON, COMMA, DASH, DOT, EQUALS, LF, QUOTE, SPACE } from '../../../../lib/formats/ascii.js'
 import { escapeEnd } from '../../../../lib/formats/escapes.js'
 import type { Matches } from '../matches.js'
 import { BASE64URL, endOf, is, isExactAt, isTextAt, TOKEN, UPPER, WORD } from './bytes.js'
 import { hasDigit } from './digits.js'
 import { KEY_MARKS, SECRET_NAMES } from './presets.js'
 
-const SPACE = 0x20
-const TAB = 0x09
-const LF = 0x0a
-const QUOTE = 0x22
-const APOSTROPHE = 0x27
-const PLUS = 0x2b
-const COMMA = 0x2c
-const DASH = 0x2d
-const DOT = 0x2e
-const COLON = 0x3a
-const EQUALS = 0x3d
-const GREATER = 0x3e
-const UPPER_K = 0x4b
-const UPPER_Z = 0x5a
-const OPEN_BRACKET = 0x5b
-const BACKSLASH = 0x5c
-const UNDERSCORE = 0x5f
+const [TAB, APOSTROPHE, PLUS, GREATER] = [0x09, 0x27, 0x2b, 0x3e]
+const [UPPER_K, UPPER_Z, OPEN_BRACKET, UNDERSCORE] = [0x4b, 0x5a, 0x5b, 0x5f]
 
 /**
  * Finds a JSON Web Token, at `p` is its J: at least three parts that begin with `eyJ`; the second may be empty. Returns
