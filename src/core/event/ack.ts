@@ -42,16 +42,12 @@ export class Ack {
     this.#onErrored = onErrored
   }
 
-  /** Whether the batch has only one holder. Only then may the holder change the bytes. */
-  get sole(): boolean {
-    return this.#holders === 1
-  }
-
   /** Whether a holder has settled the batch as `errored`, or will do so. */
   get isErrored(): boolean {
     return this.#status === 'errored'
   }
 
+  /** A single holder may change the bytes. */
   isHeldBy(holders: number): boolean {
     return this.#holders === holders
   }

@@ -19,7 +19,7 @@ t.test('the worst status of all holders, told once, when the last has settled', 
     for (let more = 1; more < statuses.length; more++) ack.fork()
     for (const [i, status] of statuses.entries()) {
       t.same(seen, [], `nothing told before holder ${i} of ${statuses.join(', ')}`)
-      t.equal(ack.sole, i === statuses.length - 1)
+      t.equal(ack.isHeldBy(1), i === statuses.length - 1)
       ack.settle(status)
     }
     t.same(seen, [told], statuses.join(', '))
@@ -91,7 +91,7 @@ t.test('who settles twice, or forks what is settled, is told', async t => {
   ack.settle('delivered')
   t.throws(() => ack.settle('errored'), { message: 'a batch was settled twice' })
   t.throws(() => ack.fork(), { message: 'a settled batch was forked' })
-  t.notOk(ack.sole)
+  t.notOk(ack.isHeldBy(1))
   t.same(seen, ['delivered'], 'told once all the same')
 })
 
