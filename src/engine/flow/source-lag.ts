@@ -19,7 +19,6 @@ interface Moment {
 export class SourceLag {
   readonly #clock: Clock
   #reports = false
-  #caughtUpAt: number | undefined
   /** The last such moment whose earlier batches are all settled. After a restart, only later input is read again. */
   #settledAt: number | undefined
   /** The moment that becomes `#settledAt` next, and the newest moment. */
@@ -34,6 +33,10 @@ export class SourceLag {
     this.#clock = clock
   }
 
+  get #caughtUpAt(): number | undefined {
+    return this.#newest?.at ?? this.#settledAt
+  }
+
   /** When the source had last nothing left to read or deliver, wall clock in milliseconds. Undefined: never. */
   get settledAt(): number | undefined {
     return this.#settledAt === undefined ? undefined : this.#clock.wall() - (this.#clock.now() - this.#settledAt)
@@ -43,14 +46,13 @@ export class SourceLag {
   resume(settledAt: number | undefined): void {
     if (settledAt === undefined || this.#settledAt !== undefined) return
     this.#reports = true
-    this.#settledAt = this.#caughtUpAt = this.#clock.now() - Math.max(0, this.#clock.wall() - settledAt)
+    this.#settledAt = this.#clock.now() - Math.max(0, this.#clock.wall() - settledAt)
     this.#begin(this.#caughtUpAt)
   }
 
   /** The source had nothing left to read at this time. `batches`: how many it has created. `open`: unsettled ones. */
   caughtUp(at: number, batches: number, open: number): void {
     this.#reports = true
-    this.#caughtUpAt = at
     this.#end()
     this.#newest = { at, batches }
     this.#next ??= this.#newest
@@ -68,7 +70,6 @@ export class SourceLag {
   /** The source has to read again what is not settled. */
   gaveBack(): void {
     this.#end()
-    this.#caughtUpAt = this.#settledAt
     this.#next = this.#newest = undefined
     this.#begin(this.#caughtUpAt)
   }

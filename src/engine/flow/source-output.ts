@@ -29,7 +29,7 @@ export function shareOf(sources: number): number {
 class Open extends Ack implements Linked<Open> {
   readonly settled: OnSettled
   /** The number of this batch. Batches are numbered from 1. */
-  readonly number: number
+  number = 0
   /** Memory that counts toward the budget, in bytes. */
   held = 0
   events = 0
@@ -51,7 +51,6 @@ class Open extends Ack implements Linked<Open> {
   list: unknown
 
   constructor(
-    number: number,
     settled: OnSettled,
     onSettled: (open: Open, status: AckStatus, before?: number) => void,
     onShrink: (open: Open, bytes: number) => void,
@@ -60,7 +59,6 @@ class Open extends Ack implements Linked<Open> {
       (status, before) => onSettled(this, status, before),
       bytes => onShrink(this, bytes),
     )
-    this.number = number
     this.settled = settled
   }
 }
@@ -141,11 +139,11 @@ export class SourceOutput implements Output {
 
   ack(onSettled: OnSettled): Open {
     const open = new Open(
-      ++this.#created,
       onSettled,
       (open, status, before) => this.#settled(open, status, before),
       (open, bytes) => this.#shrunk(open, bytes),
     )
+    open.number = ++this.#created
     this.#open.add(open)
     return open
   }

@@ -64,6 +64,8 @@ interface Request extends Readonly<Amount>, Linked<Request> {
 
 /** An event for which the program fails this many times in the same way, alone and before it sends, is rejected. */
 const MOST_INTERNAL_ERRORS = 5
+/** The last failure of this kind, and how many times in a row it occurred. */
+type Fault = { message: string; count: number }
 
 const LATENCY_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
@@ -422,7 +424,7 @@ export class Delivery extends BatchQueue {
       const attempt = async (signal: AbortSignal) => {
         receipt = await this.#write(request.parts, signal, partition?.name)
       }
-      const fault = { message: '', count: 0 }
+      const fault: Fault = { message: '', count: 0 }
       const isApart = partition !== undefined && partition.key !== ''
       const classify = (thrown: unknown) => {
         if (isApart) partition.isFailing = true
@@ -444,27 +446,15 @@ export class Delivery extends BatchQueue {
         request = divided.again
         lastDivided = error
         if (error.failure === 'retry' && this.#setsApart(request, left, partition, isAll)) {
-          const { message, reason, status, rejected } = error
+          const { message, reason, status } = error
           request = { parts: [], events: 0, bytes: 0 }
-          const accepted = isAll ? undefined : rejected
-          lastDivided = new DeliveryError(message, {
-            failure: 'reject',
-            reason,
-            status,
-            rejected: accepted,
-            cause: error,
-          })
+          const rejected = isAll ? undefined : error.rejected
+          lastDivided = new DeliveryError(message, { failure: 'reject', reason, status, rejected, cause: error })
         }
         return lastDivided
       }
-      const ignoresLoad = partition?.target !== undefined
-      const error = await this.#attempts.persist({
-        attempt,
-        classify,
-        kind: 'events',
-        pausesAlone: isApart,
-        ignoresLoad,
-      })
+      const about = { pausesAlone: isApart, ignoresLoad: partition?.target !== undefined }
+      const error = await this.#attempts.persist({ attempt, classify, kind: 'events', ...about })
       if (error === LEFT) return
       if (this.isOver && this.#uploads && receipt) {
         const { events = 0, bytes = 0 } = receipt.repeated ?? {}
@@ -652,11 +642,7 @@ function classifyWrite(error: unknown): DeliveryError {
 }
 
 /** Divides a request that the program cannot send. A single event is retried, and then rejected. */
-function classifyInternal(
-  error: InternalError,
-  events: number,
-  fault: { message: string; count: number },
-): DeliveryError {
+function classifyInternal(error: InternalError, events: number, fault: Fault): DeliveryError {
   const { message, reason, cause } = error
   if (events > 1) {
     const groups = Array.from({ length: events }, (_, i) => (i < events / 2 ? 0 : 1))

@@ -18,7 +18,7 @@ export interface Partition {
   /** The name that the destination gave the partition; undefined: it has no partitions. */
   readonly name: string | undefined
   /** The target that fails and whose events wait here (`targetOf` of Destination). */
-  readonly target?: string
+  readonly target?: string | undefined
   /** Why the receiver has no partition for these events; undefined if it has one. */
   readonly refusal: DeliveryError | undefined
   readonly batcher: Batcher
@@ -38,9 +38,9 @@ const ALL: Named = { key: '', name: undefined, refusal: undefined }
 
 /**
  * Queues events for a destination that divides them into partitions, or whose targets can fail alone. The events of
- * such a target are a partition of their own until a request of that partition has ended. Each partition has its own batcher. Every event is
- * in the batcher of its partition, or in a batch that is not divided yet. The events of a partition are sent in order,
- * because only one request of a partition is in flight at a time.
+ * such a target are a partition of their own until a request of that partition has ended. Each partition has its own
+ * batcher. Every event is in the batcher of its partition, or in a batch that is not divided yet. The events of a
+ * partition are sent in order, because only one request of a partition is in flight at a time.
  */
 export class Partitions {
   readonly #destination: Pick<Destination, 'partitionOf' | 'targetOf'>
@@ -267,15 +267,7 @@ export class Partitions {
     if (partition) this.#open.delete(key)
     else if (this.#open.size >= this.#most) return undefined
     const isFailing = target !== undefined
-    partition ??= {
-      key,
-      name,
-      refusal,
-      ...(isFailing && { target }),
-      batcher: this.#batcher(),
-      isBusy: false,
-      isFailing,
-    }
+    partition ??= { key, name, refusal, target, batcher: this.#batcher(), isBusy: false, isFailing }
     this.#open.set(key, partition)
     if (!isFailing) this.#last = partition
     return partition
@@ -284,8 +276,9 @@ export class Partitions {
   /** The partition of the event's target if that target fails, else `named`. */
   #withTarget(named: Named, batch: EventBatch, i: number): Named {
     const target = this.#destination.targetOf!(batch, i)
-    const key = target === undefined ? '' : keyOf(named.key, target)
-    return target !== undefined && this.#failing.has(key) ? { ...named, key, target } : named
+    if (target === undefined) return named
+    const key = keyOf(named.key, target)
+    return this.#failing.has(key) ? { ...named, key, target } : named
   }
 
   #nameOf(batch: EventBatch, i: number): Named {
