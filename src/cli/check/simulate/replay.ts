@@ -184,31 +184,28 @@ export class Replay<V extends Visitor> implements FrameReader {
 }
 
 /** Replays each frame through two routes. */
-export class Twice<V extends Visitor> implements FrameReader {
-  readonly one: Replay<V>
-  readonly other: Replay<V>
+export class Twice implements FrameReader {
+  readonly #both: readonly FrameReader[]
 
-  constructor(one: Replay<V>, other: Replay<V>) {
-    this.one = one
-    this.other = other
+  constructor(one: FrameReader, other: FrameReader) {
+    this.#both = [one, other]
   }
 
   async start(signal: AbortSignal): Promise<void> {
-    for (const replay of [this.one, this.other]) await replay.start(signal)
+    for (const replay of this.#both) await replay.start(signal)
   }
 
   async stop(): Promise<void> {
-    for (const replay of [this.one, this.other]) await replay.stop()
+    for (const replay of this.#both) await replay.stop()
   }
 
   enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
-    for (const replay of [this.one, this.other]) replay.enter(origin, receivedAt)
+    for (const replay of this.#both) replay.enter(origin, receivedAt)
   }
 
   async replay(frame: Frame): Promise<void> {
     // The two replays scan for different fields. Each replay marks in `flags` what it has scanned, so each replay needs
     // its own flags.
-    await this.other.replay({ ...frame, flags: frame.flags.slice() })
-    await this.one.replay(frame)
+    for (const replay of this.#both) await replay.replay({ ...frame, flags: frame.flags.slice() })
   }
 }
