@@ -29,10 +29,7 @@ export interface Route {
 /** By path; `*` stands for an id. */
 const ROUTES: Readonly<Record<string, Route>> = {
   status: { answer: ({ page, hasTexts }) => page.status(hasTexts) },
-  live: {
-    isStream: true,
-    answer: ({ page, response, hasTexts }) => page.follow(response, hasTexts),
-  },
+  live: { isStream: true, answer: ({ page, response, hasTexts }) => page.follow(response, hasTexts) },
   history: {
     answer({ page, query }) {
       const component = query.get('component')
@@ -79,9 +76,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
       })
     },
   },
-  'dead-letters': {
-    answer: ({ page, query, hasTexts }) => page.letters(query.get('component') ?? '', hasTexts),
-  },
+  'dead-letters': { answer: ({ page, query, hasTexts }) => page.letters(query.get('component') ?? '', hasTexts) },
 }
 
 export const API = '/api/v1/'

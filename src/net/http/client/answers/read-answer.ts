@@ -137,9 +137,8 @@ export async function readAnswer(
 
 /** The entries of a complete response; undefined if it does not contain the list. */
 function entriesOf(json: Buffer, { name, isWhole, entry }: AnswerList, events: number): Entry[] | undefined {
-  const list = (
-    parsed(json, SHORT_VALUES + events * EVENT_VALUES) as { readonly [name: string]: unknown } | null | undefined
-  )?.[name]
+  const answer = parsed(json, SHORT_VALUES + events * EVENT_VALUES)
+  const list = (answer as { readonly [name: string]: unknown } | null | undefined)?.[name]
   if (!Array.isArray(list) || list.length > events * (isWhole ? 1 : MOST_ENTRIES)) return undefined
   const entries: Entry[] = []
   for (const [position, value] of list.entries()) {
