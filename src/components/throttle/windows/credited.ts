@@ -28,11 +28,6 @@ class Account {
   constructor(source: string) {
     this.source = source
   }
-
-  /** Whether more events may come that the source read while it was behind. */
-  get isOpen(): boolean {
-    return this.behind === undefined || !this.behind.isOver
-  }
 }
 
 /** The accounts of a throttle. Call `enter` before the decisions about a batch, and `leave` before other questions. */
@@ -262,7 +257,9 @@ export class CreditedWindows extends LimitWindows {
     let latest = this.#windows.latest(bucket)
     for (const [account, sums] of this.#sums) {
       if (sums.passed[bucket] === 0 || !this.#credit.has(account)) continue
-      latest = account.isOpen ? Number.POSITIVE_INFINITY : Math.max(latest, this.#evenAt(sums, bucket) - this.spanMs)
+      // More events may come that the source read while it was behind.
+      if (!account.behind?.isOver) return Number.POSITIVE_INFINITY
+      latest = Math.max(latest, this.#evenAt(sums, bucket) - this.spanMs)
     }
     return latest
   }
