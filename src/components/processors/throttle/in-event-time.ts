@@ -28,9 +28,7 @@ function countInEventTime(
     metrics.counter(
       'sluice_throttle_untimed_events_total',
       'Events that were counted at their arrival time instead of their own time, by reason.',
-      {
-        reason,
-      },
+      { reason },
     )
   const [unreadable, ahead] = [untimed('unreadable'), untimed('ahead')]
   metrics.gauge(

@@ -3,9 +3,7 @@ import type { Matches } from '../matches.js'
 import { BASE64URL, DIGIT, endOf, HEX, HOST, is, LOCAL, startOf, WORD } from './bytes.js'
 import { ipv4End } from './digits.js'
 
-const PERCENT = 0x25
-const OPEN_BRACKET = 0x5b
-const CLOSE_BRACKET = 0x5d
+const [PERCENT, OPEN_BRACKET, CLOSE_BRACKET] = [0x25, 0x5b, 0x5d]
 
 /** Maximum bytes searched for a name before a colon. */
 const LONGEST_NAME = 32

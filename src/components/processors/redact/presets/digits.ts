@@ -3,9 +3,7 @@ import { DIGIT, endOf, HEX, is, startOf, WORD } from './bytes.js'
 
 /** These functions look for a match whose first digit is at `p`. They return the end of the match, or -1. */
 
-const OPEN = 0x28
-const CLOSE = 0x29
-const NO_BREAK_SPACE = 0xa0
+const [OPEN, CLOSE, NO_BREAK_SPACE] = [0x28, 0x29, 0xa0]
 
 const LONGEST_CARD = 19
 const digits = new Uint8Array(LONGEST_CARD)
