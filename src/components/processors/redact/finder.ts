@@ -4,7 +4,7 @@ import { type Pattern, PatternError } from '../../../lib/pattern.js'
 import { Matches } from './matches.js'
 import type { Preset } from './presets/presets.js'
 import { PresetScanner } from './presets/scanner.js'
-import { credentialsStart, HEADER_NAMES, isBehindName, KEY_NAMES } from './presets/tokens.js'
+import { credentialsStart, endsWithName, HEADER_NAMES, KEY_NAMES } from './presets/tokens.js'
 
 const QUOTE = 0x22
 /** Bytes to search before and after the quotes around an escape. A name or the start of its value may be there. */
@@ -112,7 +112,7 @@ export class SecretFinder {
         : level.read(b, start, end, this.hasPatterns)
       hasColors ||= level.hasColors
       if (!hasChanged) break
-      matches.filter(this.#readsEscapes, joins ? known : 0)
+      matches.filter(b, this.#readsEscapes, joins ? known : 0)
       const first = matches.count
       const hasEscapes = this.#find(level.text, 0, level.length)
       for (let i = first; i < matches.count; i++) {
@@ -134,13 +134,13 @@ export class SecretFinder {
   }
 
   /**
-   * Adds the value [start, end) of `b` as a match if, in the JSON, it belongs to a name of a secret. The name is directly
-   * before `at`. The words Bearer and Basic stay.
+   * Adds the value [start, end) of `b` as a match if, in the JSON, it belongs to a name of a secret, whose quote ends at
+   * `nameEnd`. The words Bearer and Basic stay.
    */
-  findNamed(json: Buffer, at: number, b: Buffer, start: number, end: number): void {
+  findNamed(json: Buffer, nameEnd: number, b: Buffer, start: number, end: number): void {
     if (start === end) return
-    if (this.#named >= 0 && isBehindName(json, at, KEY_NAMES)) this.matches.add(start, end, this.#named)
-    if (this.#bearer >= 0 && isBehindName(json, at, HEADER_NAMES))
+    if (this.#named >= 0 && endsWithName(json, nameEnd, KEY_NAMES)) this.matches.add(start, end, this.#named)
+    if (this.#bearer >= 0 && endsWithName(json, nameEnd, HEADER_NAMES))
       this.matches.add(credentialsStart(b, start, end), end, this.#bearer)
   }
 

@@ -15,10 +15,14 @@ export class Matches {
     this.rules[this.count++] = rule
   }
 
-  /** From index `from` on, removes the matches of rules for which `isKept` is 0. */
-  filter(isKept: Uint8Array, from = 0): void {
+  /** From index `from` on, removes the matches of rules for which `isKept` is 0. Keeps the number in `%B4111`. */
+  filter(b: Buffer, isKept: Uint8Array, from = 0): void {
     let last = from - 1
-    for (let i = from; i < this.count; i++) if (isKept[this.rules[i]!] !== 0) this.#copy(i, ++last)
+    for (let i = from; i < this.count; i++) {
+      const start = this.starts[i]!
+      const before = isKept[this.rules[i]!] === 0 ? b.toString('latin1', Math.max(0, start - 2), start) : '%B'
+      if (/%[a-f]$/i.test(before)) this.#copy(i, ++last)
+    }
     this.count = last + 1
   }
 

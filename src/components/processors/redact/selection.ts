@@ -49,6 +49,8 @@ function select(paths: readonly (readonly (string | number)[])[]): Selection {
 export interface ValueVisitor {
   /** Whether the visitor also receives the names of members in values that are selected as a whole. */
   readonly coversNames: boolean
+  /** Where the name of the member ends that has the value, or has it in a list; 0: there is none. */
+  nameEnd: number
   string(b: Buffer, start: number, end: number, hasEscapes: boolean): void
   number(b: Buffer, start: number, end: number): void
 }
@@ -69,6 +71,7 @@ function visitMembers(b: Buffer, p: number, end: number, selection: Selection, v
       : written(b, p + 1, nameEnd - 1, selection)
     p = skipSpace(b, skipSpace(b, nameEnd, end) + 1, end)
     const to = valueEnd(b, p, end)
+    visitor.nameEnd = nameEnd
     if (inner) visitSelected(b, p, to, inner, visitor)
     p = skipSpace(b, to, end)
     if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
@@ -105,13 +108,15 @@ function visitAll(b: Buffer, start: number, end: number, visitor: ValueVisitor):
       const hasEscapes = sawEscape
       const next = skipSpace(b, close + 1, end)
       const isName = next < end && b[next] === COLON
+      if (isName) visitor.nameEnd = 0
       if (!isName || visitor.coversNames) visitor.string(b, p + 1, close, hasEscapes)
+      if (isName) visitor.nameEnd = close + 1
       p = isName ? next + 1 : close + 1
     } else if (byte === DASH || (byte >= ZERO && byte <= NINE)) {
       const to = numberEnd(b, p, end)
       visitor.number(b, p, to)
       p = to
-    } else p++
+    } else if (b[p++] === CLOSE_OBJECT) visitor.nameEnd = 0
   }
 }
 

@@ -27,6 +27,7 @@ export type Count = (rule: number) => void
 export class ValueRedactor implements ValueVisitor {
   readonly out = new GrowingBytes()
   coversNames = false
+  nameEnd = 0
   readonly #finder: SecretFinder
   readonly #action: Action
   readonly #count: Count
@@ -88,6 +89,7 @@ export class ValueRedactor implements ValueVisitor {
     this.#isChanged = false
     this.#copied = start
     this.#isForced = isForced
+    this.nameEnd = 0
     visitSelected(b, start, end, selection, this)
     this.#isForced = false
     if (this.#isChanged) this.out.add(b, this.#copied, end)
@@ -101,7 +103,7 @@ export class ValueRedactor implements ValueVisitor {
     const to = hasEscapes ? decoded.length : end
     const isFound =
       (!hasEscapes && this.#takeSeen(start, end)) ||
-      this.#search(decoded, from, to, to - from > LEAST_CUT ? this.#cuts : undefined, b, start - 1)
+      this.#search(decoded, from, to, to - from > LEAST_CUT ? this.#cuts : undefined, b)
     if (!isFound) return
     this.#begin(b, start)
     this.#write(decoded, from, to, true)
@@ -131,7 +133,7 @@ export class ValueRedactor implements ValueVisitor {
 
   /** A number with a match becomes a string. */
   number(b: Buffer, start: number, end: number): void {
-    const isFound = this.#mayHold(start, end) && this.#search(b, start, end, undefined, b, start)
+    const isFound = this.#mayHold(start, end) && this.#search(b, start, end, undefined, b)
     if (!isFound && !this.#searchWritten(b, start, end)) return
     this.#begin(b, start)
     this.out.addByte(QUOTE)
@@ -154,8 +156,8 @@ export class ValueRedactor implements ValueVisitor {
     return true
   }
 
-  /** Searches a text for matches. `json`: JSON with the text as a member's value. The name ends before `nameEnd`. */
-  #search(b: Buffer, start: number, end: number, cuts?: Cuts, json?: Buffer, nameEnd = 0): boolean {
+  /** Searches a text for matches. `json`: JSON with the text in the member at `nameEnd`. */
+  #search(b: Buffer, start: number, end: number, cuts?: Cuts, json?: Buffer): boolean {
     const { matches } = this.#finder
     if (this.#isForced) {
       matches.clear()
@@ -163,7 +165,7 @@ export class ValueRedactor implements ValueVisitor {
       return true
     }
     this.#finder.find(b, start, end)
-    if (json) this.#finder.findNamed(json, nameEnd, b, start, end)
+    if (json) this.#finder.findNamed(json, this.nameEnd, b, start, end)
     if (cuts && end > start) addCuts(b, start, end, cuts, matches, this.#cutRule)
     if (matches.count > 0) this.#accept()
     return matches.count > 0

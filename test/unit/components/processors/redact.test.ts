@@ -199,6 +199,14 @@ t.test('what logs are full of stays', async t => {
   )
 })
 
+t.test('the mark of a magnetic stripe and the number after it are no escape', async t => {
+  const cases = [
+    ['%B4111111111111111^DOE/JOHN^2512', '%B***^DOE/JOHN^2512'],
+    ['a%C3%A4 %B4111111111111112^DOE', 'a%C3%A4 %B4111111111111112^DOE'],
+  ] as const
+  t.same(await wrongly(['card'], cases), [])
+})
+
 t.test('a letter behind a backslash may be one of an escape, or of a path', async t => {
   const texts = ['\\\\127.0.0.1\\share', 'C:\\new\\10.0.0.1', 'CORP\\nick@b.io', `C:\\${key('npm_', 36)}\\x`]
   const { lines } = await redacted(
@@ -242,6 +250,15 @@ const CREDENTIALS = [
   ['proxyAuthorization=sekret status=200', 'proxyAuthorization=*** status=200'],
   ['authorization=Token sekret== status=200', 'authorization=*** status=200'],
   ['upstream: Basic dXNlcjpwYXNz', 'upstream: Basic ***'],
+  ['{"authorization":["Token a","", "Basic b"],"n":["c"]}', '{"authorization":["***","", "Basic ***"],"n":["c"]}'],
+  ['map[Authorization:[Token a Bearer b] Host:[a]]', 'map[Authorization:[*** Bearer ***] Host:[a]]'],
+  ['Authorization: SharedAccessSignature sr=x&sig=a%3d&se=1 b', 'Authorization: *** b'],
+  ['authorization: type%3dmaster%26ver%3d1.0%26sig%3da b', 'authorization: *** b'],
+  ['Authorization: Token token=a&x=b', 'Authorization: ***'],
+  ['/p?authorization=a&b=c', '/p?authorization=***&b=c'],
+  ["{b'Authorization': b'Token a', b'n': b'c'}", "{b'Authorization': b'***', b'n': b'c'}"],
+  ['Authorization: Bearer\r\n a1\r\nHost: b', 'Authorization: Bearer\r\n ***\r\nHost: b'],
+  ['Authorization:\r\n Token\r\n a\r\nHost: b', 'Authorization:\r\n ***\r\nHost: b'],
 ] as const
 
 t.test('after the name of the header, all words of the credentials are found', async t => {
@@ -259,6 +276,10 @@ t.test('after the name of the header, all words of the credentials are found', a
     [
       { authorization: 12345, preauthorization: 'no' },
       { authorization: '***', preauthorization: 'no' },
+    ],
+    [
+      { authorization: ['Token a', 'Bearer b', ['c']], n: ['d'], o: [{ authorization: 'e' }, 'f'] },
+      { authorization: ['***', 'Bearer ***', ['c']], n: ['d'], o: [{ authorization: '***' }, 'f'] },
     ],
     [
       { authorization: '', n: 'x=' },
@@ -523,6 +544,7 @@ t.test('a long run of what begins like a secret takes a time proportional to its
     'authorization="',
     'authorization=a b="',
     'authorization: a b=c, ',
+    'authorization:[a,',
     'authorization',
     'x:2001:',
     '4111 ',

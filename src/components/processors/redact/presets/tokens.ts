@@ -1,12 +1,25 @@
-import { BACKSLASH, COLON, COMMA, DASH, DOT, EQUALS, LF, QUOTE, SPACE } from '../../../../lib/formats/ascii.js'
+import {
+  APOSTROPHE,
+  BACKSLASH,
+  COMMA,
+  CR,
+  DASH,
+  DOT,
+  EQUALS,
+  LF,
+  PLUS,
+  QUOTE,
+  SPACE,
+  TAB,
+} from '../../../../lib/formats/ascii.js'
 import { escapeEnd } from '../../../../lib/formats/escapes.js'
 import type { Matches } from '../matches.js'
 import { BASE64URL, endOf, is, isExactAt, isTextAt, TOKEN, UPPER, WORD } from './bytes.js'
 import { hasDigit } from './digits.js'
 import { KEY_MARKS, SECRET_NAMES } from './presets.js'
 
-const [TAB, APOSTROPHE, PLUS, GREATER] = [0x09, 0x27, 0x2b, 0x3e]
-const [UPPER_K, UPPER_Z, OPEN_BRACKET, UNDERSCORE] = [0x4b, 0x5a, 0x5b, 0x5f]
+const [AMPERSAND, UPPER_K, UPPER_Z, UNDERSCORE] = [0x26, 0x4b, 0x5a, 0x5f]
+const DIVIDERS = Buffer.from(' \t+"\':=>')
 
 /**
  * Finds a JSON Web Token, at `p` is its J: at least three parts that begin with `eyJ`; the second may be empty. Returns
@@ -68,12 +81,13 @@ function areWords(b: Buffer, from: number, to: number): boolean {
 /** Skips at most eight characters between a name and its value. */
 function valueStart(b: Buffer, p: number, end: number): number {
   const last = Math.min(end, p + 8)
-  while (p < last && isDivider(b[p]!)) p++
+  while (p < last && (DIVIDERS.includes(b[p]!) || isFold(b, p))) p++
   return p
 }
 
-function isDivider(byte: number): boolean {
-  return isSpace(byte) || byte === QUOTE || byte === APOSTROPHE || byte === COLON || byte === EQUALS || byte === GREATER
+/** Whether a line that goes on in the next one, which begins with white space, ends at `p`. */
+function isFold(b: Buffer, p: number): boolean {
+  return b[p] === CR ? b[p + 1] === LF : b[p] === LF && (b[p + 1] === SPACE || b[p + 1] === TAB)
 }
 
 /** A space, a tab, or the + that stands for a space in forms. */
@@ -150,7 +164,9 @@ function keyEnd(b: Buffer, p: number, end: number, { bits, hasParts }: Key): num
 }
 
 /** What is between a name and its value, with the quote before the value: at most 64 characters. */
-const ASSIGNMENT = /^["']?[\t +]*(?:[:=]>?|>)[\t +[]*["']?/
+const ASSIGNMENT = /^["']?[\t +]*(?:[:=]>?|>)(?:[\t +[]|\r?\n[\t ])*(?:b?["'])?/
+/** What is between two items of a list. */
+const NEXT_ITEM = /^["']?[\t ,]+(?:b?["'])?/
 
 /** Finds the value after a name. The anchor of the name is at `p`. Returns where to continue. */
 function findNamed(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number, names: Names): number {
@@ -160,12 +176,17 @@ function findNamed(b: Buffer, p: number, start: number, end: number, out: Matche
     const after = p - anchor + text.length
     const between = ASSIGNMENT.exec(b.toString('latin1', after, Math.min(end, after + 64)))?.[0]
     if (isHeader && !between) continue
-    const value = between ? after + between.length : valueStart(b, after, end)
-    const from = isHeader ? credentialsStart(b, value, end) : value
-    const to = isHeader ? credentialsEnd(b, from, end, b[value - 1]!, from > value) : endOf(b, from, end, TOKEN)
-    if (to - from < (between ? 1 : LEAST_TOKEN)) continue
-    out.add(from, to, rule)
-    return to
+    let value = between ? after + between.length : valueStart(b, after, end)
+    // In a URL or form, an & is behind the value.
+    const isInUrl = between?.includes('=') || /[=?&+]/.test(String.fromCharCode(b[p - anchor - 1] ?? 0))
+    for (let known = p + 1; ; ) {
+      const from = isHeader ? credentialsStart(b, value, end) : value
+      const to = isHeader ? credentialsEnd(b, from, end, value, isInUrl ? AMPERSAND : 0) : endOf(b, from, end, TOKEN)
+      if (to - from >= (between ? 1 : LEAST_TOKEN)) out.add(from, (known = to), rule)
+      const next = between?.includes('[') && NEXT_ITEM.exec(b.toString('latin1', to, Math.min(end, to + 64)))?.[0]
+      if (!next) return known
+      value = to + next.length
+    }
   }
   return p + 1
 }
@@ -179,7 +200,7 @@ function isNameAt(b: Buffer, p: number, start: number, end: number, name: string
 /** Skips the word Bearer or Basic at `p`. */
 export function credentialsStart(b: Buffer, p: number, end: number): number {
   const to = p + schemeLength(b, p, end)
-  return to > p && to < end && isSpace(b[to]!) ? valueStart(b, to, end) : p
+  return to > p && to < end && (isSpace(b[to]!) || isFold(b, to)) ? valueStart(b, to, end) : p
 }
 
 const LONGEST_SCHEME = 24
@@ -188,15 +209,16 @@ const LONGEST_SCHEME = 24
  * Returns the end of the credentials at `p`. After a quote, they end at the next one. Elsewhere they are one word, or
  * two if the first may be a scheme, and the parameters that follow, as in `Digest username="a", uri="/"`.
  */
-function credentialsEnd(b: Buffer, p: number, end: number, before: number, hasScheme: boolean): number {
+function credentialsEnd(b: Buffer, p: number, end: number, value: number, last: number): number {
+  const before = b[value - 1]!
   if (before === QUOTE || before === APOSTROPHE) return wordEnd(b, p, end, before)
-  const first = wordEnd(b, p, end)
-  if (hasScheme || first - p > LONGEST_SCHEME || endOf(b, p, first, BASE64URL) < first) return first
+  const first = wordEnd(b, p, end, last)
+  if (p > value || first - p > LONGEST_SCHEME || endOf(b, p, first, BASE64URL) < first) return first
   let to = first
-  for (let divider = SPACE; to < end && b[to] === divider; divider = COMMA) {
+  for (let divider = SPACE; to < end && (b[to] === divider || isFold(b, to)); divider = COMMA) {
     let from = to + 1
-    while (from < end && b[from] === SPACE) from++
-    const next = wordEnd(b, from, end)
+    while (from < end && (b[from] === SPACE || b[from] === TAB || isFold(b, from))) from++
+    const next = wordEnd(b, from, end, last)
     const isParameter = /=[^=]/.test(b.toString('latin1', from, next))
     // In `authorization=a b=c`, b is another field.
     if (isParameter ? divider === SPACE && before === EQUALS && b[next] !== COMMA : divider === COMMA) return to
@@ -206,31 +228,26 @@ function credentialsEnd(b: Buffer, p: number, end: number, before: number, hasSc
   return to
 }
 
-const WORD_ENDS = Buffer.from(' "\'()<>[]{},&\\')
+const WORD_ENDS = Buffer.from(' "\'()<>[]{},\\')
 /** What follows the quote at the end of a text, which may be after an equals sign, too. */
 const BEHIND_TEXTS = Buffer.from('\t ,:;)]}>')
 
-/** Returns the end of the word or, after `quote`, of the text at `p`, which may contain parameters in quotes. */
-function wordEnd(b: Buffer, p: number, end: number, quote = 0): number {
+/** Returns the end of the word at `p`; if `last` is a quote, of the text before it. Both may have quoted parameters. */
+function wordEnd(b: Buffer, p: number, end: number, last: number): number {
+  const isText = last === QUOTE || last === APOSTROPHE
   for (; p < end && b[p]! >= SPACE; p++) {
     const byte = b[p]!
     if (byte === QUOTE && b[p - 1] === EQUALS && p + 1 < end && !BEHIND_TEXTS.includes(b[p + 1]!)) {
       while (++p < end && b[p] !== QUOTE);
-    } else if (quote === 0 ? WORD_ENDS.includes(byte) || escapeEnd(b, p, end) > 0 : byte === QUOTE || byte === quote)
-      break
-    else if (quote > 0 && byte === BACKSLASH) p++
+    } else if (byte === last || (isText ? byte === QUOTE : WORD_ENDS.includes(byte) || escapeEnd(b, p, end) > 0)) break
+    else if (isText && byte === BACKSLASH) p++
   }
   return Math.min(p, end)
 }
 
-/** Whether the JSON before `end` ends with one of the names and a colon. The value may be the first one in a list. */
-export function isBehindName(b: Buffer, end: number, names: Names): boolean {
-  let p = end - 1
-  while (p > 0 && (b[p]! <= SPACE || b[p] === OPEN_BRACKET)) p--
-  if (b[p] !== COLON) return false
-  p--
-  while (p > 0 && b[p]! <= SPACE) p--
-  return b[p] === QUOTE && names.some(([text]) => isNameAt(b, p - text.length, 0, p, text))
+/** Whether the name in quotes that ends at `end` ends with one of the names. */
+export function endsWithName(b: Buffer, end: number, names: Names): boolean {
+  return names.some(([text]) => isNameAt(b, end - 1 - text.length, 0, end - 1, text))
 }
 
 const BEGIN = '-----begin '
