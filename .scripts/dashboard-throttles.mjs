@@ -70,7 +70,7 @@ export const THROTTLE_ROWS = {
     ),
     lines(
       'Backlog discarded',
-      'Discarded events of sources that were catching up. Set on_backlog or time_field to keep them.',
+      'Discarded events of sources that were catching up. Their buckets were over the limit, also counted over all windows since the source fell behind.',
       'short',
       [
         [
@@ -120,6 +120,7 @@ export const THROTTLE_ROWS = {
       [
         [`sum ${BY} (sluice_component_waiting_events{${C}})`, `${EACH} events`],
         [`sum ${BY} (sluice_component_waiting_full_sources{${C}})`, `${EACH} sources`],
+        ['max by (component_id, for) (sluice_component_waiting_for)', '{{component_id}} waits for {{for}}'],
       ],
     ),
     lines(
@@ -129,6 +130,7 @@ export const THROTTLE_ROWS = {
       [
         [`sum ${BY} (sluice_throttle_kept_windows{${C}})`, `${EACH} windows`],
         [`sum ${BY} (${rate('sluice_throttle_forgotten_windows_total')})`, `${EACH} forgotten per second`],
+        [`max ${BY} (sluice_throttle_late_keys{${C}})`, `${EACH} keys mostly late`],
       ],
     ),
     lines(

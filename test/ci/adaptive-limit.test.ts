@@ -172,7 +172,7 @@ t.test('requests that wait after a refusal leave their places to others, and com
   it.put(20)
   await settle()
   t.equal(it.attempts.length, 4)
-  t.same(it.delivery.limit, { inFlight: 4, allowed: 4 })
+  t.match(it.delivery.limit, { inFlight: 4, allowed: 4 })
   answers[3]!(true)
   await settle()
   t.equal(it.gauge('sluice_delivery_max_in_flight'), 2)
@@ -225,7 +225,7 @@ t.test('partitions that are limited alone leave it as it is, and keep no other o
   it.put(16)
   await settle()
   t.same(taken, [7, 15])
-  t.same(it.delivery.limit, { inFlight: 0, allowed: 4 })
+  t.match(it.delivery.limit, { inFlight: 0, allowed: 4 })
   isLimited = false
   it.input.end()
   const over = it.delivery.stop(never)

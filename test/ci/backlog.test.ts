@@ -126,6 +126,7 @@ for (const [how, option] of [
   ['stopped', ', on_backlog: pace'],
   ['stopped', ''],
   ['killed', ''],
+  ['paused', ''],
 ])
   t.test(`an app within its limit loses nothing when the daemon was ${how} for seconds${option}`, async t => {
     const config = configOf(`limit: 200, key_field: .app${option}`, SHORT)
@@ -165,13 +166,14 @@ for (const [how, option] of [
     await growsBy(200)
     if (how === 'stopped') await first.stop(t)
     else {
-      first.child.kill('SIGKILL')
-      await first.exit
+      first.child.kill(how === 'killed' ? 'SIGKILL' : 'SIGSTOP')
+      if (how === 'killed') await first.exit
     }
     isDown = true
     await growsBy(400)
     isDown = false
-    const daemon = await startDaemon(t, folder, config)
+    if (how === 'paused') first.child.kill('SIGCONT')
+    const daemon = how === 'paused' ? first : await startDaemon(t, folder, config)
     await growsBy(400)
     clearInterval(writer)
     // After a kill, some lines come twice.
@@ -179,7 +181,7 @@ for (const [how, option] of [
     await until('all lines', () => different() >= written, { show: () => [different(), written] })
     const { discarded } = await daemon.stop(t)
     t.same(discarded, {})
-    if (how === 'stopped') t.equal(delivered(), written)
+    if (how !== 'killed') t.equal(delivered(), written)
   })
 
 t.test('a source that has nothing to catch up with goes on while another one is paced', async t => {

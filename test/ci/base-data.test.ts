@@ -50,7 +50,7 @@ sources:
 ${[...HALVES, 'buffered', 'strict'].map(id => `  ${id}: { type: file, include: [log/${id}.log], scan_interval: 50ms }\n`).join('')}
   app: { type: file, include: [log/app.log], decode: json, scan_interval: 50ms }
 processors:
-  limit: { type: throttle, inputs: [app], limit: 5, window: 30 Days, key_field: .app, persist: true }
+  limit: { type: throttle, inputs: [app], limit: 5, window: 30 Days, key_field: .app, persist: true, on_backlog: as_live }
 destinations:
 ${HALVES.map(id => `  to_${id}: { type: http, inputs: [${id}], url: '${url}/${id}', encoding: raw, max_in_flight: 1 }\n`).join('')}
   to_buffered:

@@ -10,7 +10,8 @@ import { testFolder } from '../support/folder.js'
 /** Throttles side by side, each with a file of what it passes. */
 const configOf = (throttles: Readonly<Record<string, string>>) => {
   const processors = Object.entries(throttles).map(
-    ([id, options]) => `  ${id}: { type: throttle, inputs: [app], key_field: .app, persist: true, ${options} }\n`,
+    ([id, options]) =>
+      `  ${id}: { type: throttle, inputs: [app], key_field: .app, persist: true, on_backlog: as_live, ${options} }\n`,
   )
   const files = Object.keys(throttles).map(
     id => `  out_${id}: { type: file, inputs: [${id}], path: ${id}.ndjson, encoding: raw }\n`,

@@ -71,7 +71,7 @@ destinations:
     fill(join(state, 'filler'))
     const second = await start()
     await second.until(() => has(plain, '1\n2\n'))
-    for (const code of ['the disk is almost full', 'SLUICE_CHECKPOINT_NOT_SAVED'])
+    for (const code of ['SLUICE_BUFFER_NOT_WRITTEN', 'SLUICE_CHECKPOINT_NOT_SAVED'])
       await second.until(() => second.stderr.includes(code))
     t.ok(has(kept, '1\n'))
     unlinkSync(join(state, 'filler'))

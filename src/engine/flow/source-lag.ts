@@ -13,8 +13,8 @@ interface Moment {
  * Notes when a source had last nothing left to read, and gives this moment to the batches that the source reads while
  * it is behind (EventBatch.behind). A source that reports such moments is behind from its start, from its first backlog
  * (`isBacklog`), or when it could not send for STALL_MS, until it reports the next moment. Any other source is behind
- * from the time at which it could not send for STALL_MS, until it has sent for as long again. All times are on the
- * monotonic clock.
+ * from the time at which it could not send for STALL_MS, until it has sent for as long again. If the whole process was
+ * paused for STALL_MS, as by a suspended machine, every source was. All times are on the monotonic clock.
  */
 export class SourceLag {
   readonly #clock: Clock
@@ -25,9 +25,14 @@ export class SourceLag {
   #next: Moment | undefined
   #newest: Moment | undefined
   #behind: Behind | undefined
-  /** Only for a source that does not report: until when its time without room is counted, and when its lag ends. */
-  #countedTo = 0
+  /** When the lag ends; infinite if it ends at the next report. */
   #until = 0
+  /** Until when the time without room of a source that does not report is counted. */
+  #countedTo = 0
+  /** Whether the source has sent nothing since it last reported. */
+  #isIdle = false
+  /** When the process was last known to run. */
+  #beatAt: number | undefined
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -52,7 +57,7 @@ export class SourceLag {
 
   /** The source had nothing left to read at this time. `batches`: how many it has created. `open`: unsettled ones. */
   caughtUp(at: number, batches: number, open: number): void {
-    this.#reports = true
+    this.#reports = this.#isIdle = true
     this.#end()
     this.#newest = { at, batches }
     this.#next ??= this.#newest
@@ -76,27 +81,42 @@ export class SourceLag {
 
   /** Call before a batch is sent. */
   mark(batch: EventBatch): void {
+    if (this.#beatAt !== undefined) this.beat()
     if (batch.isBacklog) this.#begin(this.#caughtUpAt)
-    else if (!this.#reports && this.#clock.now() >= this.#until) this.#end()
+    else if (this.#clock.now() >= this.#until) this.#end()
+    this.#isIdle = false
     batch.behind = this.#behind
+  }
+
+  /** Call several times in STALL_MS, to notice when the process is paused. */
+  beat(): void {
+    const now = this.#clock.now()
+    const last = this.#beatAt ?? now
+    this.#beatAt = now
+    if (now - last < STALL_MS) return
+    this.#begin(this.#reports && !this.#isIdle ? this.#caughtUpAt : last, now + now - last)
   }
 
   /** Call when a source that began to send at this time may send again. */
   sent(began: number): void {
     const now = this.#clock.now()
     if (now - began < STALL_MS) return
-    this.#begin(this.#reports ? this.#caughtUpAt : began)
-    this.#until = Math.max(this.#until, now) + now - Math.max(began, this.#countedTo)
+    const until = Math.max(this.#until, now) + now - Math.max(began, this.#countedTo)
+    if (this.#reports) this.#begin(this.#caughtUpAt)
+    else this.#begin(began, until)
     this.#countedTo = now
   }
 
   /** `since`: undefined if the source has never caught up, as at a first start. */
-  #begin(since: number | undefined): void {
-    if (since !== undefined) this.#behind ??= { since, isOver: false }
+  #begin(since: number | undefined, until = Number.POSITIVE_INFINITY): void {
+    if (since === undefined) return
+    this.#behind ??= { since, isOver: false }
+    this.#until = Math.max(this.#until, until)
   }
 
   #end(): void {
     if (this.#behind) this.#behind.isOver = true
     this.#behind = undefined
+    this.#until = 0
   }
 }

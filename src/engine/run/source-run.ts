@@ -10,8 +10,11 @@ import type { ComponentConfig } from '../config/load.js'
 import type { ComponentCounters } from '../flow/counters.js'
 import type { FanOut } from '../flow/fan-out.js'
 import { SourceOutput } from '../flow/source-output.js'
+import { STALL_MS } from '../flow/stall.js'
 
 const RESTART_FIRST_MS = 1000
+/** How often a source notes that the process runs. Twice in STALL_MS. */
+const BEAT_MS = STALL_MS / 2
 const RESTART_MAX_MS = 60_000
 const REOPEN_FIRST_MS = 500
 const REOPEN_MAX_MS = 10_000
@@ -159,6 +162,12 @@ export class SourceRun {
     output.lag.resume(checkpoints.caughtUpAt)
     checkpoints.trackCaughtUp?.(() => output.lag.settledAt)
     const backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, random)
+    let cancel = () => {}
+    const beat = () => {
+      output.lag.beat()
+      cancel = clock.after(BEAT_MS, beat)
+    }
+    beat()
     while (!signal.aborted) {
       const calm = clock.after(CALM_MS, () => {
         this.failure = undefined
@@ -191,6 +200,7 @@ export class SourceRun {
         calm()
       }
     }
+    cancel()
   }
 }
 

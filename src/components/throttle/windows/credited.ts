@@ -13,15 +13,21 @@ const SAME_MS = 100
 
 const CAUGHT_UP: Behind = { since: Number.NEGATIVE_INFINITY, isOver: true }
 
-/** A source that is or was behind, as long as a bucket may have passed more of its events than running windows allow. */
+const ALL = ''
+
+const isOpen = (behind: Behind | undefined): behind is Behind => behind !== undefined && !behind.isOver
+
+/**
+ * A source that is or was behind, or all such sources together, as long as a bucket may have passed more of their events
+ * than running windows allow.
+ */
 class Account {
+  /** Empty: all sources that are behind. */
   readonly source: string
   /** The period in which the source is behind. Undefined after a restart, until its first batch. */
   behind: Behind | undefined
   /** Since when buckets of this source are judged by their sum. */
   since = 0
-  /** Whether the current batch was read while the source was behind. */
-  isBehind = false
   /** When the last bucket that has passed more will have made up for it. */
   until = Number.NEGATIVE_INFINITY
 
@@ -32,8 +38,10 @@ class Account {
 
 /** The accounts of a throttle. Call `enter` before the decisions about a batch, and `leave` before other questions. */
 export class Credit {
-  /** The account of the current batch. Undefined: only the running windows decide. */
-  account: Account | undefined
+  /** Whether the current batch was read while its source was behind. */
+  isBehind = false
+  /** The accounts that judge the current batch. Undefined: only the running windows decide. */
+  accounts: readonly Account[] | undefined
   readonly #maxMs: number
   readonly #accounts = new Map<string, Account>()
 
@@ -42,27 +50,26 @@ export class Credit {
   }
 
   enter(source: string, behind: Behind | undefined, now: number): void {
-    this.account = undefined
-    const isBehind = behind !== undefined && this.#maxMs > 0
-    if (!isBehind && this.#accounts.size === 0) return
-    const account = isBehind ? this.accountOf(source) : this.#accounts.get(source)
-    if (account === undefined) return
-    account.isBehind = isBehind
-    if (isBehind) {
-      account.behind = behind
-      account.since = Math.max(behind.since, now - this.#maxMs)
-    } else {
-      account.behind ??= CAUGHT_UP
-      if (now >= account.until) {
-        this.#accounts.delete(source)
-        return
-      }
-    }
-    this.account = account
+    this.accounts = undefined
+    this.isBehind = behind !== undefined && this.#maxMs > 0
+    if (!this.isBehind && this.#accounts.size === 0) return
+    const account = this.isBehind ? this.accountOf(source) : this.#accounts.get(source)
+    if (account) account.behind = behind ?? account.behind ?? CAUGHT_UP
+    const all = this.accountOf(ALL)
+    all.behind = CAUGHT_UP
+    for (const { behind, source } of this.#accounts.values())
+      if (source !== ALL && isOpen(behind) && !(all.behind.since < behind.since && isOpen(all.behind)))
+        all.behind = behind
+    const both = account ? [account, all] : [all]
+    for (const one of both) one.since = Math.max(one.behind!.since, now - this.#maxMs)
+    for (const one of both) if (!isOpen(one.behind) && now >= one.until) this.#accounts.delete(one.source)
+    const left = both.filter(one => this.has(one))
+    if (left.length > 0) this.accounts = left
   }
 
   leave(): void {
-    this.account = undefined
+    this.accounts = undefined
+    this.isBehind = false
   }
 
   accountOf(source: string): Account {
@@ -115,7 +122,8 @@ class Sums {
 /**
  * Judges a bucket by its sum while a source is behind. An event of that source passes if, with it, the bucket passes at
  * most limit * (windows + 1) since the source fell behind, where `windows` is the number of windows since then, rounded
- * up. A bucket that kept its limit in each window never exceeds this sum, whatever the windows began with. Once the
+ * up. The events of all sources that are behind have a sum, too, since the first of them fell behind. A bucket that kept
+ * its limit in each window never exceeds these sums, whatever the windows began with. Once the
  * source has caught up, the running windows decide again, and the sum still holds. A bucket that has used more than its
  * rate keeps this debt if the source falls behind again, so many short lags do not add up.
  */
@@ -144,8 +152,11 @@ export class CreditedWindows extends LimitWindows {
   /** The sums of this account. Begins the sum of the bucket if the source has fallen behind since its last event. */
   #sumsOf(account: Account, bucket: number, now: number): Sums {
     const sums = this.#sumsFor(account)
-    if (account.isBehind && Math.abs(sums.behindSince[bucket]! - account.since) > SAME_MS)
-      this.#begin(sums, bucket, account.since, now)
+    if (!isOpen(account.behind)) return sums
+    const { since } = account
+    if (Math.abs(sums.behindSince[bucket]! - since) > SAME_MS) this.#begin(sums, bucket, since, now)
+    // Of all sources, another one may have fallen behind earlier.
+    if (since < sums.since[bucket]!) sums.since[bucket] = since
     return sums
   }
 
@@ -187,61 +198,65 @@ export class CreditedWindows extends LimitWindows {
   }
 
   fits(bucket: number, now: number, cost: number, bytes: number): WindowDecision {
-    const { account } = this.#credit
-    if (account === undefined) return this.#windows.fits(bucket, now, cost, bytes)
-    const sums = this.#sumsOf(account, bucket, now)
+    const { accounts, isBehind } = this.#credit
+    if (accounts === undefined) return this.#windows.fits(bucket, now, cost, bytes)
     const counted = Math.min(cost, this.#mostCost)
-    const passed = sums.passed[bucket]! + counted
-    if (passed > this.#most(bucket, sums.since[bucket]!, now)) return DISCARD
-    if (!account.isBehind) return this.#windows.fits(bucket, now, cost, bytes)
-    const fits =
-      counted <= Math.max(this.#windows.limitUnitsOf(bucket), this.#atOnce) &&
-      passed - sums.before[bucket]! <= this.#most(bucket, account.since, now)
-    return fits ? PASS : DISCARD
+    for (const account of accounts) if (counted > this.#left(account, bucket, now)) return DISCARD
+    if (!isBehind) return this.#windows.fits(bucket, now, cost, bytes)
+    return counted <= Math.max(this.#windows.limitUnitsOf(bucket), this.#atOnce) ? PASS : DISCARD
+  }
+
+  /** How much more may pass now. */
+  #left(account: Account, bucket: number, now: number): number {
+    const sums = this.#sumsOf(account, bucket, now)
+    const passed = sums.passed[bucket]!
+    const left = this.#most(bucket, sums.since[bucket]!, now) - passed
+    return Math.min(left, this.#most(bucket, sums.behindSince[bucket]!, now) - passed + sums.before[bucket]!)
   }
 
   charge(bucket: number, now: number, cost: number, bytes: number): void {
-    const { account } = this.#credit
-    if (!account?.isBehind) this.#windows.charge(bucket, now, cost, bytes)
-    if (account === undefined) return
-    const sums = this.#sumsOf(account, bucket, now)
-    if (sums.since[bucket] === Number.NEGATIVE_INFINITY) return
-    sums.passed[bucket]! += cost
-    account.until = Math.max(account.until, this.#evenAt(sums, bucket))
+    const { accounts, isBehind } = this.#credit
+    if (!isBehind) this.#windows.charge(bucket, now, cost, bytes)
+    for (const account of accounts ?? []) {
+      const sums = this.#sumsOf(account, bucket, now)
+      if (sums.since[bucket] === Number.NEGATIVE_INFINITY) continue
+      sums.passed[bucket]! += cost
+      account.until = Math.max(account.until, this.#evenAt(sums, bucket))
+    }
   }
 
   override take(bucket: number, now: number, cost: number, bytes: number): WindowDecision {
-    if (this.#credit.account === undefined) return this.#windows.take(bucket, now, cost, bytes)
+    if (this.#credit.accounts === undefined) return this.#windows.take(bucket, now, cost, bytes)
     return super.take(bucket, now, cost, bytes)
   }
 
   override takeAll(ids: Int32Array, from: number, to: number, now: number, decisions: Uint8Array): number {
-    if (this.#credit.account === undefined) return this.#windows.takeAll(ids, from, to, now, decisions)
+    if (this.#credit.accounts === undefined) return this.#windows.takeAll(ids, from, to, now, decisions)
     return super.takeAll(ids, from, to, now, decisions)
   }
 
   override roomAt(bucket: number, now: number, cost: number, bytes: number): number {
-    const { account } = this.#credit
-    if (account === undefined) return this.#windows.roomAt(bucket, now, cost, bytes)
-    const sums = this.#sumsOf(account, bucket, now)
-    const passed = sums.passed[bucket]! + Math.min(cost, this.#mostCost)
-    const at = Math.max(now, this.#roomIn(bucket, sums.since[bucket]!, passed))
-    if (!account.isBehind) return Math.max(at, this.#windows.roomAt(bucket, now, cost, bytes))
-    if (cost > this.#windows.limitUnitsOf(bucket) && this.#atOnce === 0) return Number.POSITIVE_INFINITY
-    return Math.max(at, this.#roomIn(bucket, account.since, passed - sums.before[bucket]!))
+    const { accounts = [], isBehind } = this.#credit
+    const isTooLarge = cost > this.#windows.limitUnitsOf(bucket) && this.#atOnce === 0
+    if (isBehind && isTooLarge) return Number.POSITIVE_INFINITY
+    let at = isBehind ? now : this.#windows.roomAt(bucket, now, cost, bytes)
+    for (const account of accounts) {
+      const sums = this.#sumsOf(account, bucket, now)
+      const passed = sums.passed[bucket]! + Math.min(cost, this.#mostCost)
+      const inEpisode = this.#roomIn(bucket, sums.behindSince[bucket]!, passed - sums.before[bucket]!)
+      at = Math.max(at, this.#roomIn(bucket, sums.since[bucket]!, passed), inEpisode)
+    }
+    return at
   }
 
   /** While a source is behind: of the sum, what its last window and one more window have left. */
   level(bucket: number, now: number, cost: number, bytes: number): Level {
     const level = this.#windows.level(bucket, now, cost, bytes)
-    const { account } = this.#credit
-    if (!account?.isBehind) return level
-    const sums = this.#sumsOf(account, bucket, now)
-    const since = sums.since[bucket]!
-    const left = Math.max(0, this.#most(bucket, since, now) - sums.passed[bucket]!)
+    const { accounts = [], isBehind } = this.#credit
+    if (!isBehind) return level
+    const left = Math.min(...accounts.map(account => this.#left(account, bucket, now)))
     const used = Math.max(0, this.#windows.limitUnitsOf(bucket) - left) / scaleOf(this.limit)
-    const until = since + Math.ceil((now - since) / this.#windowMs) * this.#windowMs
-    return { limit: level.limit, used, since: until - this.#windowMs, until }
+    return { limit: level.limit, used, since: now, until: now + this.#windowMs }
   }
 
   override limitUnitsOf(bucket: number): number {

@@ -26,6 +26,8 @@ export class BufferReport {
   /** Whether writing the last group failed. */
   #fails = false
   #full = false
+  /** Whether the rest of the disk is reserved. */
+  #isReserved = false
 
   constructor({ log, clock, folder, counters: metrics }: DiskBufferContext) {
     this.#log = log
@@ -37,7 +39,7 @@ export class BufferReport {
     const text = 'Time to write and sync a group of records.'
     this.#groupTime = metrics.histogram('sluice_buffer_write_seconds', text, GROUP_SECONDS)
     const fails = '1 if the buffer cannot be written now. The sources wait until it can be written.'
-    metrics.gauge('sluice_buffer_unwritable', fails, () => (this.#fails ? 1 : 0))
+    metrics.gauge('sluice_buffer_unwritable', fails, () => (this.#fails || this.#isReserved ? 1 : 0))
   }
 
   found({ tornBytes }: Recovered, { events, bytes }: Amount): void {
@@ -73,7 +75,9 @@ export class BufferReport {
   full(maxBytes: number | undefined, shared: boolean, discarded: Amount | undefined): void {
     if (discarded) this.#metrics.discarded('buffer_full', discarded.events, discarded.bytes)
     if (this.#full) return
-    const fields = { max_bytes: maxBytes && formatSize(maxBytes), shared }
+    this.#isReserved = maxBytes === undefined
+    const code = this.#isReserved ? 'SLUICE_BUFFER_NOT_WRITTEN' : undefined
+    const fields = { code, max_bytes: maxBytes && formatSize(maxBytes), shared }
     const what = maxBytes ? 'the buffer is full' : 'the disk is almost full, and the rest is reserved for positions'
     const text = `${what}; ${discarded ? 'new events are discarded' : 'sources wait'}`
     if (!this.#problem('full', 'warn', fields, text)) return
@@ -82,7 +86,7 @@ export class BufferReport {
   }
 
   notFull(): void {
-    this.#full = false
+    this.#full = this.#isReserved = false
   }
 
   /** Reports events in the buffer that cannot be read. */

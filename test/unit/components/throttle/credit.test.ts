@@ -90,6 +90,17 @@ t.test('a first start has no credit, and neither has a source that is not behind
   t.equal(passed(limiter.decide(events('y', 20), 'live')), 1)
 })
 
+t.test('sources that fall behind together share the sum of a bucket', async t => {
+  const time = { ms: 0 }
+  const limiter = new Throttle({ limit: 10, window: '1s' }, time)
+  time.ms = 15_200
+  const [one, other] = [0, 5000].map(since => ({ since, isOver: false }))
+  t.equal(passed(limiter.decide(events('loud', 1000), 'other', other)), 120, 'at most its own sum')
+  t.equal(passed(limiter.decide(events('loud', 1000), 'one', one)), 50)
+  t.equal(passed(limiter.decide(events('loud', 1000), 'live')), 0)
+  t.equal(passed(limiter.decide(events('quiet', 75), 'one', one)), 75)
+})
+
 t.test('many short lags do not add up', async t => {
   const time = { ms: 0 }
   const limiter = new Throttle({ limit: 10, window: '1s' }, time)
@@ -180,6 +191,7 @@ function world(seed: number): string | undefined {
   const names = random.chance(0.5) ? ['s1'] : ['s1', 's2']
   const apps: App[] = ['k1', 'r1', 'k2'].map(k => ({ k, sources: [random.pick(names)], keeps: true }))
   apps.push({ k: 'k3', sources: names, keeps: true }, { k: 'loud', sources: ['s1'], keeps: false })
+  apps.push({ k: 'loud2', sources: names, keeps: false })
   if (rules) apps.push({ k: 'r-loud', sources: ['s1'], keeps: false })
   const sources = new Map(
     names.map(name => [

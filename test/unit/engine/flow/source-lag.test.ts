@@ -97,3 +97,28 @@ t.test('a source without positions is behind while it is blocked, and for as lon
   t.equal(since(false), undefined)
   t.end()
 })
+
+t.test('a paused process was behind with all that came meanwhile', t => {
+  const { time, lag, since } = setUp()
+  lag.beat()
+  lag.caughtUp(0, 0, 0)
+  for (time.ms = 500; time.ms <= 60_000; time.ms += 500) lag.beat()
+  t.equal(since(false), undefined, 'a source that was idle for long is not behind')
+  lag.caughtUp(60_000, 1, 0)
+  time.ms = 75_000
+  t.equal(since(false), 60_500, 'also if a batch comes before the next beat')
+  lag.beat()
+  time.ms = 75_100
+  t.equal(since(false), 60_500)
+  lag.caughtUp(75_200, 3, 0)
+  t.equal(since(false), undefined)
+  const other = setUp()
+  other.lag.beat()
+  other.time.ms = 4000
+  other.lag.beat()
+  t.equal(other.since(false), 0, 'a source without positions, too')
+  for (other.time.ms = 4500; other.time.ms < 8000; other.time.ms += 500) other.lag.beat()
+  other.time.ms = 8000
+  t.equal(other.since(false), undefined)
+  t.end()
+})
