@@ -120,7 +120,6 @@ export const THROTTLE_ROWS = {
       [
         [`sum ${BY} (sluice_component_waiting_events{${C}})`, `${EACH} events`],
         [`sum ${BY} (sluice_component_waiting_full_sources{${C}})`, `${EACH} sources`],
-        ['max by (component_id, for) (sluice_component_waiting_for)', '{{component_id}} waits for {{for}}'],
       ],
     ),
     lines(

@@ -56,7 +56,7 @@ export class BufferReport {
     this.#fails = false
     if (!this.#isReported || !all) return
     this.#isReported = false
-    this.#log.info({ folder: this.#folder.path }, 'writes to the buffer work again')
+    this.#worksAgain()
   }
 
   notWritten(error: unknown): void {
@@ -86,7 +86,12 @@ export class BufferReport {
   }
 
   notFull(): void {
+    if (this.#isReserved) this.#worksAgain()
     this.#full = this.#isReserved = false
+  }
+
+  #worksAgain(): void {
+    this.#log.info({ folder: this.#folder.path }, 'writes to the buffer work again')
   }
 
   /** Reports events in the buffer that cannot be read. */
