@@ -238,6 +238,8 @@ function assemble(
   const { components } = known
   const forService = servicePlugins(root, plugins, found)
   const parsed = readSettings(root, explainer, problems)
+  // What is left can only add to the count.
+  if (problems.skips(0)) throw new ConfigError(problems.list(), warnings.list(), problems.size)
   root = withSectionsMeant(root, explainer)
   const reader = new ComponentReader(components, problems, explainer, hasAll)
   const drafts = withCodecs(known.codecs, () => readComponents(root, reader, problems))

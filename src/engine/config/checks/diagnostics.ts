@@ -65,6 +65,7 @@ export class Explainer {
     unknown?: (key: string, known: readonly string[]) => string,
   ): void {
     const report = (issue: Issue, base: Path): void => {
+      if (this.#problems.skips(issue.code === 'unrecognized_keys' ? issue.keys.length : 1)) return
       const path = [...base, ...issue.path.map(step => (typeof step === 'number' ? step : String(step)))]
       if (issue.code === 'unrecognized_keys') {
         const { known = [] } = issue as UnknownKeys

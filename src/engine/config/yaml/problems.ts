@@ -20,12 +20,16 @@ export class Problems {
     return this.#found.size + this.#unlisted
   }
 
+  /** Whether no further problem is listed. If so, counts as many as are skipped. */
+  skips(count: number): boolean {
+    if (this.#found.size < this.#most) return false
+    this.#unlisted += count
+    return true
+  }
+
   /** A message that is a function is called only if the problem is listed. */
   add(at: Place, path: Path, message: string | (() => string)): void {
-    if (this.#found.size >= this.#most) {
-      this.#unlisted++
-      return
-    }
+    if (this.skips(1)) return
     const { file } = at.source
     const said = typeof message === 'string' ? message : message()
     const problem = { file, ...at.source.place(at.offset), path: pathText(path), message: said }

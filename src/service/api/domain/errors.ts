@@ -32,7 +32,8 @@ export class ApiError extends Error {
     } = {},
   ) {
     const { errors = [], count = errors.length } = more
-    const further = count > MOST_ERRORS ? `. There are ${count} errors; the first ${MOST_ERRORS} are listed` : ''
+    const further =
+      count > MOST_ERRORS ? `. There are at least ${count} errors; the first ${MOST_ERRORS} are listed` : ''
     super(cut(message) + further, { cause: more.cause })
     this.status = status
     this.code = code

@@ -37,6 +37,9 @@ export interface AppOptions extends Required<HttpTimeouts> {
 
 /** A longer path parameter cannot be an id. */
 const LONGEST_PARAM = 100
+/** Maximum number of values in a body with the configuration of a pipeline, and in any other body. */
+const MOST_CONFIG_VALUES = 10_000
+const MOST_VALUES = 1000
 
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { log, service, counts = new RequestCounts() } = options
@@ -193,6 +196,7 @@ function serve(
   app.route({
     method,
     url: urlOf(route.path),
+    config: { mostValues: body && 'config' in body.shape ? MOST_CONFIG_VALUES : MOST_VALUES },
     onRequest: (request, _reply, done) => {
       request.route = route.path
       let authenticating: Promise<void> | undefined

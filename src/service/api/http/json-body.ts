@@ -16,11 +16,14 @@ declare module 'fastify' {
     /** Memory reserved for the body until the request is answered; undefined if the body is not read. */
     lease: Lease | undefined
   }
+  interface FastifyContextConfig {
+    /** Maximum number of values in a body, since parsing takes time for each of them. */
+    mostValues?: number
+  }
 }
 
 /** Maximum levels of a document. No legitimate document has more. The limit makes recursion over documents safe. */
 const DEEPEST = 64
-const MOST_VALUES = 100_000
 /** A text in which checkValue may find something: escape sequences may be a part of a name. */
 const SUSPECT = /__proto__|\\u00|\d{16}/
 
@@ -39,7 +42,7 @@ export function takeJson(plugin: FastifyInstance, maxBytes: number): void {
   plugin.decorateRequest('lease')
   plugin.addContentTypeParser('application/json', async (request: FastifyRequest) => {
     const body = await bodyOf(request, maxBytes)
-    return body.length === 0 ? undefined : parseBody(body)
+    return body.length === 0 ? undefined : parseBody(body, request.routeOptions.config.mostValues!)
   })
   plugin.addHook('preParsing', async (request, reply, payload) => {
     const encoding = request.headers['content-encoding']
@@ -69,10 +72,10 @@ async function bodyOf({ raw, lease }: FastifyRequest, maxBytes: number): Promise
   }
 }
 
-function parseBody(body: Buffer): unknown {
+function parseBody(body: Buffer, mostValues: number): unknown {
   if (!isUtf8(body)) throw invalid('is not valid UTF-8')
   try {
-    requireWithin(body, MOST_VALUES, DEEPEST)
+    requireWithin(body, mostValues, DEEPEST)
   } catch (error) {
     throw invalid(`is too large: ${errorText(error)}`)
   }

@@ -29,10 +29,10 @@ export function checkPipelineConfig(
   // This check must come first, because a value of unlimited depth cannot even be serialized.
   if (isDeeper(config, MOST_LEVELS))
     throw invalid([{ path: 'config', message: `must not be nested deeper than ${MOST_LEVELS} levels` }])
-  if (hasLongerPath(config, LONGEST_PATH))
-    throw invalid([{ path: 'config', message: `must not have paths of more than ${LONGEST_PATH} characters` }])
   const bytes = Buffer.byteLength(JSON.stringify(config))
   if (bytes > most.bytes) throw invalid([{ path: 'config', message: `must not be larger than ${most.bytes} bytes` }])
+  if (hasLongerPath(config, LONGEST_PATH))
+    throw invalid([{ path: 'config', message: `must not have paths of more than ${LONGEST_PATH} characters` }])
   if (countComponents(config) > most.components)
     throw invalid([{ path: 'config', message: `must not have more than ${most.components} components` }])
   const secrets = [...misplacedSecrets(config, components), ...literalSecrets(config, components)]
