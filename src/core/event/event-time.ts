@@ -4,7 +4,7 @@ import { eventNumber } from './event-id.js'
 import { type FieldReader, NUMBER, STRING } from './field-reader.js'
 
 /** The fraction in a time that `parseIsoTime` accepts, such as `2026-01-31 23:59:59.123456789`. */
-const FRACTION = /(?<=\d\d:?\d\d:?\d\d)[.,](\d{1,9})\d*/
+const FRACTION = /[.,](?<=\d\d:?\d\d:?\d\d.)(\d{1,9})\d*/
 /** Before the point, a Unix time has at most 11 digits if in seconds, 14 if in milliseconds, 17 if in microseconds. */
 const EPOCH = /^(\d{1,19})(?:\.(\d{1,9})\d*)?$/
 const EXPONENT = /^\d[\d.]*[eE]\+?\d+$/
