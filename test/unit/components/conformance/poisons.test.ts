@@ -34,7 +34,7 @@ import { loadedStageOf } from '../../../support/stage.js'
 /**
  * What holds for every codec, processor, condition and destination, with the options of each example: the time for an
  * event grows with its size, and an event takes nothing from those beside it. Each gets all events once, and is timed
- * with a part of them: with CI=true every sixteenth one of 256 KiB, otherwise every eighth one of 64 KiB, and all of them
+ * with a part of them: with CI=true every 32nd one of 256 KiB, otherwise every eighth one of 64 KiB, and all of them
  * with SLUICE_POISONS=1.
  */
 
@@ -46,7 +46,7 @@ const SMALL = LARGE / SAME
 const FLOOR_MS = LARGE / 4096
 const MOST_GROWTH = 6
 const ATTEMPTS = 4
-const SHARE = process.env.SLUICE_POISONS ? 1 : rounds(16, 8)
+const SHARE = process.env.SLUICE_POISONS ? 1 : rounds(32, 8)
 let turn = 0
 
 const NEAR = '{"message":"near","app":"near"}'
