@@ -81,7 +81,7 @@ const FIRST_WAIT_MS = 200
 const LONGEST_WAIT_MS = 30_000
 /** The largest page of a list has 100 pipelines of 128 KiB. */
 const MOST_BYTES = 32_000_000
-/** An answer of JSON has at most one value per so many of its maximum bytes. Otherwise, it is kept as text. */
+/** A JSON answer may have one value per this many bytes of its maximum size. With more values, it is kept as text. */
 const BYTES_PER_VALUE = 16
 
 export class Transport {

@@ -123,9 +123,9 @@ class Sums {
  * Judges a bucket by its sum while a source is behind. An event of that source passes if, with it, the bucket passes at
  * most limit * (windows + 1) since the source fell behind, where `windows` is the number of windows since then, rounded
  * up. The events of all sources that are behind have a sum, too, since the first of them fell behind. A bucket that kept
- * its limit in each window never exceeds these sums, whatever the windows began with. Once the
- * source has caught up, the running windows decide again, and the sum still holds. A bucket that has used more than its
- * rate keeps this debt if the source falls behind again, so many short lags do not add up.
+ * its limit in each window never exceeds these sums, whatever the windows began with. Once the source has caught up, the
+ * running windows decide again, and the sum still holds. A bucket that has used more than its rate keeps this debt if the
+ * source falls behind again. So repeated short lags do not add up.
  */
 export class CreditedWindows extends LimitWindows {
   readonly #windows: LimitWindows
