@@ -123,7 +123,7 @@ class UsualTrial extends TrialDecider {
     super()
     this.#decider = createDecider(options, STOPPED_CLOCK)
     this.#samples = samples
-    if (lag) this.#decider.credit?.enter('', lag, lag.until)
+    if (lag) this.#decider.credit?.enter('simulated', lag, lag.until)
   }
 
   get byDefault(): boolean {
