@@ -157,10 +157,13 @@ export class DeliveryError extends Error {
 }
 
 /**
- * The program failed before anything was sent, for example while it encoded events. Other events may be delivered. The
- * engine sends the events of the request separately, and rejects an event that fails alone several times.
+ * An error that an event may cause each time. The engine sends the events of the request separately, and rejects an
+ * event that fails alone several times.
  */
-export class InternalError extends DeliveryError {
+export class RepeatedError extends DeliveryError {}
+
+/** The program failed before anything was sent, for example while it encoded events. Other events may be delivered. */
+export class InternalError extends RepeatedError {
   constructor(cause: unknown) {
     super(errorText(cause), { failure: 'retry', reason: 'internal_error', cause })
   }

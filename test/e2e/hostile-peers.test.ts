@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { createServer as createHttpServer } from 'node:http'
 import { createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { HOST, listening } from '../support/address.js'
 import { startDaemon } from '../support/daemon.js'
@@ -9,20 +10,18 @@ import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
 import { until } from '../support/until.js'
 
-const JSON_TYPE = { 'content-type': 'application/json' }
 const DEEP = Buffer.alloc(16_000_000, '[')
 
-/** A server that answers each request with a body. Returns its address and how often it was asked. */
-async function answering(t: Test, body: string | Buffer, headers: Record<string, string> = JSON_TYPE) {
+/** A server that answers each request with a body, which may depend on what it got. Returns its address and how often it was asked. */
+async function answering(t: Test, body: string | Buffer | ((got: string) => string)) {
   const asked = { times: 0, url: '' }
-  const server = createHttpServer((request, response) => {
-    request.resume().on('end', () => {
-      asked.times++
-      response
-        .on('error', () => {})
-        .writeHead(200, headers)
-        .end(body)
-    })
+  const server = createHttpServer(async (request, response) => {
+    const got = await text(request)
+    asked.times++
+    response
+      .on('error', () => {})
+      .writeHead(200, { 'content-type': 'application/json' })
+      .end(typeof body === 'function' ? body(got) : body)
   })
   t.teardown(() => server.closeAllConnections())
   asked.url = `http://${HOST}:${await listening(t, server, HOST)}`
@@ -68,10 +67,10 @@ sources:
   queue: { type: redis, url: "redis://${queue.url}", stream: logs }
 destinations:
   good: { type: http, inputs: [log, queue], url: "${good.url()}", batch: { max_wait: 5ms } }
-  list: { type: elasticsearch, inputs: [log], url: "${list.url}", index: logs, batch: { max_wait: 5ms } }
+  list: { type: elasticsearch, inputs: [log], url: "${list.url}", index: logs, retry: { initial: 1m, max: 1m }, batch: { max_wait: 5ms } }
   whole: { type: elasticsearch, inputs: [log], url: "${whole.url}", index: logs, batch: { max_wait: 5ms } }
   partial: { type: otlp, inputs: [log], url: "${partial.url}", encoding: json, batch: { max_wait: 5ms } }
-  other: { type: http, inputs: [log], url: "${other.url}", batch: { max_wait: 5ms } }
+  other: { type: http, inputs: [log], url: "${other.url}", retry: { initial: 1m, max: 1m }, batch: { max_wait: 5ms } }
   zero: { type: http, inputs: [log], url: "http://${zero.url}", batch: { max_wait: 5ms } }
 `,
   )
@@ -87,4 +86,47 @@ destinations:
   scrape.conserves(t)
   const [, most] = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(join('/proc', String(daemon.pid), 'status'), 'utf8')) ?? []
   t.ok(Number(most) < 450_000, `${most} kB were used`)
+})
+
+t.test('an event whose result cannot be read is kept as rejected, and never counts as delivered', async t => {
+  const errors = (list: (index: number) => object[]) => (got: string) => {
+    const index = got.split('\n').findIndex(line => line.includes('"n":7}'))
+    return JSON.stringify({ errors: index < 0 ? [] : list(index) })
+  }
+  const odd = await answering(
+    t,
+    errors(() => [{ index: 99, status: 400 }]),
+  )
+  const known = await answering(
+    t,
+    errors(index => [{ index: String(index), status: 'bad' }]),
+  )
+  const long = await answering(t, got => (got.includes('"n":7}') ? `{"errors":[${'{},'.repeat(300)}{}]}` : '{}'))
+  const folder = testFolder(t, { 'in.log': Array.from({ length: 10 }, (_, n) => `{"n":${n}}\n`).join('') })
+  const urls = Object.entries({ odd, known, long })
+  const common = 'type: http, inputs: [log], max_in_flight: 1, retry: { initial: 10ms, max: 10ms }'
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources:
+  log: { type: file, include: [in.log], decode: json }
+destinations:
+${urls.map(([id, { url }]) => `  ${id}: { ${common}, url: "${url}", batch: { max_wait: 200ms } }`).join('\n')}
+`,
+  )
+  const scrape = await daemon.scrapedUntil(scrape =>
+    urls.every(([id]) => scrape.events(id).received === 10 && scrape.events(id).inFlight === 0),
+  )
+  t.match(scrape.events('known'), { sent: 9, discarded: 1 })
+  t.match(scrape.events('long'), { sent: 9, discarded: 1 })
+  const discarded = (component_id: string, reason: string) =>
+    scrape.sum('sluice_component_discarded_events_total', { component_id, reason })
+  t.equal(discarded('known', 'rejected'), 1)
+  t.equal(discarded('long', 'answer_too_large'), 1)
+  t.ok(discarded('odd', 'unknown_result') >= 1)
+  for (const [id] of urls) {
+    t.match(readFileSync(join(folder, `state/dead-letter/${id}.ndjson`), 'utf8'), '"n":7', id)
+  }
+  scrape.conserves(t)
 })

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { encodeAlone } from '../../core/codecs/encode.js'
 import { encodingOption } from '../../core/codecs/options.js'
 import { reaches } from '../../core/options/reach.js'
+import { integer } from '../../net/http/client/answers/read-answer.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { checkHeaders, clientOptions } from '../../net/http/client/options.js'
 
@@ -30,17 +31,19 @@ const options = z
   })
 
 /** An item of `errors` in a response: `{"index":3,"status":400,"message":"..."}`. */
-const entry = z.object({
-  index: z.int().min(0),
-  status: z.int().min(300).max(599).optional(),
-  message: z.string().optional().catch(undefined),
-})
+const entry = z
+  .object({
+    index: integer,
+    status: integer.pipe(z.int().min(200).max(599)).optional().catch(undefined),
+    message: z.string().optional().catch(undefined),
+  })
+  .catch({ index: -1 })
 
 export const http = defineHttpDestination({
   type: 'http',
   summary: 'Sends events over HTTP, in requests of NDJSON or lines.',
   notes:
-    'Responses: 2xx means that the events are delivered. 401, 403, 407 (from a proxy) and redirects pause the destination: no event is lost, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are retried, after the time in Retry-After if there is one. After 413 the events are sent again in two smaller requests. After any other 4xx the events are handled as set by `on_reject`, with the reason `status_NNN`; after `hold_after_refusals` of these in a row the destination pauses. The destination also pauses after a 400 from a web server that expects TLS or another client certificate.\n\nA receiver can reject individual events with a JSON response, whose content type is JSON or absent: `{"errors":[{"index":3,"status":400,"message":"..."}]}`. `index` is the position of the event in the request, from 0; `status` and `message` are optional. After a 2xx, the events that are not listed are delivered. After a 4xx that is not retried, the other events are sent again without the listed events. The option `on_reject` sets what happens to a listed event. A listed event is retried if its own `status` would retry a request or pause the destination. Every event must be one line, as it always is with `encoding: json`.\n\n`auth` requires exactly one of `key`, `key_file`, `credential` and `exec`; `type: basic` requires `username`, and one of `password`, `password_file`, `credential` and `exec`. `tls.cert_file` and `tls.key_file` must be set together. Each request has an `idempotency-key` header, which stays the same when the request is retried.\n\nIf `url` or `headers` contain values of fields, the events with the same URL and headers form a partition, and each request has the events of one partition. Values are encoded as the URL or the header requires. An event is rejected with the reason `partition` if a value is missing, empty or longer than 256 bytes, or if it would make `.` or `..` a part of the path. A partition has one request at a time, so its events keep their order. At most 100 partitions wait for more events; the least recently used one is sent early to make room for another.',
+    'Responses: 2xx means that the events are delivered. 401, 403, 407 (from a proxy) and redirects pause the destination: no event is lost, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are retried, after the time in Retry-After if there is one. After 413 the events are sent again in two smaller requests. After any other 4xx the events are handled as set by `on_reject`, with the reason `status_NNN`; after `hold_after_refusals` of these in a row the destination pauses. The destination also pauses after a 400 from a web server that expects TLS or another client certificate.\n\nA receiver can reject individual events with a JSON response, whose content type is JSON or absent: `{"errors":[{"index":3,"status":400,"message":"..."}]}`. `index` is the position of the event in the request, from 0; `status` and `message` are optional. After a 2xx, the events that are not listed are delivered. After a 4xx that is not retried, the other events are sent again without the listed events. The option `on_reject` sets what happens to a listed event. A listed event is retried if its own `status` would retry a request or pause the destination. If a 2xx lists an error without a valid `index`, each event that is not listed is handled as set by `on_reject`, too, with the reason `unknown_result`, because it may be the rejected one. If a list cannot be read, the events are sent again in smaller requests; an event that fails five times alone is rejected (`answer_too_large`). Every event must be one line, as it always is with `encoding: json`.\n\n`auth` requires exactly one of `key`, `key_file`, `credential` and `exec`; `type: basic` requires `username`, and one of `password`, `password_file`, `credential` and `exec`. `tls.cert_file` and `tls.key_file` must be set together. Each request has an `idempotency-key` header, which stays the same when the request is retried.\n\nIf `url` or `headers` contain values of fields, the events with the same URL and headers form a partition, and each request has the events of one partition. Values are encoded as the URL or the header requires. An event is rejected with the reason `partition` if a value is missing, empty or longer than 256 bytes, or if it would make `.` or `..` a part of the path. A partition has one request at a time, so its events keep their order. At most 100 partitions wait for more events; the least recently used one is sent early to make room for another.',
   promises: {
     guarantee: 'An event is delivered when the response is 2xx and does not reject the event.',
     order:
@@ -73,7 +76,7 @@ export const http = defineHttpDestination({
     contentType: encoding === 'raw' ? PLAIN : (encoding.definition.contentType ?? PLAIN),
     headers: account === undefined ? {} : { 'x-delegate-account-id': account },
     encode: request => encodeAlone(encoding, request),
-    answerList: { name: 'errors', entry: value => entry.safeParse(value).data },
+    answerList: { name: 'errors', entry: value => entry.parse(value) },
     countable(request) {
       const events = request.reduce((sum, { length }) => sum + length, 0)
       if (encoding !== 'raw' && encoding.form === 'object') return events

@@ -2,18 +2,11 @@ import { z } from 'zod'
 import type { Failure } from '../../core/errors.js'
 import { parseJsonWithin } from '../../lib/formats/json-text.js'
 import { NotProtobuf, WireReader } from '../../lib/formats/protobuf-wire.js'
-import { SHORT_VALUES } from '../../net/http/client/answers/read-answer.js'
+import { integer, SHORT_VALUES } from '../../net/http/client/answers/read-answer.js'
 import type { PartlyRefused, Refused } from '../../net/http/client/request-format.js'
 
-const count = z.union([
-  z.int(),
-  z
-    .string()
-    .regex(/^-?\d{1,20}$/)
-    .transform(Number),
-])
 const inJson = z.object({
-  partialSuccess: z.object({ rejectedLogRecords: count.nullish(), errorMessage: z.string().nullish() }).nullish(),
+  partialSuccess: z.object({ rejectedLogRecords: integer.nullish(), errorMessage: z.string().nullish() }).nullish(),
 })
 
 /**

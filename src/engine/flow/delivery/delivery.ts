@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { ComponentMetrics, Destination, Observer, Receipt, Spool } from '../../../core/component.js'
-import { DeliveryError, errorText, InternalError, isProgramFault } from '../../../core/errors.js'
+import { DeliveryError, errorText, InternalError, isProgramFault, RepeatedError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { type DeliveryOptions, mostInFlight } from '../../../core/options/delivery-options.js'
 import type { Random } from '../../../lib/backoff.js'
@@ -62,8 +62,8 @@ interface Request extends Readonly<Amount>, Linked<Request> {
   readonly parts: readonly EventBatch[]
 }
 
-/** An event for which the program fails this many times in the same way, alone and before it sends, is rejected. */
-const MOST_INTERNAL_ERRORS = 5
+/** An event that fails this many times in the same way, alone and by a RepeatedError, is rejected. */
+const MOST_REPEATED_ERRORS = 5
 /** The last failure of this kind, and how many times in a row it occurred. */
 type Fault = { message: string; count: number }
 
@@ -428,8 +428,8 @@ export class Delivery extends BatchQueue {
       const isApart = partition !== undefined && partition.key !== ''
       const classify = (thrown: unknown) => {
         if (isApart) partition.isFailing = true
-        if (thrown instanceof InternalError) return classifyInternal(thrown, request.events, fault)
-        const error = classifyWrite(thrown)
+        const isRepeated = thrown instanceof RepeatedError
+        const error = isRepeated ? classifyRepeated(thrown, request.events, fault) : classifyWrite(thrown)
         if (groupsOf(error) > 1) return error
         if (error.refused !== undefined) {
           this.#refusals.accepted()
@@ -641,18 +641,18 @@ function classifyWrite(error: unknown): DeliveryError {
   return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
 }
 
-/** Divides a request that the program cannot send. A single event is retried, and then rejected. */
-function classifyInternal(error: InternalError, events: number, fault: Fault): DeliveryError {
-  const { message, reason, cause } = error
+/** Divides a request of several events. A single event is retried, and then rejected. */
+function classifyRepeated(error: RepeatedError, events: number, fault: Fault): DeliveryError {
+  const { message, reason, status, requestId, cause } = error
   if (events > 1) {
     const groups = Array.from({ length: events }, (_, i) => (i < events / 2 ? 0 : 1))
     return new DeliveryError(message, { failure: 'reject', reason, groups, cause })
   }
   fault.count = message === fault.message ? fault.count + 1 : 1
   fault.message = message
-  if (fault.count < MOST_INTERNAL_ERRORS) return error
-  const advice = `the destination failed ${fault.count} times to send this event, before it sent anything: ${message}`
-  return new DeliveryError(advice, { failure: 'reject', reason, cause })
+  if (fault.count < MOST_REPEATED_ERRORS) return error
+  const advice = `the destination failed ${fault.count} times to send this event: ${message}`
+  return new DeliveryError(advice, { failure: 'reject', reason, status, requestId, cause })
 }
 
 /** If the receiver rejects the start, only the configuration can be the cause. So the start waits for an operator. */

@@ -688,13 +688,49 @@ t.test('an answer may tell events apart', async t => {
   // Of four events.
   const table: [Step, Partial<DeliveryError> | undefined][] = [
     [answer(200, []), undefined],
-    [answer(200, [{ message: 'something' }]), undefined],
-    [answer(200, [{ index: 4 }]), undefined],
-    [answer(200, [{ index: -1 }, one]), undefined],
-    [answer(200, [{ index: 0, status: 200 }]), undefined],
-    [answer(200, 'none'), undefined],
-    [{ status: 200, headers, body: 'null' }, undefined],
-    [{ status: 200, headers, body: '{"errors":[' }, undefined],
+    [
+      answer(200, [
+        { index: 0, status: 200 },
+        { index: 9, status: 201 },
+      ]),
+      undefined,
+    ],
+    ...[undefined, null, false, 0, '', {}].map((errors): [Step, undefined] => [answer(200, errors), undefined]),
+    ...['null', '[1]', '"errors"', 'ok', '{"error":['].map((body): [Step, undefined] => [
+      { status: 200, headers, body },
+      undefined,
+    ]),
+    [
+      { status: 200, headers, body: '{"errors":[' },
+      { failure: 'too_large', reason: 'answer_too_large' },
+    ],
+    // Which event an error belongs to is unknown, so each event that is not listed counts as rejected.
+    ...[{}, { index: 4 }, { index: -1 }, { index: 0.5 }, { index: 'a' }, { message: 'b' }, null, [[1]], 'c']
+      .flatMap(odd => [[odd], [odd, { index: 0, status: 200 }]])
+      .concat([true, 2, 'all', { 1: { status: 400 } }] as never[])
+      .map((errors): [Step, Partial<DeliveryError>] => [
+        answer(200, errors),
+        { failure: 'reject', reason: 'unknown_result', rejected: [0, 1, 2, 3], again: [] },
+      ]),
+    [
+      answer(200, [{ index: 99 }, one, { index: 2, status: '503' }]),
+      {
+        failure: 'retry',
+        reason: 'status_503',
+        rejected: [0, 1, 3],
+        reasons: ['unknown_result', 'status_422', 'unknown_result'],
+        again: [2],
+      },
+    ],
+    // The event is known.
+    [answer(200, { index: 1, status: 422, message: 'not this' }), { failure: 'reject', rejected: [1], again: [] }],
+    [answer(200, [{ index: '1', status: '422', message: 'not this' }]), { reason: 'status_422', rejected: [1] }],
+    ...['bad', 42, 1000, null, {}, true].map((status): [Step, Partial<DeliveryError>] => [
+      answer(200, [{ index: 3, status, message: [] }, one]),
+      { failure: 'reject', rejected: [1, 3], reasons: ['status_422', 'rejected'], again: [] },
+    ]),
+    [answer(422, [one, { index: 99 }, null]), { failure: 'reject', rejected: [1], again: [0, 2, 3] }],
+    [answer(422, [{ index: 99 }]), { failure: 'reject', reason: 'status_422', rejected: undefined }],
     [{ ...answer(200, [one]), headers: { 'content-type': 'text/plain' } }, undefined],
     [
       { status: 200, headers, reset: 'in_answer' },
@@ -741,7 +777,7 @@ t.test('an answer may tell events apart', async t => {
   const [first] = batchesOf('a\nb\nc\n', originOf('text'))
   first!.ends[0] = first!.ends[1]!
   first!.isRun = false
-  await raw.write([first!], never)
+  t.match(await failure(raw.write([first!], never)), { reason: 'unknown_result', rejected: [0, 1] })
   t.equal(to.script.length, 0)
 
   // Behind a delivery: what is refused is a dead letter, all else arrives once.

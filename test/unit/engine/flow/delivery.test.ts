@@ -582,7 +582,7 @@ t.test('an event for which the program fails alone five times is rejected; its n
     t.match(it.logs.at(-1), {
       msg: 'the destination rejected events',
       reason: 'internal_error',
-      error: 'the destination failed 5 times to send this event, before it sent anything: too deep',
+      error: 'the destination failed 5 times to send this event: too deep',
     })
     t.equal(it.counters.passed.events, 7)
     t.same(it.settled, [['rejected']])

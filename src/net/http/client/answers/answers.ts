@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { DeliveryError, type Failure } from '../../../../core/errors.js'
+import { DeliveryError, type Failure, RepeatedError } from '../../../../core/errors.js'
 import type { EventBatch } from '../../../../core/event/batch.js'
 import { hideSecrets } from '../../../../lib/formats/escapes.js'
 import type { Clock } from '../../../../lib/time.js'
@@ -48,22 +48,24 @@ export class Answers {
   async refusedOf(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
     const { statusCode: status, headers, body } = answer
     const { answerList, success } = this.#of.format
-    if (success && asked.request) return await this.#partly(answer, asked)
+    const { request } = asked
+    if (success && request) return await this.#partly(answer, asked)
     const isWhole = answerList?.isWhole
-    if (!answerList || !asked.request || !(isWhole || mayBeJson(headers))) {
+    if (!answerList || !request || !(isWhole || mayBeJson(headers))) {
       await drain(body)
       return undefined
     }
-    const read = await readAnswer(body, answerList, asked.request)
-    const incomplete = read.broken !== undefined || read.unreadable
+    const read = await readAnswer(body, answerList, request)
+    const unreadable = read.isTooLong || (!read.entries && !isWhole)
+    const incomplete = read.broken !== undefined || unreadable
     if (incomplete && headers['content-type'] === undefined && !isWhole) return undefined
     // An incomplete response is an error, because the missing part may have listed rejected events.
     if (read.broken !== undefined) throw this.#of.transport.broken(read.broken, asked.place, this.#of.format.url)
-    if (read.unreadable) return this.#unreadable(answer, asked)
-    if (isWhole && read.entries?.length !== this.#countable(asked.request)) {
+    if (unreadable) return this.#unreadable(answer, asked)
+    if (isWhole && read.entries?.length !== this.#countable(request)) {
       return this.#ofSomebodyElse(answer, asked, read.text, `does not list the events in "${answerList.name}"`)
     }
-    const found = divided(read.entries, status, () => this.#countable(asked.request!))
+    const found = divided(read.entries, status, eventsIn(request), () => this.#countable(request))
     return found && this.#divided(answer, asked, found, read.text)
   }
 
@@ -101,8 +103,8 @@ export class Answers {
       : {
           text: await bodyText(body, words && (content => words(content, text(headers['content-type']) ?? ''))),
         }
-    if (read.unreadable) return this.#unreadable(answer, asked)
-    const found = mayDivide ? divided(read.entries, status, () => this.#countable(request!)) : undefined
+    if (read.isTooLong) return this.#unreadable(answer, asked)
+    const found = mayDivide && divided(read.entries, status, eventsIn(request!), () => this.#countable(request!))
     const said = found?.first.message ?? read.text ?? ''
     const advice = found ? undefined : connectionAdvice(status, said)
     if (advice !== undefined) return this.#error(this.#shown(answer, asked, said) + advice, 'hold', answer)
@@ -132,12 +134,14 @@ export class Answers {
       this.#shown(answer, asked, message) + (advice === undefined ? '' : `; ${advice}`)
     const statusOf = ({ status = answer.statusCode }: Entry) => status
     const reasonOf = ({ reason, ...entry }: Entry) => reason ?? reasonFor(statusOf(entry))
+    // Many events may share an entry.
+    const messages = new Map(Array.from(new Set(refusals), entry => [entry, shown(entry)]))
     return this.#error(shown(first), failure, answer, {
       status: statusOf(first),
       reason: reasonOf(first),
       rejected,
       again,
-      messages: refusals.map(shown),
+      messages: refusals.map(entry => messages.get(entry)!),
       reasons: refusals.map(reasonOf),
       statuses: refusals.map(statusOf),
     })
@@ -155,16 +159,17 @@ export class Answers {
   }
 
   /**
-   * The error for a response that is too long. The client then sends smaller requests, which have shorter responses. For
-   * a single event, the status decides; after a 2xx, the event is sent again.
+   * The error for a response that cannot be read. The client then sends smaller requests, which have shorter responses.
+   * For a single event, the status decides; after a 2xx, the event is sent again several times.
    */
   #unreadable(answer: Answer, asked: Asked): DeliveryError {
     const { statusCode: status } = answer
     const isDivisible = eventsIn(asked.request!) > 1
     const failure = isDivisible ? 'too_large' : isSuccess(status) ? 'retry' : failureOf(status)
     const how = isDivisible ? 'the events are sent again in smaller requests' : `the status decides: ${failure}`
-    const message = `${status} from ${asked.place}: the answer is too long to be read. It is unknown which events were refused, so ${how}`
-    return this.#error(message, failure, answer, { reason: 'answer_too_large' })
+    const message = `${status} from ${asked.place}: the answer is too long, or not valid JSON. It is unknown which events were refused, so ${how}`
+    const error = this.#error(message, failure, answer, { reason: 'answer_too_large' })
+    return failure === 'retry' && isSuccess(status) ? new RepeatedError(error.message, error) : error
   }
 
   #shown(

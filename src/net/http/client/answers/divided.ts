@@ -26,24 +26,37 @@ export interface Entry {
   readonly advice?: string | undefined
 }
 
-/** Undefined if an index is invalid or no entry is an error. The response's status then applies to all events. */
+/** The result for an event that is not listed, although the receiver may have rejected it. */
+const UNKNOWN: Entry = {
+  index: -1,
+  reason: 'unknown_result',
+  advice: 'the answer lists an error without a valid index, so it is unknown whether this event was rejected',
+}
+
+/**
+ * Undefined if no entry is an error, or if no entry of an error response has a valid index. The response's status then
+ * applies to all events. Indices from `countable` on are invalid.
+ */
 export function divided(
   listed: readonly Entry[] | undefined,
   status: number,
-  count: () => number,
+  events: number,
+  countable: () => number,
 ): Divided | undefined {
-  const entries = listed?.filter(({ status = 400 }) => status >= 300) ?? []
-  if (entries.length === 0) return undefined
-  const events = count()
-  if (entries.some(({ index }) => index >= events)) return undefined
+  const errors = listed?.filter(({ status = 400 }) => status >= 300) ?? []
+  if (errors.length === 0) return undefined
+  const end = countable()
+  const entries = errors.filter(({ index }) => index >= 0 && index < end)
   const taken = status < 300
+  if (entries.length === 0 && !taken) return undefined
+  const unknown = taken && entries.length < errors.length && { entry: UNKNOWN, failure: 'reject' }
   const left = new Map(entries.map(entry => [entry.index, { entry, failure: failureOfEvent(entry) }]))
   const rejected: number[] = []
   const refusals: Entry[] = []
   const again: number[] = []
   for (let index = 0; index < events; index++) {
-    const found = left.get(index)
-    if (found?.failure === 'reject') {
+    const found = left.get(index) ?? unknown
+    if (found && found.failure === 'reject') {
       rejected.push(index)
       refusals.push(found.entry)
     } else if (found || !taken) again.push(index)
@@ -51,7 +64,7 @@ export function divided(
   const failures = [...left.values()].map(({ failure }) => failure)
   const waits = (['hold', 'retry'] as const).find(failure => failures.includes(failure))
   const failure = waits ?? 'reject'
-  const first = entries.find(entry => failureOfEvent(entry) === failure)!
+  const first = entries.find(entry => failureOfEvent(entry) === failure) ?? refusals[0]!
   return { failure, rejected, refusals, again, first }
 }
 

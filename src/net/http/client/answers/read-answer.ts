@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import { z } from 'zod'
 import type { EventBatch } from '../../../../core/event/batch.js'
 import { GrowingBytes } from '../../../../lib/formats/growing-bytes.js'
 import { parseJsonWithin } from '../../../../lib/formats/json-text.js'
@@ -14,6 +15,9 @@ const TEXT_CHARACTERS = 300
 /** Maximum bytes of a response that only counts events or describes the receiver, and its maximum values as JSON. */
 const SHORT_BYTES = 128 * 1024
 export const SHORT_VALUES = 10_000
+const digits = z.string().regex(/^-?\d{1,20}$/)
+/** An integer as a number or as text. */
+export const integer = z.union([z.int(), digits.transform(Number)])
 /**
  * A response that lists events may have LIST_BYTES, EVENT_BYTES for each event, and EVENT_QUOTES bytes for each byte of
  * the events, because it may quote them. After a longer response, the events are sent again in smaller requests.
@@ -107,12 +111,12 @@ export function cutText(text: string): string {
 export interface ReadAnswer {
   /** The beginning of the response as one line. */
   readonly text: string
-  /** Undefined if the response has another form. */
+  /** Undefined if the list cannot be read. An entry whose event is unknown has an invalid index. */
   readonly entries: readonly Entry[] | undefined
   /** The error that cut off the response. */
   readonly broken: unknown
   /** Whether the response is too long. If so, it is not known which events the response rejects. */
-  readonly unreadable: boolean
+  readonly isTooLong: boolean
 }
 
 /** The number of events in a request. */
@@ -128,18 +132,21 @@ export async function readAnswer(
   const quotes = request.reduce((sum, { bytes }) => sum + bytes, 0) * EVENT_QUOTES
   const most = Math.min(MOST_LIST_BYTES, LIST_BYTES + events * EVENT_BYTES + quotes)
   const { content, broken } = await readUpTo(most, body)
-  const unreadable = content.length > most
+  const isTooLong = content.length > most
   // Empty responses, which are the most frequent, are not parsed.
-  const isComplete = content.length > 0 && !unreadable && broken === undefined
-  const entries = isComplete ? entriesOf(content, list, events) : undefined
-  return { text: beginning(content), entries, broken: unreadable ? undefined : broken, unreadable }
+  const isComplete = content.length > 0 && !isTooLong && broken === undefined
+  const entries = isComplete ? entriesOf(content, list, events) : []
+  return { text: beginning(content), entries, broken: isTooLong ? undefined : broken, isTooLong }
 }
 
-/** The entries of a complete response; undefined if it does not contain the list. */
+/** The entries of a complete response; undefined if it has a list that cannot be read. */
 function entriesOf(json: Buffer, { name, isWhole, entry }: AnswerList, events: number): Entry[] | undefined {
   const answer = parsed(json, SHORT_VALUES + events * EVENT_VALUES)
-  const list = (answer as { readonly [name: string]: unknown } | null | undefined)?.[name]
-  if (!Array.isArray(list) || list.length > events * (isWhole ? 1 : MOST_ENTRIES)) return undefined
+  if (answer === undefined) return json.includes(`"${name}"`) ? undefined : []
+  const found = (answer as { readonly [name: string]: unknown } | null)?.[name]
+  // A receiver may write a flag, a count, a text or one entry instead of a list.
+  const list = isNothing(found) ? [] : [found].flat()
+  if (list.length > events * (isWhole ? 1 : MOST_ENTRIES)) return undefined
   const entries: Entry[] = []
   for (const [position, value] of list.entries()) {
     const read = entry(value, position)
@@ -148,3 +155,5 @@ function entriesOf(json: Buffer, { name, isWhole, entry }: AnswerList, events: n
   }
   return entries
 }
+
+const isNothing = (value: unknown) => !value || (typeof value === 'object' && Object.keys(value).length === 0)
