@@ -167,7 +167,8 @@ export class TcpSource implements Source {
 
   /** Sends the batch without waiting. If the batch has to wait for room, reading pauses. Skips empty messages. */
   #send(messages: Frame, origin: Origin, out: Output): void {
-    const frame = origin.codec.framing ? messages : withoutLines(messages, (_, start, end) => start === end)
+    const skips = !origin.codec.framing && hasEmpty(messages)
+    const frame = skips ? withoutLines(messages, (_, start, end) => start === end) : messages
     if (frame.length === 0) {
       frame.release?.()
       return
@@ -177,4 +178,10 @@ export class TcpSource implements Source {
     })
     this.#sends.add(out.send(new EventBatch(frame, origin, this.#context.clock.wall(), ack)))
   }
+}
+
+/** Whether a message is empty, which is rare. Finds out faster than `withoutLines`. */
+function hasEmpty({ length, starts, ends }: Frame): boolean {
+  for (let i = 0; i < length; i++) if (starts[i] === ends[i]) return true
+  return false
 }
