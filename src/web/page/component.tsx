@@ -11,7 +11,7 @@ import { health } from './health.js'
 import { countsOf, endedOf, isFresh, rates, status } from './live.js'
 import { Problems } from './problems.js'
 import { Uncounted } from './throttle.js'
-import type { Detail, Evidence, History, KeyEvents, Throttle, Values } from './types.js'
+import type { Detail, Evidence, History, KeyEvents, Throttle } from './types.js'
 import { HowToChange } from './what-if.js'
 
 const HISTORY_MS = 15_000
@@ -106,9 +106,9 @@ function Plots({ id }: { id: string }) {
   if (error !== undefined) return <Failure error={error} />
   if (!data) return null
   const from = new Date(data.from).getTime()
-  const all = (data.values.received ?? []).map((_, i) => from + i * data.step_ms)
+  const all = data.values.received.map((_, i) => from + i * data.step_ms)
   const at = all.slice(0, endedOf(all, data.step_ms))
-  const of = (name: string): Values => (data.values[name] ?? []).slice(0, at.length)
+  const of = (name: keyof History['values']) => data.values[name].slice(0, at.length)
   if (at.length < 2) return <p class="dim">The plots of the last hour begin in a moment.</p>
   return (
     <div class="columns">

@@ -56,7 +56,7 @@ const edges = computed(() => {
   )
 })
 
-export const discardsOf = (id: string): [string, number][] => Object.entries(second.value?.books.discarded[id] ?? {})
+export const discardsOf = (id: string): [string, number][] => Object.entries(second.value?.books?.discarded[id] ?? {})
 
 export function historyOf(id: string, name: 'received' | 'sent' | 'discarded'): Values {
   return histories.value?.components[id]?.[name] ?? []

@@ -38,14 +38,13 @@ export interface Rates {
 let seconds: Second[] = []
 
 const between = signal<readonly [Second, Second] | undefined>(undefined)
-const timeOf = (one: Second) => new Date(one.at).getTime()
 
 /** Events per second, by component. */
 export const rates = computed(() => {
   const found = new Map<string, Rates>()
   if (!between.value) return found
   const [first, last] = between.value
-  const perSecond = 1000 / (timeOf(last) - timeOf(first))
+  const perSecond = 1000 / (last.at - first.at)
   for (const [id, counts] of Object.entries(last.components)) {
     const before = first.components[id]
     if (!before) continue
@@ -60,8 +59,8 @@ export const flow = computed(() => {
   if (!between.value) return {}
   const [first, last] = between.value
   const of = (name: 'received' | 'passed') => {
-    const [a, b] = [first.books[name], last.books[name]]
-    return a === undefined || b === undefined ? undefined : ((b - a) * 1000) / (timeOf(last) - timeOf(first))
+    const [a, b] = [first.books?.[name], last.books?.[name]]
+    return a === undefined || b === undefined ? undefined : ((b - a) * 1000) / (last.at - first.at)
   }
   return { received: of('received'), passed: of('passed') }
 })
@@ -76,7 +75,7 @@ export function countsOf(id: string): { received: number; sent: number; discarde
 function takeSecond(next: Second): void {
   const last = seconds.at(-1)
   // After a restart, counts begin at 0.
-  if (last && next.books.received < last.books.received) seconds = []
+  if ((next.books?.received ?? 0) < (last?.books?.received ?? 0)) seconds = []
   seconds = [...seconds, next].slice(-RATE_SECONDS - 1)
   second.value = next
   between.value = seconds.length > 1 ? [seconds[0]!, next] : undefined
@@ -138,7 +137,7 @@ async function keepHistories(stop: AbortSignal): Promise<void> {
 
 /** Returns how many steps with these start times have ended. An unfinished step would look like a fall. */
 export function endedOf(at: readonly number[], step_ms: number): number {
-  const last = second.value ? timeOf(second.value) : Number.POSITIVE_INFINITY
+  const last = second.value?.at ?? Number.POSITIVE_INFINITY
   return at.findLastIndex(begin => begin + step_ms <= last) + 1
 }
 

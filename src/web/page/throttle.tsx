@@ -30,7 +30,8 @@ function Pressure({ of }: { of: Bucket }) {
         <span style={{ width: `${Math.min(100, pressure * 100)}%` }} />
       </span>
       <span class="number">
-        {percent(pressure)} of {short(limit)} in {duration(window_ms)}
+        {percent(pressure)}
+        {limit !== undefined && ` of ${short(limit)} in ${duration(window_ms!)}`}
       </span>{' '}
       {(pressure >= 1 || share > 0) && (
         <Mark level="warning">{share > 0 ? `discards ${percent(share)}` : 'at the limit'}</Mark>

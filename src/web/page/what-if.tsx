@@ -30,19 +30,12 @@ const MODES = ['fixed', 'aligned', 'sliding', 'gcra', 'quota']
 const SETTLED_MS = 150
 const EVERY_MS = 10_000
 
-function timesOf({ at, step_ms, offered }: Answer['curve']): number[] {
-  if (Array.isArray(at)) return [...at]
-  const from = new Date(at as string | number).getTime()
-  return offered.map((_, i) => from + i * step_ms)
-}
-
-/** Returns the curve without an unfinished step. Such a step would look like a fall. */
-function whole({ curve, to }: Answer): Answer['curve'] {
-  const at = timesOf(curve)
-  const isOpen = (at.at(-1) ?? 0) + curve.step_ms > Date.parse(to)
-  if (!isOpen) return { ...curve, at }
+/** Returns the curve without an unfinished step. Such a step would look like a fall. `at`: when each step begins. */
+function whole({ curve, to }: Answer) {
   const { step_ms, offered, was, would } = curve
-  const cut = <T,>(values: readonly T[]) => values.slice(0, -1)
+  const at = offered.map((_, i) => curve.at + i * step_ms)
+  const isOpen = (at.at(-1) ?? 0) + step_ms > Date.parse(to)
+  const cut = (values: readonly number[]) => (isOpen ? values.slice(0, -1) : values)
   return { at: cut(at), step_ms, offered: cut(offered), was: cut(was), would: cut(would) }
 }
 
@@ -199,7 +192,7 @@ function Result({ id, data }: { id: string; data: Answer }) {
       </p>
       <Plot
         label="events per second"
-        at={timesOf(curve)}
+        at={curve.at}
         height={160}
         curves={[
           { label: 'offered', values: perSecond(curve.offered, curve.step_ms), colour: 'area', isArea: true },
