@@ -57,7 +57,7 @@ async function check(t: Test, names: readonly string[], work: (line: string, isF
   turn++
   const all = poisons(names)
   const wrong: string[] = []
-  for (const line of [...edges(names), ...all.map(([, sized]) => sized(SMALL))]) {
+  for (const line of [...edges(names), ...all.map(([title, sized]) => sized(/deep/.test(title) ? SMALL : SMALL / 8))]) {
     try {
       await work(line, true)
     } catch (error) {
