@@ -171,18 +171,20 @@ t.test('a commit that no standby confirms has failed, and may be done later', as
   })
   await cancel()
   await t.rejects(made.change, unusable(/canceling wait for synchronous replication/), 'an operator has ended the wait')
-
-  await until('the caches to be emptied', () => heard > 1)
+  // It may be read as a change of another node before it fails here: the caches are emptied once or twice.
+  t.ok(heard > 0, 'the caches were emptied')
+  t.equal(await settingOf(store, 'one'), '1')
   heard = 0
   const late = make('two')
   late.catch(() => {})
   await until('the commit to wait', waits)
   await inTime(t, () => t.rejects(late, unusable(/timeout/i)))
   t.equal(await settingOf(store, 'two'), undefined)
-  t.equal(heard, 1, 'the caches are empty')
+  t.ok(heard > 0, 'the caches were emptied')
+  heard = 0
   await cancel()
-  await until('the caches to be emptied again', () => heard > 1)
-  t.equal(await settingOf(store, 'two'), '1')
+  await until('the caches to be emptied again', () => heard > 0)
+  await until('the change to be there', async () => (await settingOf(store, 'two')) === '1')
   await waitFor('')
   await until('the store to work', () => make('three').catch(() => undefined))
 })
