@@ -27,18 +27,17 @@ import { clientOptions } from '../../../../src/net/http/client/options.js'
 import { batchOf, linesOf } from '../../../support/batches.js'
 import { cpuTime } from '../../../support/cpu-time.js'
 import { testFolder } from '../../../support/folder.js'
-import { rounds } from '../../../support/long-test.js'
 import { edges, type Poison, poisons, TEXTS } from '../../../support/poisons.js'
 import { loadedStageOf } from '../../../support/stage.js'
 
 /**
  * What holds for every codec, processor, condition and destination, with the options of each example: the time for an
  * event grows with its size, and an event takes nothing from those beside it. Each gets all events once, and is timed
- * with a part of them: with CI=true every 32nd one of 256 KiB, otherwise every eighth one of 64 KiB, and all of them
- * with SLUICE_POISONS=1.
+ * with every 16th of them; with all of them, and with larger ones, if SLUICE_POISONS=1.
  */
 
-const LARGE = rounds(256, 64) * 1024
+const isWhole = process.env.SLUICE_POISONS === '1'
+const LARGE = (isWhole ? 256 : 64) * 1024
 /** The small event is given as often as its size fits into the large one, so that both make the same garbage. */
 const SAME = 4
 const SMALL = LARGE / SAME
@@ -46,7 +45,7 @@ const SMALL = LARGE / SAME
 const FLOOR_MS = LARGE / 4096
 const MOST_GROWTH = 6
 const ATTEMPTS = 4
-const SHARE = process.env.SLUICE_POISONS ? 1 : rounds(32, 8)
+const SHARE = isWhole ? 1 : 16
 let turn = 0
 
 const NEAR = '{"message":"near","app":"near"}'
