@@ -285,7 +285,8 @@ destinations: { out: { type: blackhole, inputs: [lim] } }
   await said('SLUICE_EVENTS_LATE')
   const warning = /"code":"SLUICE_EVENTS_LATE","bucket":"a".*pass without a limit: their times went back/
   t.match(daemon.stderr, warning)
-  const problem = /! lim: most events of 1 key are late, and no limit holds for them[^!]+allowed_lateness/
+  const problem =
+    /! lim: most events of 1 key are late\n[^!]+with\s+discard,\s+they\s+are\s+discarded[^!]+allowed_lateness/
   const { stdout } = await run('status')
   t.match(stdout, problem)
   t.match(JSON.parse((await run('status', '--json')).stdout).problems, [{ component: 'lim', what: /1 key/ }])

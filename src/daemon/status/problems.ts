@@ -164,8 +164,8 @@ const OF_THROTTLES: readonly Positive[] = [
   },
   {
     metric: 'sluice_throttle_late_keys',
-    what: (id, value) => `${id}: most events of ${counted(value, 'key')} are late, and no limit holds for them`,
-    todo: 'on_late decides whether they pass or are discarded. Their times went back, for example because a clock was set back or summer time ended; the log names a bucket (SLUICE_EVENTS_LATE). Write times in UTC or with their offset. Otherwise, raise allowed_lateness above the step, or remove time_field to count events when they arrive.',
+    what: (id, value) => `${id}: most events of ${counted(value, 'key')} are late`,
+    todo: 'With on_late: pass, no limit holds for late events; with discard, they are discarded. Their times went back, for example because a clock was set back or summer time ended; the log names a bucket (SLUICE_EVENTS_LATE). Write times in UTC or with their offset. Otherwise, raise allowed_lateness above the step, or remove time_field to count events when they arrive.',
   },
   {
     metric: 'sluice_throttle_state_unsaved',
@@ -451,7 +451,7 @@ const DISCARDED = 'sluice_component_discarded_events_total'
 const LOST_FOR: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
   throttled_backlog:
-    'Its source was catching up, and their buckets were over the limit, counted over all windows since the source fell behind. At a first start, this time is unknown. To keep such events, set `on_backlog: pace`, or a longer max_delay.',
+    'Its source was catching up, and their buckets were over the limit, counted over all windows since the source fell behind. At a first start, this time is unknown. To keep such events, raise the limit, or max_credit if the source was behind for longer; or set `on_backlog: pace`, and with it a longer max_delay.',
   max_keys:
     'Their keys were new, and max_keys other keys were in use. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
   late: 'They were later than allowed_lateness. Raise it, or set on_late to pass.',

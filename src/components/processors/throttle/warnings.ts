@@ -24,17 +24,18 @@ function clusterWarnings({ scope, on_backend_failure, expected_members }: Cluste
 }
 
 function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]): OptionProblem[] {
-  const { mode, over_limit, on_backlog, time_field } = options
+  const { mode, over_limit, on_backlog, max_credit, time_field } = options
+  const set = Object.entries({ on_backlog, max_credit }).filter(([, value]) => value !== undefined)
   if (time_field) {
     const message =
       'has no effect with time_field: events of a backlog count at the time when they were written, and do not wait; remove one of the two options'
-    return on_backlog === undefined ? [] : [{ path: ['on_backlog'], message }]
+    return set.map(([name]) => ({ path: [name], message }))
   }
   const how = backlogMode(options)
-  if (on_backlog === 'credit' && how === 'as_live') {
+  if (set.length > 0 && on_backlog !== 'as_live' && how === 'as_live') {
     const message =
       'has no effect with scope: cluster: other daemons may have used the limit while this one was behind, so backlog counts like live events (as_live)'
-    return [{ path: ['on_backlog'], message }]
+    return set.map(([name]) => ({ path: [name], message }))
   }
   if ((how !== 'credit' && how !== 'as_live') || mode === 'shadow' || over_limit === 'mark') return []
   const behind = upstream.filter(({ definition, options }) => definition.catchesUp?.(options as never))

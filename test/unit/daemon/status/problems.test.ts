@@ -219,7 +219,7 @@ t.test('what throttles discard besides what is beyond their limits is told with 
   for (const [reason, todo] of [
     [
       'throttled_backlog',
-      /over all windows since the source fell behind.*set `on_backlog: pace`, or a longer max_delay/,
+      /over all windows since the source fell behind.*raise the limit, or max_credit.*set `on_backlog: pace`/,
     ],
     ['max_keys', /Raise max_keys/],
     ['late', /allowed_lateness/],

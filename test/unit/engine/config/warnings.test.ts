@@ -294,6 +294,9 @@ t.test('members of a cluster have no credit for what a source missed', async t =
   t.match(await validated(folder, throttled(file, ...CLUSTER, 'on_backlog: credit')), [
     /processors\.lim\.on_backlog: warning: has no effect with scope: cluster/,
   ])
+  t.match(await validated(folder, throttled(file, ...CLUSTER, 'max_credit: 1h')), [
+    /processors\.lim\.max_credit: warning: has no effect with scope: cluster/,
+  ])
   for (const source of ['type: stdin', "type: tcp, listen: '127.0.0.1:0'"])
     t.same(await warningsFor(source), [], source)
 })
@@ -332,6 +335,9 @@ t.test('on_backlog says nothing where windows are in the time of the events', as
     const [warning, ...others] = await validated(folder, text)
     t.match(warning, /:10:17: processors\.lim\.on_backlog: warning: has no effect with time_field/)
     t.same(others, [])
+    t.match(await validated(folder, throttled('type: stdin, decode: json', 'max_credit: 1h', `time_field: ${time}`)), [
+      /:10:17: processors\.lim\.max_credit: warning: has no effect with time_field/,
+    ])
   }
   t.same(await validated(folder, throttled('type: stdin, decode: json', 'on_backlog: pace')), [])
 })
