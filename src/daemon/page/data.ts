@@ -157,7 +157,7 @@ export class PageData {
     if (signs !== this.#signs) this.#lookAt = 0
     this.#signs = signs
     if (!this.#isLooking && clock.now() >= this.#lookAt) void this.#sendNews().catch(() => {})
-    const second = this.#seconds.next(this.#counters(), reports.totals?.())
+    const second = JSON.stringify(this.#seconds.next(this.#counters(), reports.totals?.()))
     for (const live of lives) live.second(second)
   }
 

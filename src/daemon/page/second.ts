@@ -14,7 +14,10 @@ interface Marks {
   at: number
 }
 
-/** Builds the message of each second, once for all readers. */
+/** Events received, sent and discarded since the daemon started; events in flight; utilization in permille. */
+type Counts = readonly [...ReturnType<typeof totalsOf>, number | null]
+
+/** Builds the message of each second. */
 export class Seconds {
   readonly #clock: Clock
   readonly #marks = new WeakMap<Histogram, Marks>()
@@ -24,18 +27,18 @@ export class Seconds {
   }
 
   /** `counters`: one for each running component. `totals`: undefined while no pipeline runs. */
-  next(counters: readonly ComponentCounters[], totals: Totals | undefined): string {
-    const components = counters.map(one => {
+  next(counters: readonly ComponentCounters[], totals: Totals | undefined) {
+    const components = counters.map((one): [string, Counts] => {
       const busy = sumOf(one, 'sluice_component_utilization')
       return [one.id, [...totalsOf(one), busy === undefined ? null : Math.round(busy * 1000)]]
     })
-    const destinations = counters.flatMap(one => (one.kind === 'destination' ? [[one.id, this.#delivery(one)]] : []))
-    return JSON.stringify({
+    const destinations = counters.filter(({ kind }) => kind === 'destination')
+    return {
       at: this.#clock.wall(),
       books: totals && booksOf(totals),
       components: Object.fromEntries(components),
-      destinations: Object.fromEntries(destinations),
-    })
+      destinations: Object.fromEntries(destinations.map(one => [one.id, this.#delivery(one)])),
+    }
   }
 
   #delivery(counters: ComponentCounters) {

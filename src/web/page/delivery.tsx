@@ -9,12 +9,14 @@ import { Event } from './event.js'
 import { stateOf } from './health.js'
 import { countsOf, isFresh, now, rates, second, status } from './live.js'
 import { Problems } from './problems.js'
-import type { DeadLetters, Destination, Evidence, Delivery as Numbers, Sample, Status } from './types.js'
+import type { DeadLetters, Destination, Evidence, Sample, Second, Status } from './types.js'
 
 const filter = stored('delivery.filter', '')
 const EVERY_MS = 5000
 
 type Series = NonNullable<Status['series']>
+type Live = Second['destinations'][string]
+type Numbers = { readonly [Name in keyof Live | 'buffer_max_bytes']?: number }
 
 /** A destination with its numbers from the last second. If there are none, they are from the last status. */
 interface Row extends Destination {
@@ -27,15 +29,15 @@ const sampleOf = (series: Series | undefined, name: string, id: string) =>
   series?.[name]?.find(({ labels }) => labels.component_id === id)?.value
 
 /** Removes null, which stands for numbers that a destination does not have. */
-const withoutNulls = (numbers: Numbers): Numbers =>
+const withoutNulls = (numbers: Partial<Live>): Numbers =>
   Object.fromEntries(Object.entries(numbers).filter(([, value]) => value !== null))
 
 function rowsOf(series: Series | undefined): Row[] {
   return (status.value?.destinations ?? []).map(one => {
-    const live = withoutNulls(second.value?.destinations?.[one.id] ?? {})
+    const live = withoutNulls(second.value?.destinations[one.id] ?? {})
     const value = (name: string) => sampleOf(series, name, one.id)
     const buffered = live.buffered_bytes ?? value('sluice_buffer_bytes')
-    const most = live.buffer_max_bytes ?? value('sluice_buffer_max_bytes')
+    const most = value('sluice_buffer_max_bytes')
     const numbers: Numbers = {
       ...one.requests,
       ...live,
@@ -76,7 +78,7 @@ const oldestOf = ({ numbers, oldest_event }: Row) =>
   numbers.oldest_ms ?? (oldest_event === undefined ? undefined : now.value - Date.parse(oldest_event))
 
 function columnsOf(rows: readonly Row[]): Column<Row>[] {
-  const has = (name: keyof Numbers) => rows.some(({ numbers }) => numbers[name] !== undefined && numbers[name] !== null)
+  const has = (name: keyof Numbers) => rows.some(({ numbers }) => numbers[name] !== undefined)
   const latency = (name: 'p50_ms' | 'p99_ms', title: string): Column<Row>[] =>
     has(name)
       ? [{ name: title, isWide: true, value: ({ numbers }) => numbers[name], cell: ({ numbers }) => ms(numbers[name]) }]

@@ -24,15 +24,8 @@ const NO_PLACE = Buffer.alloc(PLACE_BYTES)
 const ID = /^[\w-]{24}$/
 
 /** The fate of an event in a component. `at`: ISO 8601. */
-export interface Step {
-  readonly at: string
-  readonly component: string
-  readonly what: Fate
-  readonly reason?: string
-  readonly words?: string
-  readonly rule?: string
-  readonly bucket?: string | null
-}
+export type Step = Pick<KeptEvent, 'component' | 'what'> &
+  Partial<Pick<KeptEvent, 'reason' | 'words' | 'rule' | 'bucket'>> & { readonly at: string }
 
 export interface FoundEvent {
   /** Missing if the place where the event was read is unknown. */

@@ -9,7 +9,7 @@ import type { TimerClock } from '../../../lib/time.js'
 import type { Turn } from './budget.js'
 import { type Letters, newestLetters } from './dead-letters.js'
 import { type ComponentEvidence, Evidence } from './evidence.js'
-import { type Finding, find, parsed, stepOf } from './find.js'
+import { type Finding, find, parsed, type Step, stepOf } from './find.js'
 import type { Asked } from './question.js'
 import { QuestionError } from './question-error.js'
 import { type ThrottleView, ThrottleWatch, type WantedKeys, type WhatIf } from './throttle-watch.js'
@@ -24,12 +24,7 @@ export interface Followed {
   follow(follower: Follower): () => void
 }
 
-export interface EvidenceEvent {
-  readonly at: string
-  readonly reason?: string
-  readonly words?: string
-  readonly rule?: string
-  readonly bucket?: string | null
+export interface EvidenceEvent extends Omit<Step, 'component' | 'what'> {
   /** The event, or the beginning of its JSON. */
   readonly event: unknown
 }

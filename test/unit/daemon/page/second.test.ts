@@ -21,7 +21,7 @@ t.test('the numbers of a second', async t => {
   const seconds = new Seconds(time)
   const totals = { received: 12, passed: 7, discarded: { up: { status_400: 2 } }, delivered: { up: 7 }, undelivered: 3 }
   const attempts = up.histogram('sluice_delivery_attempt_seconds', '', [0.1, 1])
-  const next = () => JSON.parse(seconds.next([source, up], totals))
+  const next = () => JSON.parse(JSON.stringify(seconds.next([source, up], totals)))
   t.same(next(), {
     at: time.wall(),
     books: { ...totals, in_flight: 3 },
@@ -41,5 +41,5 @@ t.test('the numbers of a second', async t => {
   t.ok('p50_ms' in next().destinations.up, 'for ten seconds at least')
   await time.advance(10_000)
   t.notOk('p50_ms' in next().destinations.up, 'and for twenty at most')
-  t.notOk('books' in JSON.parse(seconds.next([], undefined)), 'while no pipeline runs')
+  t.equal(seconds.next([], undefined).books, undefined, 'while no pipeline runs')
 })
