@@ -56,7 +56,9 @@ async function check(t: Test, names: readonly string[], work: (line: string, isF
   turn++
   const all = poisons(names)
   const wrong: string[] = []
-  for (const line of [...edges(names), ...all.map(([title, sized]) => sized(/deep/.test(title) ? SMALL : SMALL / 8))]) {
+  // Only depth needs size: a recursion ends the stack.
+  const first = all.map(([title, sized]) => sized(/deep/.test(title) ? LARGE / 2 : LARGE / 16))
+  for (const line of [...edges(names), ...first]) {
     try {
       await work(line, true)
     } catch (error) {
