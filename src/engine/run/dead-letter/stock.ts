@@ -1,7 +1,6 @@
-import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
+import { type FileHandle, open, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
-import { readState, StateUnreadable } from '../../../core/unreadable.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { savedDocument } from '../state/checkpoints.js'
 
@@ -12,8 +11,6 @@ export const folderOf = (path: string) => `${path}.sending`
 export const recordsIn = (folder: string) => join(folder, 'records.ndjson')
 /** The file in which the source saves its positions. */
 const POSITIONS = join('checkpoints', `${SOURCE}.json`)
-/** Where earlier versions saved how far the events are settled. */
-const FORMER = 'progress.json'
 /**
  * Events that a daemon rejected during a resend. They stay in this file until they are appended to the file that will
  * become the dead-letter file.
@@ -28,19 +25,13 @@ export function filesOf(path: string): string[] {
 /** The offset in bytes before which all records are settled; 0 if the progress is damaged. Throws StateUnreadable. */
 export async function doneIn(folder: string): Promise<number> {
   const { size } = await stat(recordsIn(folder))
-  const former = await readState(join(folder, FORMER), path => readFile(path, 'utf8'))
-  try {
-    const { done } = (savedDocument(join(folder, POSITIONS)) ?? JSON.parse(former ?? '')) as { done?: unknown }
-    return typeof done === 'number' && done >= 0 && done <= size ? done : 0
-  } catch (error) {
-    if (error instanceof StateUnreadable) throw error
-    return 0
-  }
+  const { done } = (savedDocument(join(folder, POSITIONS)) ?? {}) as { done?: unknown }
+  return typeof done === 'number' && done >= 0 && done <= size ? done : 0
 }
 
 /** Removes the progress of an earlier call that sent all its records. */
 export async function forgetDone(folder: string): Promise<void> {
-  for (const name of [dirname(POSITIONS), FORMER]) await rm(join(folder, name), { recursive: true, force: true })
+  await rm(join(folder, dirname(POSITIONS)), { recursive: true, force: true })
   await syncFolder(folder)
 }
 

@@ -14,6 +14,7 @@ import {
 import { type FileHandle, open } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { PassThrough } from 'node:stream'
+import { crc32 } from 'node:zlib'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
@@ -148,6 +149,11 @@ async function run(config: ReturnType<typeof configOf>) {
 }
 
 const sent = (id = 'out') => (taken[id] ?? []).map(fields => (fields as { n: number }).n)
+/** The saved progress of a resend, whose first `done` bytes of records are settled. */
+const progress = (done: number) => {
+  const document = JSON.stringify({ done })
+  return `${JSON.stringify({ sluice_checkpoint: 1, crc32: crc32(document) })}\n${document}\n`
+}
 const numbersIn = (path: string) =>
   existsSync(path)
     ? readFileSync(path, 'utf8')
@@ -499,17 +505,22 @@ destinations:
   await t.test('what a crash left is taken up, at every step', async t => {
     const record = (n: number) => encodeLetters([batchOf([{ n }])], refused, { destination: 'out', wall: 0 }).toString()
     const torn = '{"time":"2023'
+    const positions = 'checkpoints/dead_letters.json'
     const cases: [string, Record<string, string>, number[]][] = [
       ['nothing but the folder', {}, [7]],
       ['records', { 'records.ndjson': record(1) + record(2) }, [1, 2, 7]],
       [
         'some of them done',
-        { 'records.ndjson': record(1) + record(2), 'progress.json': `{"done":${record(1).length}}` },
+        { 'records.ndjson': record(1) + record(2), [positions]: progress(record(1).length) },
         [2, 7],
       ],
-      ['a damaged progress', { 'records.ndjson': record(1), 'progress.json': '{"do' }, [1, 7]],
-      ['a progress of more than there is', { 'records.ndjson': record(1), 'progress.json': '{"done":99999}' }, [1, 7]],
-      ['the progress of records that are gone', { 'progress.json': `{"done":${record(7).length}}` }, [7]],
+      [
+        'a damaged progress',
+        { 'records.ndjson': record(1), [positions]: progress(record(1).length).slice(0, -2) },
+        [1, 7],
+      ],
+      ['a progress of more than there is', { 'records.ndjson': record(1), [positions]: progress(99999) }, [1, 7]],
+      ['the progress of records that are gone', { [positions]: progress(record(7).length) }, [7]],
       ['a torn record', { 'records.ndjson': record(1) + torn }, [1, 7]],
       ['refused ones', { 'dead-letter/out.ndjson': record(3) + torn }, [7]],
       ['in the middle of merging', { 'dead-letter/out.ndjson': record(3), 'merging.ndjson': record(4) + torn }, [7]],
@@ -588,7 +599,8 @@ t.test('the dead letters that lie there now, whoever changes them', async t => {
   mkdirSync(folder)
   renameSync(path, join(folder, 'records.ndjson'))
   t.same(await counted(), [4, time(1)], 'being sent again')
-  writeFileSync(join(folder, 'progress.json'), JSON.stringify({ done: letter(1).length }))
+  mkdirSync(join(folder, 'checkpoints'))
+  writeFileSync(join(folder, 'checkpoints/dead_letters.json'), progress(letter(1).length))
   writeFileSync(path, letter(5))
   t.same(await counted(), [4, time(2)], 'one was accepted, and one is new')
   rmSync(folder, { recursive: true })
