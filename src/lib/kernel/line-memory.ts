@@ -1,12 +1,9 @@
 import { type FixedMemory, isInChunkMemory, OWN_BYTES } from '../lines/chunk-memory.js'
+import type { LineColumns } from '../lines/line-splitter.js'
 
 /** Lines as ranges of a chunk, as in an EventBatch. */
-export interface Lines {
+export interface Lines extends LineColumns {
   readonly chunk: Buffer
-  readonly length: number
-  readonly starts: Int32Array
-  readonly ends: Int32Array
-  readonly flags: Uint8Array
 }
 
 /** Scanned lines, with `stride` numbers of `slots` per line. */

@@ -1,6 +1,7 @@
 import { resized } from '../columns.js'
 import { type Atoms, NOTHING } from './atoms.js'
 import { ADVANCE, ATOM, CHECK, CLEAR, FORK, MATCH, type Program, SAVE } from './program.js'
+import type { ScannerOptions } from './scanner.js'
 import { UnboundedPattern } from './syntax.js'
 
 /**
@@ -29,12 +30,7 @@ let symbols = new Uint16Array(0)
 let open = new Int32Array(1024)
 let owner: Backtracker | undefined
 
-export interface BacktrackerOptions {
-  readonly program: Program
-  readonly atoms: Atoms
-  readonly unicode: boolean
-  readonly backwards: boolean
-}
+export type BacktrackerOptions = Pick<ScannerOptions, 'program' | 'atoms' | 'unicode' | 'backwards'>
 
 export class Backtracker {
   readonly #program: Program

@@ -1,8 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { Logger } from 'pino'
-import type { ComponentMetrics, Observer, ProcessorOutage } from '../../../../core/component.js'
+import type { ComponentContext, Observer, ProcessorOutage } from '../../../../core/component.js'
 import { Backoff, type Random, systemRandom } from '../../../../lib/backoff.js'
-import type { TimerClock } from '../../../../lib/time.js'
 import type { RedisConnection } from '../../../../net/redis/connection.js'
 import { type Connect, connectInTime, inTime } from '../../../../net/redis/in-time.js'
 import { type RedisProblem, redisProblem } from '../../../../net/redis/redis-error.js'
@@ -30,11 +28,7 @@ export interface RedisBackendOptions {
   readonly passwords?: () => readonly string[]
 }
 
-export interface RedisBackendContext {
-  readonly log: Logger
-  readonly clock: TimerClock
-  readonly metrics: ComponentMetrics
-}
+export type RedisBackendContext = Pick<ComponentContext, 'log' | 'clock' | 'metrics'>
 
 const FIRST_WAIT_MS = 200
 const LONGEST_WAIT_MS = 10_000
