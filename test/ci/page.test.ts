@@ -238,6 +238,33 @@ t.test('it connects again by itself, and says for how long it was away', async t
   await sees(page, /the daemon stopped/, 'header')
 })
 
+t.test('without a pipeline it has no books, and the limit of a bucket may depend on the event', async t => {
+  const none = { passed: 0, discarded: 0 }
+  const bucket = { key: 'cart', ...none, last_minute: none, ten_minutes: none, pressure: 0, since: null }
+  const throttle = {
+    id: 'limit_app',
+    key_field: ['.app'],
+    limits: [{ limit: 100, unit: 'events', window_ms: 1000, mode: 'fixed' }],
+    rules: 1,
+    buckets: 1,
+    max_keys: 10,
+    keys: [{ ...bucket, history: { passed: [], discarded: [] } }],
+    searched: 1,
+    found: 1,
+    counted: { from: new Date().toISOString(), step_ms: 100, exact: true, keys: 1, most_keys: 10, of: 'all events' },
+  }
+  const world = { components: USUAL, second: { books: undefined }, answers: { 'throttles/limit_app': throttle } }
+  const one = await shown(t, world, '#/throttle/limit_app')
+  if (!one) return
+  const { page, fake } = one
+  await sees(page, 'cart', 'table[aria-label^=Buckets]')
+  t.notMatch(await text(page, 'table[aria-label^=Buckets]'), /NaN|undefined/)
+  const begin = fake.second().at
+  await until('three more seconds', () => fake.second().at > begin + 3000)
+  await sees(page, 'live', 'header')
+  t.equal(fake.asked.filter(path => path.includes('/live')).length, 1, 'the connection is still the first one')
+})
+
 t.test('paused and hidden, it asks for nothing', async t => {
   const one = await shown(t, { components: USUAL }, '#/throttle')
   if (!one) return

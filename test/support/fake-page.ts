@@ -23,6 +23,8 @@ export interface World {
   readonly components: readonly Invented[]
   /** Members of the status document in the place of those without problems. */
   status?: Record<string, unknown>
+  /** Members of each second in the place of the usual ones. */
+  readonly second?: Record<string, unknown>
   /** Answers by path; a function takes the parameters. */
   readonly answers?: Readonly<Record<string, unknown>>
   /** Event texts need this token. */
@@ -182,6 +184,7 @@ export class FakePage {
             },
           ]),
       ),
+      ...this.world.second,
     }
   }
 
