@@ -274,5 +274,5 @@ export function* codecsIn(options: object): Iterable<Codec> {
   }
 }
 
-const isMapping = (value: unknown): value is object =>
+export const isMapping = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype

@@ -35,13 +35,10 @@ export class ConfigError extends Error {
   readonly code = 'SLUICE_CONFIG'
   readonly problems: readonly Problem[]
   readonly warnings: readonly Problem[]
-  /** Number of all problems; `problems` may have only the first ones. */
-  readonly count: number
-  constructor(problems: readonly Problem[], warnings: readonly Problem[] = [], count = problems.length) {
+  constructor(problems: readonly Problem[], warnings: readonly Problem[] = []) {
     super(problems.map(formatProblem).join('\n'))
     this.problems = problems
     this.warnings = warnings
-    this.count = count
   }
 }
 

@@ -9,6 +9,7 @@ import {
   type Checked,
   check,
   type Explainer,
+  type Issue,
   nearestBranch,
   type Subject,
   shown,
@@ -277,16 +278,16 @@ function innerNames(schema: z.core.$ZodType | undefined): string[] {
 
 /** Calls `placeTemplates`, then parses a part of the document. If required, reads variables as numbers or booleans. */
 export function checkNode<T>(schema: z.ZodType<T>, node: MapNode, path: Path, problems: Problems): Checked<T> {
-  placeTemplates(node, path, [schema], problems)
+  placeTemplates(node, path, schema, problems)
   const checked = check(schema, toValue(node))
   return 'issues' in checked && readPlain(checked.issues, node) ? check(schema, toValue(node)) : checked
 }
 
 /** Converts the text of a variable where its option requires a number or boolean. Returns whether a value changed. */
-function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
+function readPlain(issues: readonly Issue[], root: ConfigNode): boolean {
   let changed = false
   for (const issue of issues) {
-    const { node } = locate(root, issue.path as Path)
+    const { node } = locate(root, (issue.path ?? []) as Path)
     if (!node) continue
     if (node.kind !== 'scalar') {
       const branch = issue.code === 'invalid_union' ? nearestBranch(issue.errors) : undefined

@@ -75,8 +75,10 @@ export interface LoadOptions {
   readonly serviceAlone?: boolean
   /** Predefined sources, whose ids the configuration must not use. */
   readonly given?: readonly ComponentConfig<'source'>[]
-  /** Only for `parseDocument`: maximum number of problems that the ConfigError lists. */
+  /** Only for `parseDocument`: the check ends at the first problem after this number of them. */
   readonly mostProblems?: number
+  /** Only for `parseDocument`: changes each text. References to the environment then stay as they are. */
+  readonly adapt?: ((text: string) => string) | undefined
   /** An additional document, already parsed. It has its own environment. `name`: its file name in messages. */
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
   /** Whether this is only a part of a configuration, so that missing components may be in other parts. */
@@ -123,11 +125,11 @@ export function parseConfig(text: string, file: string, options: LoadOptions): C
 
 /**
  * Like `loadConfig`, for a value such as a JSON body. `name`: the file name in messages. Lines and columns in these
- * messages have no meaning. `literal`: whether references to the environment stay as they are.
+ * messages have no meaning.
  */
-export function parseDocument(document: unknown, name: string, options: LoadOptions & { literal?: boolean }): Config {
+export function parseDocument(document: unknown, name: string, options: LoadOptions): Config {
   const problems = new Problems(options.mostProblems)
-  const root = readDocument(document, name, problems, options.literal ? undefined : options.env)
+  const root = readDocument(document, name, problems, options.adapt ?? options.env)
   if (root.kind === 'map') return assemble(root, true, [], options, problems)
   problems.add(root, [], NOT_A_MAPPING)
   throw new ConfigError(problems.list())
@@ -238,8 +240,6 @@ function assemble(
   const { components } = known
   const forService = servicePlugins(root, plugins, found)
   const parsed = readSettings(root, explainer, problems)
-  // What is left can only add to the count.
-  if (problems.skips(0)) throw new ConfigError(problems.list(), warnings.list(), problems.size)
   root = withSectionsMeant(root, explainer)
   const reader = new ComponentReader(components, problems, explainer, hasAll)
   const drafts = withCodecs(known.codecs, () => readComponents(root, reader, problems))
@@ -260,7 +260,7 @@ function assemble(
   }
   const { state, dataDir } = foldersOf(parsed, env)
   if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, found)
-  if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list(), problems.size)
+  if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
   const configs = [...drafts.values()].map(({ id, config }) => ({ ...config!, reads: reads.get(id) ?? [] }))
   const metrics = root.entries.get('metrics')?.value
   const metricsGiven = metrics?.kind === 'map' ? metrics.entries.has('listen') : metrics !== undefined

@@ -1,26 +1,30 @@
 import type { z } from 'zod'
-import type { Fault } from '../../core/errors.js'
+import { ConfigError, type Fault } from '../../core/errors.js'
 import { NearestName } from '../../lib/nearest.js'
 import { check, Explainer } from './checks/diagnostics.js'
 import { type ConfigNode, type Entry, SourceText } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
 
 /**
- * Parses options that a program or a command line passes. Messages are the same as for options in a file. `most`: the
- * maximum number of `faults`; `count` is the number of all faults.
+ * Parses options that a program or a command line passes. Messages are the same as for options in a file. There are
+ * at most `most` faults.
  */
 export function parseOptions<S extends z.ZodObject>(
   schema: S,
   options: unknown,
   most?: number,
-): { readonly value: z.output<S> } | { readonly faults: readonly Fault[]; readonly count: number } {
+): { readonly value: z.output<S> } | { readonly faults: readonly Fault[] } {
   const checked = check(schema, options)
   if ('value' in checked) return { value: checked.value as z.output<S> }
   const problems = new Problems(most)
   const source = new SourceText('', '')
   const subject = { node: nodeOf(options, source), path: [], key: undefined }
-  new Explainer(problems, new NearestName()).explain(checked.issues, subject)
-  return { faults: problems.list().map(({ path, message }) => ({ path, message })), count: problems.size }
+  try {
+    new Explainer(problems, new NearestName()).explain(checked.issues, subject)
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+  }
+  return { faults: problems.list().map(({ path, message }) => ({ path, message })) }
 }
 
 export class OptionsError extends Error {

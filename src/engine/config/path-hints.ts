@@ -28,6 +28,12 @@ export function checkPaths(
   found: Found,
 ): ReadonlyMap<string, readonly string[]> {
   const files = new Map<string, string[]>()
+  const known = new Map<z.ZodObject, ReturnType<typeof placesIn>>()
+  const pathsIn = (schema: z.ZodObject, root: ConfigNode, base: Path): Named[] => {
+    const places = known.get(schema) ?? placesIn(schema)
+    known.set(schema, places)
+    return places.flatMap(path => scalarsAt({ node: root, path: base, key: undefined }, path))
+  }
   for (const named of pathsIn(settings, root, [])) check(named, undefined, found)
   for (const { kind, id, definition, entry } of drafts.values()) {
     if (!definition) continue
@@ -64,11 +70,10 @@ function check({ path, node, key }: Named, use: 'writes' | 'reads' | undefined, 
   warnings.add(place, path, `${sign} is not replaced: ${advice}`)
 }
 
-/** Finds those options of a schema that name files and are set. */
-function pathsIn(schema: z.ZodObject, root: ConfigNode, base: Path): Named[] {
+/** Finds those options of a schema that name files. */
+function placesIn(schema: z.ZodObject): (readonly string[])[] {
   const places = textOptions(schema).filter(({ reaches }) => reaches === 'files')
-  const unique = new Map(places.map(({ path }) => [path.join('\0'), path]))
-  return [...unique.values()].flatMap(path => scalarsAt({ node: root, path: base, key: undefined }, path))
+  return [...new Map(places.map(({ path }) => [path.join('\0'), path])).values()]
 }
 
 function scalarsAt(from: { node: ConfigNode; path: Path; key: Named['key'] }, path: readonly string[]): Named[] {

@@ -53,7 +53,7 @@ export function hostedConfig(document: unknown, options: HostedOptions): Hosted 
     config = compilingWithin(Number.POSITIVE_INFINITY, parse)
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    const more = error.count > MOST_PROBLEMS ? `; and ${error.count - MOST_PROBLEMS} more` : ''
+    const more = error.problems.length < MOST_PROBLEMS ? '' : `; at most ${MOST_PROBLEMS} are listed`
     throw new NotHosted(textOf(error.problems) + more, { cause: error })
   }
   const reached = reachedFrom(config)

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import { z } from 'zod'
 import type { NearestName } from '../../../lib/nearest.js'
 import { shapeOf } from '../schema.js'
 import { plainValue, reveals } from '../yaml/environment.js'
@@ -8,17 +8,20 @@ import { knownElsewhere, noteOn } from './foreign-names.js'
 
 /** Turns the issues that a schema reports into sentences, each with its place in the file. */
 
-type Issue = z.core.$ZodIssue
+/** Has no message unless the schema provides one. Until the Explainer completes it, it may lack `path`. */
+export type Issue = z.core.$ZodIssue
 
 export type Checked<T> = { readonly value: T } | { readonly issues: readonly Issue[] }
 
 type UnknownKeys = z.core.$ZodIssueUnrecognizedKeys & { readonly known?: readonly string[] }
 
-/** Parses `value` with `schema`. Issues have no message unless the schema provides one. */
+/** A configuration is parsed rarely, so compiling a parser for each schema would take longer than it saves. */
+const CONTEXT = { error: annotate, jitless: true, async: false }
+
+/** Parses `value` with `schema`. Like `safeParse`, but the Explainer completes the issues, and only those it reports. */
 export function check<T>(schema: z.ZodType<T>, value: unknown): Checked<T> {
-  // A configuration is parsed rarely, so compiling a parser for each schema would take longer than it saves.
-  const result = schema.safeParse(value, { error: annotate, jitless: true })
-  return result.success ? { value: result.data } : { issues: result.error.issues }
+  const { issues, value: parsed } = schema._zod.run({ value, issues: [] }, CONTEXT) as z.core.ParsePayload<T>
+  return issues.length === 0 ? { value: parsed } : { issues: issues as unknown as Issue[] }
 }
 
 /** Adds facts from the schema: known keys, and whether a number must be whole. The final issue keeps these facts. */
@@ -58,20 +61,19 @@ export class Explainer {
     return near === undefined ? '' : `; did you mean ${JSON.stringify(near)}?`
   }
 
-  /** Reports every issue. `unknown` describes an unknown key at the subject's top level. */
+  /** Reports the issues. `unknown` describes an unknown key at the subject's top level. */
   explain(
     issues: readonly Issue[],
     subject: Subject,
     unknown?: (key: string, known: readonly string[]) => string,
   ): void {
     const report = (issue: Issue, base: Path): void => {
-      if (this.#problems.skips(issue.code === 'unrecognized_keys' ? issue.keys.length : 1)) return
       const path = [...base, ...issue.path.map(step => (typeof step === 'number' ? step : String(step)))]
       if (issue.code === 'unrecognized_keys') {
         const { known = [] } = issue as UnknownKeys
         for (const key of issue.keys) {
           const describe = path.length === 0 && unknown ? unknown : this.unknownOption.bind(this)
-          this.#reportKey(subject, [...path, key], () => describe(key, known))
+          this.#reportKey(subject, [...path, key], describe(key, known))
         }
         return
       }
@@ -92,7 +94,7 @@ export class Explainer {
       }
       this.#reportValue(subject, path, issue)
     }
-    for (const issue of issues) report(issue, [])
+    for (const issue of issues) report(z.core.util.finalizeIssue(issue as never, CONTEXT, z.core.config()), [])
   }
 
   unknownOption(key: string, known: readonly string[]): string {
@@ -103,7 +105,7 @@ export class Explainer {
     return `unknown option; known are ${known.join(', ')}`
   }
 
-  #reportKey(subject: Subject, path: Path, message: string | (() => string)): void {
+  #reportKey(subject: Subject, path: Path, message: string): void {
     const { key, nearest } = locate(subject.node, path, subject.key)
     this.#problems.add(key ?? nearest, [...subject.path, ...path], message)
   }
@@ -112,7 +114,7 @@ export class Explainer {
     const located = locate(subject.node, path, subject.key)
     const { node } = located
     if (node?.kind === 'scalar' && node.broken) return
-    this.#problems.add(placeOf(located), [...subject.path, ...path], () => this.#sentence(issue, node))
+    this.#problems.add(placeOf(located), [...subject.path, ...path], this.#sentence(issue, node))
   }
 
   #sentence(issue: Issue, node: ConfigNode | undefined): string {

@@ -6,20 +6,22 @@ import type { Problems } from '../yaml/problems.js'
 
 /**
  * Keeps references to fields in the value of each option that is a template. Any other option has one value for all
- * events, so a reference to a field in such an option is reported. `schemas`: the schemas that the node may have.
+ * events, so a reference to a field in such an option is reported. `schema` has the path `base`.
  */
 export function placeTemplates(
   node: ConfigNode,
   path: Path,
-  schemas: readonly z.core.$ZodType[],
+  schema: z.core.$ZodType,
   problems: Problems,
+  base = path,
 ): void {
   if (node.kind === 'map') {
-    for (const [key, { value }] of node.entries) placeTemplates(value, [...path, key], within(schemas, key), problems)
+    for (const [key, { value }] of node.entries) placeTemplates(value, [...path, key], schema, problems, base)
   } else if (node.kind === 'list') {
-    for (const [i, item] of node.items.entries()) placeTemplates(item, [...path, i], within(schemas, i), problems)
+    for (const [i, item] of node.items.entries()) placeTemplates(item, [...path, i], schema, problems, base)
   } else if (node.template && !node.broken) {
     const { text, field } = node.template
+    const schemas = path.slice(base.length).reduce(within, [schema])
     if (schemas.flatMap(variants).some(isTemplate)) node.value = text
     else if (field !== undefined) {
       const message = `${field} stands for the value of a field, but this option is the same for all events; write $\${ for "\${" itself`

@@ -35,8 +35,9 @@ export function referencesIn(text: string): string[] {
   return names
 }
 
+/** The texts that may refer to secrets. */
 export function textsIn(value: unknown, path: readonly string[] = []): { path: readonly string[]; value: string }[] {
-  if (typeof value === 'string') return [{ path, value }]
+  if (typeof value === 'string') return value.includes(REFERENCE) ? [{ path, value }] : []
   if (typeof value !== 'object' || value === null) return []
   return Object.entries(value).flatMap(([name, member]) => textsIn(member, [...path, name]))
 }

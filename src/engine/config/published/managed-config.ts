@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isMapping } from '../../../core/codec.js'
 import { withCodecs } from '../../../core/codecs/options.js'
 import { ConfigError, errorText, type Problem } from '../../../core/errors.js'
 import { trimKey } from '../../../net/key.js'
@@ -10,7 +11,7 @@ import { secretNamesIn, secretVariable } from './account-secrets.js'
 import { LimitedReach } from './limited-reach.js'
 import { permittedBy, type SecretPlace } from './managed-options.js'
 import { refusedBy } from './permissions.js'
-import { misplacedSecrets } from './secret-places.js'
+import { holdersIn, misplacedSecrets } from './secret-places.js'
 
 /** The input that stands for all local sources in a published pipeline. */
 const INGEST = 'ingest'
@@ -92,7 +93,8 @@ export class ManagedConfig {
     const plugins = [...(this.#options.plugins?.values() ?? [])]
     const components = [...this.#options.components, ...plugins.flatMap(({ components }) => components)]
     const codecs = plugins.flatMap(({ codecs }) => codecs)
-    const misplaced = isMapping(document) ? withCodecs(codecs, () => misplacedSecrets(document, components)) : []
+    const holders = isMapping(document) ? withCodecs(codecs, () => holdersIn(document, components)) : []
+    const misplaced = misplacedSecrets(document, holders)
     if (misplaced.length > 0) throw new ConfigError(misplaced.map(({ path, message }) => problem(name, path, message)))
     const values: Record<string, string> = {}
     for (const secret of secretNamesIn(document)) {
@@ -154,10 +156,6 @@ function readsIngest(document: Document): boolean {
   return [SECTIONS.processor, SECTIONS.destination]
     .flatMap(section => (isMapping(document[section]) ? Object.values(document[section]) : []))
     .some(one => isMapping(one) && Array.isArray(one.inputs) && one.inputs.includes(INGEST))
-}
-
-function isMapping(value: unknown): value is Document {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function problem(file: string, path: string, message: string): Problem {

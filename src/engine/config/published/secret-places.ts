@@ -64,8 +64,8 @@ export function literalKeys(config: Document, components: readonly AnyDefinition
   return found.map(({ path, value }) => ({ path: path.join('.'), value }))
 }
 
-export function literalSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
-  return holdersIn(config, components).flatMap(({ path, parts }) =>
+export function literalSecrets(holders: readonly Holder[]): Fault[] {
+  return holders.flatMap(({ path, parts }) =>
     literalsOf(parts).map(({ parameter }) => {
       const isBare = parameter === ''
       const where = parameter ? `${parameter}=` : ''
@@ -81,8 +81,8 @@ export function literalSecrets(config: Document, components: readonly AnyDefinit
  * Reports references to secrets with invalid names, and references in places that may appear in logs, metrics or file
  * names.
  */
-export function misplacedSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
-  const held = new Map(holdersIn(config, components).map(({ path, parts }) => [path.join('.'), parts]))
+export function misplacedSecrets(config: unknown, holders: readonly Holder[]): Fault[] {
+  const held = new Map(holders.map(({ path, parts }) => [path.join('.'), parts]))
   return textsIn(config).flatMap(({ path, value }) => {
     const names = referencesIn(value)
     if (names.length === 0) return []
@@ -123,7 +123,7 @@ function replaced(value: string, parts: readonly Part[], by: string): string {
 }
 
 /** All texts in which components may have secrets. */
-function holdersIn(config: Document, components: readonly AnyDefinition[]): Holder[] {
+export function holdersIn(config: Document, components: readonly AnyDefinition[]): Holder[] {
   const placesOf = (kind: Kind, type: unknown) => {
     const own = components.filter(one => one.kind === kind && one.type === type)
     if (own.length > 0) return own.flatMap(placesIn)

@@ -7,13 +7,13 @@ const MAX_DEPTH = 64
 
 /**
  * Converts a parsed configuration to a tree. The offset of a value is its number in the order of values, and problems
- * are sorted by offset. Lines and columns have no meaning. Without `env`, texts are literal, so `${NAME}` stays.
+ * are sorted by offset. Lines and columns have no meaning. If `env` is a function, it changes each text.
  */
 export function readDocument(
   document: unknown,
   name: string,
   problems: Problems,
-  env: NodeJS.ProcessEnv | undefined,
+  env: NodeJS.ProcessEnv | ((text: string) => string),
 ): ConfigNode {
   const source = new SourceText(name, '')
   let offset = 0
@@ -36,7 +36,8 @@ export function readDocument(
     return { kind: 'map', ...at, flow: true, entries, size: sum([...entries.values()].map(({ value }) => value)) }
   }
   const text = (at: Place, path: Path, value: string): ConfigNode => {
-    const replaced = env && !isCode(path) ? replaceVariables(value, env) : undefined
+    if (typeof env === 'function') return scalar(at, env(value))
+    const replaced = isCode(path) ? undefined : replaceVariables(value, env)
     if (!replaced) return scalar(at, value)
     for (const fault of replaced.faults) problems.add(at, path, fault)
     const plain = replaced.whole ? plainValue(replaced.value) : undefined

@@ -1,4 +1,4 @@
-import { formatProblem, type Problem } from '../../../core/errors.js'
+import { ConfigError, formatProblem, type Problem } from '../../../core/errors.js'
 import { type Path, type Place, pathText } from './node.js'
 
 export interface Found {
@@ -9,30 +9,20 @@ export interface Found {
 export class Problems {
   readonly #found = new Map<string, { problem: Problem; offset: number }>()
   readonly #most: number
-  #unlisted = 0
 
-  /** `most`: number of problems that are listed. Further problems are only counted. */
+  /** A problem after the first `most` ends the check: `add` throws a ConfigError with the problems before it. */
   constructor(most = Number.POSITIVE_INFINITY) {
     this.#most = most
   }
 
   get size(): number {
-    return this.#found.size + this.#unlisted
+    return this.#found.size
   }
 
-  /** Whether no further problem is listed. If so, counts as many as are skipped. */
-  skips(count: number): boolean {
-    if (this.#found.size < this.#most) return false
-    this.#unlisted += count
-    return true
-  }
-
-  /** A message that is a function is called only if the problem is listed. */
-  add(at: Place, path: Path, message: string | (() => string)): void {
-    if (this.skips(1)) return
+  add(at: Place, path: Path, message: string): void {
+    if (this.#found.size >= this.#most) throw new ConfigError(this.list())
     const { file } = at.source
-    const said = typeof message === 'string' ? message : message()
-    const problem = { file, ...at.source.place(at.offset), path: pathText(path), message: said }
+    const problem = { file, ...at.source.place(at.offset), path: pathText(path), message }
     const text = formatProblem(problem)
     if (!this.#found.has(text)) this.#found.set(text, { problem, offset: at.offset })
   }

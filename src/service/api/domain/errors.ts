@@ -24,16 +24,13 @@ export class ApiError extends Error {
     message: string,
     more: {
       errors?: readonly Fault[]
-      /** Number of all errors, if `errors` has only the first ones. */
-      count?: number
       headers?: Readonly<Record<string, string>>
       principal?: Principal
       cause?: unknown
     } = {},
   ) {
-    const { errors = [], count = errors.length } = more
-    const further =
-      count > MOST_ERRORS ? `. There are at least ${count} errors; the first ${MOST_ERRORS} are listed` : ''
+    const { errors = [] } = more
+    const further = errors.length < MOST_ERRORS ? '' : `. At most ${MOST_ERRORS} errors are listed`
     super(cut(message) + further, { cause: more.cause })
     this.status = status
     this.code = code

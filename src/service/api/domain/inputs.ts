@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isMapping } from '../../../core/codec.js'
 import { duration } from '../../../core/options/options.js'
 import { trimKey } from '../../../net/key.js'
 import { ENTERPRISE_SCOPES, ROLES, SCOPES } from './accounts/scopes.js'
@@ -111,9 +112,10 @@ export const userKeyInput = z.strictObject({
 })
 export type UserKeyInput = z.output<typeof userKeyInput>
 
+/** Not a z.record, which would visit all values. */
 const configInput = z
-  .record(z.string(), z.unknown())
-  .describe('The content of a configuration file. The source `ingest` always exists.')
+  .custom<Readonly<Record<string, unknown>>>(isMapping, 'must be a mapping: the content of a configuration file')
+  .meta({ type: 'object', description: 'The content of a configuration file. The source `ingest` always exists.' })
 
 export const pipelineInput = z.strictObject({ title: title, config: configInput })
 export type PipelineInput = z.output<typeof pipelineInput>

@@ -102,6 +102,6 @@ export const errorDocument = z
           message: z.string(),
         }),
       )
-      .describe('The first 50 errors in the request, with their places. `message` says how many there are at least.'),
+      .describe('The errors in the request, with their places. At most 50 are listed.'),
   })
   .meta({ id: 'Error' })

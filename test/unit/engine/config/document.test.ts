@@ -1,6 +1,8 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: variables of the configuration, not of the test
 import t from 'tap'
+import { z } from 'zod'
 import { throttle } from '../../../../src/components/processors/throttle.js'
+import { defineProcessor } from '../../../../src/core/component.js'
 import type { Problem } from '../../../../src/core/errors.js'
 import { type Config, type LoadOptions, parseConfig, parseDocument } from '../../../../src/engine/config/load.js'
 import { parseOptions } from '../../../../src/engine/config/parse-options.js'
@@ -23,7 +25,7 @@ const GOOD = { processors: { lim }, destinations: { out } }
 
 type Options = Partial<Parameters<typeof parseDocument>[2]>
 const parse = (document: unknown, options: Options = {}): Config =>
-  parseDocument(document, 'it', { env: {}, components, given: [ingest], literal: true, ...options })
+  parseDocument(document, 'it', { env: {}, components, given: [ingest], adapt: text => text, ...options })
 
 const byPath = { format: ({ path, message }: Problem) => `${path}: ${message}` }
 const told = (document: unknown, options?: Options) => problemsOf(() => parse(document, options), byPath)
@@ -84,8 +86,8 @@ t.test('references to the environment', async t => {
   const document = { ...GOOD, destinations: { out: { ...out, path: 'x-${HOME_OF}' } } }
   const pathOf = (options: Options) => (parse(document, options).destinations[0]!.options as { path: string }).path
   t.equal(pathOf({ env: { HOME_OF: 'secret' } }), 'x-${HOME_OF}', 'literally what is there: nothing of ours gets out')
-  t.equal(pathOf({ env: { HOME_OF: 'here' }, literal: false }), 'x-here')
-  t.match(told(document, { literal: false }), [/^destinations.out.path: the environment variable HOME_OF is not set/])
+  t.equal(pathOf({ env: { HOME_OF: 'here' }, adapt: undefined }), 'x-here')
+  t.match(told(document, { adapt: undefined }), [/^destinations.out.path: the environment variable HOME_OF is not set/])
 })
 
 t.test('it agrees with the same document as a file', async t => {
@@ -103,7 +105,7 @@ t.test('it agrees with the same document as a file', async t => {
   for (const part of parts) {
     const document = { processors: { lim: part }, destinations: { out } }
     const fromFile = problemsOf(() => parseConfig(JSON.stringify(document), 'it', options), byPath)
-    t.same(told(document, { literal: false }), fromFile, JSON.stringify(part))
+    t.same(told(document, { adapt: undefined }), fromFile, JSON.stringify(part))
   }
 })
 
@@ -152,4 +154,29 @@ t.test('options of a program are parsed, and refused, as those of a file', async
 t.test('a text with ${…} is not taken from the environment', async t => {
   const parsed = faults({ limit: 1, window: '1s', exclude: "if (.a equal '${HOME}')" })
   t.match(parsed, { exclude: { values: ['${HOME}'] } })
+})
+
+t.test('problems beyond the most that are listed are not described, and without a bound all are listed', t => {
+  let described = 0
+  const error = () => {
+    described++
+    return 'is wrong'
+  }
+  const options = z.strictObject({ list: z.array(z.string().refine(() => false, { error })) })
+  const wrong = defineProcessor({
+    type: 'wrong',
+    summary: 'x',
+    options,
+    examples: [{ title: 'x', yaml: '' }],
+    create: () => ({ process() {} }),
+  })
+  const document = {
+    processors: { one: { type: 'wrong', inputs: ['ingest'], list: Array(2000).fill('x') } },
+    destinations: { out: { ...out, inputs: ['one'] } },
+  }
+  const all = [...components, wrong]
+  t.equal(told(document, { components: all, mostProblems: 50 }).length, 50)
+  t.ok(described <= 51, `${described}`)
+  t.equal(told(document, { components: all }).length, 2000)
+  t.end()
 })

@@ -80,8 +80,8 @@ t.test('in a document that is taken literally, a template is what it says', asyn
     processors: { lab: { type: 'label', inputs: ['in'], name: '${.a} $${.b}' } },
     destinations: { out: { type: 'keep', inputs: ['lab'], path: 'p' } },
   }
-  for (const literal of [true, false]) {
-    const { processors } = parseDocument(document, 'd', { env: {}, components: all, literal })
+  for (const adapt of [undefined, (text: string) => text]) {
+    const { processors } = parseDocument(document, 'd', { env: {}, components: all, adapt })
     t.same(shown((processors[0]!.options as LabelOptions).name), [['.a'], ' ${.b}'])
   }
 })

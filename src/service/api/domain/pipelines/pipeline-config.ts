@@ -1,7 +1,7 @@
 import type { AnyDefinition } from '../../../../core/component.js'
 import { ConfigError, type Fault } from '../../../../core/errors.js'
 import { type Config, parseDocument } from '../../../../engine/config/load.js'
-import { literalSecrets, misplacedSecrets } from '../../../../engine/config/published/secret-places.js'
+import { holdersIn, literalSecrets, misplacedSecrets } from '../../../../engine/config/published/secret-places.js'
 import { SECTIONS } from '../../../../engine/config/yaml/node.js'
 import { isDeeper } from '../../../../lib/formats/json-text.js'
 import { compilingWithin } from '../../../../lib/pattern.js'
@@ -35,31 +35,28 @@ export function checkPipelineConfig(
     throw invalid([{ path: 'config', message: `must not have paths of more than ${LONGEST_PATH} characters` }])
   if (countComponents(config) > most.components)
     throw invalid([{ path: 'config', message: `must not have more than ${most.components} components` }])
-  const secrets = [...misplacedSecrets(config, components), ...literalSecrets(config, components)]
-  if (secrets.length > 0) throw invalid(secrets.map(fault))
+  const holders = holdersIn(config, components)
+  const secrets = [...misplacedSecrets(config, holders), ...literalSecrets(holders)]
+  if (secrets.length > 0) throw invalid(secrets.slice(0, MOST_ERRORS).map(fault))
   try {
     return compilingWithin(PATTERNS_MS, () =>
-      parseDocument(withoutReferences(config), 'config', {
+      parseDocument(config, 'config', {
         env: {},
         components,
-        literal: true,
+        adapt: withoutReferences,
         given: [standIn],
         mostProblems: MOST_ERRORS,
       }),
     )
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    throw invalid(error.problems.map(fault), error.count)
+    throw invalid(error.problems.map(fault))
   }
 }
 
 /** Replaces secret references by a word, and escapes names of variables. Otherwise templates read them as fields. */
-function withoutReferences<T>(value: T): T {
-  if (typeof value === 'string')
-    return value.replace(/(?<!\$)\$\{(?:secret:[^{}]*\}|(?!\.))/g, text => (text.endsWith('}') ? 'x' : '$${')) as T
-  if (Array.isArray(value)) return value.map(withoutReferences) as T
-  if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, withoutReferences(member)])) as T
+function withoutReferences(text: string): string {
+  return text.replace(/(?<!\$)\$\{(?:secret:[^{}]*\}|(?!\.))/g, found => (found.endsWith('}') ? 'x' : '$${'))
 }
 
 function countComponents(config: Readonly<Record<string, unknown>>): number {
@@ -71,7 +68,8 @@ function countComponents(config: Readonly<Record<string, unknown>>): number {
 
 function hasLongerPath(value: unknown, most: number): boolean {
   if (typeof value !== 'object' || value === null) return false
-  return Object.entries(value).some(([{ length }, member]) => length > most || hasLongerPath(member, most - length))
+  const members = value as Record<string, unknown>
+  return Object.keys(value).some(name => name.length > most || hasLongerPath(members[name], most - name.length))
 }
 
 function fault({ path, message }: Fault): Fault {
@@ -80,6 +78,6 @@ function fault({ path, message }: Fault): Fault {
   return { path: place, message }
 }
 
-function invalid(errors: readonly Fault[], count = errors.length): ApiError {
-  return new ApiError(400, 'invalid_pipeline', 'this configuration cannot run', { errors, count })
+function invalid(errors: readonly Fault[]): ApiError {
+  return new ApiError(400, 'invalid_pipeline', 'this configuration cannot run', { errors })
 }

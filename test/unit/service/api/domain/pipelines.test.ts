@@ -103,10 +103,9 @@ t.test('what could not run is not taken', async t => {
     )
     if (!(error instanceof ApiError)) throw error
     t.match(error, { status: 400, code: 'invalid_pipeline' })
-    t.equal(/There are at least (\d+) errors; the first 50 are listed$/.exec(error.message)?.[1], counted)
+    t.equal(error.message.endsWith('. At most 50 errors are listed'), error.errors.length === 50)
     return error.errors.map(({ path, message }) => `${path}: ${message}`)
   }
-  let counted: string | undefined
   const deep = JSON.parse(`{"tests":${'['.repeat(50_000)}${']'.repeat(50_000)}}`)
   const lim = throttled.processors.lim
   const table: [unknown, RegExp[]][] = [
@@ -134,10 +133,8 @@ t.test('what could not run is not taken', async t => {
   for (const [document, expected] of table) t.match(await problems(document), expected)
   const named = (name: string, value: unknown) =>
     Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`${name}${i}`, value]))
-  counted = '300'
   t.equal((await problems({ ...config(), ...named('option', 1) })).length, 50)
   const headers = { ...out, type: 'http', url: 'http://127.0.0.1', headers: named('x-', '${secret:9}') }
-  counted = '600'
   t.equal((await problems({ destinations: { out: headers } })).length, 50, 'misplaced and literal secrets')
   t.equal((await service.pipelines.list(me, PAGE)).items.length, 0)
 

@@ -7,6 +7,7 @@ import { reaches } from '../../../../../src/core/options/reach.js'
 import {
   HIDDEN,
   hideLiterals,
+  holdersIn,
   literalSecrets,
   misplacedSecrets,
 } from '../../../../../src/engine/config/published/secret-places.js'
@@ -218,12 +219,15 @@ t.test('the schemas of plugins say where their secrets are', async t => {
   })
   const all = [...components, own]
   t.same(
-    literalSecrets(config, all).map(({ path }) => path.replace('processors.one.', '')),
+    literalSecrets(holdersIn(config, all)).map(({ path }) => path.replace('processors.one.', '')),
     ['access.tokens.0', 'access.tokens.2', 'by_host.d.pin'],
   )
   const hidden = { access: { tokens: [HIDDEN, '${secret:b}', HIDDEN] }, by_host: { d: { pin: HIDDEN } }, note: 'f' }
   t.match(hideLiterals(config, all), processing({ type: 'own', ...hidden }))
-  const refers = (one: object) => misplacedSecrets(processing({ type: 'own', ...one }), all).length
+  const refers = (one: object) => {
+    const config = processing({ type: 'own', ...one })
+    return misplacedSecrets(config, holdersIn(config, all)).length
+  }
   t.same([refers({ by_host: { d: { pin: '${secret:a}' } } }), refers({ note: '${secret:a}' })], [0, 1])
   const hiddenUrl = (url: string) => (hideLiterals(http({ url }), all).destinations.out as { url: string }).url
   t.equal(hiddenUrl('http://hunter2@x/'), `http://${HIDDEN}@x/`, 'which was accepted once')
