@@ -174,12 +174,11 @@ t.test('a service has plugins of its own, which pipelines cannot list', async t 
     processors: { some: { type: 'chance', inputs: ['in'], share: 0.5 } },
     destinations: { out: { type: 'stdout', inputs: ['some'] } },
   })
-  const limits = { bytes: 10_000, components: 10 }
-  t.equal(checkPipelineConfig(pipeline({}), known, limits).processors[0]!.type, 'chance')
-  t.throws(() => checkPipelineConfig(pipeline({ plugins: ['./chance.mjs'] }), known, limits), {
+  t.equal(checkPipelineConfig(pipeline({}), known).processors[0]!.type, 'chance')
+  t.throws(() => checkPipelineConfig(pipeline({ plugins: ['./chance.mjs'] }), known), {
     errors: [{ path: 'config.plugins', message: /^cannot be listed here/ }],
   })
-  t.throws(() => checkPipelineConfig(pipeline({}), components, limits), { errors: [{ message: /must be one of/ }] })
+  t.throws(() => checkPipelineConfig(pipeline({}), components), { errors: [{ message: /must be one of/ }] })
   writeFileSync(path, 'service: { plugins: [./nowhere.mjs] }')
   const plugins = await pluginsOf(path, {})
   t.throws(

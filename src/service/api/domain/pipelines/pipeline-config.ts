@@ -17,27 +17,28 @@ const PATTERNS_MS = 1000
 /** Replaces the real source when a pipeline is checked but does not run. */
 const standIn = ingestSource(new Feed().definition)
 
-/**
- * Checks the configuration of a pipeline with the schemas of the daemon. References to the environment stay as they
- * are, since only the runner of the pipeline has the values. Throws ApiError 400 with the place of every fault.
- */
-export function checkPipelineConfig(
+/** Checks the size of the configuration of a pipeline, and its secrets. Throws ApiError 400. */
+export function checkSizeAndSecrets(
   config: Readonly<Record<string, unknown>>,
   components: readonly AnyDefinition[],
-  most: { readonly bytes: number; readonly components: number },
-): Config {
+  most: { readonly configBytes: number; readonly components: number },
+): void {
   // This check must come first, because a value of unlimited depth cannot even be serialized.
-  if (isDeeper(config, MOST_LEVELS))
-    throw invalid([{ path: 'config', message: `must not be nested deeper than ${MOST_LEVELS} levels` }])
+  if (isDeeper(config, MOST_LEVELS)) throw unfit(`must not be nested deeper than ${MOST_LEVELS} levels`)
   const bytes = Buffer.byteLength(JSON.stringify(config))
-  if (bytes > most.bytes) throw invalid([{ path: 'config', message: `must not be larger than ${most.bytes} bytes` }])
-  if (hasLongerPath(config, LONGEST_PATH))
-    throw invalid([{ path: 'config', message: `must not have paths of more than ${LONGEST_PATH} characters` }])
-  if (countComponents(config) > most.components)
-    throw invalid([{ path: 'config', message: `must not have more than ${most.components} components` }])
+  if (bytes > most.configBytes) throw unfit(`must not be larger than ${most.configBytes} bytes`)
+  if (hasLongerPath(config, LONGEST_PATH)) throw unfit(`must not have paths of more than ${LONGEST_PATH} characters`)
+  if (countComponents(config) > most.components) throw unfit(`must not have more than ${most.components} components`)
   const holders = holdersIn(config, components)
   const secrets = [...misplacedSecrets(config, holders), ...literalSecrets(holders)]
   if (secrets.length > 0) throw invalid(secrets.slice(0, MOST_ERRORS).map(fault))
+}
+
+/**
+ * Checks the configuration with the schemas of the daemon, after its size. References to the environment stay as they
+ * are, since only the runner of the pipeline has the values. Throws ApiError 400 with the places of the faults.
+ */
+export function checkPipelineConfig(config: unknown, components: readonly AnyDefinition[]): Config {
   try {
     return compilingWithin(PATTERNS_MS, () =>
       parseDocument(config, 'config', {
@@ -77,6 +78,8 @@ function fault({ path, message }: Fault): Fault {
     path === '' ? 'config' : path.startsWith('[') || path.startsWith('"') ? `config[${path}]` : `config.${path}`
   return { path: place, message }
 }
+
+const unfit = (message: string): ApiError => invalid([{ path: 'config', message }])
 
 function invalid(errors: readonly Fault[]): ApiError {
   return new ApiError(400, 'invalid_pipeline', 'this configuration cannot run', { errors })

@@ -18,7 +18,7 @@ import type { PageQuery, PipelineInput, PipelineUpdate, PublishInput } from '../
 import type { Principal } from '../keys/principal.js'
 import type { Secrets } from '../secrets/secrets.js'
 import { PacedWork } from './paced-work.js'
-import { checkPipelineConfig } from './pipeline-config.js'
+import { checkPipelineConfig, checkSizeAndSecrets } from './pipeline-config.js'
 import { type Revision, Revisions } from './revisions.js'
 
 /** A document with its strong ETag, including the quotes. */
@@ -328,10 +328,9 @@ export class Pipelines {
     return this.#rows.read(id, () => store.get<PipelineRow>(ROW, id))
   }
 
-  #check(account: string, config: Config) {
-    const { configBytes, components } = this.#context.limits
-    const limits = { bytes: configBytes, components }
-    return this.#checks.do(account, () => checkPipelineConfig(config, this.#components, limits))
+  async #check(account: string, config: Config) {
+    await this.#checks.do(account, () => checkSizeAndSecrets(config, this.#components, this.#context.limits))
+    return this.#checks.do(account, () => checkPipelineConfig(config, this.#components))
   }
 
   async #missing(sql: Sql, row: PipelineRow, draft: Revision): Promise<string[]> {

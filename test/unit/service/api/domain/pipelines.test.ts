@@ -138,7 +138,9 @@ t.test('what could not run is not taken', async t => {
   t.equal((await problems({ destinations: { out: headers } })).length, 50, 'misplaced and literal secrets')
   t.equal((await service.pipelines.list(me, PAGE)).items.length, 0)
 
+  const pieces = t.capture(PacedWork.prototype, 'do', PacedWork.prototype.do)
   const { document } = await service.pipelines.create(me, { title: 'x', config: config() })
+  t.equal(pieces().length, 2, 'between the checks of its size and of its options the event loop is free')
   t.equal(await outcome(service.pipelines.update(me, document.id, { config: {} })), '400 invalid_pipeline')
   t.equal(await outcome(service.pipelines.update(me, document.id, { config: deep })), '400 invalid_pipeline')
   const secret = { ...config(), data_dir: '${PATH}' }
