@@ -345,7 +345,10 @@ export const REPLACED = Symbol('replaced')
 export interface Checkpoints {
   /** Returns the last document; undefined if missing; null if damaged. Throws StateUnreadable if reading fails now. */
   read(): unknown
-  /** Sets the function that returns the state to save. This function is called at each write. */
+  /**
+   * Sets the function that returns the state to save. This function is called at each write. A large array may be an
+   * iterable with `toJSON` instead, whose items are then read in slices.
+   */
   provide(snapshot: () => unknown): void
   /** Requests a write, because the state has changed. */
   changed(): void

@@ -7,6 +7,7 @@ import { errorCode, errorText } from '../../../core/errors.js'
 import { NewerFormat, refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
 import { writeAtomic } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
+import { Slices } from '../../../lib/slices.js'
 import { measureWork, type TimerClock } from '../../../lib/time.js'
 
 /**
@@ -269,10 +270,12 @@ class SourceCheckpoints implements Checkpoints {
     const takenAt = clock.wall()
     this.#dirty = false
     try {
-      const document = JSON.stringify(this.#snapshot())
+      const slices = new Slices(clock)
       const caught_up = this.caughtUpAt ?? null
+      const document = await textOf(this.#snapshot(), slices)
       const head = { sluice_checkpoint: FORMAT, source: this.#id, crc32: crc32(document), caught_up }
-      const busyMs = workMs()
+      slices.stop()
+      const busyMs = Math.min(workMs(), slices.busyMs)
       await makeFolder(this.#folder, 0o700)
       await writeAtomic(this.file, `${JSON.stringify(head)}\n${document}\n`, `${this.file}.1`)
       counts.written++
@@ -346,4 +349,27 @@ class SourceCheckpoints implements Checkpoints {
       return undefined
     }
   }
+}
+
+/** The document as JSON. Turns the items of iterables into text in slices, because there may be many. */
+async function textOf(document: unknown, slices: Slices): Promise<string> {
+  if (typeof document !== 'object' || document === null || Array.isArray(document)) return JSON.stringify(document)
+  const members: string[] = []
+  for (const [name, value] of Object.entries(document)) {
+    let text = isLazy(value) ? '' : JSON.stringify(value)
+    if (isLazy(value)) {
+      const items: string[] = []
+      for (const item of value) {
+        if (slices.due) await slices.pause()
+        items.push(JSON.stringify(item))
+      }
+      text = `[${items.join()}]`
+    }
+    if (text !== undefined) members.push(`${JSON.stringify(name)}:${text}`)
+  }
+  return `{${members.join()}}`
+}
+
+function isLazy(value: unknown): value is Iterable<unknown> {
+  return typeof value === 'object' && value !== null && Symbol.iterator in value && !Array.isArray(value)
 }

@@ -1,4 +1,4 @@
-import { type Clock, nextTurn } from '../../lib/time.js'
+import { type Clock, nextTurn } from './time.js'
 
 /** How long synchronous work may block the event loop, in milliseconds. */
 const SLICE_MS = 2
