@@ -5,6 +5,9 @@ import type { Tailer } from './reading/tailer.js'
 /** Share of the process's descriptors for the files of all sources. The rest is for connections, state and modules. */
 const SHARE = 0.5
 
+/** How many files may turn out to be kept open in one search for files to close. */
+const MOST_KEPT = 50
+
 export class TooManyOpen extends Error {
   readonly code = 'SLUICE_TOO_MANY_OPEN_FILES'
 }
@@ -24,7 +27,9 @@ export class Descriptors {
   readonly #wanted: number
   /** Maximum open files of all sources together. */
   readonly #budget: number
-  readonly #open = new Set<Tailer>()
+  #open = new Set<Tailer>()
+  /** Open files that cannot be closed until a sweep finds them, because they might not be found again. */
+  readonly #kept = new Set<Tailer>()
 
   constructor(max: number, limit = descriptorLimit()) {
     this.#wanted = max
@@ -32,7 +37,7 @@ export class Descriptors {
   }
 
   get size(): number {
-    return this.#open.size
+    return this.#open.size + this.#kept.size
   }
 
   /** The limit of this source: at most an equal part of the budget. */
@@ -50,12 +55,14 @@ export class Descriptors {
 
   used(tailer: Tailer): void {
     this.#open.delete(tailer)
+    this.#kept.delete(tailer)
     this.#open.add(tailer)
   }
 
   close(tailer: Tailer): void {
     tailer.close()
     this.#open.delete(tailer)
+    this.#kept.delete(tailer)
   }
 
   end(): void {
@@ -65,7 +72,15 @@ export class Descriptors {
   /** Starts a sweep. Closes files if the limit has fallen because other sources opened files. */
   beginSweep(): void {
     this.areRefused = false
+    this.lookAgain()
     this.trim(0)
+  }
+
+  /** Call when open files may have been found again. */
+  lookAgain(): void {
+    if (this.#kept.size === 0) return
+    this.#open = new Set([...this.#kept, ...this.#open])
+    this.#kept.clear()
   }
 
   /** Makes room for another file. Throws if the process now has no descriptor for this file. */
@@ -82,15 +97,20 @@ export class Descriptors {
    * stay open. Files with an unfinished line are closed last, because this line is read again each time the file grows.
    */
   trim(spare: number, max = this.#max): void {
-    let excess = this.#open.size + spare - max
+    let excess = this.size + spare - max
     if (excess <= 0) return
+    const most = this.#kept.size + MOST_KEPT
     for (const unfinished of [false, true]) {
       for (const tailer of this.#open) {
-        if (excess <= 0) return
+        if (excess <= 0 || this.#kept.size >= most) return
         if (tailer.pending > 0 !== unfinished || tailer.hasPortion) continue
         // The last line of a file that gets no more data must stay in memory.
-        if (tailer.awaySince !== undefined && tailer.unread > 0) continue
-        if (!leadsTo(tailer.path, tailer.key, false)) continue
+        const isLast = tailer.awaySince !== undefined && tailer.unread > 0
+        if (isLast || !leadsTo(tailer.path, tailer.key, false)) {
+          this.#open.delete(tailer)
+          this.#kept.add(tailer)
+          continue
+        }
         this.close(tailer)
         excess--
       }
@@ -98,6 +118,6 @@ export class Descriptors {
   }
 
   refused(): void {
-    this.trim(0, Math.floor(this.#open.size * 0.9))
+    this.trim(0, Math.floor(this.size * 0.9))
   }
 }

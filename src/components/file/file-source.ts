@@ -1,8 +1,10 @@
-import { basename, join } from 'node:path'
+import { basename } from 'node:path'
 import type { Output, Source, SourceContext } from '../../core/component.js'
 import { GivenBackError } from '../../core/errors.js'
 import { PIECES, Splitting } from '../../core/options/multiline-options.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
+import { Slices } from '../../lib/slices.js'
+import { KnownBeginnings } from './beginnings.js'
 import { Descriptors } from './descriptors.js'
 import { Discovery, type Found } from './discovery/discovery.js'
 import { Remote } from './discovery/remote.js'
@@ -17,7 +19,6 @@ import type { Tailer, TailerContext } from './reading/tailer.js'
 import { Waker } from './reading/waker.js'
 import { Losses } from './rotation/losses.js'
 import { Saved, type SavedDocument } from './saved.js'
-import { Slices } from './slices.js'
 
 /** Saving new files takes at most 1/20 of the time. */
 const SAVE_SHARE = 20
@@ -46,8 +47,10 @@ export class FileSource implements Source {
   #swept = false
   /** Whether the last sweep left something out because a file system does not respond. */
   #isBlocked = false
-  /** Paths that a watch reported and that are not examined yet. */
-  #hinted = new Set<string>()
+  /** Paths at which a watch reported other files than before, and until when all names had been seen. */
+  #renamed = new Map<string, number>()
+  /** For these paths. Reports that come one after the other share a slice. */
+  readonly #slices: Slices
   #sweepAt = 0
   /** When the last whole sweep began. */
   #sweptAt = 0
@@ -68,6 +71,7 @@ export class FileSource implements Source {
     const { checkpoints, clock, metrics, log } = context
     this.#options = options
     this.#context = context
+    this.#slices = new Slices(clock)
     this.#saved = new Saved(checkpoints.read())
     const skipsOld = this.#saved.savedAt !== undefined || options.read_from === 'end'
     this.#compressedSince = this.#saved.compressedSince ?? (skipsOld ? clock.wall() : 0)
@@ -88,8 +92,10 @@ export class FileSource implements Source {
       remote: this.#remote,
       pieces: metrics.counter(...PIECES),
       before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
+      beginnings: new KnownBeginnings(),
       lookedAt: () => this.#openFiles.lookedAt,
       onCommit: () => checkpoints.changed(),
+      onMoved: (tailer, before) => this.#openFiles.moved(tailer, before),
       onErrored: tailer => {
         // After the stop, the committed position stays before the batch, so the next start reads the batch again.
         if (this.#stopped) return this.#reader.giveUp()
@@ -188,8 +194,15 @@ export class FileSource implements Source {
   }
 
   #snapshot(): SavedDocument {
-    const files = [...this.#saved.entries()]
-    for (const tailer of this.#openFiles.tailers) files.push(tailer.entry())
+    // A file may leave the tailers while the entries are made.
+    const [saved, tailers] = [[...this.#saved.entries()], [...this.#openFiles.tailers]]
+    const files = {
+      *[Symbol.iterator]() {
+        yield* saved
+        for (const tailer of tailers) yield tailer.entry()
+      },
+      toJSON: () => [...files],
+    }
     const { lookedAt: looked, displaced } = this.#openFiles
     const compressed = this.#compressedSince
     return { version: 1, saved: this.#context.clock.wall(), looked, displaced, compressed, files }
@@ -244,18 +257,34 @@ export class FileSource implements Source {
       const saveAt = this.#openFiles.unsaved > 0 && !this.#saving ? this.#saveAt : at
       if (clock.now() < at) await this.#waker.wait(Math.max(1, Math.min(at, saveAt) - clock.now()))
       else await this.#sweep()
-      const hinted = this.#hinted
-      this.#hinted = new Set()
-      for (const path of hinted) {
-        const isFolder = await this.#remote.unlessSilent(() => this.#openFiles.examine(path, 'link'))
-        // The new folder may contain files, and is not watched yet.
-        if (isFolder) this.#urgent = true
-      }
+      const examined = await this.#examineRenamed()
       const isHeld = this.#isHeld && !this.#isBlocked
-      if (isHeld && hinted.size > 0) this.#urgent = true
+      if (isHeld && examined > 0) this.#urgent = true
       if (!isHeld && !this.#options.follow) this.#reader.look()
       this.#saveNew()
     }
+  }
+
+  /** Looks at the paths that a watch reported. Many may be reported at once. Returns how many were examined. */
+  async #examineRenamed(): Promise<number> {
+    let examined = 0
+    const slices = this.#slices
+    const renamed = this.#renamed
+    this.#renamed = new Map()
+    for (const [path, since] of renamed) {
+      if (slices.due) await slices.pause()
+      if (this.#openFiles.noteName(path, since)) this.#urgent = true
+    }
+    for (const path of renamed.keys()) {
+      if (slices.due) await slices.pause()
+      const match = this.#discovery.match(path)
+      const isFolder =
+        match === 'whole' && (await this.#remote.unlessSilent(() => this.#openFiles.examine(path, 'link')))
+      if (match === 'whole') examined++
+      // The path may be a new folder that contains files and is not watched yet.
+      if (isFolder || match === 'prefix') this.#urgent = true
+    }
+    return examined
   }
 
   /** Saves new files now. The next start then finds them even if they are renamed and the process is killed. */
@@ -357,7 +386,7 @@ export class FileSource implements Source {
   }
 
   #hint(folder: string, type: 'change' | 'rename', name: string): void {
-    const path = join(folder, name)
+    const path = `${folder === '/' ? '' : folder}/${name}`
     const tailer = this.#openFiles.at(path)
     // While a destination is blocked, the file is not read, but the next sweep must see if the file was truncated.
     tailer?.checks.report()
@@ -367,13 +396,9 @@ export class FileSource implements Source {
     }
     this.#discovery.checks.report()
     if (tailer) this.#reader.hint(tailer)
-    const match = this.#discovery.match(path)
     // If a watched folder is removed, it is reported under its own name. A sweep must look for it at its old path.
-    if (this.#openFiles.noteName(path) || name === basename(folder)) this.#urgent = true
-    else if (match === 'no') return
-    if (match === 'whole') this.#hinted.add(path)
-    // The path may be a new folder that contains files and is not watched yet.
-    else if (match === 'prefix') this.#urgent = true
+    if (name === basename(folder)) this.#urgent = true
+    if (!this.#renamed.has(path)) this.#renamed.set(path, this.#openFiles.lookedAt)
     this.#waker.wake()
   }
 }

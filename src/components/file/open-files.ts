@@ -4,6 +4,8 @@ import type { SourceContext } from '../../core/component.js'
 import { errorCode, lacksDescriptor } from '../../core/errors.js'
 import { closeSync, fstatSync, orNone, statOrNone, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
 import { finalPath } from '../../lib/files/final-path.js'
+import { Slices } from '../../lib/slices.js'
+import { ByFolder } from './by-folder.js'
 import { formatOfName } from './compression.js'
 import { type Descriptors, TooManyOpen } from './descriptors.js'
 import { type Found, mayMiss, type NameKind } from './discovery/discovery.js'
@@ -23,7 +25,6 @@ import { mayBecome } from './rotation/names.js'
 import { type Compared, originalsOf } from './rotation/newcomers.js'
 import { Search } from './rotation/search.js'
 import { type Displaced, type Entry, isCopyAhead, type Saved } from './saved.js'
-import { Slices } from './slices.js'
 import { Sweeps } from './sweeps.js'
 
 interface OpenFilesOptions {
@@ -57,6 +58,7 @@ export class OpenFiles {
   unsaved = 0
   readonly #options: OpenFilesOptions
   readonly #tailers = new Map<string, Tailer>()
+  readonly #inFolders = new ByFolder<Tailer>()
   /** Files that are not read yet, because Sluice still searches for files that must be read before them. */
   readonly #held = new Set<Tailer>()
   readonly #lineages = new Map<string, Lineage<Tailer>>()
@@ -74,7 +76,8 @@ export class OpenFiles {
     const { saved, context } = options
     this.#sweeps = new Sweeps(saved.lookedAt ?? context.clock.wall())
     const births = this.#births
-    this.#search = new Search({ ...options, births, remote: options.tailing.remote, files: this })
+    const { remote, beginnings } = options.tailing
+    this.#search = new Search({ ...options, births, remote, beginnings, files: this })
     this.#detached = new DetachedFiles({ ...options, files: this, search: this.#search })
   }
 
@@ -100,6 +103,19 @@ export class OpenFiles {
   get areUnsaved(): boolean {
     for (const { isUnsaved } of this.#tailers.values()) if (isUnsaved) return true
     return false
+  }
+
+  in(folder: string): Iterable<Tailer> {
+    return this.#inFolders.in(folder)
+  }
+
+  /** The files whose events have this file name. */
+  withName(name: string): readonly Tailer[] {
+    return this.#lineages.get(name)?.files ?? []
+  }
+
+  moved(tailer: Tailer, before: string): void {
+    if (this.#inFolders.delete(before, tailer)) this.#inFolders.add(tailer.path, tailer)
   }
 
   get size(): number {
@@ -222,10 +238,13 @@ export class OpenFiles {
     for (const path of this.#unexamined.keys()) if (!files.has(path)) this.#wasExamined(path)
     const now = context.clock.now()
     const thorough = now >= this.#sweeps.thoroughAt
-    this.#names.succeed()
+    await this.#names.succeed(slices)
     const held = [...this.#held]
     const unseen = this.#unseen()
-    if (descriptors.areUsedUp) await this.#detached.locate(unseen, slices)
+    if (descriptors.areUsedUp) {
+      await this.#detached.locate(unseen, slices)
+      descriptors.lookAgain()
+    }
     const closed = await this.#detached.visit(unseen, slices)
     await this.#search.run(closed, thorough, this.#sweeps.beganAt, slices)
     await this.#findOverwritten(slices)
@@ -606,6 +625,8 @@ export class OpenFiles {
     // The inode of `former` was reused. If two saved positions had the same inode, the next start would find only one.
     if (former) saved.replace(former, { ...former, gone: true })
     this.#tailers.set(tailer.key, tailer)
+    this.#inFolders.add(tailer.path, tailer)
+    this.#options.tailing.beginnings.add(tailer, tailer.head, tailer.trail.marks)
     const name = tailer.origin.path!
     const lineage = this.#lineages.get(name) ?? new Lineage<Tailer>()
     this.#lineages.set(name, lineage)
@@ -623,10 +644,10 @@ export class OpenFiles {
     if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#search.unseen.displaced(path, since)
   }
 
-  /** Called when a name appeared. If rotation creates such names, a file may have come and gone between two sweeps. */
-  noteName(path: string): boolean {
+  /** Called for a name that appeared after `lookedAt`, wall clock in milliseconds. If rotation creates such names, a file may have come and gone between two sweeps. */
+  noteName(path: string, lookedAt: number): boolean {
     const known = originalsOf(path).filter(original => this.#names.knows(original))
-    for (const original of known) this.displace(original)
+    for (const original of known) this.displace(original, Math.min(lookedAt, this.lookedAtName(original)))
     return known.length > 0
   }
 
@@ -740,8 +761,10 @@ export class OpenFiles {
   }
 
   forget(tailer: Tailer): void {
-    const { descriptors, context, onForget } = this.#options
+    const { descriptors, context, tailing, onForget } = this.#options
     onForget(tailer)
+    tailing.beginnings.delete(tailer)
+    this.#inFolders.delete(tailer.path, tailer)
     this.#release(tailer)
     descriptors.close(tailer)
     tailer.park()

@@ -4,7 +4,8 @@ import { z } from 'zod'
 import { refuseNewer } from '../../core/unreadable.js'
 import { existsSync } from '../../lib/files/disk/disk.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
-import { type BirthTimes, goneKey, keyOf, same } from './identity.js'
+import { Beginnings } from './beginnings.js'
+import { ALIKE_BYTES, type BirthTimes, goneKey, keyOf, same } from './identity.js'
 
 /**
  * The checkpoint document of a file source, and the entries of files that are not open, because they are gone or not
@@ -79,7 +80,7 @@ const documentSchema = z.object({
   files: z.array(z.unknown()),
 })
 
-export type SavedDocument = z.input<typeof documentSchema> & { readonly files: readonly Entry[] }
+export type SavedDocument = Omit<z.input<typeof documentSchema>, 'files'> & { readonly files: Iterable<Entry> }
 
 export class Saved {
   /** When the document was written; undefined on the first run. */
@@ -96,6 +97,7 @@ export class Saved {
   #prunedSince: number | undefined
   readonly #entries = new Map<string, Entry>()
   readonly #paths = new Map<string, Entry>()
+  readonly #beginnings = new Beginnings<Entry>()
 
   /** `document`: the saved document; undefined if nothing was saved, any invalid value if the document was lost. */
   constructor(document: unknown) {
@@ -136,7 +138,11 @@ export class Saved {
       this.remove(former)
       this.put({ ...former, gone: true })
     }
-    this.#entries.set(entryKey(entry), entry)
+    const key = entryKey(entry)
+    const before = this.#entries.get(key)
+    if (before) this.#beginnings.delete(before.head, before)
+    this.#entries.set(key, entry)
+    this.#beginnings.add(entry.head, entry)
     // If device numbers change, an existing file is found by its path.
     if (!entry.gone || !this.#paths.has(entry.path)) this.#paths.set(entry.path, entry)
   }
@@ -146,14 +152,12 @@ export class Saved {
   }
 
   /** Removes a copy's position if it is ahead of the position of `file`. The copy must be searched again. */
-  releaseCopy(
-    file: Original,
-    claimants = [...this.#entries.values()].filter(one => one.claimed === file.claimed),
-  ): void {
+  releaseCopy(file: Original, claimants?: readonly Entry[]): void {
     if (file.claimed === undefined) return
     const copy = this.#entries.get(file.claimed)
     if (copy && isCopyAhead(copy, file)) this.remove(copy)
-    for (const one of claimants) if (wasCopyAhead(one, file)) this.remove(one)
+    const all = claimants ?? [...this.#entries.values()].filter(one => one.claimed === file.claimed)
+    for (const one of all) if (wasCopyAhead(one, file)) this.remove(one)
   }
 
   replace(entry: Entry, by: Entry): void {
@@ -164,7 +168,10 @@ export class Saved {
   remove(entry: Entry): void {
     const key = entryKey(entry)
     // Another file may have its inode.
-    if (this.#entries.get(key) === entry) this.#entries.delete(key)
+    if (this.#entries.get(key) === entry) {
+      this.#entries.delete(key)
+      this.#beginnings.delete(entry.head, entry)
+    }
     if (this.#paths.get(entry.path) === entry) this.#paths.delete(entry.path)
   }
 
@@ -184,6 +191,11 @@ export class Saved {
 
   has(path: string): boolean {
     return this.#paths.has(path)
+  }
+
+  /** The entries whose known first bytes are the beginning of `first`, and are enough to show a copy. */
+  *like(first: Buffer): Iterable<Entry> {
+    for (const entry of this.#beginnings.of(first)) if (entry.head.bytes >= ALIKE_BYTES) yield entry
   }
 
   entries(): Iterable<Entry> {

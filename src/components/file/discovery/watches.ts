@@ -3,8 +3,8 @@ import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText, isMissing } from '../../../core/errors.js'
 import { statOrNone } from '../../../lib/files/disk/disk.js'
+import type { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
-import type { Slices } from '../slices.js'
 
 /** After the system has refused a watch, no watch is requested during this time. */
 const REFUSED_MS = 60_000

@@ -8,6 +8,7 @@ import { LowWaterMark } from '../../../engine/flow/low-water-mark.js'
 import { closeSync, fstatSync, orNone } from '../../../lib/files/disk/disk.js'
 import type { Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
 import type { Clock } from '../../../lib/time.js'
+import type { KnownBeginnings } from '../beginnings.js'
 import { Checks } from '../checks.js'
 import { formatOf } from '../compression.js'
 import type { Remote } from '../discovery/remote.js'
@@ -45,9 +46,12 @@ export interface TailerContext {
   readonly pieces: { value: number }
   /** Scratch memory: the bytes before a portion, then the portion's first bytes. One portion is read at a time. */
   readonly before: Buffer
+  readonly beginnings: KnownBeginnings<Tailer>
   /** Wall clock in milliseconds. All rotations before this time were observed. */
   lookedAt(): number
   onCommit(): void
+  /** Called when the file has another path than before. */
+  onMoved(tailer: Tailer, before: string): void
   /** Called when a batch was given back. The file is then read again from its committed position. */
   onErrored(tailer: Tailer): void
   /** Called after a truncation. `read`: number of bytes read; `unread`: number of bytes seen but not read. */
@@ -66,7 +70,7 @@ export class Tailer {
   /** Device and inode of the file. A number is appended when another file may get this inode. */
   key = ''
   birth = 0n
-  path = ''
+  #path = ''
   found = ''
   target = ''
   size = 0
@@ -167,9 +171,9 @@ export class Tailer {
     this.sureUntil = context.lookedAt()
     this.grownAt = context.clock.now()
     this.checks = new Checks(context.clock)
-    this.trail = new Trail(start.marks)
-    this.setFile(path, stat)
+    this.trail = new Trail(start.marks, mark => context.beginnings.addMark(this, mark))
     this.#context = context
+    this.setFile(path, stat)
     this.#portion = new Portion(context.clock, context.remote)
     this.#content = start.content
     this.#delivered = start
@@ -180,6 +184,17 @@ export class Tailer {
     this.#hole = new Hole(start.offset)
     this.#positions = new LowWaterMark(start, context.onCommit)
     this.#splitter = context.splitting.splitter(start.continues, start.carry, start.offset)
+  }
+
+  get path(): string {
+    return this.#path
+  }
+
+  set path(path: string) {
+    const before = this.#path
+    if (path === before) return
+    this.#path = path
+    this.#context.onMoved(this, before)
   }
 
   setFile(path: string, stat: Identity): void {
@@ -297,6 +312,11 @@ export class Tailer {
     return this.#content.head
   }
 
+  #setHead(head: Fingerprint): void {
+    this.#content.head = head
+    this.#context.beginnings.setHead(this, head)
+  }
+
   get unsettled(): boolean {
     return this.#positions.unsettled
   }
@@ -361,8 +381,7 @@ export class Tailer {
 
   moveTo(path: string, stat: BigIntStats, fd: number): void {
     // A copy may lack bytes that were read of its original.
-    const content = this.#content
-    if (stat.size < content.head.bytes) content.head = fingerprintAt(fd, 0, Number(stat.size))
+    if (stat.size < this.head.bytes) this.#setHead(fingerprintAt(fd, 0, Number(stat.size)))
     this.#gone = false
     this.setFile(path, stat)
     this.look(Number(stat.size), stat.mtimeNs)
@@ -506,7 +525,7 @@ export class Tailer {
     if (this.isUncompared && formatOf(first)) return
     // The file was truncated after the last look. Keep the old head, because the next read compares with it.
     if (!begins(first, this.#content.head)) return
-    this.#content.head = fingerprint(first, 0, first.length)
+    this.#setHead(fingerprint(first, 0, first.length))
     this.trail.begin(first)
   }
 
@@ -648,7 +667,7 @@ export class Tailer {
     const first = room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
     const known = this.#tail.bytes
     if (known === this.#at && this.#content.head.bytes < FINGERPRINT_BYTES) {
-      this.#content.head = fingerprint(before, 0, Math.min(known + first, FINGERPRINT_BYTES))
+      this.#setHead(fingerprint(before, 0, Math.min(known + first, FINGERPRINT_BYTES)))
     }
     const hole = this.#hole.skip(this.#fd, room, length, bytes => this.#context.onHole(this.path, bytes))
     const tailBefore = (end: number) => fingerprintBefore(room, end, before, known)

@@ -11,6 +11,7 @@ import {
   unlessSilent,
   withFile,
 } from '../../../lib/files/disk/disk.js'
+import type { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
 import { type Format, formatOf, formatOfName, isReadable, uncompressedName } from '../compression.js'
 import {
@@ -24,7 +25,6 @@ import {
   NO_BYTES,
 } from '../identity.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
-import type { Slices } from '../slices.js'
 import { Inflated, type Slots } from './inflated.js'
 import type { Answer, Candidate, Question } from './match.js'
 

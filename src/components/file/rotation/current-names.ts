@@ -1,4 +1,5 @@
 import { dirname } from 'node:path'
+import type { Slices } from '../../../lib/slices.js'
 import type { OpenFiles } from '../open-files.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Displaced } from '../saved.js'
@@ -85,8 +86,11 @@ export class CurrentNames {
     this.#former.set(path, { tailer, since, found: tailer.found })
   }
 
-  succeed(): void {
-    for (const [path, former] of this.#former) this.#succeed(path, former)
+  async succeed(slices: Slices): Promise<void> {
+    for (const [path, former] of this.#former) {
+      if (slices.due) await slices.pause()
+      this.#succeed(path, former)
+    }
   }
 
   #succeed(path: string, { tailer: former, since, found }: Former): void {

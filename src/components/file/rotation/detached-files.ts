@@ -1,19 +1,19 @@
 import { dirname } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
 import { orNone, unlessSilent } from '../../../lib/files/disk/disk.js'
+import type { Slices } from '../../../lib/slices.js'
 import { formatOfName } from '../compression.js'
 import type { Descriptors } from '../descriptors.js'
 import { keyOf, leadsTo } from '../identity.js'
 import type { FileOptions } from '../options.js'
 import type { Tailer } from '../reading/tailer.js'
-import type { Slices } from '../slices.js'
 import { list, namesIn } from './candidates.js'
 import type { Search, SearchOptions } from './search.js'
 
 /** Errors of a descriptor whose file was removed on the server, or whose file system is gone. */
 const STALE = ['ESTALE', 'ENOTCONN']
 
-interface DetachedFilesOptions extends Omit<SearchOptions, 'births' | 'remote'> {
+interface DetachedFilesOptions extends Omit<SearchOptions, 'births' | 'remote' | 'beginnings'> {
   readonly descriptors: Descriptors
   readonly search: Search
   readonly options: FileOptions

@@ -79,7 +79,8 @@ function undeliveredOf(tailer: Tailer): number {
 export function undeliveredOfDeleted(tailers: Iterable<Tailer>): number {
   let bytes = 0
   for (const tailer of tailers)
-    if (tailer.awaySince !== undefined && known(() => tailer.unlinked)) bytes += undeliveredOf(tailer)
+    if (tailer.awaySince !== undefined && tailer.size > tailer.committed.offset && known(() => tailer.unlinked))
+      bytes += undeliveredOf(tailer)
   return bytes
 }
 

@@ -1,3 +1,4 @@
+import { Beginnings } from '../beginnings.js'
 import { ALIKE_BYTES, FINGERPRINT_BYTES, type Fingerprint, same } from '../identity.js'
 
 /**
@@ -44,6 +45,8 @@ export interface Known {
   markIn(size: number): Mark | undefined
   /** The last mark within the file's first `size` bytes. Most marks are at the end of a line. */
   lineIn?(size: number): Mark | undefined
+  /** The first bytes of the file or, if they cannot be read, the marks in them. */
+  beginning(): Buffer | readonly Mark[]
 }
 
 export interface Candidate {
@@ -56,6 +59,8 @@ export interface Candidate {
   readonly birth: number | undefined
   readonly changedAt: number
   readonly crc?: number
+  /** The first FINGERPRINT_BYTES bytes, as far as they exist. */
+  readonly first: Buffer
   /** The fingerprint of the candidate's first bytes: `bytes` bytes, or all bytes if there are fewer. */
   head(bytes: number): Fingerprint
 }
@@ -80,7 +85,8 @@ export type Answer =
   | { readonly tail: Fingerprint; readonly end?: number; readonly isDamaged?: boolean | undefined }
   | undefined
 
-type Asking<T> = Generator<Question, T, Answer>
+/** Yields undefined now and then during long work, so that other work gets its turn. */
+type Asking<T> = Generator<Question | undefined, T, Answer>
 
 export interface Claim<F extends Known, C extends Candidate> {
   readonly file: F
@@ -90,6 +96,8 @@ export interface Claim<F extends Known, C extends Candidate> {
 
 const GZIP_SIZES = 2 ** 32
 const UNKNOWN = Number.POSITIVE_INFINITY
+/** After so many files, other work gets its turn. */
+const AT_ONCE = 64
 
 /** Whether the fingerprints cover enough bytes to exclude a match by chance. */
 function isStrong({ head, position }: Known): boolean {
@@ -106,7 +114,7 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
   if (one.isCompressed) {
     // If the whole file was read, candidates of its size are inflated only if they differ from each other.
     const isClear = others.every(other => other.size !== one.size || other.crc === one.crc)
-    if (file.size() === position.offset && one.size === sizeIn(one, file) && isClear) return 'whole'
+    if (file.size() === position.offset && one.size === sizeIn(one, file.size()) && isClear) return 'whole'
     if (one.size < position.offset || one.size === UNKNOWN) return yield* relationOfUnsized(file, one)
   }
   return yield* compare(file, one, one.size)
@@ -181,14 +189,20 @@ export function* assign<F extends Known, C extends Candidate>(
 ): Asking<Claim<F, C>[]> {
   const claims: Claim<F, C>[] = []
   const free = new Set(candidates)
-  const byHead = new Map<number, Map<number, C[]>>()
   const others = new Map<F, Set<C>>()
-  function* claim(file: F, isWanted: (one: C) => boolean): Asking<boolean> {
-    const alike = like(file, candidates, byHead)
+  const alikes = yield* alikeOf(files, candidates)
+  let looks = 0
+  function* claim(file: F, isWanted: (one: C, size: number) => boolean): Asking<boolean> {
+    if (++looks % AT_ONCE === 0) yield undefined
+    const alike = alikes.get(file) ?? []
+    if (alike.length === 0) return false
+    const size = file.size()
     const refused = others.get(file) ?? new Set()
     others.set(file, refused)
-    const open = alike.filter(one => free.has(one) && !refused.has(one) && isWanted(one))
-    for (const candidate of open.sort((a, b) => rank(a, file) - rank(b, file) || a.changedAt - b.changedAt)) {
+    const open = alike.filter(one => free.has(one) && !refused.has(one) && isWanted(one, sizeIn(one, size)))
+    for (const candidate of open.sort(
+      (a, b) => rank(a, file, size) - rank(b, file, size) || a.changedAt - b.changedAt,
+    )) {
       const relation = yield* relationOf(file, candidate, alike)
       if (relation === 'other') {
         refused.add(candidate)
@@ -205,42 +219,57 @@ export function* assign<F extends Known, C extends Candidate>(
   const gone = new Set(sorted.filter(({ isThere }) => !isThere))
   for (const file of gone) if (yield* claim(file, ({ key }) => key === file.claimed)) gone.delete(file)
   // First, missing files claim candidates of equal size. Then existing files are compared fully and claim copies.
-  for (const file of gone) if (yield* claim(file, one => one.size === sizeIn(one, file))) gone.delete(file)
+  for (const file of gone) if (yield* claim(file, (one, size) => one.size === size)) gone.delete(file)
   for (const file of sorted) if (file.isThere) yield* claim(file, () => true)
   for (const file of gone) yield* claim(file, () => true)
   return claims
 }
 
-/** The file size, in the form of the candidate's size. If the candidate is compressed, this is modulo 4 GiB. */
-function sizeIn({ isCompressed }: Candidate, file: Known): number {
-  return isCompressed ? file.size() % GZIP_SIZES : file.size()
+/** A size, in the form of the candidate's size. If the candidate is compressed, this is modulo 4 GiB. */
+function sizeIn({ isCompressed }: Candidate, size: number): number {
+  return isCompressed ? size % GZIP_SIZES : size
 }
 
-/** The candidates that begin like the file, or that are shorter than its known first bytes. */
-function like<C extends Candidate>(
-  { head }: Known,
+/**
+ * For each file, the candidates that begin like it. The bytes of a short candidate, or those up to one of its lines, are
+ * the beginning of the file.
+ */
+function* alikeOf<F extends Known, C extends Candidate>(
+  files: readonly F[],
   candidates: readonly C[],
-  byHead: Map<number, Map<number, C[]>>,
-): readonly C[] {
-  if (head.bytes === 0) return []
-  let byHash = byHead.get(head.bytes)
-  if (!byHash) {
-    byHash = new Map()
-    for (const one of candidates) {
-      const { bytes, hash } = one.head(head.bytes)
-      const key = bytes < head.bytes ? -1 : hash
-      byHash.set(key, [...(byHash.get(key) ?? []), one])
-    }
-    byHead.set(head.bytes, byHash)
+): Asking<ReadonlyMap<F, readonly C[]>> {
+  const heads = new Beginnings<F>()
+  const marks = new Beginnings<F>()
+  const short = new Beginnings<C>()
+  const alikes = new Map<F, Set<C>>()
+  const add = (file: F, one: C) => {
+    const alike = alikes.get(file)
+    if (alike) alike.add(one)
+    else alikes.set(file, new Set([one]))
   }
-  return [...(byHash.get(head.hash) ?? []), ...(byHash.get(-1) ?? [])]
+  for (const one of candidates)
+    if (one.first.length > 0 && one.first.length < FINGERPRINT_BYTES) short.add(one.head(FINGERPRINT_BYTES), one)
+  for (const [n, file] of files.entries()) {
+    if ((n + 1) % AT_ONCE === 0) yield undefined
+    if (file.head.bytes === 0) continue
+    heads.add(file.head, file)
+    const beginning = file.beginning()
+    if (!Buffer.isBuffer(beginning)) {
+      for (const { offset, tail } of beginning) if (tail.bytes === offset) marks.add(tail, file)
+    } else for (const one of short.of(beginning)) if (one.first.length < file.head.bytes) add(file, one)
+  }
+  for (const [n, one] of candidates.entries()) {
+    if ((n + 1) % AT_ONCE === 0) yield undefined
+    for (const file of heads.of(one.first)) add(file, one)
+    for (const file of marks.of(one.first)) if (one.first.length < file.head.bytes) add(file, one)
+  }
+  return new Map([...alikes].map(([file, alike]) => [file, [...alike]]))
 }
 
 /** Candidates with a lower rank are compared first with the file. */
-function rank(one: Candidate, file: Known): number {
-  const { since = 0, birth, names, claimed } = file
+function rank(one: Candidate, { since = 0, birth, names, claimed }: Known, size: number): number {
   if (one.key === claimed) return -1
-  const full = sizeIn(one, file)
+  const full = sizeIn(one, size)
   return (
     (one.size < full ? 32 : 0) +
     (one.isCompressed ? 16 : 0) +

@@ -1,11 +1,14 @@
 import type { BigIntStats } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { statOrNone, withFile } from '../../../lib/files/disk/disk.js'
+import type { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
+import type { KnownBeginnings } from '../beginnings.js'
+import { PathMap } from '../by-folder.js'
 import { type Format, formatOf, isReadable } from '../compression.js'
 import type { NameKind } from '../discovery/discovery.js'
-import { ALIKE_BYTES, begins, fingerprint, firstBytes, keyOf, same } from '../identity.js'
-import type { Slices } from '../slices.js'
+import { ALIKE_BYTES, firstBytes, keyOf } from '../identity.js'
+import type { Tailer } from '../reading/tailer.js'
 import { type Candidates, SETTLE_MS } from './candidates.js'
 import { originalNames } from './names.js'
 import type { SearchOptions } from './search.js'
@@ -14,6 +17,7 @@ import { beginsLike, TWIN_MS } from './subjects.js'
 interface NewcomersOptions extends Pick<SearchOptions, 'files' | 'saved' | 'problems' | 'remote'> {
   readonly clock: Clock
   readonly candidates: Candidates
+  readonly beginnings: KnownBeginnings<Tailer>
   /** Whether files with this name must wait for a search. */
   delays(path: string): boolean
   open(path: string): number
@@ -37,7 +41,7 @@ interface Seen {
  */
 export class Newcomers {
   readonly #options: NewcomersOptions
-  readonly #waiting = new Map<string, NameKind>()
+  readonly #waiting = new PathMap<NameKind>()
   /** Copies that were examined, by device and inode. */
   readonly #copies = new Map<string, Seen>()
 
@@ -54,11 +58,11 @@ export class Newcomers {
   }
 
   get folders(): Iterable<string> {
-    return new Set([...this.#waiting.keys()].map(path => dirname(path)))
+    return this.#waiting.folders
   }
 
-  in(folder: string): string[] {
-    return [...this.#waiting.keys()].filter(path => dirname(path) === folder)
+  in(folder: string): readonly string[] {
+    return this.#waiting.in(folder)
   }
 
   /** Whether the file is named like a copy, or is known to be a copy. If so, the file then waits for `takeUp`. */
@@ -79,27 +83,19 @@ export class Newcomers {
 
   /** Whether this file begins like a file that is or was read. Ignores the files whose name this file took. */
   #isKnown(path: string, first: Buffer): boolean {
-    const { files, saved } = this.#options
-    const all = fingerprint(first, 0, first.length)
-    for (const { head, origin, path: of, trail } of files.tailers) {
-      if (head.bytes < ALIKE_BYTES || of === path || origin.path === path) continue
-      if (begins(first, head)) return true
-      // This file may be shorter than the known beginning of the other file.
-      const mark = first.length < Math.max(ALIKE_BYTES, head.bytes) ? trail.within(first.length) : undefined
-      if (first.length >= ALIKE_BYTES && mark?.offset === first.length && same(mark.tail, all)) return true
-    }
-    for (const entry of saved.entries()) {
-      if (entry.head.bytes < ALIKE_BYTES || entry.path === path || entry.file === path) continue
-      if (begins(first, entry.head)) return true
-    }
+    const { beginnings, saved } = this.#options
+    if (first.length < ALIKE_BYTES) return false
+    for (const { origin, path: of } of beginnings.like(first)) if (of !== path && origin.path !== path) return true
+    for (const entry of saved.like(first)) if (entry.path !== path && entry.file !== path) return true
     return false
   }
 
   /** Starts a search. Forgets copies that the sweep did not find. Known compressed files no longer wait. */
-  begin(): void {
+  async begin(slices: Slices): Promise<void> {
     const there = new Set<string>()
     let areLeft = false
     for (const path of this.#waiting.keys()) {
+      if (slices.due) await slices.pause()
       if (this.#options.remote.isSilent(path)) {
         areLeft = true
         continue

@@ -3,24 +3,16 @@ import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { lacksDescriptor } from '../../../core/errors.js'
 import { existsSync, orNone, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
+import type { Slices } from '../../../lib/slices.js'
+import type { KnownBeginnings } from '../beginnings.js'
 import { formatOfName } from '../compression.js'
 import type { Remote } from '../discovery/remote.js'
-import {
-  ALIKE_BYTES,
-  type BirthTimes,
-  CLOCK_MS,
-  FINGERPRINT_BYTES,
-  keyOf,
-  leadsTo,
-  NO_BYTES,
-  same,
-} from '../identity.js'
+import { type BirthTimes, CLOCK_MS, FINGERPRINT_BYTES, keyOf, leadsTo, NO_BYTES } from '../identity.js'
 import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Entry, entryKey, type Saved, wasCopyAhead } from '../saved.js'
-import type { Slices } from '../slices.js'
 import { Candidates, isCompressed, type Listed, list, listedOf, type Place, type Unreadable } from './candidates.js'
 import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
@@ -40,6 +32,7 @@ export interface SearchOptions {
   readonly losses: Losses
   readonly remote: Remote
   readonly files: OpenFiles
+  readonly beginnings: KnownBeginnings<Tailer>
   onReady(tailer: Tailer): void
   /** Called when the file gets no more bytes. Its unfinished last line is then delivered. */
   onEnd(tailer: Tailer): void
@@ -95,7 +88,7 @@ export class Search {
   /** Whether another search is needed, for names or for folders that changed. A folder may never be listable. */
   get isWaiting(): boolean {
     if (this.#again.size > 0) return true
-    for (const name of this.unseen.names) if (!this.#unlisted.has(dirname(name))) return true
+    for (const folder of this.unseen.folders) if (!this.#unlisted.has(folder)) return true
     return false
   }
 
@@ -140,10 +133,17 @@ export class Search {
     this.#unexamined.clear()
     this.unseen.begin()
     for (const folder of this.#hidden.uncovered()) this.#again.add(folder)
-    this.newcomers.begin()
+    await this.newcomers.begin(slices)
     this.#hidden.begin(isThorough)
     const entries = this.#options.saved.byFolder()
     const paths = this.#folders(closed, isThorough, entries)
+    const closedIn = new Map<string, Tailer[]>()
+    for (const tailer of closed)
+      for (const folder of new Set([dirname(tailer.path), dirname(tailer.target)])) {
+        const list = closedIn.get(folder)
+        if (list) list.push(tailer)
+        else closedIn.set(folder, [tailer])
+      }
     this.#again = new Set()
     const delays = new Set<Tailer>()
     this.delays = delays
@@ -155,12 +155,12 @@ export class Search {
           this.#again.add(path)
           continue
         }
-        const folder = await this.#locate(path, entries.get(path) ?? [], closed, slices)
+        const folder = await this.#locate(path, entries.get(path) ?? [], closedIn.get(path) ?? [], slices)
         if (folder) folders.push(folder)
       }
       // Get the entries again, because `#locate` may have found truncated files.
       const positions = this.#options.saved.byFolder()
-      for (const folder of folders) await this.#decide(folder, positions, closed, now, slices)
+      for (const folder of folders) await this.#decide(folder, positions, closedIn.get(folder.path) ?? [], now, slices)
       for (const tailer of this.unseen.delayed()) delays.add(tailer)
       if (!this.isWaiting) this.unseen.isStarting = false
       const isUsed = { has: (folder: string) => positions.has(folder) || paths.has(folder) }
@@ -183,7 +183,7 @@ export class Search {
   ): ReadonlySet<string> {
     const folders = new Set(this.#again)
     for (const { path, target } of closed) folders.add(dirname(path)).add(dirname(target))
-    for (const path of this.unseen.names) folders.add(dirname(path))
+    for (const folder of this.unseen.folders) folders.add(folder)
     for (const folder of this.newcomers.folders) folders.add(folder)
     for (const [folder, list] of entries) if (isThorough || this.#hidden.hasUnopened(list)) folders.add(folder)
     return folders
@@ -209,6 +209,7 @@ export class Search {
     const byKey = new Map(listed.map(one => [keyOf(one.stat), one]))
     const grown: { one: Listed; entry: Entry }[] = []
     for (const entry of entries) {
+      if (slices.due) await slices.pause()
       const one = entry.gone ? undefined : byKey.get(entryKey(entry))
       if (!one || Number(one.stat.size) < entry.offset || !files.isSaved(one.stat, one.path)) continue
       there.add(entry)
@@ -218,9 +219,12 @@ export class Search {
     }
     // If several files had the same name, the oldest is read first.
     grown.sort((a, b) => Number(a.one.stat.mtimeNs - b.one.stat.mtimeNs) || compareAge(a.one.path, b.one.path))
-    for (const { one, entry } of grown) this.#rests.resume(one, entry)
+    for (const { one, entry } of grown) {
+      if (slices.due) await slices.pause()
+      this.#rests.resume(one, entry)
+    }
     for (const tailer of closed) {
-      if (dirname(tailer.path) !== path && dirname(tailer.target) !== path) continue
+      if (slices.due) await slices.pause()
       const one = byKey.get(tailer.key)
       if (!one || tailer.isOpen || births.differ(one.stat, tailer.birth) || !mayBecome(tailer.path, one.path)) continue
       const { path: name, found } = tailer
@@ -253,32 +257,34 @@ export class Search {
     const sought = closed.filter(tailer => dirname(tailer.path) === path && !tailer.isOpen && !folder.there.has(tailer))
     const missing = (entries.get(path) ?? []).filter(entry => !folder.there.has(entry) && this.#isCurrent(entry))
     const { files } = this.#options
-    const isKnown = ({ path, stat }: Listed) => files.isRead(stat, path) || files.isSaved(stat, path)
-    const { names, over } = this.unseen.namesIn(path, folder.listed, isKnown)
+    const others: Listed[] = []
+    for (const one of folder.listed) {
+      if (slices.due) await slices.pause()
+      if (!files.isRead(one.stat, one.path) && !files.isSaved(one.stat, one.path)) others.push(one)
+    }
+    const { names, over } = await this.unseen.namesIn(path, others, slices)
     const wanted = this.#wantedIn(folder, sought, missing)
     // Other files of the folder may change all the time.
     const keys = new Set([...sought.map(({ key }) => key), ...missing.map(entryKey)])
     const isRelevant = (one: Listed) => wanted(one) || keys.has(keyOf(one.stat))
-    const isAsBefore = (later: readonly Listed[]) => stampOf(later, isRelevant) === stampOf(folder.listed, isRelevant)
+    const isAsBefore = async (later: readonly Listed[]) =>
+      areEqual(await stampOf(later, isRelevant, slices), await stampOf(folder.listed, isRelevant, slices))
     if (over.length > 0) {
       // If a file is renamed during a search, the list of the folder may contain neither of its two names.
       const later = await this.#list(path, slices)
-      const isSure = later && !this.#unlisted.has(path) && isAsBefore(later)
+      const isSure = later && !this.#unlisted.has(path) && (await isAsBefore(later))
       if (isSure) for (const name of over) this.#endName(name)
       else if (!this.#unlisted.has(path)) this.#again.add(path)
     }
     const hasNew = this.newcomers.in(path).length > 0
     if (sought.length + missing.length + names.length === 0 && !hasNew) return
-    const others = folder.listed.filter(one => !isKnown(one))
     const isNew = (one: Listed) => this.newcomers.has(one.path)
     const { places, unreadable } = await this.#candidates.of(path, folder.listed, others, wanted, isNew, slices)
     this.#hidden.setUnreadable(path, unreadable)
     const reading = this.#readingIn(path)
     const free = places.filter(one => !reading.has(stateOf(one)))
-    const originalsNow = () => this.#originalsIn(path, names, free)
-    this.#checkOpen(originalsNow())
-    const originals = originalsNow()
-    const subjects = this.#subjectsIn(folder, missing)
+    await this.#checkOpen(await this.#originalsIn(path, names, slices), slices)
+    const subjects = await this.#subjectsIn(folder, missing, slices)
     const claims = await this.#assign(subjects, free, slices)
     if (!claims) {
       this.#again.add(path)
@@ -286,24 +292,29 @@ export class Search {
     }
     const later = await this.#list(path, slices)
     if (!later) return
-    const isSame = isAsBefore(later)
-    const unread = this.#apply(claims, new Set([...sought, ...missing]), isSame, subjects)
+    const isSame = await isAsBefore(later)
+    const unread = await this.#apply(claims, new Set([...sought, ...missing]), isSame, subjects, slices)
     if (this.#unlisted.has(path)) {
       // Nothing shows that these files are gone, but the files after them must not wait.
       for (const tailer of sought) if (!unread.has(tailer)) leave(tailer)
     } else if (isSame) {
-      for (const tailer of sought) if (!unread.has(tailer)) this.#over(tailer, folder)
-      for (const entry of missing) if (!claims.some(({ file }) => file.entry === entry)) this.#lose(entry, folder)
+      for (const tailer of sought) {
+        if (slices.due) await slices.pause()
+        if (!unread.has(tailer)) this.#over(tailer, folder)
+      }
+      const claiming = new Set(claims.map(({ file }) => file.entry))
+      for (const entry of missing) {
+        if (slices.due) await slices.pause()
+        if (!claiming.has(entry)) this.#lose(entry, folder)
+      }
     }
     this.#dropOldClaims(subjects, free, claims, reading.values())
     const open = claims.flatMap(({ file: { tailer } }): [undefined, Tailer][] => (tailer ? [[undefined, tailer]] : []))
     const byPlace = new Map(claims.map(claim => [claim.candidate.key, claim.file]))
     const unclaimed = free.filter(({ key }) => !byPlace.has(key))
-    const current = originalsNow()
-    // While files were compared, the reader may have found that one of them was truncated.
-    const areTold =
-      [...originals].every(([name, tailer]) => current.get(name) === tailer) &&
-      this.#checkOpen([...current, ...open.filter(([, { fd }]) => fd !== undefined)])
+    const left = new Map(unclaimed.map(one => [one.key, one]))
+    const originals = await this.#originalsIn(path, names, slices)
+    const areTold = await this.#checkOpen([...originals, ...open.filter(([, { fd }]) => fd !== undefined)], slices)
     // While files are compared, a copy may be made and its original truncated, or an empty copy may get its content.
     const sizes = new Map(later.map(({ stat }) => [keyOf(stat), stat.size]))
     const unknown = [...unclaimed, ...others.filter(one => wanted(one) && !byPlace.has(keyOf(one.stat)))]
@@ -311,7 +322,15 @@ export class Search {
       this.#again.add(path)
       return
     }
-    for (const name of this.#unlisted.has(path) ? [] : names) this.#readUnseen(name, unclaimed, unreadable, now)
+    if (!this.#unlisted.has(path)) {
+      const stems = new Set(names.map(name => stemOf(basename(name))))
+      const [rests, hidden] = [byStem(unclaimed, stems), byStem(unreadable, stems)]
+      for (const name of names) {
+        if (slices.due) await slices.pause()
+        const stem = stemOf(basename(name))
+        this.#readUnseen(name, rests.get(stem) ?? [], left, hidden.get(stem) ?? [], now)
+      }
+    }
     const readingNow = this.#readingIn(path)
     const readers = new Map(places.map(one => [one.key, readingNow.get(stateOf(one))]))
     const copyOf = (key: string) => {
@@ -319,7 +338,7 @@ export class Search {
       return tailer?.origin.path ?? (entry && nameOf(entry))
     }
     const inflate = (stat: BigIntStats) => {
-      const place = unclaimed.find(({ key }) => key === keyOf(stat))
+      const place = left.get(keyOf(stat))
       if (!place || !isCompressed(place) || place.stat.size !== stat.size) return false
       if (!this.#rests.isKnownByLink(place)) this.#rests.inflate(place.path, place)
       return true
@@ -329,9 +348,9 @@ export class Search {
       ...places.filter(({ first }) => first.length === 0),
       ...unreadable.filter(one => isOfSystem(one.error)),
     ]
-    const compared = new Set(others.map(({ stat }) => keyOf(stat)))
-    for (const { stat } of unclear) compared.delete(keyOf(stat))
-    await this.newcomers.takeUp(path, copyOf, compared, inflate, slices)
+    const examined = new Set(others.map(({ stat }) => keyOf(stat)))
+    for (const { stat } of unclear) examined.delete(keyOf(stat))
+    await this.newcomers.takeUp(path, copyOf, examined, inflate, slices)
   }
 
   /**
@@ -350,33 +369,33 @@ export class Search {
       }
       this.#unlisted.add(folder)
       const names = new Set(this.newcomers.in(folder).map(path => basename(path)))
-      for (const { path } of this.#options.files.tailers) if (dirname(path) === folder) names.add(basename(path))
+      for (const { path } of this.#options.files.in(folder)) names.add(basename(path))
       return await listedOf(folder, names, slices)
     }
   }
 
-  /** The files that may have copies in this folder, by name. The content may show this, too: app.1.log of app.log. */
-  #originalsIn(folder: string, names: readonly string[], places: readonly Place[]): ReadonlyMap<string, Tailer> {
+  /** The files that, by their names, may have copies in this folder. */
+  async #originalsIn(folder: string, names: readonly string[], slices: Slices): Promise<ReadonlyMap<string, Tailer>> {
     const found = new Map<string, Tailer>()
     const { files } = this.#options
-    const added = places.filter(({ path }) => this.newcomers.has(path))
-    for (const tailer of added.length > 0 ? files.tailers : []) {
-      const { path, head, copy } = tailer
-      if (copy || head.bytes < ALIKE_BYTES || dirname(path) !== folder || files.named(path) !== tailer) continue
-      if (added.some(one => same(one.head(head.bytes), head))) found.set(path, tailer)
-    }
-    for (const name of [...names, ...[...names, ...this.newcomers.in(folder)].flatMap(originalsOf)]) {
+    const add = (name: string) => {
       const tailer = files.named(name)
       if (tailer && !tailer.copy) found.set(name, tailer)
+    }
+    for (const name of names) add(name)
+    for (const path of this.newcomers.in(folder)) {
+      if (slices.due) await slices.pause()
+      for (const name of originalsOf(path)) add(name)
     }
     return found
   }
 
   /** Checks these files for truncations. Returns true if no file was truncated and all still have their names. */
-  #checkOpen(named: Iterable<[name: string | undefined, Tailer]>): boolean {
+  async #checkOpen(named: Iterable<[name: string | undefined, Tailer]>, slices: Slices): Promise<boolean> {
     const { files } = this.#options
     let areSame = true
     for (const [name, tailer] of named) {
+      if (slices.due) await slices.pause()
       if (!files.open(tailer) || tailer.fd === undefined) continue
       // After this file was renamed, another file found by the search may have had the old name.
       if (tailer.hasPortion || (name !== undefined && !leadsTo(name, tailer.key))) areSame = false
@@ -408,7 +427,7 @@ export class Search {
     const add = (name: string) => stems.add(stemOf(name))
     for (const { origin, path } of sought) for (const name of [origin.path ?? path, path]) add(basename(name))
     for (const entry of missing) for (const name of [nameOf(entry), entry.path]) add(basename(name))
-    for (const name of this.unseen.names) if (dirname(name) === path) add(basename(name))
+    for (const name of this.unseen.in(path)) add(basename(name))
     return ({ name, path }) => {
       if (this.newcomers.has(path)) return true
       for (const _ of stemsWithin(name, stems)) return true
@@ -419,15 +438,15 @@ export class Search {
   /** The files that are read from compressed copies, by the state of the copy. */
   #readingIn(folder: string): ReadonlyMap<string, Tailer> {
     const reading = new Map<string, Tailer>()
-    for (const tailer of this.#options.files.tailers)
-      if (tailer.copy && dirname(tailer.path) === folder) reading.set(stateOf(tailer.copy), tailer)
+    for (const tailer of this.#options.files.in(folder)) if (tailer.copy) reading.set(stateOf(tailer.copy), tailer)
     return reading
   }
 
-  #subjectsIn({ path, there, byKey }: Folder, missing: readonly Entry[]): Subject[] {
+  async #subjectsIn({ path, there, byKey }: Folder, missing: readonly Entry[], slices: Slices): Promise<Subject[]> {
     const subjects: Subject[] = []
-    for (const tailer of this.#options.files.tailers) {
-      if (dirname(tailer.path) !== path || tailer.copy) continue
+    for (const tailer of [...this.#options.files.in(path)]) {
+      if (tailer.copy) continue
+      if (slices.due) await slices.pause()
       // Update the head of the file, because copies also contain what was written to the file after the sweep.
       if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES)
         this.#ask(tailer, () => tailer.holds())
@@ -468,6 +487,10 @@ export class Search {
         if (step.done) return step.value
         if (slices.due) await slices.pause()
         const question = step.value
+        if (!question) {
+          step = run.next(undefined)
+          continue
+        }
         let answered = this.#candidates.answer(question)
         if (!answered) {
           const isOver = await this.#candidates.inflate(question)
@@ -484,17 +507,24 @@ export class Search {
   }
 
   /** Continues in copies, the oldest first. Returns the files whose copy was just renamed or removed. */
-  #apply(
+  async #apply(
     claims: readonly Claimed[],
     sought: ReadonlySet<Entry | Tailer>,
     isSure: boolean,
     subjects: readonly Subject[],
-  ): ReadonlySet<Tailer> {
+    slices: Slices,
+  ): Promise<ReadonlySet<Tailer>> {
     const unread = new Set<Tailer>()
+    const claimants = new Map<string, readonly Subject[]>()
+    for (const one of subjects) {
+      if (one.claimed === undefined) continue
+      claimants.set(one.claimed, [...(claimants.get(one.claimed) ?? []), one])
+    }
     for (const { file, candidate, relation } of [...claims].sort(
       (a, b) => a.candidate.changedAt - b.candidate.changedAt,
     )) {
       const { tailer, entry } = file
+      if (slices.due) await slices.pause()
       tailer?.noteCopy(candidate.size, size => orNone(() => file.markIn(size)))
       if (tailer ? !sought.has(tailer) || tailer.isOpen : !sought.has(entry!) || !this.#isCurrent(entry!)) continue
       const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isCompressed)
@@ -511,8 +541,7 @@ export class Search {
       this.#setClaim(file, candidate.key)
       // The copy is compressed now, and another file may get its inode.
       if (entry.claimed !== undefined)
-        for (const one of subjects)
-          if (one !== file && one.claimed === entry.claimed) this.#setClaim(one, candidate.key)
+        for (const one of claimants.get(entry.claimed) ?? []) if (one !== file) this.#setClaim(one, candidate.key)
     }
     return unread
   }
@@ -626,14 +655,22 @@ export class Search {
     return this.#hidden.mayHide(dirname(tailer.path), ofTailer(tailer))
   }
 
-  #readUnseen(name: string, unclaimed: Place[], unreadable: readonly Unreadable[], now: number): void {
+  /** `left`: the files that nothing has claimed. Those that are read now leave it. */
+  #readUnseen(
+    name: string,
+    rests: readonly Place[],
+    left: Map<string, Place>,
+    unreadable: readonly Unreadable[],
+    now: number,
+  ): void {
     const since = this.unseen.since(name)
     for (const path of this.#unexaminedOf(name)) this.unseen.noteUnreadable(path, name)
+    const unclaimed = rests.filter(({ key }) => left.has(key))
     const places = this.unseen.of(name, unclaimed, unreadable, now)
     if (!places) return
     try {
       for (const place of places) {
-        unclaimed.splice(unclaimed.indexOf(place), 1)
+        left.delete(place.key)
         if (!this.#rests.readUnseen(name, place)) this.unseen.displaced(name, since)
       }
     } catch (error) {
@@ -648,10 +685,34 @@ function leave(tailer: Tailer): void {
   tailer.wasLookedFor()
 }
 
-function stampOf(listed: readonly Listed[], isRelevant: (one: Listed) => boolean): string {
-  return listed
-    .filter(isRelevant)
-    .map(({ name, stat }) => `${name}/${keyOf(stat)}`)
-    .sort()
-    .join('/')
+/** The relevant names and their files. */
+async function stampOf(
+  listed: readonly Listed[],
+  isRelevant: (one: Listed) => boolean,
+  slices: Slices,
+): Promise<ReadonlyMap<string, string>> {
+  const stamp = new Map<string, string>()
+  for (const one of listed) {
+    if (slices.due) await slices.pause()
+    if (isRelevant(one)) stamp.set(one.name, keyOf(one.stat))
+  }
+  return stamp
+}
+
+function areEqual(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): boolean {
+  if (a.size !== b.size) return false
+  for (const [name, key] of a) if (b.get(name) !== key) return false
+  return true
+}
+
+/** The files whose names may be rotated names of a file whose name begins with a stem, by stem. */
+function byStem<T extends Listed>(files: readonly T[], stems: ReadonlySet<string>): ReadonlyMap<string, readonly T[]> {
+  const found = new Map<string, T[]>()
+  for (const one of files)
+    for (const stem of stemsWithin(one.name, stems)) {
+      const list = found.get(stem)
+      if (list) list.push(one)
+      else found.set(stem, [one])
+    }
+  return found
 }

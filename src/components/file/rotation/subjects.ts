@@ -8,6 +8,7 @@ import {
   type Fingerprint,
   fingerprint,
   fingerprintAt,
+  firstBytes,
   keyOf,
   same,
 } from '../identity.js'
@@ -89,15 +90,16 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
 }
 
 /** Finds marks in the part that was read. Of the unread part, only the first bytes are known. */
-function marksOf(position: Mark, head: Fingerprint, trail: Trail): Pick<Known, 'markIn' | 'lineIn'> {
+function marksOf(position: Mark, head: Fingerprint, trail: Trail): Pick<Known, 'markIn' | 'lineIn' | 'beginning'> {
   return {
     markIn: size =>
       (size < head.bytes ? trail.within(size) : undefined) ?? (size >= position.offset ? position : trail.within(size)),
     lineIn: size => trail.lineIn(size),
+    beginning: () => [position, ...trail.marks],
   }
 }
 
-type Content = Pick<Known, 'isThere' | 'size' | 'markIn' | 'lineIn'>
+type Content = Pick<Known, 'isThere' | 'size' | 'markIn' | 'lineIn' | 'beginning'>
 /**
  * Calls `use` with a descriptor of the file. Returns undefined if the file is gone or cannot be read. Throws if no more
  * files can be opened now, because this says nothing about the file.
@@ -133,5 +135,6 @@ function whole(read: Read, known: Content, isNamed: boolean): Content {
       const tail = read(fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size))
       return tail?.bytes === Math.min(size, FINGERPRINT_BYTES) ? { offset: size, tail } : known.markIn(size)
     },
+    beginning: () => read(firstBytes) ?? known.beginning(),
   }
 }

@@ -24,8 +24,12 @@ export class Trail {
   /** Sizes of copies that are longer than the part that was read. */
   readonly #copies = new Set<number>()
 
-  constructor(marks: readonly Mark[] = []) {
+  readonly #onMark: (mark: Mark) => void
+
+  /** `onMark` is called for each new mark. */
+  constructor(marks: readonly Mark[] = [], onMark: (mark: Mark) => void = () => {}) {
     this.#marks = [...marks]
+    this.#onMark = onMark
   }
 
   get marks(): readonly Mark[] {
@@ -48,8 +52,9 @@ export class Trail {
       const tail = tailAt(offset)
       // If a position within a batch was restored, fewer bytes before this offset are known.
       if (tail.bytes !== Math.min(offset, FINGERPRINT_BYTES)) return
-      if (isCopied) this.insert({ offset, tail })
-      else this.#marks.push({ offset, tail })
+      if (isCopied) return this.insert({ offset, tail })
+      this.#marks.push({ offset, tail })
+      this.#onMark({ offset, tail })
     }
     while (from < end && at < FIRST_MARK) {
       const lf = bytes.indexOf(LF, Math.max(0, from - at))
@@ -76,6 +81,7 @@ export class Trail {
   insert({ offset, tail }: Mark): void {
     const at = 1 + this.#marks.findLastIndex(mark => mark.offset < offset)
     this.#marks.splice(at, this.#marks[at]?.offset === offset ? 1 : 0, { offset, tail, isCopied: true })
+    this.#onMark({ offset, tail })
     // A copy that grows with the file ends at another place in each search.
     const copied = this.#marks.filter(({ isCopied }) => isCopied)
     if (copied.length > MOST_COPIED) this.#marks.splice(this.#marks.indexOf(copied[0]!), 1)

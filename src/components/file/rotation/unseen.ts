@@ -1,6 +1,8 @@
 import { basename, dirname } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
 import { closeSync, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
+import type { Slices } from '../../../lib/slices.js'
+import { PathMap } from '../by-folder.js'
 import { formatOfName, uncompressedName } from '../compression.js'
 import { CLOCK_MS } from '../identity.js'
 import { openWithinSync } from '../opening.js'
@@ -33,7 +35,7 @@ export class Unseen {
   isStarting = true
   readonly #options: UnseenOptions
   /** Maps each displaced name to the earliest time at which it may have been displaced, wall clock in milliseconds. */
-  readonly #displaced = new Map<string, number>()
+  readonly #displaced = new PathMap<number>()
   /**
    * Files that could not be opened, and the displaced name that each may have had. Each may be a new file or a copy.
    */
@@ -59,8 +61,12 @@ export class Unseen {
     return [...names.map(([path, since]) => ({ path, since })), ...this.#unreadable.values()]
   }
 
-  get names(): ReadonlySet<string> {
-    return new Set(this.#displaced.keys())
+  get folders(): Iterable<string> {
+    return this.#displaced.folders
+  }
+
+  in(folder: string): readonly string[] {
+    return this.#displaced.in(folder)
   }
 
   since(name: string): number {
@@ -123,15 +129,15 @@ export class Unseen {
     }
   }
 
-  /** Splits the folder's displaced names. `names`: those that a listed file may have had. `over`: the others. */
-  namesIn(folder: string, listed: readonly Listed[], isKnown: (one: Listed) => boolean) {
-    const all = [...this.#displaced.keys()].filter(name => dirname(name) === folder)
+  /** Splits the folder's displaced names. `names`: those that an unknown file may have had. `over`: the others. */
+  async namesIn(folder: string, unknown: readonly Listed[], slices: Slices) {
+    const all = this.in(folder)
     // Compare only the newest changes, because there may be many files and many displaced names.
     const newest = new Map(all.map(name => [stemOf(basename(name)), Number.NEGATIVE_INFINITY]))
-    for (const one of all.length > 0 ? listed : []) {
+    for (const one of all.length > 0 ? unknown : []) {
+      if (slices.due) await slices.pause()
       const changedAt = Number(one.stat.mtimeNs) / 1e6
-      for (const stem of stemsWithin(one.name, newest))
-        if (changedAt > newest.get(stem)! && !isKnown(one)) newest.set(stem, changedAt)
+      for (const stem of stemsWithin(one.name, newest)) if (changedAt > newest.get(stem)!) newest.set(stem, changedAt)
     }
     const mayHave = (name: string) => newest.get(stemOf(basename(name)))! >= this.since(name)
     return { names: all.filter(mayHave), over: all.filter(name => !mayHave(name)) }
@@ -200,10 +206,10 @@ export class Unseen {
       if (this.#isOverdue(name)) continue
       const current = files.named(name)
       if (current) yield current
-      for (const tailer of files.tailers) {
+      for (const tailer of files.withName(name)) {
         const waits = tailer.held || (this.isStarting && tailer.isNew)
         // Do not delay copies, because the search waits until they are read.
-        if (waits && !tailer.copy && tailer.origin.path === name) yield tailer
+        if (waits && !tailer.copy) yield tailer
       }
     }
   }

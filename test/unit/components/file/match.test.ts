@@ -24,6 +24,7 @@ function file(bytes: Buffer, read: number, more: Partial<Known> & { size?: never
     position,
     size: () => bytes.length,
     isThere: false,
+    beginning: () => (more.isThere ? bytes.subarray(0, FINGERPRINT_BYTES) : [position, ...trail.marks]),
     markIn: more.isThere ? size => ({ offset: size, tail: lastOf(bytes, size) }) : closed,
     ...more,
   }
@@ -43,6 +44,7 @@ function candidate(name: string, bytes: Buffer, more: Partial<Candidate> = {}): 
     changedAt: 2000,
     crc: fingerprint(bytes, 0, bytes.length).hash,
     bytes,
+    first: bytes.subarray(0, FINGERPRINT_BYTES),
     head: count => fingerprint(bytes, 0, Math.min(count, bytes.length)),
     ...more,
   }
@@ -57,7 +59,12 @@ function run(files: readonly Known[], candidates: readonly Content[]) {
       const claims = step.value.map(one => `${'ABC'[files.indexOf(one.file)]} ${one.relation} ${one.candidate.name}`)
       return { claims: claims.sort(), asked }
     }
-    const { candidate, offset, bytes } = step.value
+    const { candidate, offset, bytes } = step.value ?? { offset: 0, bytes: 0 }
+    if (!candidate) {
+      step = asking.next()
+      asked--
+      continue
+    }
     const content = (candidate as Content).bytes
     const end = Math.min(offset, content.length)
     const tail = fingerprint(content, Math.max(0, end - bytes), end)

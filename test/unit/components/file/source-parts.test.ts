@@ -14,6 +14,7 @@ import { gzipSync } from 'node:zlib'
 import picomatch from 'picomatch'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
+import { KnownBeginnings } from '../../../../src/components/file/beginnings.js'
 import { Descriptors } from '../../../../src/components/file/descriptors.js'
 import {
   compileExclude,
@@ -44,7 +45,6 @@ import { Newcomers } from '../../../../src/components/file/rotation/newcomers.js
 import { beginsLike, ofTailer } from '../../../../src/components/file/rotation/subjects.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
 import { type Entry, isCopyAhead, Saved, wasCopyAhead } from '../../../../src/components/file/saved.js'
-import { Slices } from '../../../../src/components/file/slices.js'
 import { file } from '../../../../src/components/file/source.js'
 import type { Output } from '../../../../src/core/component.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
@@ -54,6 +54,7 @@ import { LowWaterMark } from '../../../../src/engine/flow/low-water-mark.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { isInChunkMemory } from '../../../../src/lib/lines/chunk-memory.js'
 import { type Frame, LineSplitter } from '../../../../src/lib/lines/line-splitter.js'
+import { Slices } from '../../../../src/lib/slices.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { casesOf } from '../../../support/cases.js'
 import { testFolder } from '../../../support/folder.js'
@@ -437,9 +438,11 @@ function tailerOf(path: string, fd: number, lookedAt = () => 0): Tailer {
     splitting: new Splitting(file.options.parse({ include: [path] })),
     lookedAt,
     onCommit: () => {},
+    onMoved: () => {},
     remote: { has: () => false } as Partial<Remote> as Remote,
     pieces: { value: 0 },
     before: Buffer.alloc(2 * FINGERPRINT_BYTES),
+    beginnings: new KnownBeginnings(),
   }
   const stat = statSync(path, { bigint: true })
   const origin = { path, wanted: new WantedNames() } as Partial<Origin> as Origin
