@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 
 /**
- * Loaded into the measured process by `--import`: asked by the message `watch`, it turns the event loop without a rest
+ * Loaded into the measured process by `--import`: asked by the message `watch`, it looks at the clock each millisecond,
  * and tells at `tell` how long the loop was held up at most, in milliseconds: by the clock, and by the time that its
  * thread had a core, where a busy machine does not count.
  */
@@ -20,7 +20,7 @@ function turn(): void {
     core: Math.max(longest.core, here.core - before.core),
   }
   before = here
-  if (watching) setImmediate(turn)
+  if (watching) setTimeout(turn, 1)
 }
 
 process.on('message', message => {
@@ -28,7 +28,7 @@ process.on('message', message => {
     longest = { clock: 0, core: 0 }
     watching = true
     before = now()
-    setImmediate(turn)
+    setTimeout(turn, 1)
   } else if (message === 'tell') {
     watching = false
     process.send!(longest)
