@@ -65,7 +65,7 @@ interface Request extends Readonly<Amount>, Linked<Request> {
 /** An event that fails this many times in the same way, alone and by a RepeatedError, is rejected. */
 const MOST_REPEATED_ERRORS = 5
 /** The last failure of this kind, and how many times in a row it occurred. */
-type Fault = { message: string; count: number }
+type Fault = { what: string; count: number }
 
 const LATENCY_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
@@ -424,7 +424,7 @@ export class Delivery extends BatchQueue {
       const attempt = async (signal: AbortSignal) => {
         receipt = await this.#write(request.parts, signal, partition?.name)
       }
-      const fault: Fault = { message: '', count: 0 }
+      const fault: Fault = { what: '', count: 0 }
       const isApart = partition !== undefined && partition.key !== ''
       const classify = (thrown: unknown) => {
         if (isApart) partition.isFailing = true
@@ -648,8 +648,10 @@ function classifyRepeated(error: RepeatedError, events: number, fault: Fault): D
     const groups = Array.from({ length: events }, (_, i) => (i < events / 2 ? 0 : 1))
     return new DeliveryError(message, { failure: 'reject', reason, groups, cause })
   }
-  fault.count = message === fault.message ? fault.count + 1 : 1
-  fault.message = message
+  // Messages about an answer differ, for example by its status.
+  const what = error instanceof InternalError ? message : reason
+  fault.count = what === fault.what ? fault.count + 1 : 1
+  fault.what = what
   if (fault.count < MOST_REPEATED_ERRORS) return error
   const advice = `the destination failed ${fault.count} times to send this event: ${message}`
   return new DeliveryError(advice, { failure: 'reject', reason, status, requestId, cause })
