@@ -3,6 +3,7 @@ import { createServer as createHttpServer } from 'node:http'
 import { createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { HOST, listening } from '../support/address.js'
 import { startDaemon } from '../support/daemon.js'
@@ -13,14 +14,19 @@ import { until } from '../support/until.js'
 const DEEP = Buffer.alloc(16_000_000, '[')
 
 /** A server that answers each request with a body, which may depend on what it got. Returns its address and how often it was asked. */
-async function answering(t: Test, body: string | Buffer | ((got: string) => string)) {
+async function answering(
+  t: Test,
+  body: string | Buffer | ((got: string) => string | Buffer),
+  headers: Record<string, string> = { 'content-type': 'application/json' },
+  statuses = [200],
+) {
   const asked = { times: 0, url: '' }
   const server = createHttpServer(async (request, response) => {
     const got = await text(request)
     asked.times++
     response
       .on('error', () => {})
-      .writeHead(200, { 'content-type': 'application/json' })
+      .writeHead(statuses[asked.times % statuses.length]!, headers)
       .end(typeof body === 'function' ? body(got) : body)
   })
   t.teardown(() => server.closeAllConnections())
@@ -102,9 +108,17 @@ t.test('an event whose result cannot be read is kept as rejected, and never coun
     errors(index => [{ index: String(index), status: 'bad' }]),
   )
   const long = await answering(t, got => (got.includes('"n":7}') ? `{"errors":[${'{},'.repeat(300)}{}]}` : '{}'))
+  const open = (got: string) => (got.includes('"n":7}') ? '{"errors":[{"index":' : '{}')
+  const bare = await answering(t, open, {})
+  const packed = await answering(t, got => gzipSync(errors(index => [{ index }])(got)), {
+    'content-type': 'application/json',
+    'content-encoding': 'gzip',
+  })
+  const varied = await answering(t, open, undefined, [200, 202])
   const folder = testFolder(t, { 'in.log': Array.from({ length: 10 }, (_, n) => `{"n":${n}}\n`).join('') })
-  const urls = Object.entries({ odd, known, long })
-  const common = 'type: http, inputs: [log], max_in_flight: 1, retry: { initial: 10ms, max: 10ms }'
+  const urls = Object.entries({ odd, known, long, bare, packed, varied })
+  const common =
+    'type: http, inputs: [log], max_in_flight: 1, retry: { initial: 10ms, max: 10ms }, hold_after_refusals: 0'
   const daemon = await startDaemon(
     t,
     folder,
@@ -119,11 +133,12 @@ ${urls.map(([id, { url }]) => `  ${id}: { ${common}, url: "${url}", batch: { max
     urls.every(([id]) => scrape.events(id).received === 10 && scrape.events(id).inFlight === 0),
   )
   t.match(scrape.events('known'), { sent: 9, discarded: 1 })
-  t.match(scrape.events('long'), { sent: 9, discarded: 1 })
+  for (const id of ['long', 'bare', 'varied']) t.match(scrape.events(id), { sent: 9, discarded: 1 }, id)
+  t.match(scrape.events('packed'), { sent: 0, discarded: 10 }, 'each answer is compressed')
   const discarded = (component_id: string, reason: string) =>
     scrape.sum('sluice_component_discarded_events_total', { component_id, reason })
   t.equal(discarded('known', 'rejected'), 1)
-  t.equal(discarded('long', 'answer_too_large'), 1)
+  for (const id of ['long', 'bare', 'varied']) t.equal(discarded(id, 'answer_too_large'), 1, id)
   t.ok(discarded('odd', 'unknown_result') >= 1)
   for (const [id] of urls) {
     t.match(readFileSync(join(folder, `state/dead-letter/${id}.ndjson`), 'utf8'), '"n":7', id)

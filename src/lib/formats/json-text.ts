@@ -26,10 +26,10 @@ export function parseJson(text: string): unknown {
 /** Maximum levels of untrusted JSON that is parsed, and of values that JSON.stringify writes. */
 const MOST_LEVELS = 100
 
-/** Parses untrusted JSON. Throws if it exceeds the limits of `requireWithin`. */
+/** Parses untrusted JSON, which may begin with a byte order mark. Throws if it exceeds the limits of `requireWithin`. */
 export function parseJsonWithin(json: Buffer, most: number): unknown {
   requireWithin(json, most)
-  return parseJson(json.toString())
+  return parseJson(new TextDecoder().decode(json))
 }
 
 /**

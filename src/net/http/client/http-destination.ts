@@ -154,8 +154,8 @@ export class HttpDestination implements Destination {
       const refused = await this.#answers.refusedOf(answer, asked)
       // A receiver may respond before the request is sent. Until it is sent, another request would only take memory.
       await answer.sent
-      this.#bodies.delivered(request)
       if (refused) throw refused
+      this.#bodies.delivered(request)
       return { requestId }
     } catch (error) {
       if (answer) holdUntil(answer.sent, request)
@@ -212,6 +212,7 @@ export class HttpDestination implements Destination {
     const all: Record<string, string> = {
       'user-agent': USER_AGENT,
       accept: 'application/json',
+      'accept-encoding': 'identity',
       ...formatHeaders,
       ...headers,
       ...ownHeaders,

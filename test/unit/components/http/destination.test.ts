@@ -58,6 +58,7 @@ t.test('a request says what it should', async t => {
     'content-encoding': undefined,
     'content-length': String(Buffer.byteLength(first!.body)),
     accept: 'application/json',
+    'accept-encoding': 'identity',
     'user-agent': 'mine',
     'x-team': 'platform',
     'idempotency-key': /^[0-9a-f-]{36}$/,
@@ -68,6 +69,12 @@ t.test('a request says what it should', async t => {
   const id = 'idempotency-key'
   t.equal(again!.headers[id], first!.headers[id], 'the same for the same request')
   t.not(other!.headers[id], first!.headers[id])
+  const alone = events(1)
+  to.script.push({ status: 200, body: '{"errors":[' })
+  t.match(await failure(destination.write(alone, never)), { reason: 'answer_too_large' })
+  await destination.write(alone, never)
+  const [unread, resent] = to.requests.slice(-2)
+  t.equal(resent!.headers[id], unread!.headers[id], 'the same after an answer that cannot be read')
   t.equal(to.connections, 1, 'kept alive')
 
   const raw = await started(t, {
@@ -700,10 +707,26 @@ t.test('an answer may tell events apart', async t => {
       { status: 200, headers, body },
       undefined,
     ]),
+    // Unreadable lists.
+    ...[200, 422].flatMap(status =>
+      [headers, {}, { ...headers, 'content-encoding': 'gzip' }].map((headers): [Step, Partial<DeliveryError>] => [
+        { status, headers, body: '\ufeff{"errors":[' },
+        { failure: 'too_large', reason: 'answer_too_large' },
+      ]),
+    ),
+    [{ ...answer(200, []), headers: { ...headers, 'content-encoding': 'br' } }, { reason: 'answer_too_large' }],
+    [{ ...answer(200, Array(65).fill(one)), headers: {} }, { reason: 'answer_too_large' }],
     [
-      { status: 200, headers, body: '{"errors":[' },
-      { failure: 'too_large', reason: 'answer_too_large' },
+      { status: 200, body: '{"errors":[{"index":1', reset: 'in_answer' },
+      { failure: 'retry', reason: 'reset' },
     ],
+    // Readable ones.
+    [{ ...answer(200, []), headers: { ...headers, 'content-encoding': 'identity' } }, undefined],
+    [{ status: 200, headers: { ...headers, 'content-encoding': 'gzip' } }, undefined],
+    [{ status: 200, body: '<p>"errors":[' }, undefined],
+    [{ status: 200, headers, body: '\ufeff{"errors":[]}' }, undefined],
+    [{ status: 200, headers, body: '\ufeff{"errors":[{"index":1,"message":"not this"}]}' }, { rejected: [1] }],
+    [answer(200, [{ status: 200 }, { index: null, status: 201 }]), undefined],
     // Which event an error belongs to is unknown, so each event that is not listed counts as rejected.
     ...[{}, { index: 4 }, { index: -1 }, { index: 0.5 }, { index: 'a' }, { message: 'b' }, null, [[1]], 'c']
       .flatMap(odd => [[odd], [odd, { index: 0, status: 200 }]])

@@ -55,13 +55,13 @@ export class Answers {
       await drain(body)
       return undefined
     }
-    const read = await readAnswer(body, answerList, request)
-    const unreadable = read.isTooLong || (!read.entries && !isWhole)
-    const incomplete = read.broken !== undefined || unreadable
-    if (incomplete && headers['content-type'] === undefined && !isWhole) return undefined
+    const read = await readAnswer(answer, answerList, request)
+    const incomplete = read.broken !== undefined || read.isUnreadable
+    // Simple receivers send a text without a content type.
+    if (incomplete && headers['content-type'] === undefined && !isWhole && read.text[0] !== '{') return undefined
     // An incomplete response is an error, because the missing part may have listed rejected events.
     if (read.broken !== undefined) throw this.#of.transport.broken(read.broken, asked.place, this.#of.format.url)
-    if (unreadable) return this.#unreadable(answer, asked)
+    if (read.isUnreadable) return this.#unreadable(answer, asked)
     if (isWhole && read.entries?.length !== this.#countable(request)) {
       return this.#ofSomebodyElse(answer, asked, read.text, `does not list the events in "${answerList.name}"`)
     }
@@ -99,11 +99,11 @@ export class Answers {
     const failure = failureOf(status)
     const mayDivide = request !== undefined && failure === 'reject' && mayBeJson(headers) ? answerList : undefined
     const read: Partial<ReadAnswer> = mayDivide
-      ? await readAnswer(body, mayDivide, request!)
+      ? await readAnswer(answer, mayDivide, request!)
       : {
           text: await bodyText(body, words && (content => words(content, text(headers['content-type']) ?? ''))),
         }
-    if (read.isTooLong) return this.#unreadable(answer, asked)
+    if (read.isUnreadable) return this.#unreadable(answer, asked)
     const found = mayDivide && divided(read.entries, status, eventsIn(request!), () => this.#countable(request!))
     const said = found?.first.message ?? read.text ?? ''
     const advice = found ? undefined : connectionAdvice(status, said)
@@ -167,7 +167,7 @@ export class Answers {
     const isDivisible = eventsIn(asked.request!) > 1
     const failure = isDivisible ? 'too_large' : isSuccess(status) ? 'retry' : failureOf(status)
     const how = isDivisible ? 'the events are sent again in smaller requests' : `the status decides: ${failure}`
-    const message = `${status} from ${asked.place}: the answer is too long, or not valid JSON. It is unknown which events were refused, so ${how}`
+    const message = `${status} from ${asked.place}: the answer is too long, compressed, or not valid JSON. It is unknown which events were refused, so ${how}`
     const error = this.#error(message, failure, answer, { reason: 'answer_too_large' })
     return failure === 'retry' && isSuccess(status) ? new RepeatedError(error.message, error) : error
   }

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { EventBatch } from '../../../../core/event/batch.js'
 import { GrowingBytes } from '../../../../lib/formats/growing-bytes.js'
 import { parseJsonWithin } from '../../../../lib/formats/json-text.js'
+import type { Answer } from '../http-client.js'
 import type { AnswerList } from '../request-format.js'
 import type { Entry } from './divided.js'
 
@@ -115,8 +116,8 @@ export interface ReadAnswer {
   readonly entries: readonly Entry[] | undefined
   /** The error that cut off the response. */
   readonly broken: unknown
-  /** Whether the response is too long. If so, it is not known which events the response rejects. */
-  readonly isTooLong: boolean
+  /** Whether it is not known which events the response rejects, because it is too long, compressed or not valid. */
+  readonly isUnreadable: boolean
 }
 
 /** The number of events in a request. */
@@ -124,7 +125,7 @@ export const eventsIn = (request: readonly EventBatch[]): number => request.redu
 
 /** Reads the results for single events from a JSON response to `request`. */
 export async function readAnswer(
-  body: Readable,
+  { body, headers }: Pick<Answer, 'body' | 'headers'>,
   list: AnswerList,
   request: readonly EventBatch[],
 ): Promise<ReadAnswer> {
@@ -136,7 +137,9 @@ export async function readAnswer(
   // Empty responses, which are the most frequent, are not parsed.
   const isComplete = content.length > 0 && !isTooLong && broken === undefined
   const entries = isComplete ? entriesOf(content, list, events) : []
-  return { text: beginning(content), entries, broken: isTooLong ? undefined : broken, isTooLong }
+  const isCompressed = content.length > 0 && !/^(identity)?$/i.test(headers['content-encoding'] ?? '')
+  const isUnreadable = isTooLong || (!list.isWhole && (!entries || isCompressed))
+  return { text: beginning(content), entries, broken: isTooLong ? undefined : broken, isUnreadable }
 }
 
 /** The entries of a complete response; undefined if it has a list that cannot be read. */
