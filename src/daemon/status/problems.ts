@@ -451,7 +451,7 @@ const DISCARDED = 'sluice_component_discarded_events_total'
 const LOST_FOR: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
   throttled_backlog:
-    'Its source was catching up, and their buckets were over the limit, counted over all windows since the source fell behind. At a first start, this time is unknown. To keep such events, raise the limit, or max_credit if the source was behind for longer; or set `on_backlog: pace`, and with it a longer max_delay.',
+    'Its source was catching up, and their buckets were over the limit. To keep such events, raise the limit, or delay them with `on_backlog: pace`. If it is `pace` already, set a longer max_delay. If it is `credit`, without `scope: cluster`, raise max_credit if the source was behind for longer. At a first start, this time is unknown, and credit has no effect.',
   max_keys:
     'Their keys were new, and max_keys other keys were in use. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
   late: 'They were later than allowed_lateness. Raise it, or set on_late to pass.',

@@ -219,7 +219,7 @@ t.test('what throttles discard besides what is beyond their limits is told with 
   for (const [reason, todo] of [
     [
       'throttled_backlog',
-      /over all windows since the source fell behind.*raise the limit, or max_credit.*set `on_backlog: pace`/,
+      /over the limit\. .*raise the limit, .*`on_backlog: pace`\. If it is `pace` already, .*max_delay\. If it is `credit`, without `scope: cluster`, raise max_credit/,
     ],
     ['max_keys', /Raise max_keys/],
     ['late', /allowed_lateness/],
