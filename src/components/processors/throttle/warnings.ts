@@ -25,7 +25,10 @@ function clusterWarnings({ scope, on_backend_failure, expected_members }: Cluste
 
 function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]): OptionProblem[] {
   const { mode, over_limit, on_backlog, max_credit, time_field } = options
-  const set = Object.entries({ on_backlog, max_credit }).filter(([, value]) => value !== undefined)
+  // One warning is enough for both.
+  const set = Object.entries({ on_backlog, max_credit })
+    .filter(([, value]) => value !== undefined)
+    .slice(0, 1)
   if (time_field) {
     const message =
       'has no effect with time_field: events of a backlog count at the time when they were written, and do not wait; remove one of the two options'

@@ -297,6 +297,7 @@ t.test('members of a cluster have no credit for what a source missed', async t =
   t.match(await validated(folder, throttled(file, ...CLUSTER, 'max_credit: 1h')), [
     /processors\.lim\.max_credit: warning: has no effect with scope: cluster/,
   ])
+  t.equal((await validated(folder, throttled(file, ...CLUSTER, 'on_backlog: credit', 'max_credit: 1h'))).length, 1)
   for (const source of ['type: stdin', "type: tcp, listen: '127.0.0.1:0'"])
     t.same(await warningsFor(source), [], source)
 })
