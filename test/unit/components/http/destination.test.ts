@@ -720,7 +720,16 @@ t.test('an answer may tell events apart', async t => {
       { status: 200, body: '{"errors":[{"index":1', reset: 'in_answer' },
       { failure: 'retry', reason: 'reset' },
     ],
+    [
+      { status: 422, headers, body: '{"errors":[{"index":1', reset: 'in_answer' },
+      { failure: 'too_large', reason: 'answer_too_large' },
+    ],
+    [
+      { status: 422, reset: 'in_answer' },
+      { failure: 'reject', reason: 'status_422' },
+    ],
     // Readable ones.
+    [{ ...answer(200, [one]), headers: { 'content-type': '' } }, { rejected: [1] }],
     [{ ...answer(200, []), headers: { ...headers, 'content-encoding': 'identity' } }, undefined],
     [{ status: 200, headers: { ...headers, 'content-encoding': 'gzip' } }, undefined],
     [{ status: 200, body: '<p>"errors":[' }, undefined],

@@ -56,11 +56,9 @@ export class Answers {
       return undefined
     }
     const read = await readAnswer(answer, answerList, request)
-    const incomplete = read.broken !== undefined || read.isUnreadable
-    // Simple receivers send a text without a content type.
-    if (incomplete && headers['content-type'] === undefined && !isWhole && read.text[0] !== '{') return undefined
     // An incomplete response is an error, because the missing part may have listed rejected events.
-    if (read.broken !== undefined) throw this.#of.transport.broken(read.broken, asked.place, this.#of.format.url)
+    if (read.broken !== undefined && (isWhole || read.isUnreadable))
+      throw this.#of.transport.broken(read.broken, asked.place, this.#of.format.url)
     if (read.isUnreadable) return this.#unreadable(answer, asked)
     if (isWhole && read.entries?.length !== this.#countable(request)) {
       return this.#ofSomebodyElse(answer, asked, read.text, `does not list the events in "${answerList.name}"`)
@@ -167,7 +165,7 @@ export class Answers {
     const isDivisible = eventsIn(asked.request!) > 1
     const failure = isDivisible ? 'too_large' : isSuccess(status) ? 'retry' : failureOf(status)
     const how = isDivisible ? 'the events are sent again in smaller requests' : `the status decides: ${failure}`
-    const message = `${status} from ${asked.place}: the answer is too long, compressed, or not valid JSON. It is unknown which events were refused, so ${how}`
+    const message = `${status} from ${asked.place}: the answer is too long, cut off, compressed, or not valid JSON. It is unknown which events were refused, so ${how}`
     const error = this.#error(message, failure, answer, { reason: 'answer_too_large' })
     return failure === 'retry' && isSuccess(status) ? new RepeatedError(error.message, error) : error
   }
@@ -254,7 +252,7 @@ const reasonFor = (status: number) => (isSuccess(status) ? 'rejected' : `status_
 /** Whether a response may be JSON. Simple receivers send JSON without a content type. */
 function mayBeJson(headers: Answer['headers']): boolean {
   const type = text(headers['content-type'])
-  return type === undefined || /^(application\/([\w.-]+\+)?|text\/)json\b/i.test(type)
+  return !type || /^(application\/([\w.-]+\+)?|text\/)json\b/i.test(type)
 }
 
 /** Joins the values of a header to one string. */

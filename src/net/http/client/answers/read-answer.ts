@@ -116,7 +116,7 @@ export interface ReadAnswer {
   readonly entries: readonly Entry[] | undefined
   /** The error that cut off the response. */
   readonly broken: unknown
-  /** Whether it is not known which events the response rejects, because it is too long, compressed or not valid. */
+  /** Whether it may list rejected events, but is too long, cut off, compressed or not valid. */
   readonly isUnreadable: boolean
 }
 
@@ -138,8 +138,12 @@ export async function readAnswer(
   const isComplete = content.length > 0 && !isTooLong && broken === undefined
   const entries = isComplete ? entriesOf(content, list, events) : []
   const isCompressed = content.length > 0 && !/^(identity)?$/i.test(headers['content-encoding'] ?? '')
-  const isUnreadable = isTooLong || (!list.isWhole && (!entries || isCompressed))
-  return { text: beginning(content), entries, broken: isTooLong ? undefined : broken, isUnreadable }
+  const text = beginning(content)
+  // Simple receivers send a text without a content type.
+  const mayList = Boolean(headers['content-type']) || text[0] === '{'
+  const isIncomplete = broken !== undefined || !entries || isCompressed
+  const isUnreadable = list.isWhole ? isTooLong : mayList && (isTooLong || isIncomplete)
+  return { text, entries, broken: isTooLong ? undefined : broken, isUnreadable }
 }
 
 /** The entries of a complete response; undefined if it has a list that cannot be read. */
