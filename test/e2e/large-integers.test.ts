@@ -8,7 +8,7 @@ import { sluice } from '../support/sluice.js'
 const [ODD, EVEN] = ['9007199254740993', '9007199254740992']
 
 async function outputOf(t: Test, config: string, lines: string | Buffer, files: Record<string, string> = {}) {
-  const cwd = testFolder(t, { 'sluice.yaml': `data_dir: state\n${config}`, ...files })
+  const cwd = testFolder(t, { 'sluice.yaml': `data_dir: state\nmetrics: false\n${config}`, ...files })
   const run = sluice(['run', '--config', 'sluice.yaml'], { cwd })
   run.child.stdin!.end(lines)
   t.equal(await run.exit, 0, run.stderr)
