@@ -35,9 +35,13 @@ export class ConfigError extends Error {
   readonly code = 'SLUICE_CONFIG'
   readonly problems: readonly Problem[]
   readonly warnings: readonly Problem[]
-  constructor(problems: readonly Problem[], warnings: readonly Problem[] = []) {
+  /** How many problems there are at least; `problems` may have only the first ones. */
+  readonly count: number
+
+  constructor(problems: readonly Problem[], warnings: readonly Problem[] = [], count = problems.length) {
     super(problems.map(formatProblem).join('\n'))
     this.problems = problems
+    this.count = count
     this.warnings = warnings
   }
 }

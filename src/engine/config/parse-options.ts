@@ -7,24 +7,29 @@ import { Problems } from './yaml/problems.js'
 
 /**
  * Parses options that a program or a command line passes. Messages are the same as for options in a file. There are
- * at most `most` faults.
+ * at most `most` faults; `count` says how many there are at least.
  */
 export function parseOptions<S extends z.ZodObject>(
   schema: S,
   options: unknown,
   most?: number,
-): { readonly value: z.output<S> } | { readonly faults: readonly Fault[] } {
+): { readonly value: z.output<S> } | { readonly faults: readonly Fault[]; readonly count: number } {
   const checked = check(schema, options)
   if ('value' in checked) return { value: checked.value as z.output<S> }
   const problems = new Problems(most)
   const source = new SourceText('', '')
   const subject = { node: nodeOf(options, source), path: [], key: undefined }
+  let count = 0
   try {
     new Explainer(problems, new NearestName()).explain(checked.issues, subject)
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
+    count = error.count
   }
-  return { faults: problems.list().map(({ path, message }) => ({ path, message })) }
+  return {
+    faults: problems.list().map(({ path, message }) => ({ path, message })),
+    count: Math.max(count, problems.size),
+  }
 }
 
 export class OptionsError extends Error {

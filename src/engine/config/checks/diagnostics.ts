@@ -94,6 +94,9 @@ export class Explainer {
       }
       this.#reportValue(subject, path, issue)
     }
+    this.#problems.expect(
+      issues.reduce((sum, issue) => sum + (issue.code === 'unrecognized_keys' ? issue.keys.length : 1), 0),
+    )
     for (const issue of issues) report(z.core.util.finalizeIssue(issue as never, CONTEXT, z.core.config()), [])
   }
 

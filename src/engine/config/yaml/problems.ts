@@ -9,6 +9,8 @@ export interface Found {
 export class Problems {
   readonly #found = new Map<string, { problem: Problem; offset: number }>()
   readonly #most: number
+  /** How many problems there are at least. */
+  #least = 0
 
   /** A problem after the first `most` ends the check: `add` throws a ConfigError with the problems before it. */
   constructor(most = Number.POSITIVE_INFINITY) {
@@ -19,8 +21,13 @@ export class Problems {
     return this.#found.size
   }
 
+  /** Call before so many problems are added. If the check ends among them, the ConfigError counts all of them. */
+  expect(count: number): void {
+    this.#least = this.#found.size + count
+  }
+
   add(at: Place, path: Path, message: string): void {
-    if (this.#found.size >= this.#most) throw new ConfigError(this.list())
+    if (this.#found.size >= this.#most) throw new ConfigError(this.list(), [], Math.max(this.#least, this.#most + 1))
     const { file } = at.source
     const problem = { file, ...at.source.place(at.offset), path: pathText(path), message }
     const text = formatProblem(problem)

@@ -24,13 +24,16 @@ export class ApiError extends Error {
     message: string,
     more: {
       errors?: readonly Fault[]
+      /** How many errors there are at least, if `errors` has only the first ones. */
+      count?: number
       headers?: Readonly<Record<string, string>>
       principal?: Principal
       cause?: unknown
     } = {},
   ) {
-    const { errors = [] } = more
-    const further = errors.length < MOST_ERRORS ? '' : `. At most ${MOST_ERRORS} errors are listed`
+    const { errors = [], count = errors.length } = more
+    const further =
+      count > MOST_ERRORS ? `. There are at least ${count} errors; the first ${MOST_ERRORS} are listed` : ''
     super(cut(message) + further, { cause: more.cause })
     this.status = status
     this.code = code

@@ -255,9 +255,9 @@ const urlOf = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
 function read<S extends z.ZodObject>(schema: S, value: unknown, what: 'query' | 'body'): z.output<S> {
   const parsed = parseOptions(schema, value, MOST_ERRORS)
   if ('value' in parsed) return parsed.value
-  const { faults: errors } = parsed
+  const { faults: errors, count } = parsed
   const [first] = errors
   const text = first ? `: ${first.path ? `${first.path} ` : ''}${first.message}` : ''
-  const more = errors.length > 1 ? `, and ${errors.length - 1} more` : ''
-  throw new ApiError(400, `invalid_${what}`, `the ${what} is not valid${text}${more}`, { errors })
+  const more = count > 1 ? `, and ${count - 1} more` : ''
+  throw new ApiError(400, `invalid_${what}`, `the ${what} is not valid${text}${more}`, { errors, count })
 }

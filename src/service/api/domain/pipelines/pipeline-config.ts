@@ -31,7 +31,7 @@ export function checkSizeAndSecrets(
   if (countComponents(config) > most.components) throw unfit(`must not have more than ${most.components} components`)
   const holders = holdersIn(config, components)
   const secrets = [...misplacedSecrets(config, holders), ...literalSecrets(holders)]
-  if (secrets.length > 0) throw invalid(secrets.slice(0, MOST_ERRORS).map(fault))
+  if (secrets.length > 0) throw invalid(secrets.slice(0, MOST_ERRORS).map(fault), secrets.length)
 }
 
 /**
@@ -51,7 +51,7 @@ export function checkPipelineConfig(config: unknown, components: readonly AnyDef
     )
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    throw invalid(error.problems.map(fault))
+    throw invalid(error.problems.map(fault), error.count)
   }
 }
 
@@ -81,6 +81,6 @@ function fault({ path, message }: Fault): Fault {
 
 const unfit = (message: string): ApiError => invalid([{ path: 'config', message }])
 
-function invalid(errors: readonly Fault[]): ApiError {
-  return new ApiError(400, 'invalid_pipeline', 'this configuration cannot run', { errors })
+function invalid(errors: readonly Fault[], count = errors.length): ApiError {
+  return new ApiError(400, 'invalid_pipeline', 'this configuration cannot run', { errors, count })
 }
