@@ -82,14 +82,9 @@ export class KnownBeginnings<F> {
     for (const mark of added.marks) this.#marks.delete(mark, file)
   }
 
-  /** The files whose known first bytes are the beginning of `first`. */
-  of(first: Buffer): Iterable<F> {
-    return this.#heads.of(first)
-  }
-
-  /** These files, and those whose known first bytes begin with `first`. */
+  /** The files whose known first bytes are the beginning of `first`, or begin with `first`. */
   *like(first: Buffer): Iterable<F> {
-    yield* this.of(first)
+    yield* this.#heads.of(first)
     yield* this.#marks.with(fingerprint(first, 0, first.length))
   }
 }

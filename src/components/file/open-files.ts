@@ -644,7 +644,10 @@ export class OpenFiles {
     if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#search.unseen.displaced(path, since)
   }
 
-  /** Called for a name that appeared after `lookedAt`, wall clock in milliseconds. If rotation creates such names, a file may have come and gone between two sweeps. */
+  /**
+   * Called for a name that appeared after `lookedAt`, wall clock in milliseconds. If rotation creates such names, a file
+   * may have come and gone between two sweeps.
+   */
   noteName(path: string, lookedAt: number): boolean {
     const known = originalsOf(path).filter(original => this.#names.knows(original))
     for (const original of known) this.displace(original, Math.min(lookedAt, this.lookedAtName(original)))

@@ -96,7 +96,7 @@ export interface Claim<F extends Known, C extends Candidate> {
 
 const GZIP_SIZES = 2 ** 32
 const UNKNOWN = Number.POSITIVE_INFINITY
-/** After so many files, other work gets its turn. */
+/** Number of files after which other work may run. */
 const AT_ONCE = 64
 
 /** Whether the fingerprints cover enough bytes to exclude a match by chance. */
@@ -114,7 +114,7 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
   if (one.isCompressed) {
     // If the whole file was read, candidates of its size are inflated only if they differ from each other.
     const isClear = others.every(other => other.size !== one.size || other.crc === one.crc)
-    if (file.size() === position.offset && one.size === sizeIn(one, file.size()) && isClear) return 'whole'
+    if (file.size() === position.offset && one.size === sizeIn(one, position.offset) && isClear) return 'whole'
     if (one.size < position.offset || one.size === UNKNOWN) return yield* relationOfUnsized(file, one)
   }
   return yield* compare(file, one, one.size)

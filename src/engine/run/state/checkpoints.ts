@@ -356,18 +356,19 @@ async function textOf(document: unknown, slices: Slices): Promise<string> {
   if (typeof document !== 'object' || document === null || Array.isArray(document)) return JSON.stringify(document)
   const members: string[] = []
   for (const [name, value] of Object.entries(document)) {
-    let text = isLazy(value) ? '' : JSON.stringify(value)
-    if (isLazy(value)) {
-      const items: string[] = []
-      for (const item of value) {
-        if (slices.due) await slices.pause()
-        items.push(JSON.stringify(item))
-      }
-      text = `[${items.join()}]`
-    }
+    const text = isLazy(value) ? await textOfItems(value, slices) : JSON.stringify(value)
     if (text !== undefined) members.push(`${JSON.stringify(name)}:${text}`)
   }
   return `{${members.join()}}`
+}
+
+async function textOfItems(items: Iterable<unknown>, slices: Slices): Promise<string> {
+  const texts: string[] = []
+  for (const item of items) {
+    if (slices.due) await slices.pause()
+    texts.push(JSON.stringify(item))
+  }
+  return `[${texts.join()}]`
 }
 
 function isLazy(value: unknown): value is Iterable<unknown> {
