@@ -68,7 +68,7 @@ export class OpenFiles {
   readonly #detached: DetachedFiles
   readonly #sweeps: Sweeps
   #isWhole = true
-  /** Paths that could not be examined, and `lookedAt` before that. Another file may have had the name since then. */
+  /** Paths that could not be examined or opened, and `lookedAt` before. Since then, other files may have had them. */
   readonly #unexamined = new Map<string, number>()
 
   constructor(options: OpenFilesOptions) {
@@ -363,16 +363,21 @@ export class OpenFiles {
       if (errorCode(error) === 'ENOENT') this.#names.vacate(path)
       else if (!stat) {
         this.#mayBeThere(path)
-        if (this.isName(path) || this.#names.knows(path)) this.#unexamined.set(path, this.lookedAtName(path))
+        if (this.isName(path) || this.#names.knows(path)) this.#noteUnexamined(path)
         // The files after it must not wait.
         this.#names.paths.get(path)?.wasLookedFor()
       } else if (stat.isFile() && !this.#tailers.has(keyOf(stat))) {
         this.#names.vacate(path)
         const fromEnd = this.#isFromEnd && wasThere(stat, path, this.#options.saved, this.#births)
         this.#search.noteUnopened(path, stat, fromEnd)
+        this.#noteUnexamined(path)
       }
     }
     return stat?.isDirectory() === true
+  }
+
+  #noteUnexamined(path: string): void {
+    this.#unexamined.set(path, this.lookedAtName(path))
   }
 
   /** If the path could not be examined before, files that had the name meanwhile are searched. */

@@ -27,6 +27,8 @@ export interface Line {
   wasSeen: boolean | undefined
   /** Whether a call about its file failed, and the file has not been read since, while it was not delivered. */
   wasRefused: boolean
+  /** Whether a call about a file that had it failed. */
+  hadErrors: boolean
 }
 
 const MOST_SHOWN = 12
@@ -73,6 +75,7 @@ export class Ledger {
       isLate: false,
       wasUnread: false,
       wasRefused: false,
+      hadErrors: false,
     }
     const line: Line = { log, number, text, arrivals: 0, ...fate }
     lines.push(line)
@@ -109,7 +112,10 @@ export class Ledger {
   /** A call about the file failed. */
   refused(node: FileNode): void {
     this.#refused.add(node)
-    for (const { line } of this.#in(node)) line.wasRefused ||= !line.isDelivered
+    for (const { line } of this.#in(node)) {
+      line.hadErrors = true
+      line.wasRefused ||= !line.isDelivered
+    }
   }
 
   /** The file was read. */

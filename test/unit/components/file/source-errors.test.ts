@@ -875,6 +875,23 @@ t.test('a file that was never opened is rotated, and so is the next one, whose n
   await run.stop()
 })
 
+t.test('a file that was never opened is rotated twice before the next look: the file between is read, too', async t => {
+  refuseWatches(t)
+  const dir = testFolder(t, { 'app.log': asText(one) })
+  const path = join(dir, 'app.log')
+  const { ino } = statSync(path)
+  const opened = fail(t, 'EIO', ['openSync'], file => fs.existsSync(file) && statSync(file).ino === ino)
+  const run = await start({ include: [join(dir, '*.log')] })
+  await run.scanned(2)
+  renameSync(path, `${path}.2`)
+  writeFileSync(`${path}.1`, asText(two))
+  await run.scanned(5)
+  opened.end()
+  await settled(run, 20)
+  t.same(run.out.texts().sort(), [...one, ...two].sort())
+  await run.stop()
+})
+
 for (const births of ['kept', 'zero', 'changes'] as const)
   t.test(`a file that was never opened is compressed, birth times: ${births}; older files stay unread`, async t => {
     if (births !== 'kept') hideBirthTimes(t, ({ ctimeNs }) => (births === 'zero' ? 0n : ctimeNs!))
