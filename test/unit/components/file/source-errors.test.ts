@@ -880,7 +880,7 @@ t.test('a file that was never opened is rotated twice before the next look: the 
   const dir = testFolder(t, { 'app.log': asText(one) })
   const path = join(dir, 'app.log')
   const { ino } = statSync(path)
-  const opened = fail(t, 'EIO', ['openSync'], file => fs.existsSync(file) && statSync(file).ino === ino)
+  const opened = fail(t, 'EIO', ['openSync'], file => fs.existsSync(String(file)) && statSync(String(file)).ino === ino)
   const run = await start({ include: [join(dir, '*.log')] })
   await run.scanned(2)
   renameSync(path, `${path}.2`)
