@@ -178,7 +178,7 @@ export const commands: readonly Command[] = [
       },
       time: {
         value: 'PATH',
-        text: 'The field with the time of an event, for windows in event time instead of clock time.',
+        text: 'The field with the time of an event, for windows in event time instead of clock time. auto: the first usual field with a time, as in simulate; the default if standard input is a file.',
       },
       discarded: { value: 'FILE', text: 'Writes the discarded lines to this file, replacing its content.' },
       quiet: { text: 'Does not print the summary.' },

@@ -1,6 +1,8 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { closeSync, existsSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { sluiceMain } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
@@ -49,6 +51,38 @@ t.test('--time makes windows in the time of the events, --quiet leaves the summa
   t.equal(await running.exit, 0)
   t.equal(running.stdout, '{"ts":1000000000000}\n{"ts":1000000001000}\n')
   t.equal(running.stderr, '')
+})
+
+t.test('the events of a file count at their own times, with the decisions of simulate', async t => {
+  const folder = testFolder(t)
+  const time = (n: number) => new Date(1.7e12 + n * 130 - (n % 7 === 0 ? 900 : 0)).toISOString()
+  const event = (n: number) => ({ app: `a${n % 3}`, ...(n % 11 !== 10 && { time: time(n) }), n })
+  writeFileSync(
+    join(folder, 'app.log'),
+    Array.from({ length: 500 }, (_, n) => `${JSON.stringify(event(n))}\n`).join(''),
+  )
+  for (const mode of ['fixed', 'aligned', 'sliding', 'gcra']) {
+    const flags = ['--limit', '2', '--window', '1s', '--key', '.app', '--window-mode', mode]
+    const simulated = await command(['simulate', ...flags, '--decisions', 'app.log'], { cwd: folder })
+    const expected = simulated.stdout.match(/"n":\d+,"decision":"pass"/g)!.map(text => Number(/\d+/.exec(text)))
+    t.ok(expected.length > 100 && expected.length < 450, String(expected.length))
+    const stdin = openSync(join(folder, 'app.log'), 'r')
+    const { stdout, stderr, status } = spawnSync(process.execPath, [sluiceMain, 'throttle', ...flags], {
+      stdio: [stdin],
+    })
+    closeSync(stdin)
+    t.same(
+      stdout
+        .toString()
+        .trimEnd()
+        .split('\n')
+        .map(line => JSON.parse(line).n),
+      expected,
+      mode,
+    )
+    t.match(stderr.toString(), /^sluice: 45 events without a time: each counts at the time of the previous event\n/)
+    t.equal(status, 0)
+  }
 })
 
 t.test('a key that no line has is told at once, and is no success', async t => {

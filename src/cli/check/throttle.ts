@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { createWriteStream } from 'node:fs'
+import { createWriteStream, fstatSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { finished } from 'node:stream/promises'
 import { deciderOptions } from '../../components/processors/throttle/decider-options.js'
@@ -12,7 +12,7 @@ import { RawEncoder } from '../../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../core/codecs/json.js'
 import { Ack } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
-import { fieldPathText } from '../../core/event/field-path.js'
+import { type FieldPath, fieldPathText } from '../../core/event/field-path.js'
 import { FieldReader } from '../../core/event/field-reader.js'
 import type { Origin } from '../../core/event/origin.js'
 import type { Io } from '../../daemon/process/command-line.js'
@@ -26,6 +26,7 @@ import { TimeSlots } from './simulate/slots.js'
 import { keyTable } from './simulate/summary.js'
 import { TrialTally } from './simulate/tally.js'
 import { count, keyText, percent } from './simulate/words.js'
+import { FileDecider } from './throttle-file.js'
 import { type ThrottleFlags, throttleOfFlags } from './throttle-flags.js'
 
 export interface ThrottleCallOptions extends ThrottleFlags {
@@ -34,7 +35,6 @@ export interface ThrottleCallOptions extends ThrottleFlags {
 }
 
 /** Lines are held in memory. A line longer than this counts as several events. */
-
 const MAX_LINE_BYTES = 64 * 1024 * 1024
 /** Maximum keys to count. SHOWN_KEYS: in the summary. */
 const MOST_KEYS = 250_000
@@ -44,7 +44,8 @@ const NO_SLOT = -1
 
 /** Throttles standard input to standard output, and prints a summary to standard error. Resolves with the exit code. */
 export async function throttle(given: ThrottleCallOptions, io: Io): Promise<number> {
-  const pipe = new ThrottlePipe(throttleOfFlags(given, 'throttle'))
+  const isFile = (given.time ?? 'auto') === 'auto' && isRegularFile(io.stdin)
+  const pipe = new ThrottlePipe(throttleOfFlags(isFile ? { ...given, time: undefined } : given, 'throttle'), isFile)
   const rest = given.discarded === undefined ? undefined : createWriteStream(given.discarded, { mode: 0o600 })
   const splitter = new LineSplitter(MAX_LINE_BYTES)
   const take = async (frame: Frame | undefined) => {
@@ -64,8 +65,14 @@ export async function throttle(given: ThrottleCallOptions, io: Io): Promise<numb
   // The callback of end() is also called if a write failed.
   if (rest) await finished(rest.end())
   const { columns, isTTY } = io.stderr
+  if (pipe.timeWarning !== undefined) io.stderr.write(`sluice: ${pipe.timeWarning}\n`)
   if (!given.quiet) io.stderr.write(pipe.summary({ columns, colour: Boolean(isTTY) && !io.env.NO_COLOR }))
   return pipe.isKeyMissing ? EXIT.failed : EXIT.done
+}
+
+function isRegularFile(stdin: NodeJS.ReadStream): boolean {
+  const { fd } = stdin as { readonly fd?: number | null }
+  return typeof fd === 'number' && fstatSync(fd).isFile()
 }
 
 /** Resolves when `stream` ends or is destroyed. Processes each chunk before it reads the next chunk. */
@@ -103,10 +110,12 @@ class ThrottlePipe {
   readonly #passed = new RawEncoder()
   readonly #discarded = new RawEncoder()
 
-  constructor(options: ThrottleOptions) {
+  /** `isFile`: whether each event counts at its own time. */
+  constructor(options: ThrottleOptions, isFile: boolean) {
     const wanted = new WantedNames()
-    const compiled = deciderOptions(options, { field: path => new FieldReader(path, wanted) })
-    this.#decider = createDecider(compiled, systemClock)
+    const context = { field: (path: FieldPath) => new FieldReader(path, wanted) }
+    const compiled = deciderOptions(options, context)
+    this.#decider = isFile ? new FileDecider(options, context) : createDecider(compiled, systemClock)
     this.#key = new BucketKey(compiled.keyFields)
     this.#keyText = keyText(options.key_field) ?? ''
     this.#missingKey = new MissingKey(compiled.keyFields)
@@ -122,13 +131,14 @@ class ThrottlePipe {
   decide(frame: Frame, wantsDiscarded: boolean): Decided {
     const batch = new EventBatch(frame, this.#origin, systemClock.wall(), new Ack(() => {}))
     const { decisions } = this.#decider.decide(batch)
+    const times = this.#decider instanceof FileDecider ? this.#decider.times : undefined
     const warning = this.#missingKey.see(batch, decisions) ? this.#keyWarning(batch) : undefined
     const now = systemClock.now()
     for (let i = 0; i < batch.length; i++) {
       const id = this.#ids.id(batch, i)
       const decision = decisions[i]!
       const outcome = decision === EXCLUDED ? EXCLUDED : isDiscarded(decision) ? DISCARD : PASS
-      this.#keys.add(id, outcome, batch.size(i), now, NO_SLOT)
+      this.#keys.add(id, outcome, batch.size(i), times?.[i] ?? now, NO_SLOT)
     }
     const rest = wantsDiscarded ? batch.pick(i => isDiscarded(decisions[i]!)) : undefined
     batch.retain(i => !isDiscarded(decisions[i]!))
@@ -142,6 +152,10 @@ class ThrottlePipe {
   /** Whether events were counted, but no event had the key. */
   get isKeyMissing(): boolean {
     return this.#missingKey.events > 0
+  }
+
+  get timeWarning(): string | undefined {
+    return this.#decider instanceof FileDecider ? this.#decider.warning : undefined
   }
 
   #keyWarning(batch: EventBatch): string {
