@@ -7,7 +7,7 @@ export const run = command({
   summary: 'Runs the daemon: reads sources, delivers events.',
   text: [
     'If all sources end, as standard input does, the daemon delivers all events and exits with code 0. SIGTERM and SIGINT stop the daemon gracefully: it stops reading, delivers the events that it has read, and saves its positions. The next start reads undelivered events again. At a second signal, the daemon exits immediately.',
-    'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen, by default 127.0.0.1:9598, and on the socket in data_dir.',
+    'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /livez (also as /healthz) and /readyz are served at metrics.listen, by default 127.0.0.1:9598, and on the socket in data_dir.',
     'With --pipeline, the daemon runs a pipeline that the service publishes. It applies each revision without losing an event, and reports its state to the service. It caches the last good revision in data_dir, to start while the service is unreachable. The configuration then contains the local part: sources, data_dir, metrics, and the section `managed` with the permissions of the pipeline on this machine.',
   ],
   options: {

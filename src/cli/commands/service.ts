@@ -13,7 +13,7 @@ export const serviceCommands: readonly Command[] = [
     summary: 'Runs the service: accounts, keys, pipelines, ingest.',
     text: [
       'The API is under /v3. sluice admin init creates the first keys. SIGTERM and SIGINT stop the service gracefully: it answers the requests in progress. At a second signal, the service exits immediately.',
-      'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen, by default 127.0.0.1:9599.',
+      'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /livez (also as /healthz) and /readyz are served at metrics.listen, by default 127.0.0.1:9599.',
     ],
     options: { config: SERVICE },
     examples: [{ title: 'with one line of configuration', line: 'sluice serve --config service.yaml' }],

@@ -41,7 +41,7 @@ export function socketServer(
   return boundedServer(all, reports.connections, log, USUAL, {})
 }
 
-/** Serves GET /metrics, /healthz (the process is alive) and /readyz (destinations are ready, no stop has begun). */
+/** Serves GET /metrics, /livez or /healthz (the process is alive) and /readyz (destinations are ready, no stop has begun). */
 export async function serveAdmin(
   listen: ListenAddress,
   reports: Served,
@@ -96,6 +96,7 @@ async function answer(
       await sendMetrics(request, response, reports)
       return
     }
+    case '/livez':
     case '/healthz':
       sendReply(response, { status: 200, body: { status: 'alive' } })
       return
@@ -111,7 +112,7 @@ async function answer(
       return
     }
     default:
-      sendReply(response, { status: 404, body: { status: 'not found', paths: ['/metrics', '/healthz', '/readyz'] } })
+      sendReply(response, { status: 404, body: { status: 'not found', paths: ['/metrics', '/livez', '/readyz'] } })
   }
 }
 

@@ -38,7 +38,7 @@ export const settings = z.strictObject({
       },
     )
     .prefault({})
-    .describe('Address of /metrics, /healthz and /readyz. `metrics: false` disables them.'),
+    .describe('Address of /metrics, /livez (also as /healthz) and /readyz. `metrics: false` disables them.'),
   status_page: statusPage,
   log: z
     .strictObject({
