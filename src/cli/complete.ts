@@ -149,13 +149,14 @@ async function valuesFor(
 
 /** Components of the configuration or the daemon. Imports modules only here, so that other completions stay quick. */
 async function boxesOf(options: DaemonOptions, env: Io['env']) {
-  if (options.config === undefined) {
-    const { findSocket } = await import('./inspect/daemon-socket.js')
+  const { findSocket, selected } = await import('./inspect/daemon-socket.js')
+  const { config } = selected(options, env)
+  if (config === undefined) {
     const { statusAt } = await import('./inspect/daemon-view.js')
     return (await statusAt(findSocket(options, env))).components
   }
   const { loadDaemonConfig } = await import('./screen/local-part.js')
-  const { sources, processors, destinations } = await loadDaemonConfig(options.config, env)
+  const { sources, processors, destinations } = await loadDaemonConfig(config, env)
   const boxes = [...sources, ...processors, ...destinations]
   // Side outputs that a component reads can be tapped by name.
   const sides = boxes.flatMap(({ inputs }) => inputs.filter(input => input.includes('.')))

@@ -6,6 +6,7 @@ import { ABOUT, ENVIRONMENT, EXIT_CODES, GLOBAL_OPTIONS, optionRows, usage } fro
 const FILES = [
   ['/etc/sluice/sluice.yaml', 'The configuration of the daemon, where the systemd unit expects it.'],
   ['/etc/sluice/access-key', 'The access key, which the unit passes on as a credential.'],
+  ['~/.config/sluice, ~/.local/state/sluice', "A user's own configurations, and their state (see XDG_CONFIG_HOME)."],
   ['/var/lib/sluice', 'Checkpoints, disk buffers, dead-letter queues, and the socket of the daemon (sluice.sock).'],
 ] as const
 

@@ -144,8 +144,7 @@ destinations:
   }
   t.equal(scrape.sum('sluice_throttle_buckets', { component_id: 'limit_app' }), 1)
   t.equal(scrape.sum('sluice_not_json_lines_total'), 1)
-  for (const path of ['/livez', '/healthz'])
-    t.match(await daemon.get(path), { status: 200, body: /"alive"/ }, path)
+  for (const path of ['/livez', '/healthz']) t.match(await daemon.get(path), { status: 200, body: /"alive"/ }, path)
   t.match(await daemon.get('/readyz'), { status: 200 })
   t.match(await daemon.get('/nothing'), { status: 404 })
   const promtool = needs(t, 'promtool')

@@ -22,6 +22,7 @@ export const CONFIG = {
   value: 'FILE',
   required: true,
   operand: true,
+  env: 'SLUICE_CONFIG',
   text: 'The configuration: a YAML file, or a folder of YAML files.',
 } as const
 

@@ -15,6 +15,7 @@ export const run = command({
       short: 'c',
       value: 'FILE',
       operand: true,
+      env: 'SLUICE_CONFIG',
       text: 'The configuration: a YAML file, or a folder of YAML files.',
     },
     'metrics-on-socket': {

@@ -1,10 +1,12 @@
 import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
+import { join } from 'node:path'
 import { errorCode } from '../../core/errors.js'
 import { askSocket } from '../../daemon/admin/ask-socket.js'
 import { socketPath } from '../../daemon/admin/socket.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { dataDirOf } from '../../engine/config/load.js'
+import { userConfigs, userState } from '../../engine/config/user-folders.js'
 import { shellWord } from '../../lib/shell-word.js'
 
 export interface DaemonOptions {
@@ -12,19 +14,27 @@ export interface DaemonOptions {
   readonly socket: string | undefined
 }
 
-const USUAL_CONFIG = '/etc/sluice/sluice.yaml'
-const USUAL_SOCKETS = ['/run/sluice/sluice.sock', '/var/lib/sluice/sluice.sock', 'state/sluice.sock']
+const MACHINE_CONFIG = '/etc/sluice/sluice.yaml'
+
+/** The daemon that the options select or, if they select none, the environment. */
+export function selected({ config, socket }: DaemonOptions, env: Io['env']): DaemonOptions {
+  if (config !== undefined || socket !== undefined) return { config, socket }
+  if (env.SLUICE_SOCKET) return { config, socket: env.SLUICE_SOCKET }
+  return { config: env.SLUICE_CONFIG || undefined, socket }
+}
 
 /** The socket of the selected daemon. If no daemon is selected, the socket at a default path. */
-export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): string {
+export function findSocket(options: DaemonOptions, env: Io['env']): string {
+  const { config, socket } = selected(options, env)
   if (socket !== undefined) return socket
   if (config !== undefined) return socketPath(dataDirOf(config, env))
   const found = usualSocket(env)
   if (found !== undefined) return found
-  const configured = existsSync(USUAL_CONFIG) ? socketPath(dataDirOf(USUAL_CONFIG, env)) : undefined
+  const usual = usualConfigs(env).find(path => existsSync(path))
+  const configured = usual === undefined ? undefined : socketPath(dataDirOf(usual, env))
   const running = runningSockets()
   if (configured !== undefined && (running.length === 0 || existsSync(configured))) return configured
-  const places = [USUAL_CONFIG, ...USUAL_SOCKETS].join(', ')
+  const places = [...usualConfigs(env), ...usualSockets(env)].join(', ')
   const which =
     running.length === 0 ? 'If one runs, name it with' : `Daemons run at ${running.join(', ')}: name one with`
   throw new UsageError(
@@ -68,12 +78,9 @@ export interface OtherDaemons {
 }
 
 /** Undefined if no other daemon runs, or if the user selected a daemon. */
-export function otherDaemons(
-  { config, socket }: DaemonOptions,
-  found: string,
-  env: Io['env'],
-): OtherDaemons | undefined {
-  if (config !== undefined || socket !== undefined || env.SLUICE_SOCKET) return undefined
+export function otherDaemons(options: DaemonOptions, found: string, env: Io['env']): OtherDaemons | undefined {
+  const { config, socket } = selected(options, env)
+  if (config !== undefined || socket !== undefined) return undefined
   const others = runningSockets().filter(path => ![inodeOf(found), undefined].includes(inodeOf(path)))
   const [only, ...more] = others
   if (only === undefined) return undefined
@@ -83,16 +90,29 @@ export function otherDaemons(
   return { text, command: 'sluice status --socket PATH' }
 }
 
-/** The configuration at the default path. Throws UsageError if this file does not exist. */
-export function usualConfig(command: string): string {
-  if (existsSync(USUAL_CONFIG)) return USUAL_CONFIG
-  throw new UsageError(`FILE is missing, and there is no ${USUAL_CONFIG}: name a configuration`, command)
+/** The default paths of the configuration: the user's own one first. */
+function usualConfigs(env: Io['env']): string[] {
+  const folder = userConfigs(env)
+  return [...(folder === undefined ? [] : [join(folder, 'sluice.yaml')]), MACHINE_CONFIG]
+}
+
+function usualSockets(env: Io['env']): string[] {
+  const [own] = usualConfigs(env)
+  const state = userState(own!, env)
+  const folders = ['/run/sluice', '/var/lib/sluice', ...(state === undefined ? [] : [state]), 'state']
+  return folders.map(socketPath)
+}
+
+/** The configuration at a default path. Throws UsageError if there is none. */
+export function usualConfig(command: string, env: Io['env']): string {
+  const paths = usualConfigs(env)
+  const found = paths.find(path => existsSync(path))
+  if (found !== undefined) return found
+  throw new UsageError(`FILE is missing, and there is no ${paths.join(' or ')}: name a configuration`, command)
 }
 
 /** The socket at one of the default paths. Undefined if no such socket exists. */
-export function usualSocket(env: Io['env']): string | undefined {
-  return [...(env.SLUICE_SOCKET ? [env.SLUICE_SOCKET] : []), ...USUAL_SOCKETS].find(path => existsSync(path))
-}
+export const usualSocket = (env: Io['env']): string | undefined => usualSockets(env).find(path => existsSync(path))
 
 /** Sends a request to the daemon. Resolves before the body of the response is read. Errors say what to do. */
 export async function ask(socket: string, path: string, signal?: AbortSignal): Promise<IncomingMessage> {

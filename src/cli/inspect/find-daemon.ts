@@ -7,7 +7,14 @@ import type { Problem } from '../../daemon/status/problems.js'
 import type { Status } from '../../daemon/status/status.js'
 import { dataDirIn } from '../../engine/config/load.js'
 import { shellWord } from '../../lib/shell-word.js'
-import { type DaemonOptions, findSocket, type OtherDaemons, otherDaemons, usualSocket } from './daemon-socket.js'
+import {
+  type DaemonOptions,
+  findSocket,
+  type OtherDaemons,
+  otherDaemons,
+  selected,
+  usualSocket,
+} from './daemon-socket.js'
 import { statusAt } from './daemon-view.js'
 
 export interface Daemon {
@@ -23,7 +30,7 @@ export interface Daemon {
  * if the configuration is invalid and no daemon runs with it.
  */
 export async function findDaemon(options: DaemonOptions, env: Io['env']): Promise<Daemon> {
-  const { config, socket } = options
+  const { config, socket } = selected(options, env)
   if (config === undefined || socket !== undefined) {
     const found = findSocket(options, env)
     return { socket: found, mistakes: [], others: otherDaemons(options, found, env) }

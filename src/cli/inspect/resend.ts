@@ -13,7 +13,7 @@ import { NearestName } from '../../lib/nearest.js'
 import { printable } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { loadDaemonConfig } from '../screen/local-part.js'
-import { usualConfig, usualSocket } from './daemon-socket.js'
+import { selected, usualConfig, usualSocket } from './daemon-socket.js'
 import { statusAt } from './daemon-view.js'
 
 export interface ResendOptions {
@@ -92,11 +92,16 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
  * that daemon.
  */
 async function configOf(path: string | undefined, { env }: Io): Promise<Config> {
-  if (path !== undefined) return loadDaemonConfig(path, env)
-  const socket = usualSocket(env)
-  const daemon = socket === undefined ? undefined : await statusAt(socket).catch(() => undefined)
-  if (daemon?.config === undefined) return loadDaemonConfig(usualConfig('resend'), env)
+  const { config, socket } = selected({ config: path, socket: undefined }, env)
+  if (config !== undefined) return loadDaemonConfig(config, env)
+  const daemon = socket === undefined ? await usualDaemon(env) : await statusAt(socket)
+  if (daemon?.config === undefined) return loadDaemonConfig(usualConfig('resend', env), env)
   return { ...(await loadDaemonConfig(daemon.config, env)), dataDir: daemon.data_dir! }
+}
+
+async function usualDaemon(env: Io['env']) {
+  const socket = usualSocket(env)
+  return socket === undefined ? undefined : await statusAt(socket).catch(() => undefined)
 }
 
 /** The selected ids. If several are possible, a dry run without `files` selects all; other calls throw UsageError. */

@@ -10,7 +10,7 @@ import { componentsOf } from '../../engine/config/inputs.js'
 import { printable, printableJson, printableText } from '../../lib/printable.js'
 import { conditionOf } from '../screen/condition-flag.js'
 import { loadDaemonConfig } from '../screen/local-part.js'
-import { ask, type DaemonOptions, findSocket } from './daemon-socket.js'
+import { ask, type DaemonOptions, findSocket, selected } from './daemon-socket.js'
 import { statusAt, terminalOf } from './daemon-view.js'
 import { type Daemon, findDaemon } from './find-daemon.js'
 import { otherLines } from './screen-parts.js'
@@ -64,7 +64,8 @@ function isFile(component: string): boolean {
 }
 
 /** Lists the components that can be tapped, from the configuration or from the daemon. */
-async function listComponents({ config, socket }: DaemonOptions, io: Io): Promise<number> {
+async function listComponents(options: DaemonOptions, io: Io): Promise<number> {
+  const { config, socket } = selected(options, io.env)
   const all =
     config === undefined ? await running(findSocket({ config, socket }, io.env)) : await configured(config, io)
   const width = Math.max(...all.map(({ id }) => id.length))

@@ -14,6 +14,8 @@ export interface OptionSpec {
   readonly many?: true
   /** Whether the user may also write the value without the option's name, before all operands. */
   readonly operand?: true
+  /** The environment variable that gives the value if the command line does not. */
+  readonly env?: string
   /** Whether the help lists the option under "More options", after the options that most people need. */
   readonly more?: true
   /** Not needed if `value` is FILE or FOLDER. */
@@ -140,7 +142,7 @@ export function findCommand(argv: readonly string[], commands: readonly Command[
 }
 
 /** Parses the arguments that follow the name of `command`; throws UsageError. */
-export function readCall(command: Command, args: readonly string[]): Call<OptionSpecs> {
+export function readCall(command: Command, args: readonly string[], env: Io['env'] = {}): Call<OptionSpecs> {
   const fail = (message: string): never => {
     throw new UsageError(message, command.name)
   }
@@ -180,7 +182,12 @@ export function readCall(command: Command, args: readonly string[]): Call<Option
   }
   const { name = '', min = 0, max = 0, mayMiss } = command.operands ?? {}
   for (const [name, spec] of Object.entries(command.options)) {
-    if (spec.operand && options[name] === undefined && positionals.length > min) options[name] = positionals.shift()
+    const fromEnv = (spec.env && env[spec.env]) || undefined
+    // With the variable, an event that is an operand is not taken as the path of a configuration.
+    const isPath = fromEnv === undefined || !positionals[0]?.startsWith('{')
+    if (spec.operand && options[name] === undefined && positionals.length > min && isPath)
+      options[name] = positionals.shift()
+    options[name] ??= fromEnv
     if (spec.required && options[name] === undefined)
       fail(spec.operand ? `${spec.value} is missing: ${spec.text}` : `--${name} ${spec.value} is missing`)
   }

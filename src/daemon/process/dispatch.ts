@@ -61,7 +61,7 @@ async function obey(argv: readonly string[], commands: readonly Command[], io: I
     if (group) io.stdout.write(`\n${seeAlso(group)}`)
     return EXIT.done
   }
-  return command.run(readCall(command, args), io)
+  return command.run(readCall(command, args, io.env), io)
 }
 
 /** An error as one line for people, with its stack if SLUICE_DEBUG=1. */

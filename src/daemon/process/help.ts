@@ -24,8 +24,23 @@ export const EXIT_CODES: Rows = [
 ]
 
 export const ENVIRONMENT: Rows = [
+  [
+    'SLUICE_CONFIG',
+    'The configuration, for commands that get no FILE. For commands that inspect a daemon: its configuration.',
+  ],
+  ['SLUICE_SOCKET', 'The socket of the daemon, for commands that get neither --config nor --socket.'],
+  ['SLUICE_URL', 'The address of the service, for `api`, `fleet` and `quickstart`.'],
+  ['SLUICE_ACCESS_KEY', 'The access key for the service.'],
+  ['SLUICE_CA_FILE', 'PEM file of the certificate authorities to trust when connecting to the service.'],
   ['SLUICE_LOG_LEVEL', 'trace, debug, info (default), warn, error or fatal: the lowest level that the daemon logs.'],
   ['SLUICE_DEBUG=1', 'Shows the stack of unexpected errors.'],
+  ['STATE_DIRECTORY', 'The default of data_dir, set by systemd.'],
+  ['CREDENTIALS_DIRECTORY', 'The folder of the credentials that configurations name, set by systemd.'],
+  [
+    'XDG_CONFIG_HOME, XDG_STATE_HOME',
+    'Of a user without systemd: sluice/sluice.yaml in the first folder (default ~/.config) is the default configuration of commands that inspect a daemon. The default data_dir of this file is sluice, of another file NAME.yaml beside it sluice@NAME, in the second folder (default ~/.local/state).',
+  ],
+  ['NO_COLOR', 'Disables colors.'],
 ]
 
 /**
@@ -73,7 +88,10 @@ export function usage(command: Command): string {
 export function optionRows(command: Command, more?: boolean): Rows {
   return Object.entries(command.options)
     .filter(([, spec]) => more === undefined || (spec.more ?? false) === more)
-    .map(([name, spec]) => [flag(name, spec), `${spec.text}${spec.required ? ' Required.' : ''}`])
+    .map(([name, spec]) => {
+      const more = spec.env ? ` Default: $${spec.env}.` : spec.required ? ' Required.' : ''
+      return [flag(name, spec), spec.text + more]
+    })
 }
 
 export function commandHelp(command: Command): string {

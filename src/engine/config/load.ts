@@ -19,6 +19,7 @@ import type { ManagedOptions } from './published/managed-options.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
 import type { ServiceOptions } from './service-options.js'
 import type { StatusPageOptions } from './status-page-options.js'
+import { userState } from './user-folders.js'
 import { readDocument } from './yaml/document.js'
 import { type ConfigText, digestOf, textsOf } from './yaml/files.js'
 import { readYaml } from './yaml/load-yaml.js'
@@ -139,7 +140,7 @@ const NOT_A_MAPPING = 'must be a mapping: sources, destinations and so on'
 
 function build(files: readonly ConfigText[], path: string, options: LoadOptions, problems: Problems): Config {
   const { root, isWhole } = merged(files, path, options, problems)
-  return assemble(root, isWhole, files, options, problems)
+  return assemble(root, isWhole, files, { ...options, path }, problems)
 }
 
 /** The data_dir of a configuration. Ignores problems in components, but throws ConfigError for other problems. */
@@ -158,7 +159,7 @@ export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: stri
   // Ignores problems in components, because their variables are often set only in the daemon's environment.
   const problems = found.list().filter(({ path }) => !KINDS.some(kind => path.startsWith(`${SECTIONS[kind]}.`)))
   const data_dir = parsed ? parsed.data_dir : texts.map(({ text }) => DATA_DIR.exec(text)?.[2]).find(Boolean)
-  return { dataDir: foldersOf({ data_dir }, env).dataDir, problems }
+  return { dataDir: foldersOf({ data_dir }, path, env).dataDir, problems }
 }
 
 /** The line that sets data_dir, in a file whose structure cannot be read. */
@@ -225,8 +226,9 @@ function assemble(
     partial = false,
     onThisMachine = false,
     metricsOnSocket = false,
+    path = '',
     ...more
-  }: LoadOptions,
+  }: LoadOptions & { readonly path?: string },
   problems: Problems,
 ): Config {
   const { addition, fileCheck, localPart = false, plugins } = more
@@ -258,7 +260,7 @@ function assemble(
     fileCheck(root, [...drafts.values()], parsed?.service, found)
     checkComponents(drafts, warnings)
   }
-  const { state, dataDir } = foldersOf(parsed, env)
+  const { state, dataDir } = foldersOf(parsed, path, env)
   if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, found)
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
   const configs = [...drafts.values()].map(({ id, config }) => ({ ...config!, reads: reads.get(id) ?? [] }))
@@ -288,9 +290,9 @@ function assemble(
   }
 }
 
-/** `state`: systemd's folder. `dataDir`: the option data_dir, else `state` or, without systemd, `./state`. */
-function foldersOf(parsed: Pick<Settings, 'data_dir'> | undefined, env: NodeJS.ProcessEnv) {
-  const state = env.STATE_DIRECTORY?.split(':')[0]
+/** `state`: the folder of systemd or of the user. `dataDir`: the option data_dir, else `state`, else `./state`. */
+function foldersOf(parsed: Pick<Settings, 'data_dir'> | undefined, path: string, env: NodeJS.ProcessEnv) {
+  const state = env.STATE_DIRECTORY?.split(':')[0] || userState(path, env)
   return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }
 }
 

@@ -21,7 +21,7 @@ export const settings = z.strictObject({
   data_dir: filePath()
     .optional()
     .describe(
-      'Folder of checkpoints and buffers, relative to the current directory. Default: $STATE_DIRECTORY if systemd sets it, otherwise ./state. Only one daemon at a time can use it. Other users must not be able to write to it.',
+      'Folder of checkpoints and buffers, relative to the current directory. Default: $STATE_DIRECTORY if systemd sets it; for a configuration in ~/.config/sluice, ~/.local/state/sluice; otherwise ./state. Only one daemon at a time can use it. Other users must not be able to write to it.',
     ),
   metrics: z
     .union(

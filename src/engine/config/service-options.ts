@@ -92,7 +92,7 @@ const options = z.strictObject({
   data_dir: filePath()
     .optional()
     .describe(
-      'Folder of the store, relative to the current directory. Default: `service` in $STATE_DIRECTORY if systemd sets it, otherwise ./service-state. Only one service at a time can use it. Other users must not be able to write to it.',
+      'Folder of the store, relative to the current directory. Default: `service` in $STATE_DIRECTORY if systemd sets it, or in the state folder of the user; otherwise ./service-state. Only one service at a time can use it. Other users must not be able to write to it.',
     ),
   store: storeOptions
     .prefault({ type: 'embedded' })
