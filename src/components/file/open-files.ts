@@ -14,7 +14,7 @@ import { Lineage } from './lineage.js'
 import { openKnown, openWithinSync } from './opening.js'
 import type { FileOptions } from './options.js'
 import { isMangled, type PathProblems } from './path-problems.js'
-import { beginningOf, positionOf, resumeOf, startOf, wasThere } from './positions.js'
+import { beginningOf, positionOf, restOf, resumeOf, startOf, wasThere } from './positions.js'
 import { Tailer, type TailerContext } from './reading/tailer.js'
 import type { Listed } from './rotation/candidates.js'
 import { Copy } from './rotation/copy.js'
@@ -586,7 +586,9 @@ export class OpenFiles {
     const { context, options, tailing, saved } = this.#options
     const name = entry.file ?? entry.path
     const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
-    const tailer = new Tailer(entry.path, stat, context.origin(options.decode, name), positionOf(entry), tailing)
+    const start = place instanceof Copy ? positionOf(entry) : restOf(place, entry, context.reach)
+    if (!start) return undefined
+    const tailer = new Tailer(entry.path, stat, context.origin(options.decode, name), start, tailing)
     if (!this.#moveTo(tailer, place)) return undefined
     // The sweep could not open the file, so the file was not compared with its position.
     if (!(place instanceof Copy) && place.path === entry.path && !this.#isAsSaved(tailer, entry, place))

@@ -1,6 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { newReading } from '../../core/event/event-id.js'
 import type { ReadFrom } from '../../core/event/sent-offsets.js'
+import type { Reach } from '../../core/options/reach.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 import {
   type BirthTimes,
@@ -11,8 +12,11 @@ import {
   fingerprint,
   fingerprintAt,
   firstBytes,
+  keyOf,
   NO_BYTES,
 } from './identity.js'
+import { openWithinSync } from './opening.js'
+import { type Listed, withKnown } from './rotation/candidates.js'
 import type { Mark } from './rotation/match.js'
 import { FIRST_MARK, Trail } from './rotation/trail.js'
 import type { Entry, Saved } from './saved.js'
@@ -63,6 +67,13 @@ export function resumeOf(fd: number, entry: Entry): Position {
   if (entry.offset === 0) return beginningOf(fd, entry.reading)
   // The file could not be opened when its position was saved.
   return entry.head.bytes === 0 ? endOf(fd, entry.offset) : positionOf(entry)
+}
+
+/** Like `resumeOf`, for the file at `place`. Undefined if the file must be opened for this, and cannot be opened. */
+export function restOf({ path, stat }: Listed, entry: Entry, reach: Reach | undefined): Position | undefined {
+  if (entry.head.bytes > 0 || entry.offset === 0) return positionOf(entry)
+  const options = { keeps: false, open: (at: string) => openWithinSync(reach, at) }
+  return withKnown(path, keyOf(stat), fd => resumeOf(fd, entry), options)
 }
 
 /**
