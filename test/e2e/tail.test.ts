@@ -1,9 +1,11 @@
 import {
   appendFileSync,
   copyFileSync,
+  cpSync,
   existsSync,
   readFileSync,
   renameSync,
+  rmSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs'
@@ -246,4 +248,31 @@ destinations:
   t.same(delivered('/event-time').slice(lines.length), burst.slice(0, LIMIT))
   const totals = await daemon.stop(t)
   t.equal(totals.undelivered, 0)
+})
+
+t.test('state and logs that were copied to another place are read on, and the log says so', async t => {
+  const folder = testFolder(t, { logs: {} })
+  const lines = (name: string) => Array.from({ length: 50 }, (_, i) => `${name} ${i} ${Math.sin(i + 1)}\n`).join('')
+  for (const name of ['a', 'b', 'c']) writeFileSync(join(folder, 'logs', `${name}.log`), lines(name))
+  const config = `sources: { app: { type: file, include: [logs/*.log] } }
+destinations: { out: { type: file, inputs: [app], encoding: raw, path: out.txt } }
+`
+  const out = () => readFileSync(join(folder, 'out.txt'), 'utf8').split('\n').filter(Boolean)
+  const first = await startDaemon(t, folder, config)
+  await until('150 lines', () => existsSync(join(folder, 'out.txt')) && out().length >= 150)
+  await first.stop(t)
+  for (const name of ['state', 'logs']) {
+    cpSync(join(folder, name), join(folder, 'copy'), { recursive: true, preserveTimestamps: true })
+    rmSync(join(folder, name), { recursive: true })
+    renameSync(join(folder, 'copy'), join(folder, name))
+  }
+  appendFileSync(join(folder, 'logs', 'b.log'), 'after\n')
+  const second = await startDaemon(t, folder, config)
+  await until('the new line', () => out().includes('after'))
+  await second.stop(t)
+  t.equal(out().length, 151)
+  t.match(
+    second.logs().filter(({ continued }) => continued !== undefined),
+    [{ continued: 3, read_again: 0 }],
+  )
 })

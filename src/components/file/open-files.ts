@@ -11,6 +11,7 @@ import { type Descriptors, TooManyOpen } from './descriptors.js'
 import { type Found, mayMiss, type NameKind } from './discovery/discovery.js'
 import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
 import { Lineage } from './lineage.js'
+import { followMoved } from './moved.js'
 import { openKnown, openWithinSync } from './opening.js'
 import type { FileOptions } from './options.js'
 import { isMangled, type PathProblems } from './path-problems.js'
@@ -223,6 +224,7 @@ export class OpenFiles {
 
   async #lookAt(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
     const { problems, saved, context, descriptors, onReady } = this.#options
+    if (this.#sweeps.isFirst && saved.savedAt !== undefined) await followMoved(saved, this.#births, context, slices)
     descriptors.beginSweep()
     for (const [path, kind] of files) {
       if (slices.due) await slices.pause()

@@ -100,7 +100,7 @@ const UNKNOWN = Number.POSITIVE_INFINITY
 const AT_ONCE = 64
 
 /** Whether the fingerprints cover enough bytes to exclude a match by chance. */
-function isStrong({ head, position }: Known): boolean {
+export function isStrong({ head, position }: Pick<Known, 'head' | 'position'>): boolean {
   return head.bytes === FINGERPRINT_BYTES && position.tail.bytes === FINGERPRINT_BYTES
 }
 

@@ -1,0 +1,98 @@
+import type { SourceContext } from '../../core/component.js'
+import { statOrNone, unlessSilent } from '../../lib/files/disk/disk.js'
+import type { Slices } from '../../lib/slices.js'
+import { type BirthTimes, fingerprintAt, judge, keyOf, same } from './identity.js'
+import { openWithinSync } from './opening.js'
+import { type Listed, list, withKnown } from './rotation/candidates.js'
+import { isStrong } from './rotation/match.js'
+import { identityOf } from './rotation/rests.js'
+import { type Entry, entryKey, type Saved } from './saved.js'
+
+/**
+ * Call at the start, before files are compared with saved entries. If the files were copied to another machine or
+ * restored from a backup, changes the entries to describe the copies. If one saved file exists, nothing was copied: the
+ * others were rotated or replaced.
+ */
+export async function followMoved(
+  saved: Saved,
+  births: BirthTimes,
+  { log, reach, checkpoints }: SourceContext,
+  slices: Slices,
+): Promise<void> {
+  const files = await filesIfMoved(saved, births, slices)
+  if (!files) return
+  const open = (path: string) => openWithinSync(reach, path)
+  const copies = new Map<Entry, Listed>()
+  let again = 0
+  for (const entry of [...saved.entries()]) {
+    if (slices.due) await slices.pause()
+    const one = entry.gone ? undefined : files.get(entry.path)
+    if (!one || entry.head.bytes === 0) continue
+    const compare = (fd: number) => likenessOf(fd, one, entry, births)
+    const likeness = withKnown(one.path, keyOf(one.stat), compare, { keeps: false, open })
+    if (likeness === 'copy') copies.set(entry, one)
+    else if (likeness && entry.offset > 0) again++
+    // All of it is read again, so no rest is missing.
+    if (likeness === 'unsure') saved.remove(entry)
+  }
+  if (copies.size + again === 0) return
+  log[again > 0 ? 'warn' : 'info'](
+    { continued: copies.size, read_again: again },
+    'no file has its saved device, inode and birth time; continuing in files that are certainly copies of the saved files, and reading others again from the beginning',
+  )
+  if (copies.size > 0) setIdentities(saved, copies)
+  checkpoints.changed()
+}
+
+/**
+ * The files in the folders of the entries, by path. Undefined if a saved file exists, or may exist. Devices may be
+ * renumbered, so inode and birth time identify a file. In a copy, a device and inode may be equal by chance, so a file
+ * with another birth time is not the saved one.
+ */
+async function filesIfMoved(saved: Saved, births: BirthTimes, slices: Slices) {
+  const entries = [...saved.entries()].filter(({ gone }) => !gone)
+  const known = new Set(entries.map(({ ino, birth }) => `${ino}:${birth}`))
+  const isKnown = ({ stat, path }: Pick<Listed, 'stat' | 'path'>) =>
+    known.has(`${stat.ino}:${stat.birthtimeNs}`) || saved.known(stat, births, path) !== undefined
+  const files = new Map<string, Listed>()
+  const unexamined = new Set<string>()
+  try {
+    for (const { path } of entries) {
+      if (slices.due) await slices.pause()
+      const stat = statOrNone(path)
+      if (stat && isKnown({ stat, path })) return undefined
+    }
+    for (const folder of saved.byFolder().keys())
+      for (const one of await list(folder, slices, unexamined)) {
+        if (isKnown(one)) return undefined
+        files.set(one.path, one)
+      }
+  } catch (error) {
+    unlessSilent(error)
+    return undefined
+  }
+  return unexamined.size === 0 ? files : undefined
+}
+
+/** Returns undefined if the file begins differently, and `begins` if it does not hold all that was read. */
+function likenessOf(fd: number, { path, stat }: Listed, entry: Entry, births: BirthTimes) {
+  if (!same(fingerprintAt(fd, 0, entry.head.bytes), entry.head)) return undefined
+  births.learnAround(path, stat)
+  if (judge(fd, stat, { ...entry, birth: 0n }, births) !== 'same') return 'begins'
+  // A program may write the same few lines at each start. Only copying sets a time before the birth of the file.
+  const isSure = isStrong({ head: entry.head, position: entry }) || stat.mtimeNs < stat.birthtimeNs
+  return isSure && births.kept(stat) ? 'copy' : 'unsure'
+}
+
+function setIdentities(saved: Saved, copies: ReadonlyMap<Entry, Listed>): void {
+  const keys = new Map(Array.from(copies, ([entry, { stat }]) => [entryKey(entry), keyOf(stat)]))
+  const entries = [...saved.entries()].filter(entry => copies.has(entry) || entry.claimed !== undefined)
+  // A new inode may be the old one of another entry.
+  for (const entry of entries) saved.remove(entry)
+  for (const entry of entries) {
+    const one = copies.get(entry)
+    // Compressed copies are found by their content.
+    const claimed = entry.claimed === undefined ? undefined : keys.get(entry.claimed)
+    saved.put({ ...entry, ...(one && identityOf(one.stat)), claimed })
+  }
+}
