@@ -6,7 +6,7 @@ import { exactJson } from '../lib/formats/normal-json.js'
 import type { LineFormat } from '../lib/kernel/field-lines.js'
 import type { Lines } from '../lib/kernel/line-memory.js'
 import type { Framing } from '../lib/lines/framed-splitter.js'
-import type { Joiner } from '../lib/lines/record-splitter.js'
+import type { ReadPart } from '../lib/lines/part-splitter.js'
 import { errorText, OptionError } from './errors.js'
 import type { EventBatch } from './event/batch.js'
 import type { Fields } from './event/event.js'
@@ -57,11 +57,11 @@ export interface CodecDefinition {
   /** Whether `multiline` may join several lines into one event. */
   readonly joinsLines: boolean
   /**
-   * In sources that read lines, joins the lines that are parts of one event. `read` then gets all lines of the event,
+   * In sources that read lines, finds the lines that are parts of one event. `read` then gets all lines of the event,
    * with the line ends between them. An over-long event arrives in pieces. A piece is decoded if it begins at the start
    * of a line.
    */
-  readonly joiner?: Joiner
+  readonly readPart?: ReadPart
   /** Whether the first piece of an over-long line is decoded. Other pieces are never decoded. */
   readonly decodesFirstPiece?: boolean
   /** Whether senders may prefix a message with its length (RFC 6587). */
@@ -124,7 +124,7 @@ export abstract class Codec {
 
   /** Whether a piece of an over-long line may be decoded. */
   decodesPiece(isFirst: boolean): boolean {
-    return this.definition.joiner !== undefined || (isFirst && this.definition.decodesFirstPiece === true)
+    return this.definition.readPart !== undefined || (isFirst && this.definition.decodesFirstPiece === true)
   }
 
   /**

@@ -169,10 +169,7 @@ function readLong(codec: Codec, line: string): void {
   const before = process.cpuUsage()
   batch.scan()
   codec.problem?.(chunk, starts[0]!, ends[0]!)
-  if (codec.definition.joiner) {
-    codec.definition.joiner.judge(0, chunk, starts[0]!, ends[0]!)
-    codec.definition.joiner.ends?.(chunk, starts[0]!, ends[0]!)
-  }
+  codec.definition.readPart?.(chunk, starts[0]!, ends[0]!)
   const { user, system } = process.cpuUsage(before)
   const took = (user + system) / 1000
   if (took > Math.max(LEAST_CPU_MS, (line.length / 1e6) * MOST_CPU_MS_PER_MB)) throw new Error(`it takes ${took} ms`)

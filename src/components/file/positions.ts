@@ -140,5 +140,6 @@ export function positionsIn(frame: Frame, from: Position, to: Position): ((befor
 export function readFrom({ bytes, length, starts, ends, flags, read }: Frame, to: Position): ReadFrom | undefined {
   const span = ends[length - 1]! + (flags[length - 1]! & LINE_END) - starts[0]!
   // Skipped bytes, such as a byte order mark, are before the first line.
-  return read || span !== bytes ? undefined : { reading: to.content.reading, at: to.offset - bytes }
+  if ((read && !read.starts) || span !== bytes) return undefined
+  return { reading: to.content.reading, at: to.offset - bytes, ...(read?.starts && { lines: read.starts }) }
 }

@@ -82,7 +82,7 @@ const dividedText = (codec: string) =>
 
 function dividedTexts({ try: tried, ...rest }: ParseOptions): OptionProblem[] {
   return (tried ?? [rest]).flatMap((given, n) =>
-    codecFrom(given).definition.joiner === undefined
+    codecFrom(given).definition.readPart === undefined
       ? []
       : [{ path: tried ? ['try', n, 'codec'] : ['codec'], message: dividedText(given.codec!) }],
   )

@@ -3,7 +3,7 @@ import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { parseIsoTime } from '../../lib/formats/iso-time.js'
 import type { LineFormat } from '../../lib/kernel/field-lines.js'
-import { BEGINS, JOINS, type Joiner } from '../../lib/lines/record-splitter.js'
+import { PART as UNFINISHED } from '../../lib/lines/part-splitter.js'
 import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
 import { FieldsCodec } from './fields-codec.js'
 import { fail, indexOfByte, whatFailed } from './web-log.js'
@@ -50,12 +50,9 @@ function isPart(b: Buffer, end: number): boolean {
   return b[tagStart] === PART && (tagStart + 1 >= end || b[tagStart + 1] === SPACE || b[tagStart + 1] === COLON)
 }
 
-const joiner: Joiner = {
-  judge(state, b, start, end) {
-    const stream = headOf(b, start, end)
-    return (stream > 0 && stream === state ? JOINS : BEGINS) | (stream << 2)
-  },
-  ends: (b, start, end) => headOf(b, start, end) === 0 || !isPart(b, end),
+function readPart(b: Buffer, start: number, end: number): number {
+  const stream = headOf(b, start, end)
+  return stream > 0 && isPart(b, end) ? stream | UNFINISHED : stream
 }
 
 class Cri extends FieldsCodec {
@@ -121,14 +118,14 @@ export const cri = defineCodec({
   summary: 'Each line is in the format of container runtimes such as containerd and CRI-O, as in `/var/log/pods`.',
   notes:
     'Events have `.message`, `.timestamp` and `.stream`. The runtime divides lines of the container after 16 KiB, and marks all parts but the last with `P`. The sources `file` and `stdin` join the parts, `file` also across a rotation: ' +
-    'the parts up to the part with `F` are one event, with the time of the first part. A line of the other stream ends the event early. If an event ends early, `.partial` is `first`, as for the beginning of a line that is too long; ' +
+    'the parts up to the part with `F` are one event, with the time of the first part, even if lines of the other stream are between them. If an event ends early, `.partial` is `first`, as for the beginning of a line that is too long; ' +
     'the rest waits for at most a second, and is then a separate event. `parse` and other sources do not join the parts, but mark them with `.partial`.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a line of a container runtime',
   undecodedHelp: 'Lines that are not in the format of container runtimes (CRI). They are kept as text.',
   joinsLines: false,
-  joiner,
+  readPart,
   examples: [
     {
       title: 'A line of a container',

@@ -3,7 +3,7 @@ import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { firstEscape, sawEscape, slotOf, stringEnd, WantedNames } from '../../lib/formats/json-scan.js'
 import type { LineFormat } from '../../lib/kernel/field-lines.js'
-import { BEGINS, JOINS, type Joiner } from '../../lib/lines/record-splitter.js'
+import { PART } from '../../lib/lines/part-splitter.js'
 import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
 import { FieldsCodec } from './fields-codec.js'
 import { JSON_OBJECTS } from './json.js'
@@ -13,8 +13,6 @@ const N = 0x6e
 const R = 0x72
 const STREAM_KEY = Buffer.from('"stream"')
 const STD = Buffer.from('"std')
-/** Docker divides lines after 16 KiB. Each byte of the line takes up to six bytes in JSON. */
-const MOST_PART_BYTES = 128 * 1024
 
 const MESSAGE = new FieldName('message')
 const TIMESTAMP = new FieldName('timestamp')
@@ -59,19 +57,14 @@ function endsWithEscape(b: Buffer, start: number, end: number, letter: number): 
   return (end - 1 - p) % 2 === 1
 }
 
-const joiner: Joiner = {
-  judgedBytes: MOST_PART_BYTES,
-  judge(state, b, start, end) {
-    const p = streamMark(b, start, end)
-    const stream = p < 0 ? 0 : letter === 0x6f ? 1 : 2
-    return (stream > 0 && stream === state ? JOINS : BEGINS) | (stream << 2)
-  },
-  ends(b, start, end) {
-    const comma = beforeBlanks(b, start, streamMark(b, start, end)) - 1
-    const quote = beforeBlanks(b, start, comma) - 1
-    if (quote <= start || b[comma] !== COMMA || b[quote] !== QUOTE) return true
-    return endsWithEscape(b, start, quote, N)
-  },
+function readPart(b: Buffer, start: number, end: number): number {
+  const p = streamMark(b, start, end)
+  if (p < 0) return 0
+  const stream = letter === 0x6f ? 1 : 2
+  const comma = beforeBlanks(b, start, p) - 1
+  const quote = beforeBlanks(b, start, comma) - 1
+  if (quote <= start || b[comma] !== COMMA || b[quote] !== QUOTE) return stream
+  return endsWithEscape(b, start, quote, N) ? stream : stream | PART
 }
 
 class Line implements FieldSink {
@@ -233,15 +226,15 @@ export const dockerJson = defineCodec({
   summary: 'Each line is in the format of the Docker logging driver `json-file`.',
   notes:
     'Events have `.message` (`log`, without its line end), `.timestamp` (`time`), `.stream`, and `.attrs` if Docker is configured to write labels or variables. ' +
-    'Docker divides lines of the container after 16 KiB. The sources `file` and `stdin` join the parts: the parts up to the part with a line end are one event, with the time of the first part. ' +
-    'A line of the other stream ends the event early. If an event ends early, `.partial` is `first`, as for the beginning of a line that is too long; the rest waits for at most a second, and is then a separate event. ' +
+    'Docker divides lines of the container after 16 KiB. The sources `file` and `stdin` join the parts: the parts up to the part with a line end are one event, with the time of the first part, even if lines of the other stream are between them. ' +
+    'If an event ends early, `.partial` is `first`, as for the beginning of a line that is too long; the rest waits for at most a second, and is then a separate event. ' +
     '`parse` and other sources do not join the parts, but mark them with `.partial`. To read JSON that a container logs, `parse` the field `.message` with `codec: json`.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a line of Docker',
   undecodedHelp: 'Lines that are not in the format of Docker (json-file). They are kept as text.',
   joinsLines: false,
-  joiner,
+  readPart,
   examples: [
     {
       title: 'A line of a container',

@@ -103,7 +103,7 @@ export const decodeOption = once(() =>
 
 /** If the codec of the source could join divided lines, returns a warning that this source does not join them. */
 export function dividedWarnings({ decode }: { readonly decode?: Codec | undefined }): OptionProblem[] {
-  if (!decode?.definition.joiner) return []
+  if (!decode?.definition.readPart) return []
   const message =
     'a line that the container runtime has divided is not joined here: its parts are separate events marked .partial. The sources file and stdin join them'
   return [{ path: ['decode'], message }]

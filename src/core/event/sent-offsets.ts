@@ -69,6 +69,8 @@ type Lines = Int32Array | Float64Array
 export interface ReadFrom {
   readonly reading: string
   readonly at: number
+  /** The position of each line in the bytes that were read, if the lines are in another order. */
+  readonly lines?: Lines
   /** A component made the batch's events instead of reading them. */
   readonly isMade?: true
 }

@@ -3,6 +3,7 @@ import { findLines } from '../../lib/kernel/find-lines.js'
 import { FramedSplitter, type Framing } from '../../lib/lines/framed-splitter.js'
 import { continuesWith, endsWith, startsWith } from '../../lib/lines/line-patterns.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
+import { PartSplitter } from '../../lib/lines/part-splitter.js'
 import { type Joiner, RecordSplitter } from '../../lib/lines/record-splitter.js'
 import { LANGUAGES, stackTraces } from '../../lib/lines/stack-traces.js'
 import type { Codec } from '../codec.js'
@@ -102,9 +103,12 @@ export function checkSplit({ decode, multiline }: SplitOptions, context: z.Refin
   }
 }
 
-/** Maximum number of parts of a line. The wait for the next part is short: programs write all parts together. */
+/**
+ * Maximum number of parts of a line, with lines of the other stream between them. The wait for the next part is short:
+ * programs write all parts together.
+ */
 const MOST_PARTS = 1000
-const PARTS_TIMEOUT_MS = 1000
+export const PARTS_TIMEOUT_MS = 1000
 
 export class Splitting {
   readonly #options: SplitOptions
@@ -114,8 +118,8 @@ export class Splitting {
   constructor(options: SplitOptions, metrics?: ComponentMetrics) {
     this.#options = options
     this.#metrics = metrics
-    const { decode, multiline } = options
-    this.#joiner = multiline ? joinerOf(multiline) : decode.definition.joiner
+    const { multiline } = options
+    this.#joiner = multiline && joinerOf(multiline)
   }
 
   /**
@@ -136,16 +140,18 @@ export class Splitting {
   }
 
   #lineSplitter(continues: boolean, carry: number): LineSplitter {
-    const { max_line_bytes, multiline } = this.#options
+    const { decode, max_line_bytes, multiline } = this.#options
+    const { readPart } = decode.definition
+    if (!multiline && readPart) return new PartSplitter(readPart, MOST_PARTS, max_line_bytes, continues, carry)
     const joiner = this.#joiner
-    if (!joiner) return new LineSplitter(max_line_bytes, continues, findLines)
-    const { max_lines: maxLines = MOST_PARTS, max_bytes: maxBytes = max_line_bytes } = multiline ?? {}
+    if (!multiline || !joiner) return new LineSplitter(max_line_bytes, continues, findLines)
+    const { max_lines: maxLines, max_bytes: maxBytes = max_line_bytes } = multiline
     return new RecordSplitter({ joiner, maxLines, maxBytes }, continues, carry)
   }
 
   /** Whether an unfinished event may continue in the next file. A container runtime may divide a line between files. */
   get joinsParts(): boolean {
-    return this.#joiner !== undefined && this.#options.multiline === undefined
+    return this.#options.decode.definition.readPart !== undefined && this.#options.multiline === undefined
   }
 
   /**
@@ -155,7 +161,7 @@ export class Splitting {
   patienceMs(inLine: boolean): number {
     const { partial_line_timeout = Number.POSITIVE_INFINITY, multiline } = this.#options
     if (this.#options.decode.framing) return Number.POSITIVE_INFINITY
-    if (!this.#joiner) return partial_line_timeout
+    if (!this.#joiner && !this.joinsParts) return partial_line_timeout
     const timeout = multiline?.timeout ?? PARTS_TIMEOUT_MS
     return inLine ? Math.max(partial_line_timeout, timeout) : timeout
   }

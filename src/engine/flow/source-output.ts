@@ -227,10 +227,8 @@ export class SourceOutput implements Output {
     const began = this.#clock.now()
     this.lag.mark(batch)
     const { length, bytes } = batch
-    batch.sentOffsets = new SentOffsets(
-      batch.starts[0]!,
-      batch.readFrom ?? { reading: this.#reading, at: this.#sentBytes },
-    )
+    const readFrom = batch.readFrom ?? { reading: this.#reading, at: this.#sentBytes }
+    batch.sentOffsets = new SentOffsets(batch.starts[0]!, readFrom, readFrom.lines)
     this.#sentBytes += batch.span
     const undecoded = batch.scan()
     if (undecoded > 0) this.#notDecoded(batch, undecoded)

@@ -46,8 +46,16 @@ export interface Frame extends LineColumns {
   readonly bytes: number
   /** Whether each line has a line end, and the next line begins directly after it. Missing: unknown. */
   readonly isRun?: boolean | undefined
-  /** The bytes that were read. Set if the lines were made from these bytes and are in another chunk. */
-  readonly read?: { readonly chunk: Buffer; readonly start: number; readonly end: number }
+  /**
+   * The bytes that were read. Set if the lines were made from these bytes and are in another chunk. `starts`: where each
+   * line begins in the bytes that were read, if the lines are the same bytes in another order.
+   */
+  readonly read?: {
+    readonly chunk: Buffer
+    readonly start: number
+    readonly end: number
+    readonly starts?: Int32Array
+  }
   /** How many of these lines come from unreadable bytes. */
   readonly unreadable?: number
   /** Set if the chunk is reused. Call it once, when the bytes of the frame are no longer needed. */
@@ -136,6 +144,11 @@ export class LineSplitter {
   /** Whether the next event would begin in the middle of a line. */
   get continues(): boolean {
     return this.goesOn
+  }
+
+  /** Whether lines wait because another event before them is unfinished. */
+  get holdsOthers(): boolean {
+    return false
   }
 
   /** The error after which nothing more can be read. Undefined here, because lines may contain any bytes. */
@@ -255,6 +268,14 @@ export class LineSplitter {
     this.put(this.end, 0)
     this.goesOn = true
     return this.frame(from)
+  }
+
+  /** Removes the pending bytes, and returns a copy of them. */
+  take(): Buffer {
+    const bytes = Buffer.from(this.chunk.subarray(this.start, this.end))
+    this.drop()
+    this.goesOn = false
+    return bytes
   }
 
   /** Releases the chunk. A small unfinished line moves to a chunk of its own size. A large one stays where it is. */

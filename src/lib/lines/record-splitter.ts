@@ -19,16 +19,11 @@ export const JOINS = 1
 /** The line belongs to the event before it, even if that event was already emitted. */
 export const BELONGS = 2
 
-/** Maximum bytes of a line that a joiner sees, unless the joiner asks for more. */
+/** Maximum bytes of a line that a joiner sees. An unfinished line waits until it has more bytes than this. */
 export const JUDGED_BYTES = 4096
 
 /** Decides which lines form one event. Stateless: `judge` returns the state for the next line. */
 export interface Joiner {
-  /**
-   * Maximum bytes of a line that the joiner sees; undefined: JUDGED_BYTES. An unfinished line waits until it has more
-   * bytes than this.
-   */
-  readonly judgedBytes?: number
   /**
    * Judges the line that begins with bytes[start, end). Returns `verdict | state << 2`. `state` is the state from the
    * previous line, 0 at the beginning.
@@ -51,7 +46,6 @@ const CUT = 2
 
 export class RecordSplitter extends LineSplitter {
   readonly #joiner: Joiner
-  readonly #judgedBytes: number
   readonly #maxLines: number
   /** The complete lines of the current event are chunk[start, #line); the last one ends at #lineEnd. */
   #line = 0
@@ -68,7 +62,6 @@ export class RecordSplitter extends LineSplitter {
   constructor({ joiner, maxLines, maxBytes }: RecordLimits, continues = false, carry = 0) {
     super(maxBytes, continues)
     this.#joiner = joiner
-    this.#judgedBytes = joiner.judgedBytes ?? JUDGED_BYTES
     this.#maxLines = maxLines
     this.#judged = continues
     this.#continues = continues
@@ -132,7 +125,7 @@ export class RecordSplitter extends LineSplitter {
     // A CR at the end may turn out to be part of the line end.
     const to = this.inLine && chunk[this.end - 1] === CR ? this.end - 1 : this.end
     if (to - this.start > this.maxLineBytes) {
-      if (!this.#judged && this.end - this.#line > this.#judgedBytes) this.#judge(this.end)
+      if (!this.#judged && this.end - this.#line > JUDGED_BYTES) this.#judge(this.end)
       if (this.#judged) this.#cut(to)
     }
     return this.frame(from)
@@ -170,7 +163,7 @@ export class RecordSplitter extends LineSplitter {
   #judge(to: number): void {
     const known = this.#known
     const line = this.#line
-    const judged = this.#joiner.judge(known >> 2, this.chunk, line, Math.min(to, line + this.#judgedBytes))
+    const judged = this.#joiner.judge(known >> 2, this.chunk, line, Math.min(to, line + JUDGED_BYTES))
     const verdict = judged & 3
     const waits = line > this.start
     const belongs = known & OPEN && (verdict === BELONGS || (verdict === JOINS && (waits || known & CUT)))

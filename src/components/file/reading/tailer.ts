@@ -119,6 +119,8 @@ export class Tailer {
   parked: { readonly at: number; readonly inLine: boolean } | undefined
   /** When the last new byte was read, on the monotonic clock. */
   grownAt: number
+  /** Since when lines wait for another event that is unfinished. */
+  holdsSince = Number.POSITIVE_INFINITY
   /** When the file's size was checked without a read. */
   readonly checks: Checks
   readonly trail: Trail
@@ -401,6 +403,7 @@ export class Tailer {
     this.#portion.leave(this.#splitter)
     this.#splitter = this.#context.splitting.splitter(position.continues, position.carry, position.offset)
     this.#pieces = 0
+    this.holdsSince = Number.POSITIVE_INFINITY
     this.#putParts()
   }
 
@@ -423,9 +426,7 @@ export class Tailer {
 
   /** Gives the parts to `successor`. Until the parts are settled, the committed position stays before these parts. */
   #giveParts(successor: Tailer): Parts {
-    const { chunk, starts, ends, release } = this.#splitter.flush()!
-    const bytes = Buffer.concat([chunk.subarray(starts[0]!, ends[0]!), LINE_FEED])
-    release?.()
+    const bytes = this.#splitter.take()
     const settle = this.#positions.add(this.#deliver(this.#at, this.#tail))
     this.successor = successor
     return {
@@ -683,7 +684,9 @@ export class Tailer {
       this.#furthest = this.#at
       this.grownAt = this.#context.clock.now()
     }
-    const { pending } = this.#splitter
+    const { pending, holdsOthers } = this.#splitter
+    if (!holdsOthers) this.holdsSince = Number.POSITIVE_INFINITY
+    else if (frame || this.holdsSince === Number.POSITIVE_INFINITY) this.holdsSince = this.#context.clock.now()
     this.#tail = tailAtEnd
     if (!frame) {
       if (pending === 0 && mayBeMarked && !this.#splitter.mayBeMarked) this.#passMark()
@@ -795,8 +798,6 @@ interface Parts {
   readonly bytes: Buffer
   readonly settle: () => void
 }
-
-const LINE_FEED = Buffer.from('\n')
 
 /** Unit of `blocks` in a stat. */
 const BLOCK_BYTES = 512

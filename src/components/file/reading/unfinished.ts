@@ -1,3 +1,4 @@
+import { PARTS_TIMEOUT_MS } from '../../../core/options/multiline-options.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import type { ReaderOptions } from './reader.js'
 import type { Tailer } from './tailer.js'
@@ -60,12 +61,13 @@ export class Unfinished {
   /** The time at which the unfinished part of a file is delivered as it is. */
   #dueAtOf(tailer: Tailer): number {
     const { splitting, rotateWaitMs } = this.#options
-    const { grownAt, inLine, origin, path, movedAt, truncatedSince } = tailer
+    const { grownAt, holdsSince, inLine, origin, path, movedAt, truncatedSince } = tailer
     // The copy of a truncated file gets no more data.
     if (truncatedSince !== undefined && inLine) return grownAt
     const isRenamed = origin.path !== path
     return Math.min(
       grownAt + splitting.patienceMs(inLine),
+      inLine ? Number.POSITIVE_INFINITY : holdsSince + PARTS_TIMEOUT_MS,
       isRenamed ? Math.max(grownAt, movedAt) + rotateWaitMs : Number.POSITIVE_INFINITY,
     )
   }

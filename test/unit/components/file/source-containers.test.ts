@@ -172,23 +172,70 @@ for (const [decode, rotatedName, line] of RUNTIMES) {
     t.same(new Set(files.map(({ offset }) => offset)), new Set([first.length, second.length]))
   })
 
-  t.test(
-    `${decode}: a line that ends in its own file is not joined to the next one, and neither is another stream`,
-    async t => {
-      const dir = testFolder(t, { '0.log': line('P', 'one, ') })
-      const path = join(dir, '0.log')
-      const run = await start({ include: [path] })
+  t.test(`${decode}: lines of the other stream are between the parts, also in the next file`, async t => {
+    const dir = testFolder(t, { '0.log': line('P', 'one, ') + line('P', 'error, ', 'stderr') })
+    const path = join(dir, '0.log')
+    const run = await start({ include: [path] })
+    await run.read(path)
+    renameSync(path, `${path}${rotatedName}`)
+    writeFileSync(path, line('F', 'two') + line('F', 'three') + line('F', 'four', 'stderr') + line('F', 'five'))
+    await settled(run, 4)
+    t.same(run.out.texts(), [
+      joined(line('P', 'one, '), line('F', 'two')),
+      joined(line('P', 'error, ', 'stderr'), line('F', 'four', 'stderr')),
+      joined(line('F', 'three')),
+      joined(line('F', 'five')),
+    ])
+    await run.stop()
+    const next = await start({ include: [path] }, run.checkpoints)
+    appendFileSync(path, line('F', 'six'))
+    await settled(next, 1)
+    t.same(next.out.texts(), [joined(line('F', 'six'))])
+    await next.stop()
+  })
+
+  t.test(`${decode}: a kill between parts of both streams: all that is unfinished is read again, once`, async t => {
+    const [zero, rest] = [line('F', 'zero') + line('F', 'error', 'stderr'), line('F', 'six')]
+    const mixed = [line('P', 'one, '), line('F', 'two', 'stderr'), line('P', 'three, ', 'stderr')]
+    // Longer than the bytes before a position that are compared.
+    const ends = [line('F', 'four'.repeat(1000)), line('F', 'five', 'stderr')]
+    const dir = testFolder(t, { '0.log': zero + mixed.join('') })
+    const path = join(dir, '0.log')
+    const run = await start({ include: [path] })
+    await settled(run, 2)
+    await run.read(path)
+    await run.checkpoints.flush()
+    await run.kill()
+    t.same(run.out.texts(), [zero, ''].join('').split('\n').slice(0, 2))
+    appendFileSync(path, ends.join('') + line('P', 'unfinished'))
+    const next = await start({ include: [path] }, run.checkpoints)
+    await settled(next, 3)
+    t.same(next.out.texts(), [joined(mixed[0]!, ends[0]!), joined(mixed[1]!), joined(mixed[2]!, ends[1]!)])
+    await next.checkpoints.flush()
+    await next.kill()
+    appendFileSync(path, rest)
+    const last = await start({ include: [path] }, run.checkpoints)
+    await settled(last, 1)
+    t.same(last.out.texts(), [joined(line('P', 'unfinished'), rest)])
+    await last.stop()
+  })
+
+  t.test(`${decode}: no line waits longer than a second for the other stream, even if lines follow it`, async t => {
+    const dir = testFolder(t, { '0.log': line('P', 'one, ') })
+    const path = join(dir, '0.log')
+    const time = new TestTime()
+    const run = await tail({ include: [path], decode }, undefined, new Receiver(), time)
+    await run.read(path)
+    for (let n = 0; n < 4; n++) {
+      appendFileSync(path, line('F', `${n}`, 'stderr'))
       await run.read(path)
-      renameSync(path, `${path}${rotatedName}`)
-      writeFileSync(path, line('F', 'error', 'stderr') + line('F', 'out'))
-      await settled(run, 3)
-      t.same(
-        run.out.texts(),
-        [line('P', 'one, '), line('F', 'error', 'stderr'), line('F', 'out')].map(one => joined(one)),
-      )
-      await run.stop()
-    },
-  )
+      time.ms += 400
+      await run.scanned()
+    }
+    await until('the line', () => run.out.texts().length > 1)
+    t.same(run.out.texts().slice(0, 2), [joined(line('P', 'one, ')), joined(line('F', '0', 'stderr'))])
+    await run.stop()
+  })
 
   t.test(`${decode}: the first part is in a deleted file when the daemon stops: it is delivered before`, async t => {
     const dir = testFolder(t, { '0.log': line('P', 'one, ') })

@@ -134,12 +134,19 @@ t.test('a renamed file is the same, and goes on', async t => {
   t.same(second.ids(), first.ids())
 })
 
-const part = (tag: string, text: string) => `2026-01-02T03:04:05.000000000Z stdout ${tag} ${text}\n`
+const part = (tag: string, text: string, stream = 'stdout') =>
+  `2026-01-02T03:04:05.000000000Z ${stream} ${tag} ${text}\n`
 const MARK = '\ufeff'
 const APPENDED = 'f\n'
 
 const places: [title: string, content: string, options: object, events: number][] = [
   ['lines that are joined', 'a\n b\nc\n d\ne\n', { multiline: { start: '^\\S' } }, 2],
+  [
+    'parts of two streams',
+    part('P', 'a') + part('F', 'b', 'stderr') + part('F', 'c') + part('F', 'd'),
+    { decode: 'cri' },
+    3,
+  ],
   ['parts that are joined', part('P', 'a') + part('F', 'b') + part('F', 'c'), { decode: 'cri' }, 2],
   ['lines behind a byte order mark', `${MARK}a\nb\n`, {}, 2],
 ]
