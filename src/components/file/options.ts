@@ -47,12 +47,6 @@ export const options = z
       .describe(
         'How long an unfinished last line may wait before it is delivered as it is. The rest of the line then becomes a second event, marked `partial`. Default: no limit; once the file is renamed or deleted, `rotate_wait`.',
       ),
-    partial_line_at_stop: z
-      .enum(['keep', 'deliver'])
-      .optional()
-      .describe(
-        'Has no effect. A stop keeps an unfinished line or event for the next start. Files that were deleted or moved to another folder are delivered to their end.',
-      ),
     multiline: multilineOption(),
     rotate_wait: duration()
       .prefault('1 Minutes')

@@ -6,9 +6,6 @@ import { filesThere, includeWarnings } from './discovery/include-warnings.js'
 import { options } from './options.js'
 import { startedFiles } from './saved.js'
 
-const NEVER_CUT =
-  'has no effect anymore: the next start reads an unfinished line again, from its beginning; remove this option'
-
 export const file = defineSource({
   type: 'file',
   summary: 'Follows files selected by patterns, through rotation and restarts, and reads every line once.',
@@ -28,10 +25,7 @@ export const file = defineSource({
   catchesUp: () => true,
   filesThere: ({ include, exclude, read_from }) => (read_from === 'end' ? undefined : filesThere(include, exclude)),
   fields: ({ decode }) => fieldsOfLines(decode, ['file']),
-  warnings: ({ include, exclude, partial_line_at_stop }) => [
-    ...includeWarnings(include, exclude),
-    ...(partial_line_at_stop ? [{ path: ['partial_line_at_stop'], message: NEVER_CUT }] : []),
-  ],
+  warnings: ({ include, exclude }) => includeWarnings(include, exclude),
   reads: ({ include, exclude }, onThisMachine) => compileReads(include, exclude, onThisMachine),
   examples: [
     { title: 'Application logs', yaml: "include: [/var/log/app/*.log]\nexclude: ['debug-*']\ndecode: json\n" },

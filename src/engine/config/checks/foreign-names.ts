@@ -142,6 +142,11 @@ const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[]
     'files are always identified by their inode and their content; remove this option',
   ],
   [
+    /^partial_line_at_stop$/,
+    'rotate_wait',
+    'the next start always reads an unfinished line again, from its beginning; remove this option',
+  ],
+  [
     /^(pos_file|db|sincedb_path|statefile|registry|storage|sincedb)$/,
     'scan_interval',
     'positions are saved in the folder of the top-level option "data_dir"; remove this option',

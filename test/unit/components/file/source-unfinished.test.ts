@@ -68,8 +68,7 @@ t.test('a file that got a second name was not renamed, so its unfinished line wa
 t.test('a stop keeps an unfinished line for the next start', async t => {
   const dir = testFolder(t, { 'a.log': 'whole\nhalf', 'marker.log': '' })
   const [path, marker] = [join(dir, 'a.log'), join(dir, 'marker.log')]
-  // A value that an earlier version acted on.
-  const run = await tail({ include: [path, marker], partial_line_at_stop: 'deliver' })
+  const run = await tail({ include: [path, marker] })
   await lines(run, 1)
   await seenIsRead(run, marker)
   await run.stop()

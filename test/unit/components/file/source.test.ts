@@ -769,9 +769,6 @@ t.test('options', async t => {
   t.throws(() => file.options.parse({ include: ['a'], unknown: 1 }))
   const parsed = file.options.parse({ include: ['a'] })
   t.same(file.warnings!({ ...parsed, include: [] }, []), [])
-  t.match(file.warnings!({ ...parsed, include: [], partial_line_at_stop: 'deliver' }, []), [
-    { path: ['partial_line_at_stop'], message: /^has no effect anymore: .* remove this option$/ },
-  ])
   t.match(parsed, {
     max_line_bytes: 1 << 20,
     partial_line_timeout: undefined,
