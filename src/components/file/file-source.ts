@@ -95,6 +95,7 @@ export class FileSource implements Source {
       beginnings: new KnownBeginnings(),
       lookedAt: () => this.#openFiles.lookedAt,
       onCommit: () => checkpoints.changed(),
+      onGrown: tailer => this.#openFiles.grown.add(tailer),
       onMoved: (tailer, before) => this.#openFiles.moved(tailer, before),
       onErrored: tailer => {
         // After the stop, the committed position stays before the batch, so the next start reads the batch again.

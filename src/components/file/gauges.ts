@@ -3,11 +3,15 @@ import type { Descriptors } from './descriptors.js'
 import type { Remote } from './discovery/remote.js'
 import type { OpenFiles } from './open-files.js'
 import type { PathProblems } from './path-problems.js'
-import type { Tailer } from './reading/tailer.js'
 import { undeliveredOfDeleted } from './rotation/losses.js'
 
 /** Maximum number of files with their own series. These are the files with the largest backlog. */
 const MAX_SERIES = 50
+
+interface Series {
+  readonly labels: Record<string, string>
+  readonly value: number
+}
 
 export function registerGauges(
   { metrics, checkpoints, clock }: SourceContext,
@@ -23,7 +27,7 @@ export function registerGauges(
   metrics.gauges(
     'sluice_file_unread_bytes',
     `Unread bytes of a file, for the ${MAX_SERIES} files with the most; all others together are "other".`,
-    () => unread(openFiles.tailers),
+    () => unread(openFiles),
   )
   const deleted =
     'Undelivered bytes of deleted files, which exist only while the daemon has them open. A restart loses them.'
@@ -34,16 +38,23 @@ export function registerGauges(
   })
 }
 
-function unread(tailers: Iterable<Tailer>): { labels: Record<string, string>; value: number }[] {
+/** Looks only at files that have grown, because there may be many files. Removes those that were read to their end. */
+function unread(openFiles: OpenFiles): Series[] {
+  const { grown, lineages } = openFiles
   const byName = new Map<string, number>()
-  for (const tailer of tailers) {
-    const name = tailer.origin.path ?? tailer.path
-    byName.set(name, (byName.get(name) ?? 0) + tailer.unread)
+  for (const tailer of grown) {
+    const { unread, origin, path } = tailer
+    const name = origin.path ?? path
+    if (unread > 0 && openFiles.reads(tailer)) byName.set(name, (byName.get(name) ?? 0) + unread)
+    else grown.delete(tailer)
   }
-  const all = [...byName].sort(([, a], [, b]) => b - a)
-  const series = all.slice(0, MAX_SERIES).map(([file, value]) => ({ labels: { file }, value }))
-  const rest = all.slice(MAX_SERIES)
-  if (rest.length > 0)
-    series.push({ labels: { file: 'other' }, value: rest.reduce((sum, [, value]) => sum + value, 0) })
-  return series
+  const behind = [...byName].sort(([, a], [, b]) => b - a)
+  const shown = behind.slice(0, MAX_SERIES)
+  for (const name of lineages.keys()) {
+    if (shown.length >= MAX_SERIES) break
+    if (!byName.has(name)) shown.push([name, 0])
+  }
+  if (lineages.size > MAX_SERIES)
+    shown.push(['other', behind.slice(MAX_SERIES).reduce((sum, [, value]) => sum + value, 0)])
+  return shown.map(([file, value]) => ({ labels: { file }, value }))
 }

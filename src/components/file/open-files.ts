@@ -57,12 +57,15 @@ const MOST_LOOKS = 4
 export class OpenFiles {
   /** Number of new files that no saved checkpoint contains. The source sets it to 0 when it saves the new files. */
   unsaved = 0
+  /** Files that may have unread bytes. */
+  readonly grown = new Set<Tailer>()
+  /** By the file name in their events. */
+  readonly lineages = new Map<string, Lineage<Tailer>>()
   readonly #options: OpenFilesOptions
   readonly #tailers = new Map<string, Tailer>()
   readonly #inFolders = new ByFolder<Tailer>()
   /** Files that are not read yet, because Sluice still searches for files that must be read before them. */
   readonly #held = new Set<Tailer>()
-  readonly #lineages = new Map<string, Lineage<Tailer>>()
   readonly #names = new CurrentNames(this)
   readonly #births = new BirthTimes()
   readonly #search: Search
@@ -112,7 +115,7 @@ export class OpenFiles {
 
   /** The files whose events have this file name. */
   withName(name: string): readonly Tailer[] {
-    return this.#lineages.get(name)?.files ?? []
+    return this.lineages.get(name)?.files ?? []
   }
 
   moved(tailer: Tailer, before: string): void {
@@ -637,8 +640,8 @@ export class OpenFiles {
     this.#inFolders.add(tailer.path, tailer)
     this.#options.tailing.beginnings.add(tailer, tailer.head, tailer.trail.marks)
     const name = tailer.origin.path!
-    const lineage = this.#lineages.get(name) ?? new Lineage<Tailer>()
-    this.#lineages.set(name, lineage)
+    const lineage = this.lineages.get(name) ?? new Lineage<Tailer>()
+    this.lineages.set(name, lineage)
     tailer.lineage = lineage
     if (isNewest) lineage.append(tailer)
     else lineage.insert(tailer, this.#names.paths.get(name))
@@ -776,13 +779,14 @@ export class OpenFiles {
     const { descriptors, context, tailing, onForget } = this.#options
     onForget(tailer)
     tailing.beginnings.delete(tailer)
+    this.grown.delete(tailer)
     this.#inFolders.delete(tailer.path, tailer)
     this.#release(tailer)
     descriptors.close(tailer)
     tailer.park()
     this.#tailers.delete(tailer.key)
     tailer.lineage?.remove(tailer)
-    if (tailer.lineage?.isEmpty) this.#lineages.delete(tailer.origin.path!)
+    if (tailer.lineage?.isEmpty) this.lineages.delete(tailer.origin.path!)
     this.#names.forget(tailer)
     context.checkpoints.changed()
   }

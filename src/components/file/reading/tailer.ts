@@ -50,6 +50,8 @@ export interface TailerContext {
   /** Wall clock in milliseconds. All rotations before this time were observed. */
   lookedAt(): number
   onCommit(): void
+  /** Called when there may be more to read than before. */
+  onGrown(tailer: Tailer): void
   /** Called when the file has another path than before. */
   onMoved(tailer: Tailer, before: string): void
   /** Called when a batch was given back. The file is then read again from its committed position. */
@@ -214,6 +216,7 @@ export class Tailer {
     if (size <= this.size) return
     this.size = size
     this.sawEarlier = false
+    this.#context.onGrown(this)
   }
 
   /** Whether a sweep must look for the file before the file can be read. If so, the files that follow it also wait. */
@@ -452,6 +455,7 @@ export class Tailer {
     // The next file may take the end of this file when it was read again, however long ago it was read first.
     this.#furthest = mark.offset
     this.#goTo(mark)
+    this.#context.onGrown(this)
     this.#takeBackParts()
   }
 
