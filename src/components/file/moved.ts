@@ -13,15 +13,10 @@ import { type Entry, entryKey, type Saved } from './saved.js'
  * restored from a backup, changes the entries to describe the copies. If one saved file exists, nothing was copied: the
  * others were rotated or replaced.
  */
-export async function followMoved(
-  saved: Saved,
-  births: BirthTimes,
-  { log, reach, checkpoints }: SourceContext,
-  slices: Slices,
-): Promise<void> {
+export async function followMoved(saved: Saved, births: BirthTimes, context: SourceContext, slices: Slices) {
   const files = await filesIfMoved(saved, births, slices)
   if (!files) return
-  const open = (path: string) => openWithinSync(reach, path)
+  const open = (path: string) => openWithinSync(context.reach, path)
   const copies = new Map<Entry, Listed>()
   let again = 0
   for (const entry of [...saved.entries()]) {
@@ -32,16 +27,16 @@ export async function followMoved(
     const likeness = withKnown(one.path, keyOf(one.stat), compare, { keeps: false, open })
     if (likeness === 'copy') copies.set(entry, one)
     else if (likeness && entry.offset > 0) again++
-    // All of it is read again, so no rest is missing.
-    if (likeness === 'unsure') saved.remove(entry)
+    // All of it is read again, so no rest is lost.
+    if (likeness === 'unsure') saved.replace(entry, { ...entry, size: undefined })
   }
   if (copies.size + again === 0) return
-  log[again > 0 ? 'warn' : 'info'](
+  context.log[again > 0 ? 'warn' : 'info'](
     { continued: copies.size, read_again: again },
     'no file has its saved device, inode and birth time; continuing in files that are certainly copies of the saved files, and reading others again from the beginning',
   )
   if (copies.size > 0) setIdentities(saved, copies)
-  checkpoints.changed()
+  context.checkpoints.changed()
 }
 
 /**
@@ -55,7 +50,6 @@ async function filesIfMoved(saved: Saved, births: BirthTimes, slices: Slices) {
   const isKnown = ({ stat, path }: Pick<Listed, 'stat' | 'path'>) =>
     known.has(`${stat.ino}:${stat.birthtimeNs}`) || saved.known(stat, births, path) !== undefined
   const files = new Map<string, Listed>()
-  const unexamined = new Set<string>()
   try {
     for (const { path } of entries) {
       if (slices.due) await slices.pause()
@@ -63,15 +57,15 @@ async function filesIfMoved(saved: Saved, births: BirthTimes, slices: Slices) {
       if (stat && isKnown({ stat, path })) return undefined
     }
     for (const folder of saved.byFolder().keys())
-      for (const one of await list(folder, slices, unexamined)) {
+      for (const one of await list(folder, slices)) {
         if (isKnown(one)) return undefined
         files.set(one.path, one)
       }
+    return files
   } catch (error) {
     unlessSilent(error)
     return undefined
   }
-  return unexamined.size === 0 ? files : undefined
 }
 
 /** Returns undefined if the file begins differently, and `begins` if it does not hold all that was read. */

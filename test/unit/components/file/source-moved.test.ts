@@ -158,6 +158,18 @@ t.test('one file is still the saved one: the others were replaced, and are read'
   t.same(reports, [])
 })
 
+t.test('a few lines, of which some were not delivered: read again, and not counted as lost', async t => {
+  const former = await readBefore(t, 5, async (dir, run) => {
+    run.out.hold = true
+    appendFileSync(join(dir, 'a.log'), 'open\n')
+    await settled(run, 16)
+  })
+  move(former, false)
+  const { texts, reports } = await after(former, 16)
+  t.same(texts, ['open', ...NAMES.flatMap(name => numbered(name, 0, 5))].sort())
+  t.same(reports, [{ level: WARN, continued: 0, read_again: 3 }])
+})
+
 t.test('inodes that are equal by chance', async t => {
   const former = await readBefore(t)
   move(former, true)
