@@ -1,6 +1,17 @@
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -130,6 +141,39 @@ destinations: { out: { type: blackhole, inputs: [app] } }
   await until('a file', async () => (await run('status')).stdout.includes('1 file, 0B unread'))
   t.notMatch((await run('status')).stdout, 'did not find any file')
   t.equal(daemon.stderr.split('did not find any file').length, 2, 'once')
+})
+
+t.test('files that cannot be read: status names them, with the reason and what to do', async t => {
+  const config = `
+sources: { app: { type: file, include: [./log/*.log], scan_interval: 50ms } }
+destinations: { out: { type: file, inputs: [app], path: ./out.log, encoding: raw } }
+`
+  const { folder, daemon, run } = await started(t, config, {})
+  const path = (name: string) => join(folder, 'log', name)
+  mkdirSync(join(folder, 'log'))
+  const utf16 = Buffer.from('\ufeffsecret\r\n', 'utf16le')
+  writeFileSync(path('wide.log'), utf16)
+  writeFileSync(path('swapped.log'), Buffer.from(utf16).swap16())
+  for (let n = 0; n < 4; n++) symlinkSync(`loop${n}.log`, path(`loop${n}.log`))
+  const problem = async () => (JSON.parse((await run('status', '--json')).stdout) as Status).problems[0]
+  const shown = await until('all of them', async () => {
+    const one = await problem()
+    return one?.what === 'app: 6 files cannot be read' && one
+  })
+  t.match(shown.detail, /loop\d\.log \(ELOOP\).* and 1 other file\.$/)
+  t.match(shown, { detail: /(wide|swapped)\.log \(UTF-16\)/, todo: /iconv -f UTF-16 -t UTF-8/ })
+  // A rotation of a refused file, and a truncation of another one.
+  appendFileSync(path('wide.log'), utf16)
+  renameSync(path('wide.log'), path('wide.log.1'))
+  writeFileSync(path('wide.log'), 'one\n')
+  writeFileSync(path('swapped.log'), 'two\n')
+  for (let n = 0; n < 4; n++) rmSync(path(`loop${n}.log`))
+  const lines = () => readFileSync(join(folder, 'out.log'), 'utf8').split('\n').filter(Boolean).sort()
+  await until('both lines', () => existsSync(join(folder, 'out.log')) && lines().length >= 2)
+  await until('nothing to be wrong', async () => (await problem()) === undefined)
+  t.same(lines(), ['one', 'two'])
+  t.equal(daemon.stderr.split('"cause":"UTF-16"').length, 3, 'once for each file')
+  t.notMatch(daemon.stderr, /SLUICE_FILE_VANISHED|SLUICE_FILE_TRUNCATED/)
 })
 
 longTest('a destination on hold is a problem, and not the bottleneck as well', async t => {

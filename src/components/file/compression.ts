@@ -1,27 +1,30 @@
 import type { Transform } from 'node:stream'
 import zlib from 'node:zlib'
 
-/** Recognizes the formats of compressed files by their first bytes or names. */
+/** Recognizes the formats of files that are not read as they are, by their first bytes or names. */
 
-export type Format = 'gzip' | 'zstd' | 'xz' | 'bzip2'
+export type Format = 'gzip' | 'zstd' | 'xz' | 'bzip2' | 'UTF-16'
 
-const STARTS: Readonly<Record<Exclude<Format, 'bzip2'>, string>> = {
+const STARTS: Readonly<Record<'gzip' | 'zstd' | 'xz', string>> = {
   gzip: '\x1f\x8b\x08',
   zstd: '\x28\xb5\x2f\xfd',
   xz: '\xfd7zXZ\0',
 }
 /** These bytes follow the first four bytes of bzip2: a block, or the end of an empty file. */
 const BZIP2 = ['1AY&SY', '\x17rE8P\x90']
+/** The byte order marks of UTF-16. */
+const UTF_16 = ['\xff\xfe', '\xfe\xff']
 const EXTENSIONS: Readonly<Record<string, Format>> = { '.gz': 'gzip', '.zst': 'zstd' }
 const EXTENSION = /\.(gz|zst)$/
 
 /** Files of zstd with a larger window (`zstd --long`) are refused, because inflating them takes so much memory. */
 const ZSTD_WINDOW_LOG = 23
 
-/** The format of a file that begins with these bytes; undefined: it is not compressed. */
+/** The format of a file that begins with these bytes; undefined: its lines are read as they are. */
 export function formatOf(first: Buffer): Format | undefined {
   const text = first.toString('latin1', 0, 10)
   for (const [format, start] of Object.entries(STARTS)) if (text.startsWith(start)) return format as Format
+  if (UTF_16.includes(text.slice(0, 2))) return 'UTF-16'
   return text.startsWith('BZh') && BZIP2.includes(text.slice(4)) ? 'bzip2' : undefined
 }
 

@@ -4,6 +4,9 @@ import { errorCode, errorText } from '../../core/errors.js'
 import { statOrNone } from '../../lib/files/disk/disk.js'
 import { formatOfName, isOfContent } from './compression.js'
 
+/** Maximum number of unreadable files that are named in the status of the daemon. */
+const MAX_NAMED = 5
+
 /** A problem that does not recur within this many sweeps is forgotten. */
 const FORGET_SWEEPS = 10
 
@@ -37,6 +40,19 @@ export class PathProblems {
       'sluice_file_compressed_total',
       'Compressed files that match `include` and were skipped because of their format or because of `read_old_compressed`.',
     )
+    context.metrics.gauges(
+      'sluice_file_unreadable',
+      `1 for each file or folder that cannot be read now, for at most ${MAX_NAMED} of them.`,
+      () => this.#named(),
+    )
+  }
+
+  #named(): { labels: Record<string, string>; value: number }[] {
+    const named: { labels: Record<string, string>; value: number }[] = []
+    for (const [file, { code: cause, unread }] of this.#open) {
+      if (unread && named.push({ labels: { file, cause }, value: 1 }) === MAX_NAMED) break
+    }
+    return named
   }
 
   /** Number of paths that cannot be read or listed now. */
@@ -84,6 +100,16 @@ export class PathProblems {
     this.#context.log.error(
       { code: 'SLUICE_COPY_DAMAGED', file: path, cause: code, error: errorText(error) },
       `cannot read a compressed file to its end; ${rest}`,
+    )
+  }
+
+  /** Reports a file in a format that is never read. Logged and counted once. */
+  refused(path: string, format: string): void {
+    if (!this.#first(path, format, true, true)) return
+    this.#context.metrics.failed('open')
+    this.#context.log.error(
+      { code: 'SLUICE_FILE_UNREADABLE', file: path, cause: format },
+      'cannot read a file in UTF-16; ignoring it. Write it in UTF-8, or convert it: iconv -f UTF-16 -t UTF-8',
     )
   }
 

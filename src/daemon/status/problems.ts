@@ -60,7 +60,7 @@ export function problemsOf(seen: Observed): Problem[] {
     ...balanceProblems(seen),
     ...positive(seen, [BUFFER_UNWRITABLE]),
     ...fullBufferProblems(seen),
-    ...positive(seen, [FILES_UNREADABLE]),
+    ...unreadableProblems(seen),
     ...lostBytesProblems(seen),
     ...positive(seen, [FILE_SYSTEM_SILENT]),
     ...nothingToRead(seen),
@@ -123,7 +123,33 @@ const UNREADABLE = 'sluice_files_unreadable'
 const FILES_UNREADABLE: Positive = {
   metric: UNREADABLE,
   what: (id, value) => `${id}: ${counted(value, 'file')} cannot be read`,
-  todo: 'The log names each file and the reason (SLUICE_FILE_UNREADABLE, SLUICE_COPY_DAMAGED). When a file can be read again, reading continues at its last position, or at its beginning. If the reason is a byte that cannot begin a record ("byte 4: …"), set decode to the format of the file, write the file again, or remove it from include.',
+  todo: 'The log names each file and the reason (SLUICE_FILE_UNREADABLE, SLUICE_COPY_DAMAGED). When a file can be read again, reading continues at its last position, or at its beginning.',
+}
+
+/** What to do, by the reason why a file cannot be read. */
+const UNREADABLE_ADVICE: readonly (readonly [cause: RegExp, todo: string])[] = [
+  [
+    /^(EACCES|EPERM)$/,
+    'Let the user of the daemon read the file (permission r) and enter its folders (x), for example with SupplementaryGroups= in the unit.',
+  ],
+  [/^UTF-16$/, 'Write the file in UTF-8, or convert it: iconv -f UTF-16 -t UTF-8.'],
+  [/^byte /, 'Set decode to the format of the file, write the file again, or remove it from include.'],
+]
+
+function unreadableProblems(seen: Observed): Problem[] {
+  return positive(seen, [FILES_UNREADABLE]).map(problem => {
+    const labels = { component_id: problem.component ?? '' }
+    const files = seen.series.all('sluice_file_unreadable', labels).map(one => one.labels)
+    if (files.length === 0) return problem
+    const more = seen.series.sum(UNREADABLE, labels) - files.length
+    const named = files.map(({ file, cause }) => `${file} (${cause})`).join(', ')
+    const advice = UNREADABLE_ADVICE.filter(([of]) => files.some(({ cause = '' }) => of.test(cause)))
+    return {
+      ...problem,
+      detail: `${named}${more > 0 ? ` and ${counted(more, 'other file')}` : ''}.`,
+      todo: [...advice.map(([, todo]) => todo), problem.todo].join(' '),
+    }
+  })
 }
 
 const FILE_SYSTEM_SILENT: Positive = {

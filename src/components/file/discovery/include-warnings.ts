@@ -45,6 +45,8 @@ function warningOf(pattern: string, exclude: readonly string[], systems: FileSys
   const unknown = all.find(one => one.unknown)?.unknown
   if (unknown !== undefined) {
     const { name, format } = unknown
+    if (format === 'UTF-16')
+      return `${shownPath(pattern)} matches ${name}, which is in UTF-16 and is not read; write it in UTF-8`
     return `${shownPath(pattern)} matches ${name}, which is compressed with ${format}; files of this format are skipped; add them to exclude, as in exclude: ['*.xz']`
   }
   const refused = all.find(one => one.refused)?.refused

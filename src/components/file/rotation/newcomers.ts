@@ -174,6 +174,10 @@ export class Newcomers {
    */
   #takeCompressed(path: string, stat: BigIntStats, format: Format, inflate: (stat: BigIntStats) => boolean): boolean {
     const { candidates, problems, files } = this.#options
+    if (format === 'UTF-16') {
+      problems.refused(path, format)
+      return true
+    }
     if (!candidates.isAtRest(stat)) return false
     if (!isReadable(format)) problems.compressed(path, 'format')
     else if (files.isOld(stat)) problems.compressed(path, 'old')

@@ -321,10 +321,22 @@ t.test('what was delivered and cannot be noted', async t => {
 })
 
 t.test('of a file that cannot be read it is said what helps, also if its records cannot be delimited', async t => {
-  t.match(problemsOf(view([], ['sluice_files_unreadable{component_id="app"} 1'])), [
-    {
-      what: 'app: 1 file cannot be read',
-      todo: /byte that cannot begin a record .* decode .* write the file again.* include/,
-    },
-  ])
+  const named = (cause: string) => [
+    'sluice_files_unreadable{component_id="app"} 3',
+    `sluice_file_unreadable{component_id="app",file="/var/log/a.log",cause="${cause}"} 1`,
+    'sluice_file_unreadable{component_id="app",file="/var/log/b.log",cause="EIO"} 1',
+  ]
+  const advice = {
+    EACCES: /^Let the user .*permission r/,
+    'UTF-16': /^Write .*iconv/,
+    'byte 4: x': /^Set decode .* include/,
+  }
+  for (const [cause, todo] of Object.entries(advice))
+    t.match(problemsOf(view([], named(cause))), [
+      {
+        what: 'app: 3 files cannot be read',
+        detail: `/var/log/a.log (${cause}), /var/log/b.log (EIO) and 1 other file.`,
+        todo,
+      },
+    ])
 })
