@@ -103,12 +103,12 @@ export class PathProblems {
     )
   }
 
-  /** Reports a file in a format that is never read. Logged and counted once. */
-  refused(path: string, format: string): void {
-    if (!this.#first(path, format, true, true)) return
+  /** Reports a file in UTF-16, which is never read. Logged and counted once. */
+  refused(path: string): void {
+    if (!this.#first(path, 'UTF-16', true, true)) return
     this.#context.metrics.failed('open')
     this.#context.log.error(
-      { code: 'SLUICE_FILE_UNREADABLE', file: path, cause: format },
+      { code: 'SLUICE_FILE_UNREADABLE', file: path, cause: 'UTF-16' },
       'cannot read a file in UTF-16; ignoring it. Write it in UTF-8, or convert it: iconv -f UTF-16 -t UTF-8',
     )
   }

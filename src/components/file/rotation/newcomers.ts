@@ -174,14 +174,16 @@ export class Newcomers {
    */
   #takeCompressed(path: string, stat: BigIntStats, format: Format, inflate: (stat: BigIntStats) => boolean): boolean {
     const { candidates, problems, files } = this.#options
-    if (format === 'UTF-16') {
-      problems.refused(path, format)
-      return true
-    }
-    if (!candidates.isAtRest(stat)) return false
-    if (!isReadable(format)) problems.compressed(path, 'format')
+    // Such a file may be written all the time.
+    if (format === 'UTF-16') problems.refused(path)
+    else if (!candidates.isAtRest(stat)) return false
+    else if (!isReadable(format)) problems.compressed(path, 'format')
     else if (files.isOld(stat)) problems.compressed(path, 'old')
-    else if (candidates.firstBytes(dirname(path), { name: basename(path), stat })?.length !== 0) return inflate(stat)
+    else {
+      const first = candidates.firstBytes(dirname(path), { name: basename(path), stat })
+      if (first && formatOf(first) === 'UTF-16') problems.refused(path)
+      else if (first?.length !== 0) return inflate(stat)
+    }
     return true
   }
 }

@@ -313,6 +313,25 @@ t.test('no file that waits keeps the inflaters from the files that it waits for'
   await next.stop()
 })
 
+t.test('a file in UTF-16 is refused, also in a compressed file, and if it was empty when it was found', async t => {
+  const dir = testFolder(t, { 'app.log': '', 'marker.log': 'one\n' })
+  const [path, marker] = [join(dir, 'app.log'), join(dir, 'marker.log')]
+  const wide = Buffer.from('\ufeffa\nb\n', 'utf16le')
+  const run = await start({ include: [join(dir, '*')] })
+  await settled(run, 1)
+  writeFileSync(path, wide)
+  await until('it is refused', () => coded(run, 'SLUICE_FILE_UNREADABLE').length === 1)
+  writeFileSync(`${path}.1.gz`, gzipSync(wide))
+  writeFileSync(path, 'two\n')
+  await until('the copy is refused', () => coded(run, 'SLUICE_FILE_UNREADABLE').length === 2)
+  await settled(run, 2)
+  t.same(run.out.texts(marker), ['one'])
+  t.same(run.out.texts(path), ['two'])
+  await until('one is left', () => run.value('sluice_files_unreadable') === 1)
+  t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+  await run.stop()
+})
+
 t.test('an archive that is cut off or damaged is read as far as possible, and reported once', async t => {
   const dir = testFolder(t, {})
   const text = asText(Array.from({ length: 20_000 }, (_, i) => `${i} ${Math.sin(i)}`))
