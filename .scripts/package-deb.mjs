@@ -30,8 +30,6 @@ const COMPILED = {
   arm64: { folder: 'linux-arm64', not: /\.musl\.node$/ },
 }
 const RUNS = new Set(['.js', '.cjs', '.mjs', '.json', '.node', '.wasm'])
-/** Of the client of Kafka: it does without a checksum that is compiled, and without schemas. */
-const NOT_NEEDED = /^node_modules\/(@node-rs\/|protobufjs$)/
 /** Folders at the top of a package. */
 const FOR_DEVELOPERS =
   /^(tests?|specs?|docs?|examples?|benchmarks?|bench|integration|fixtures|scripts|deps|browser|types)$/
@@ -109,9 +107,9 @@ function write(path, text, mode) {
 function packages() {
   const lock = JSON.parse(fs.readFileSync(join(ROOT, 'package-lock.json'), 'utf8')).packages
   return Object.entries(lock)
-    .filter(([path, { dev }]) => path !== '' && !dev)
+    .filter(([path, { dev, link }]) => path.startsWith('node_modules/') && !dev && !link)
     .map(([path]) => path)
-    .filter(path => !NOT_NEEDED.test(path) && fs.existsSync(join(ROOT, path)))
+    .filter(path => fs.existsSync(join(ROOT, path)))
     .sort()
 }
 

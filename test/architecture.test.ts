@@ -12,15 +12,11 @@ const HOUSES = ['lib', 'core', 'net', 'engine', 'components', 'service', 'daemon
 const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   // Loaded by createRequire, when it is needed.
   '@swc/wasm-typescript': { home: /^lib\/modules\// },
-  '@platformatic/kafka': { home: /^net\/kafka\/client\.ts$/ },
-  '@platformatic/wasm-utils': { home: /^net\/http\/client\/snappy\.ts$/ },
   '@redis/client': { home: /^net\/redis\/connection\.ts$/ },
   'brace-expansion': { home: /^components\/file\/discovery\/glob\.ts$/ },
   '@photostructure/sqlite': { home: /^service\/api\/store\// },
   pg: { home: /^service\/api\/store\// },
   fastify: { home: /^service\/api\/http\// },
-  // Only held at a release that runs on Node.js 20: fastify takes the newest one, which does not.
-  'light-my-request': { home: /^(?!)/ },
   'mmdb-lib': { home: /^components\/processors\/enrich\/maxmind\.ts$/ },
   picomatch: { home: /^components\/file\// },
   pino: { home: /^daemon\/process\/log/, types: /^(?!lib\/)/ },
@@ -166,10 +162,17 @@ t.test('only the list of components imports a source', async t => {
   }
 })
 
+interface Service {
+  readonly dependencies: Readonly<Record<string, string>>
+}
+
 t.test('every package has a home', async t => {
-  const { dependencies, optionalDependencies } = JSON.parse(read('package.json')) as Record<string, object>
-  t.same(Object.keys(HOMES).sort(), Object.keys({ ...dependencies, ...optionalDependencies }).sort())
-  // npm leaves out what does not declare the oldest Node.js, whether it runs there or not.
+  const { dependencies, peerDependencies } = JSON.parse(read('package.json')) as Record<string, object>
+  t.same(Object.keys(HOMES).sort(), Object.keys({ ...dependencies, ...peerDependencies }).sort())
+  // Only held at a release that runs on Node.js 20: fastify takes the newest one, which does not.
+  const { 'light-my-request': _, ...service } = (JSON.parse(read('src/service/package.json')) as Service).dependencies
+  t.same(service, peerDependencies, 'the checkout has the packages of the service')
+  // npm warns of what does not declare the oldest Node.js, whether it runs there or not.
   const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, { engines?: object }> }
   for (const name of ['dynamic-buffer', 'wasm-utils'])
     t.equal(packages[`node_modules/@platformatic/${name}`]?.engines, undefined, `${name} is installed on each release`)
@@ -184,8 +187,8 @@ t.test('every package has a home', async t => {
       if (!typeOnly) imported.add(name)
     }
   }
-  // The first two are loaded by createRequire; the last one is only held at a release.
-  const others = ['brace-expansion', 'picomatch', 'light-my-request']
+  // They are loaded by createRequire.
+  const others = ['brace-expansion', 'picomatch']
   t.same([...imported, ...others].sort(), Object.keys(HOMES).sort(), 'and is imported there')
   const tests = walk(join(checkout, 'test')).filter(path => path.endsWith('.test.ts'))
   const without = tests.filter(path => !importsOf(read('test', path)).some(({ specifier }) => specifier === 'tap'))

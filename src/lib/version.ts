@@ -13,6 +13,7 @@ function above(folder: string): string {
 interface Manifest {
   readonly version: string
   readonly engines: { readonly node: string }
+  readonly peerDependencies?: Readonly<Record<string, string>>
 }
 
 /** The file is read only once, because later the process may have no free file descriptor. */
@@ -25,6 +26,11 @@ function manifest(): Manifest {
 
 export function packageVersion(): string {
   return manifest().version
+}
+
+/** The major version of a peer. */
+export function peerVersion(name: string): string {
+  return /\d+/.exec(manifest().peerDependencies?.[name] ?? '')?.[0] ?? 'latest'
 }
 
 /** If the Node.js `version` is too old for the package, returns a message. Otherwise returns undefined. */

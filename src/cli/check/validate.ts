@@ -10,7 +10,7 @@ import type { Draft } from '../../engine/config/component-config.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import { literalKeys } from '../../engine/config/published/secret-places.js'
-import type { PostgresOptions } from '../../engine/config/store-options.js'
+import type { StoreOptions } from '../../engine/config/store-options.js'
 import { locate, type MapNode, placeOf } from '../../engine/config/yaml/node.js'
 import { loadDocument } from '../../engine/config/yaml/plain-yaml.js'
 import { type Found, Problems } from '../../engine/config/yaml/problems.js'
@@ -24,8 +24,8 @@ import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { fileWarning } from '../../net/key.js'
 import { isLocal } from '../../net/listen-options.js'
-import { postgresPackage } from '../../service/api/store/postgres.js'
 import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
+import { missingPackages } from '../../service/packages.js'
 import { completed } from '../screen/local-part.js'
 
 /**
@@ -59,7 +59,7 @@ export async function validate(
       let checked: readonly Draft[] = []
       const fileCheck: FileCheck = (root, drafts, service, found) => {
         checkTlsFiles(root, drafts, service, found, systemClock.wall())
-        if (service?.store.type === 'postgresql') checkPostgres(root, service.store, found)
+        if (service) checkService(root, service.store, found)
         checked = drafts
       }
       const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }
@@ -102,13 +102,14 @@ export async function validate(
   return failures > 0 ? EXIT.failed : EXIT.done
 }
 
-function checkPostgres(root: MapNode, { password_file }: PostgresOptions, { problems, warnings }: Found): void {
-  const path = ['service', 'store']
-  const place = (option: string) => placeOf(locate(root, [...path, option]))
-  const missing = postgresPackage.problem()
-  if (missing) problems.add(place('type'), [...path, 'type'], missing)
-  const warning = password_file === undefined ? undefined : fileWarning(password_file, 'password')
-  if (warning) warnings.add(place('password_file'), [...path, 'password_file'], warning)
+function checkService(root: MapNode, store: StoreOptions, { problems, warnings }: Found): void {
+  const place = (path: string[]) => placeOf(locate(root, path))
+  const missing = missingPackages(store)
+  if (missing) problems.add(place(['service']), ['service'], missing)
+  const file = store.type === 'postgresql' ? store.password_file : undefined
+  const warning = file === undefined ? undefined : fileWarning(file, 'password')
+  const path = ['service', 'store', 'password_file']
+  if (warning) warnings.add(place(path), path, warning)
 }
 
 /** Loads a configuration. If loading throws a ConfigError, returns this error. */

@@ -8,7 +8,7 @@ import type { DeliveryDefaults } from '../../core/options/delivery-options.js'
 import { byteSize, fieldPath, refuse, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
 import { template, templatePaths } from '../../core/template.js'
-import { kafkaClient } from '../../net/kafka/client.js'
+import { loadKafka } from '../../net/kafka/client.js'
 import { clusterOptions, isSentPlainly } from '../../net/kafka/options.js'
 import { keyFileWarnings } from '../../net/key.js'
 import { RecordEncoder } from './records.js'
@@ -97,7 +97,7 @@ export const kafka = defineDestination({
   type: 'kafka',
   summary: 'Sends events to Apache Kafka.',
   notes:
-    'Each event is a message. Sluice sends one request per topic at a time, with events for all partitions of the topic. If some partitions fail, Sluice sends only their events again; later events for them wait, and without a key all events of the topic can wait. So the events of a partition, and of a key, keep their order.\n\nWith `idempotence`, brokers discard messages that are sent again within a session. If a broker no longer accepts the session, for example because the broker has forgotten it, Sluice continues with a new session, in order. `sluice_kafka_new_producers_total` counts new sessions, and `sluice_kafka_possible_duplicates_total` counts events that may be stored twice because of new sessions. After a restart of Sluice, or a reload that changes the destination, events whose delivery was not confirmed are sent again; `id_header` lets consumers find them.\n\nRejected events go to the dead-letter queue with the message of the broker and a reason: `too_long`, `timestamp`, `invalid_record` (a compacted topic requires a key), and `partition` (the topic is missing or not a valid name). If `topic` contains fields, `unknown_topic` and `topic_denied` are reasons, too; otherwise the destination pauses until the topic exists, or the right is granted. It also pauses when the user, the password or the token is refused; a replacement is used within a second. When a quota of the cluster is used up, events wait as long as the broker requests.\n\nThis machine must reach the addresses that the brokers advertise (`advertised.listeners` of each broker). `sluice validate --online` connects to the brokers that lead the topic.\n\n`auth` requires `username` and one of `password`, `password_file`, `credential` and `exec`; with `type: oauthbearer`, it requires one of `key`, `key_file`, `credential` and `exec`. `tls.cert_file` and `tls.key_file` must be set together.\n\nThe destination needs the package `@platformatic/kafka`. The Debian package of Sluice contains it; `npm install` installs it if it supports your version of Node.js. `sluice validate` reports if it is missing. Brokers must be Kafka 2.8 or newer.',
+    'Each event is a message. Sluice sends one request per topic at a time, with events for all partitions of the topic. If some partitions fail, Sluice sends only their events again; later events for them wait, and without a key all events of the topic can wait. So the events of a partition, and of a key, keep their order.\n\nWith `idempotence`, brokers discard messages that are sent again within a session. If a broker no longer accepts the session, for example because the broker has forgotten it, Sluice continues with a new session, in order. `sluice_kafka_new_producers_total` counts new sessions, and `sluice_kafka_possible_duplicates_total` counts events that may be stored twice because of new sessions. After a restart of Sluice, or a reload that changes the destination, events whose delivery was not confirmed are sent again; `id_header` lets consumers find them.\n\nRejected events go to the dead-letter queue with the message of the broker and a reason: `too_long`, `timestamp`, `invalid_record` (a compacted topic requires a key), and `partition` (the topic is missing or not a valid name). If `topic` contains fields, `unknown_topic` and `topic_denied` are reasons, too; otherwise the destination pauses until the topic exists, or the right is granted. It also pauses when the user, the password or the token is refused; a replacement is used within a second. When a quota of the cluster is used up, events wait as long as the broker requests.\n\nThis machine must reach the addresses that the brokers advertise (`advertised.listeners` of each broker). `sluice validate --online` connects to the brokers that lead the topic.\n\n`auth` requires `username` and one of `password`, `password_file`, `credential` and `exec`; with `type: oauthbearer`, it requires one of `key`, `key_file`, `credential` and `exec`. `tls.cert_file` and `tls.key_file` must be set together.\n\nBrokers must be Kafka 2.8 or newer.',
   promises: {
     guarantee: 'An event is delivered when the replicas (`acks: all`) or only the leader (`acks: 1`) confirm it.',
     order: 'Events of a partition keep their order; therefore events of a key do, too.',
@@ -132,17 +132,10 @@ export const kafka = defineDestination({
       : []),
     ...keyFileWarnings(options.auth),
   ],
-  checkFiles: async () => {
-    const message = kafkaClient.problem()
-    return message === undefined ? [] : [{ path: ['type'], message }]
-  },
   check: async (options, context, signal) =>
     (await import('./kafka-destination.js')).checkTopic(options, context, signal),
   async create(options, context) {
-    const [client, { KafkaDestination }] = await Promise.all([
-      kafkaClient.load('type'),
-      import('./kafka-destination.js'),
-    ])
+    const [client, { KafkaDestination }] = await Promise.all([loadKafka(), import('./kafka-destination.js')])
     return new KafkaDestination(options, context, client)
   },
   explain(options, context) {

@@ -7,7 +7,7 @@ import type { RequestTexts } from '../../core/partition.js'
 import { isConstant } from '../../core/template.js'
 import { BoundedMap } from '../../lib/bounded-map.js'
 import type { Clock } from '../../lib/time.js'
-import { type KafkaClient, kafkaClient } from '../../net/kafka/client.js'
+import { type KafkaClient, loadKafka } from '../../net/kafka/client.js'
 import { KafkaCluster, type Topic } from '../../net/kafka/cluster.js'
 import { CODES, meaningOf } from '../../net/kafka/refusals.js'
 import type { KafkaOptions } from './destination.js'
@@ -380,7 +380,7 @@ export async function checkTopic(
   context: ComponentContext,
   signal: AbortSignal,
 ): Promise<string> {
-  const cluster = new KafkaCluster(options, context, await kafkaClient.load('type'))
+  const cluster = new KafkaCluster(options, context, await loadKafka())
   try {
     await cluster.open()
     const topics = topicsOf(options, context)

@@ -11,6 +11,7 @@ import { Metrics } from '../../engine/run/measure/metrics.js'
 import { warnIfExposed } from '../../engine/run/state/exposure.js'
 import { shownPath } from '../../lib/files/shown-path.js'
 import { inheritedSockets, listenOn } from '../../lib/network/inherited-sockets.js'
+import { preload } from '../../lib/preload.js'
 import { deferred, systemClock, within } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 import { packageVersion } from '../../lib/version.js'
@@ -18,13 +19,13 @@ import { type ConnectionLimits, ConnectionReport } from '../../net/limits.js'
 import { boundConnections, listening, REFUSED_AGE, REFUSED_TOTAL, ServerTls } from '../../net/listen.js'
 import type { TlsFileOptions } from '../../net/listen-options.js'
 import { EXPIRY_SERIES, expirySeries, TlsFilesError } from '../../net/tls.js'
-import { buildApp } from '../../service/api/http/app.js'
 import { RequestCounts } from '../../service/api/http/sender.js'
 import { ALONE } from '../../service/api/nodes.js'
 import { LIMITS, type OpenService, openService } from '../../service/api/open-service.js'
 import type { Store } from '../../service/api/store/store.js'
 import { DISK_FULL } from '../../service/ingest/account/account-disk.js'
 import { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
+import { missingPackages } from '../../service/packages.js'
 import { closeServer, urlOf } from '../admin/bounded-server.js'
 import { serveAdmin } from '../admin/server.js'
 import type { Io } from '../process/command-line.js'
@@ -39,6 +40,7 @@ import { componentsWith } from './service-plugins.js'
 
 const NO_RELOAD = 'SIGHUP is ignored: the service reads its configuration only when it starts'
 const CLOSE_MS = 5000
+const APP = new URL('../../service/api/http/app.js', import.meta.url)
 /** The default address: one port above the daemon's. */
 const USUAL_METRICS = { host: '127.0.0.1', port: 9599 }
 
@@ -51,9 +53,12 @@ export async function loadServiceConfig(
 ): Promise<{ config: Config; options: ServiceConfig }> {
   const plugins = await pluginsOf(path, env)
   const config = loadConfig(path, { env, components, plugins, serviceAlone: true })
-  if (config.service) return { config, options: config.service }
-  const message = 'is missing; the options of the service belong there, as in service: { listen: 127.0.0.1:8080 }'
-  throw new ConfigError([{ file: config.files[0] ?? path, line: 1, column: 1, path: 'service', message }])
+  const { service } = config
+  const message = service
+    ? missingPackages(service.store)
+    : 'is missing; the options of the service belong there, as in service: { listen: 127.0.0.1:8080 }'
+  if (service && message === undefined) return { config, options: service }
+  throw new ConfigError([{ file: config.files[0] ?? path, line: 1, column: 1, path: 'service', message: message! }])
 }
 
 /** Opens the store and, on top of it, the domain. Both use the clock and the random source of this machine. */
@@ -120,6 +125,9 @@ async function serveOpened(
     shared: nodes && state.store,
   })
   if (nodes) nodes.events = () => ingest.buffered
+  // Its packages may be missing, which the configuration decides.
+  preload(APP)
+  const { buildApp } = await import('../../service/api/http/app.js')
   const app = await buildApp({
     service,
     ingest,

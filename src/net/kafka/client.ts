@@ -1,8 +1,7 @@
-import { OptionalPackage } from '../../core/optional-package.js'
-
 /**
- * The Kafka protocol from @platformatic/kafka: requests, responses, SASL and checksums. Sluice implements connections,
- * retries and sequence numbers itself, for the reasons in docs/decisions/receivers.md.
+ * The Kafka protocol from @platformatic/kafka: requests, responses, SASL and checksums. `npm run build:bundles` bundles
+ * these modules, because the whole package brings 20 others. Sluice implements connections, retries and sequence
+ * numbers itself, for the reasons in docs/decisions/receivers.md.
  */
 
 /** The connection through which the functions of the Kafka client send requests. */
@@ -97,40 +96,5 @@ export interface KafkaClient {
   crc32c(bytes: Buffer): number
 }
 
-const PACKAGE = '@platformatic/kafka'
-
-/**
- * Loads only the needed modules of the package. The whole package takes four times the CPU time and 23 MB more, since
- * it compiles schemas of options. The modules have the same names in versions 1.35 and 2.12.
- */
-async function loadModules(): Promise<KafkaClient> {
-  const index = import.meta.resolve(PACKAGE)
-  const load = (path: string) => import(new URL(`${path}.js`, index).href)
-  const [apiVersionsV3, metadataV9, initProducerIdV3, produceV9, saslHandshakeV1, saslAuthenticateV2, ...others] =
-    await Promise.all(
-      [
-        'apis/metadata/api-versions-v3',
-        'apis/metadata/metadata-v9',
-        'apis/producer/init-producer-id-v3',
-        'apis/producer/produce-v9',
-        'apis/security/sasl-handshake-v1',
-        'apis/security/sasl-authenticate-v2',
-        'protocol/sasl/plain',
-        'protocol/sasl/scram-sha',
-        'protocol/sasl/oauth-bearer',
-        'protocol/reader',
-        'protocol/errors',
-        'protocol/compression',
-        'protocol/crc32c',
-      ].map(load),
-    )
-  const apis = { apiVersionsV3, metadataV9, initProducerIdV3, produceV9, saslHandshakeV1, saslAuthenticateV2 }
-  const [saslPlain, saslScramSha, saslOAuthBearer, ...rest] = others
-  return Object.assign(apis, { saslPlain, saslScramSha, saslOAuthBearer }, ...rest)
-}
-
 /** Loaded only for configurations with Kafka. */
-export const kafkaClient = new OptionalPackage<KafkaClient>(PACKAGE, '1.35', () =>
-  // In a version whose modules have other names, the main module still has the same exports.
-  loadModules().catch(() => import('@platformatic/kafka')),
-)
+export const loadKafka = async () => (await import(new URL('../bundle/kafka.js', import.meta.url).href)) as KafkaClient

@@ -13,7 +13,7 @@ import { keyFileWarnings } from '../../key.js'
 import { type ClientOptions, plainKeyHost } from './options.js'
 import type { RequestFormat } from './request-format.js'
 import { RequestHeads } from './request-heads.js'
-import { snappyPackage } from './snappy.js'
+import { loadSnappy } from './snappy.js'
 
 interface HttpDefinition<S extends z.ZodObject> extends Omit<Definition<'destination', S>, 'kind' | 'create'> {
   /** The format of requests for these options, which include all of `clientOptions`. */
@@ -32,7 +32,7 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
   const clientOptionsOf = (options: z.output<S>) => options as unknown as ClientOptions
   const create = async (options: z.output<S>, context: ComponentContext) => {
     const { HttpDestination } = await import('./http-destination.js')
-    if (clientOptionsOf(options).compression === 'snappy') await snappyPackage.load('compression')
+    if (clientOptionsOf(options).compression === 'snappy') await loadSnappy()
     return new HttpDestination(clientOptionsOf(options), format(options, context), context)
   }
   return defineDestination<S>({
@@ -61,10 +61,6 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
       } finally {
         await destination.stop()
       }
-    },
-    checkFiles: async options => {
-      const message = clientOptionsOf(options).compression === 'snappy' && snappyPackage.problem()
-      return message ? [{ path: ['compression'], message }] : []
     },
     ...definition,
     warnings: (options, upstream) => [

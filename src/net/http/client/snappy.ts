@@ -1,12 +1,11 @@
-import { OptionalPackage } from '../../../core/optional-package.js'
-
-export const snappyPackage = new OptionalPackage<{ snappyCompress(body: Buffer): Buffer }>(
-  '@platformatic/wasm-utils',
-  '0.2',
-  () => import('@platformatic/wasm-utils'),
-)
+interface Codecs {
+  snappyCompress(body: Buffer): Buffer
+}
 
 /** Compresses to a Snappy block, without stream framing. */
 export async function snappy(body: Buffer): Promise<Buffer> {
-  return (await snappyPackage.load('compression')).snappyCompress(body)
+  return (await loadSnappy()).snappyCompress(body)
 }
+
+/** Loaded only for configurations with Snappy. */
+export const loadSnappy = async () => (await import(new URL('../../bundle/codecs.js', import.meta.url).href)) as Codecs

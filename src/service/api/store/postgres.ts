@@ -3,7 +3,6 @@ import { Socket } from 'node:net'
 import type { Client, ClientBase, Pool, PoolClient, PoolConfig, QueryResult } from 'pg'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
-import { OptionalPackage } from '../../../core/optional-package.js'
 import type { PostgresOptions } from '../../../engine/config/store-options.js'
 import { nodeTls } from '../../../lib/network/node-tls.js'
 import { every, systemClock } from '../../../lib/time.js'
@@ -46,13 +45,11 @@ const MIGRATING = 7_305_113
 
 type Pg = Pick<typeof import('pg'), 'Client' | 'Pool' | 'types'>
 
-export const postgresPackage = new OptionalPackage<Pg>('pg', '8.23', () => import('pg'))
-
 /** Connects, and creates the tables that are missing. Throws StoreError. */
 export async function openPostgres(options: PostgresOptions, log: Logger): Promise<PostgresStore> {
   const ends: (() => unknown)[] = []
   try {
-    const pg = await postgresPackage.load('store.type')
+    const pg = await import('pg')
     const ssl = options.tls && (await verifiedTls(options.tls, ends, log))
     const sockets = new Set<Socket>()
     ends.unshift(() => {
