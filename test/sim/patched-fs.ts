@@ -60,6 +60,7 @@ export function statsOf(disk: Disk, node: Node, { bigint = false }: StatOptions 
     dev: number(disk.device),
     ino: number(node.ino),
     mode: number(isFile ? 0o100600 : 0o40700),
+    uid: number(0),
     nlink: number(isFile ? node.names : 2),
     size: number(isFile ? node.size : 4096),
     blocks: number(isFile ? Math.ceil(node.size / 512) : 8),

@@ -166,8 +166,7 @@ export class OpenFiles {
   hasGrown(tailer: Tailer): boolean {
     if (tailer.isMissing) return false
     const stat = statOrNone(tailer.path)
-    if (stat && keyOf(stat) === tailer.key)
-      return !this.#births.differ(stat, tailer.birth) && tailer.look(Number(stat.size), stat.mtimeNs)
+    if (stat && keyOf(stat) === tailer.key) return !this.#births.differ(stat, tailer.birth) && tailer.look(stat)
     tailer.failed = 'moved'
     return false
   }
@@ -416,7 +415,7 @@ export class OpenFiles {
       this.#names.vacate(path)
       return
     }
-    const changed = tailer?.look(Number(stat.size), stat.mtimeNs)
+    const changed = tailer?.look(stat)
     // The name may refer to another file by now.
     tailer ??= this.#adopt(path, kind, result)
     if (!tailer) return
@@ -490,7 +489,7 @@ export class OpenFiles {
     try {
       const stat = fstatSync(fd, { bigint: true })
       const known = this.#tailerOf(stat, path) ?? this.#mountedAgain(fd, stat, path)
-      known?.look(Number(stat.size), stat.mtimeNs)
+      known?.look(stat)
       if (known || !stat.isFile()) return known
       this.#births.learnAround(path, stat)
       const remembered = saved.find(stat.dev, stat.ino, path)
@@ -528,7 +527,7 @@ export class OpenFiles {
       tailer.claimed = entry?.claimed
       tailer.isUncompared = tailer.isNew && stat.size === 0n
       tailer.open(fd)
-      tailer.look(Number(stat.size), stat.mtimeNs)
+      tailer.look(stat)
       if (entry || this.#sweeps.isAfter(stat)) tailer.fellBehind()
       taken = true
       this.#add(tailer, entry === undefined)
@@ -594,6 +593,7 @@ export class OpenFiles {
     const start = place instanceof Copy ? positionOf(entry) : restOf(place, entry, context.reach)
     if (!start) return undefined
     const tailer = new Tailer(entry.path, stat, context.origin(options.decode, name), start, tailing)
+    tailer.uid = entry.uid
     if (!this.#moveTo(tailer, place)) return undefined
     // The sweep could not open the file, so the file was not compared with its position.
     if (!(place instanceof Copy) && place.path === entry.path && !this.#isAsSaved(tailer, entry, place))
@@ -687,6 +687,7 @@ export class OpenFiles {
     tailer.seen = this.#sweeps.number
     tailer.isUncompared = true
     tailer.open(fd)
+    tailer.uid = former.uid
     tailer.sees(Number(stat.size))
     this.#add(tailer, true)
     descriptors.used(tailer)

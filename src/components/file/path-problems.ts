@@ -18,6 +18,9 @@ interface Problem {
   readonly stays: boolean
 }
 
+const FOREIGN =
+  'skipped a file that has the name of a rotated file, because neither the owner of the log nor root owns it. If it is a rotated file of this log, change its owner to log_uid. To read it under its own name, add it to include'
+
 type Skipped = 'format' | 'old'
 
 const SKIPPED: Readonly<Record<Skipped, string>> = {
@@ -31,6 +34,9 @@ export class PathProblems {
   readonly #open = new Map<string, Problem>()
   #sweep = 0
   readonly #compressed: { value: number }
+  readonly #foreign: { value: number }
+  /** The foreign files in each folder. */
+  readonly #foreignIn = new Map<string, ReadonlySet<string>>()
   /** The reasons that were already logged for skipping compressed files. */
   readonly #skipped = new Set<Skipped>()
 
@@ -39,6 +45,10 @@ export class PathProblems {
     this.#compressed = context.metrics.counter(
       'sluice_file_compressed_total',
       'Compressed files that match `include` and were skipped because of their format or because of `read_old_compressed`.',
+    )
+    this.#foreign = context.metrics.counter(
+      'sluice_file_foreign_total',
+      'Files with the name of a rotated file that were skipped, because neither the owner of the log nor root owns them.',
     )
     context.metrics.gauges(
       'sluice_file_unreadable',
@@ -125,6 +135,17 @@ export class PathProblems {
     if (this.#skipped.has(why)) return
     this.#skipped.add(why)
     this.#context.log.warn({ code: 'SLUICE_FILE_COMPRESSED', file: path }, SKIPPED[why])
+  }
+
+  /** Reports all skipped files of a folder that have rotated names. Counts those that are new, and logs the first. */
+  foreign(folder: string, files: readonly { readonly file: string }[]): void {
+    const before = this.#foreignIn.get(folder)
+    if (files.length === 0 && !before) return
+    this.#foreignIn.set(folder, new Set(files.map(({ file }) => file)))
+    const added = files.filter(({ file }) => !before?.has(file))
+    this.#foreign.value += added.length
+    if (added.length === 0) return
+    this.#context.log.warn({ code: 'SLUICE_FILE_FOREIGN', ...added[0], files: added.length }, FOREIGN)
   }
 
   /** Reports a file that events of this source are written to. */

@@ -35,6 +35,8 @@ const entrySchema = z.object({
   dev: digits,
   ino: digits,
   birth: digits,
+  /** The owner of the file. Entries of earlier versions do not have this field. */
+  uid: bytes.optional(),
   offset: bytes,
   continues: z.boolean(),
   /** Present if the position is within an event: see positions.ts. */

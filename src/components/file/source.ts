@@ -16,6 +16,7 @@ export const file = defineSource({
     'the compressed copy: a `.gz` or `.zst` file in the same folder. `include` and `exclude` do not apply to this copy. If rotation copies and truncates a file, Sluice reads the remaining lines from the copy in the same folder. This copy may be compressed. ' +
     'A copy that matches the patterns is recognized by its content, whatever its name is. A new file that equals the beginning of another file may be a copy. It is ' +
     'read when it differs, or after ten seconds if it does not have the name of a copy, such as `app.log.1`. ' +
+    'A file counts as a rotated file or a copy of a log only if the owner of the log, or root, owns it. Sluice skips the rotated files of other users, logs them (`SLUICE_FILE_FOREIGN`), and counts them in `sluice_file_foreign_total`. If they match `include`, Sluice reads them under their own names. ' +
     'Compressed files are recognized by their first bytes. Sluice reads the lines of gzip files, and of zstd files with Node.js 22.15 or newer, unless the files are copies of ' +
     'files that were read. It skips other formats (xz, bzip2), logs the first skipped file, and counts all of them in `sluice_file_compressed_total`. ' +
     'Sluice follows symbolic links: anyone who can create files in a folder that Sluice reads can make Sluice read any file that the user of the daemon may read. ' +

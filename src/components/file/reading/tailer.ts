@@ -72,6 +72,8 @@ export class Tailer {
   /** Device and inode of the file. A number is appended when another file may get this inode. */
   key = ''
   birth = 0n
+  /** The owner of the file when it was last seen. Undefined if an earlier version saved the position. */
+  uid: number | undefined
   #path = ''
   found = ''
   target = ''
@@ -389,7 +391,7 @@ export class Tailer {
     if (stat.size < this.head.bytes) this.#setHead(fingerprintAt(fd, 0, Number(stat.size)))
     this.#gone = false
     this.setFile(path, stat)
-    this.look(Number(stat.size), stat.mtimeNs)
+    this.look(stat)
     this.open(fd)
   }
 
@@ -469,7 +471,9 @@ export class Tailer {
   }
 
   /** Compares the file with the stat of a sweep. Returns true if there may be something to read. */
-  look(size: number, changedAt: bigint): boolean {
+  look({ size: bytes, mtimeNs: changedAt, uid }: Pick<BigIntStats, 'size' | 'mtimeNs' | 'uid'>): boolean {
+    const size = Number(bytes)
+    this.uid = Number(uid)
     const isTouched = changedAt !== this.changedAt
     if (size !== this.size || isTouched) this.#changes += this.changedAt === 0n ? 0 : 1
     else if (this.#changes === this.#sureChanges) this.becomesSure()
@@ -485,6 +489,7 @@ export class Tailer {
     const stat = orNone(() => fstatSync(this.#fd!))
     if (!stat) return true
     const { size, mtimeMs } = stat
+    this.uid = stat.uid
     this.sees(size)
     return size !== this.#end || mtimeMs !== this.#verified
   }
@@ -769,7 +774,7 @@ export class Tailer {
 
   /** The checkpoint entry of the file, at its committed position. */
   entry(): Entry {
-    const { path, origin, birth, claimed, size } = this
+    const { path, origin, birth, uid, claimed, size } = this
     const { offset, continues, carry, tail, content } = this.committed
     const [dev, ino] = this.key.split(':', 2) as [string, string]
     const wasLong = this.#longSince < this.#context.lookedAt()
@@ -782,6 +787,7 @@ export class Tailer {
       dev,
       ino,
       birth: String(birth),
+      ...(uid !== undefined && { uid }),
       offset,
       continues,
       ...(carry === 0 ? {} : { carry }),

@@ -187,6 +187,7 @@ export class Candidates {
       size,
       birth: this.#options.births.kept(stat) ? Number(stat.birthtimeNs) / 1e6 : undefined,
       changedAt,
+      uid: Number(stat.uid),
       ...(crc !== undefined && { crc }),
       head: bytes => (heads[bytes] ??= fingerprint(first, 0, Math.min(bytes, first.length))),
     }

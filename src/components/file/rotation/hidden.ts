@@ -8,6 +8,7 @@ import { type Entry, entryKey } from '../saved.js'
 import type { Listed, Unreadable } from './candidates.js'
 import type { Known } from './match.js'
 import { isRotatedName } from './names.js'
+import { mayBeMadeBy } from './owners.js'
 
 /** Files that cannot be read now, and missing files whose rest may be in such a file. Neither kind counts as lost. */
 export class Hidden {
@@ -59,11 +60,13 @@ export class Hidden {
   }
 
   /** Whether a file that cannot be read may be the copy of a missing file. Reports each such file. */
-  mayHide(folder: string, { names, birth, since = 0 }: Pick<Known, 'names' | 'birth' | 'since'>): boolean {
+  mayHide(folder: string, { names, birth, since = 0, uid }: Pick<Known, 'names' | 'birth' | 'since' | 'uid'>): boolean {
     let hides = false
     for (const one of this.#unreadables.get(folder) ?? []) {
       const isIt =
-        names.some(name => isRotatedName(one.name, name)) && Number(one.stat.ctimeNs) / 1e6 >= Math.max(birth, since)
+        names.some(name => isRotatedName(one.name, name)) &&
+        mayBeMadeBy(Number(one.stat.uid), uid) &&
+        Number(one.stat.ctimeNs) / 1e6 >= Math.max(birth, since)
       if (!isIt) continue
       this.#problems.hidden(one.path, one.error)
       this.#hiding.set(one.path, one)
@@ -73,7 +76,7 @@ export class Hidden {
   }
 
   /** Like `mayHide`, but for the file of an entry. If this returns true, `has` also returns true for the entry. */
-  mayHideRestOf(entry: Entry, known: Pick<Known, 'names' | 'birth' | 'since'>): boolean {
+  mayHideRestOf(entry: Entry, known: Pick<Known, 'names' | 'birth' | 'since' | 'uid'>): boolean {
     const hides = this.mayHide(dirname(entry.path), known)
     if (hides) this.#entries.add(entry)
     return hides

@@ -111,8 +111,8 @@ export class Rests {
   /** Reads a compressed file from its beginning. Its events have the file name `name`. */
   inflate(name: string, place: Compressed): void {
     const { log } = this.#options.context
-    const { path, stat, size } = place
-    const known = size <= MOST_INFLATED * Number(stat.size) && { size }
+    const { path, stat, size, uid } = place
+    const known = { uid, ...(size <= MOST_INFLATED * Number(stat.size) && { size }) }
     this.#start({ path: name, ...COPY_ONLY, birth: birthOf(place), ...beginningOf(place), ...known, gone: true }, place)
     if (name === path) log.info({ file: path }, 'reading a compressed file')
     else log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
@@ -180,6 +180,6 @@ function report({ origin, unread, at }: Tailer, place: Place, { log }: SourceCon
   else log.debug(fields, 'the copy of a truncated file was read to its end')
 }
 
-export function identityOf({ dev, ino, birthtimeNs }: BigIntStats): Pick<Entry, 'dev' | 'ino' | 'birth'> {
-  return { dev: String(dev), ino: String(ino), birth: String(birthtimeNs) }
+export function identityOf({ dev, ino, birthtimeNs, uid }: BigIntStats): Pick<Entry, 'dev' | 'ino' | 'birth' | 'uid'> {
+  return { dev: String(dev), ino: String(ino), birth: String(birthtimeNs), uid: Number(uid) }
 }

@@ -20,6 +20,7 @@ import type { Losses } from './losses.js'
 import { assign, type Claim } from './match.js'
 import { compareAge, isRotatedName, mayBecome, stemOf, stemsWithin } from './names.js'
 import { Newcomers, originalsOf } from './newcomers.js'
+import { Owners } from './owners.js'
 import { identityOf, Rests, stateOf } from './rests.js'
 import { nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
 import { Unseen } from './unseen.js'
@@ -46,6 +47,7 @@ interface Folder {
   readonly byKey: ReadonlyMap<string, Listed>
   /** The entries and tailers whose file was found or resumed. */
   readonly there: Set<Entry | Tailer>
+  readonly owners: Owners
 }
 
 /**
@@ -229,7 +231,7 @@ export class Search {
       if (!one || tailer.isOpen || births.differ(one.stat, tailer.birth) || !mayBecome(tailer.path, one.path)) continue
       const { path: name, found } = tailer
       tailer.path = tailer.found = one.path
-      if (!tailer.look(Number(one.stat.size), one.stat.mtimeNs)) continue
+      if (!tailer.look(one.stat)) continue
       there.add(tailer)
       if (!files.open(tailer)) tailer.awaySince = context.clock.now()
       else if (births.kept(one.stat) || this.#ask(tailer, () => tailer.verify()) !== false)
@@ -242,7 +244,7 @@ export class Search {
         files.forget(tailer)
       }
     }
-    return { path, listed, byKey, there }
+    return { path, listed, byKey, there, owners: this.#ownersIn(path, entries) }
   }
 
   /** Matches the files of a folder with known files, and applies the result. */
@@ -253,15 +255,19 @@ export class Search {
     now: number,
     slices: Slices,
   ): Promise<void> {
-    const { path } = folder
+    const { path, owners } = folder
     const sought = closed.filter(tailer => dirname(tailer.path) === path && !tailer.isOpen && !folder.there.has(tailer))
     const missing = (entries.get(path) ?? []).filter(entry => !folder.there.has(entry) && this.#isCurrent(entry))
-    const { files } = this.#options
+    const { files, problems } = this.#options
     const others: Listed[] = []
+    const foreign: { readonly file: string }[] = []
     for (const one of folder.listed) {
       if (slices.due) await slices.pause()
-      if (!files.isRead(one.stat, one.path) && !files.isSaved(one.stat, one.path)) others.push(one)
+      if (files.isRead(one.stat, one.path) || files.isSaved(one.stat, one.path)) continue
+      if (this.newcomers.has(one.path) || owners.mayBeCopy(one)) others.push(one)
+      else foreign.push(...owners.describe(one))
     }
+    problems.foreign(path, foreign)
     const { names, over } = await this.unseen.namesIn(path, others, slices)
     const wanted = this.#wantedIn(folder, sought, missing)
     // Other files of the folder may change all the time.
@@ -328,7 +334,9 @@ export class Search {
       for (const name of names) {
         if (slices.due) await slices.pause()
         const stem = stemOf(basename(name))
-        this.#readUnseen(name, rests.get(stem) ?? [], left, hidden.get(stem) ?? [], now)
+        const isOwn = ({ stat }: Listed) => owners.allow(basename(name), stat.uid)
+        const [mayHave, hide] = [rests.get(stem) ?? [], hidden.get(stem) ?? []]
+        this.#readUnseen(name, mayHave.filter(isOwn), left, hide.filter(isOwn), now)
       }
     }
     const readingNow = this.#readingIn(path)
@@ -372,6 +380,13 @@ export class Search {
       for (const { path } of this.#options.files.in(folder)) names.add(basename(path))
       return await listedOf(folder, names, slices)
     }
+  }
+
+  #ownersIn(folder: string, entries: readonly Entry[]): Owners {
+    const owners = new Owners()
+    for (const { origin, path, uid } of this.#options.files.in(folder)) owners.add(uid, origin.path ?? path, path)
+    for (const entry of entries) owners.add(entry.uid, nameOf(entry), entry.path)
+    return owners
   }
 
   /** The files that, by their names, may have copies in this folder. */
@@ -422,15 +437,15 @@ export class Search {
   }
 
   /** Returns the test for uncompressed files to examine: new files, and files with a copy's name. */
-  #wantedIn({ path }: Folder, sought: readonly Tailer[], missing: readonly Entry[]): (one: Listed) => boolean {
+  #wantedIn({ path, owners }: Folder, sought: readonly Tailer[], missing: readonly Entry[]): (one: Listed) => boolean {
     const stems = new Set<string>()
     const add = (name: string) => stems.add(stemOf(name))
     for (const { origin, path } of sought) for (const name of [origin.path ?? path, path]) add(basename(name))
     for (const entry of missing) for (const name of [nameOf(entry), entry.path]) add(basename(name))
     for (const name of this.unseen.in(path)) add(basename(name))
-    return ({ name, path }) => {
-      if (this.newcomers.has(path)) return true
-      for (const _ of stemsWithin(name, stems)) return true
+    return one => {
+      if (this.newcomers.has(one.path)) return true
+      for (const _ of stemsWithin(one.name, stems)) return owners.mayBeCopy(one)
       return false
     }
   }
@@ -592,7 +607,7 @@ export class Search {
     this.#options.files.retire(tailer)
   }
 
-  #lose(entry: Entry, { path, listed }: Folder): void {
+  #lose(entry: Entry, folder: Folder): void {
     if (!this.#isCurrent(entry)) return
     if (this.#unexaminedOf(nameOf(entry)).length > 0) {
       this.#hidden.addUnopened(entry)
@@ -601,8 +616,8 @@ export class Search {
     const isHidden =
       entry.away === undefined && this.#hidden.mayHideRestOf(entry, ofEntry(entry, this.#options.saved.lookedAt))
     const isLost = !isHidden && (entry.size ?? 0) > entry.offset && entry.away === undefined
-    if (!isLost || !existsSync(path)) return
-    const isSought = entry.head.bytes === 0 && this.#seekUnopened(nameOf(entry), BigInt(entry.birth), { path, listed })
+    if (!isLost || !existsSync(folder.path)) return
+    const isSought = entry.head.bytes === 0 && this.#seekUnopened(nameOf(entry), BigInt(entry.birth), folder)
     if (!isSought) this.#reportLost(entry)
   }
 
@@ -610,15 +625,16 @@ export class Search {
    * Looks for a copy of a file that was never opened. Any compressed file that was made after the birth of this file
    * may be its copy. Returns whether such a compressed file exists.
    */
-  #seekUnopened(name: string, birth: bigint, { path, listed }: Pick<Folder, 'path' | 'listed'>): boolean {
+  #seekUnopened(name: string, birth: bigint, { path, listed, owners }: Folder): boolean {
     const folder = statOrNone(path)
     if (!folder || birth === 0n) return false
     // On a file system without birth times, `birth` is the time of a change. The copy is not older.
     const areKept = this.#options.births.kept(folder)
     const since = Number(birth) / 1e6
-    const mayBe = ({ name: found, stat: { birthtimeNs, mtimeNs } }: Listed) =>
+    const mayBe = ({ name: found, stat: { birthtimeNs, mtimeNs, uid } }: Listed) =>
       formatOfName(found) !== undefined &&
       isRotatedName(found, basename(name)) &&
+      owners.allow(basename(name), uid) &&
       Number(areKept ? birthtimeNs : mtimeNs) / 1e6 >= since - CLOCK_MS
     if (!listed.some(mayBe)) return false
     this.unseen.displaced(name, since)

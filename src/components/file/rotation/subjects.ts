@@ -38,7 +38,7 @@ function bornAt(birth: bigint | string, key: string, claimed: string | undefined
 
 /** Describes a tailer that does not read a compressed copy. `there`: where the tailer's file was found. */
 export function ofTailer(tailer: Tailer, there?: Listed): Subject {
-  const { origin, path, birth, changedAt, fd, head, at, tail, trail, claimed, truncatedSince } = tailer
+  const { origin, path, birth, changedAt, uid, fd, head, at, tail, trail, claimed, truncatedSince } = tailer
   const position = { offset: at, tail }
   // When `size` or `markIn` is called, the file may be closed, and the descriptor may belong to another file.
   const read: Read = use =>
@@ -50,6 +50,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     isNamed: there?.path === origin.path || truncatedSince !== undefined,
     // A copy may have kept the time of its original, which is before the birth of the copy.
     birth: Math.min(bornAt(birth, tailer.key, claimed), Number(changedAt) / 1e6),
+    uid,
     head,
     position,
     since: truncatedSince,
@@ -71,7 +72,7 @@ export function beginsLike({ fd, head }: Tailer, content: Buffer): boolean {
 }
 
 export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: Listed): Subject {
-  const { dev, ino, birth, offset, size = offset, head, tail, path, claimed, marks = [] } = entry
+  const { dev, ino, birth, uid, offset, size = offset, head, tail, path, claimed, marks = [] } = entry
   const since = lookedAt === undefined ? undefined : lookedAt - CLOCK_MS
   const position = { offset, tail }
   const known: Content = { isThere: false, size: () => size, ...marksOf(position, head, new Trail(marks)) }
@@ -79,6 +80,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     entry,
     names: [basename(nameOf(entry)), basename(path)],
     birth: bornAt(birth, `${dev}:${ino}`, claimed),
+    uid,
     head,
     position,
     since,

@@ -42,6 +42,7 @@ function candidate(name: string, bytes: Buffer, more: Partial<Candidate> = {}): 
     size: bytes.length,
     birth: 2000,
     changedAt: 2000,
+    uid: 1000,
     crc: fingerprint(bytes, 0, bytes.length).hash,
     bytes,
     first: bytes.subarray(0, FINGERPRINT_BYTES),
@@ -254,6 +255,25 @@ const VECTORS: readonly [
     [file(a, 80 * LINE)],
     [candidate('app.log.1.gz', a, { size: 20 * LINE })],
     ['A rest app.log.1.gz'],
+  ],
+  [
+    'a copy that another user made',
+    [file(a, 40 * LINE, { uid: 1000 })],
+    [candidate('app.log.1', a, { uid: 666 }), candidate('app.log.2.gz', a, { uid: 666 })],
+    [],
+    0,
+  ],
+  [
+    'a copy that root made',
+    [file(a, 40 * LINE, { uid: 1000 })],
+    [candidate('app.log.1', a, { uid: 0 })],
+    ['A rest app.log.1'],
+  ],
+  [
+    'each copy belongs to the file of its owner',
+    [file(a, 40 * LINE, { uid: 1000 }), file(a, 40 * LINE, { uid: 666 })],
+    [candidate('app.log.1', a, { uid: 666 }), candidate('app.log.2', a, { uid: 1000 })],
+    ['A rest app.log.2', 'B rest app.log.1'],
   ],
   [
     'kubelet: renamed and compressed',

@@ -451,11 +451,13 @@ function tailerOf(path: string, fd: number, lookedAt = () => 0): Tailer {
   return tailer
 }
 
+const seen = (size: number, mtimeNs: bigint) => ({ size: BigInt(size), mtimeNs, uid: 0n })
+
 t.test('a file of which more than its size was seen is known by its first bytes', async t => {
   const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
   const { tailer, fd } = opened(t, path)
   writeFileSync(path, 'first\n')
-  tailer.look(6, 1n)
+  tailer.look(seen(6, 1n))
   t.equal(tailer.entry().size, undefined, 'what nothing can be found by is not said to be missing')
   t.equal(tailer.holds(), true)
   const head = fingerprintAt(fd, 0, 6)
@@ -480,23 +482,23 @@ t.test('a file certainly holds what was read until its last look, or until a por
   t.equal(tailer.holds(), true)
   t.match(tailer, { sureUntil: 2, size: 8 })
   looked = 3
-  tailer.look(0, 1n)
+  tailer.look(seen(0, 1n))
   t.equal(tailer.sureUntil, 2, 'it is shorter now')
-  tailer.look(8, 2n)
+  tailer.look(seen(8, 2n))
   t.equal(tailer.sureUntil, 2, 'it was written')
-  tailer.look(8, 2n)
+  tailer.look(seen(8, 2n))
   t.equal(tailer.sureUntil, 2, 'nothing was compared since then')
   t.equal(tailer.holds(), true)
   looked = 4
-  tailer.look(8, 2n)
+  tailer.look(seen(8, 2n))
   t.equal(tailer.sureUntil, 4)
   appendFileSync(path, 'three\n')
-  tailer.look(14, 3n)
+  tailer.look(seen(14, 3n))
   const rest = await tailer.read(tailer.left())
-  tailer.look(14, 4n)
+  tailer.look(seen(14, 4n))
   looked = 5
   tailer.take(rest, new Receiver())
-  tailer.look(14, 4n)
+  tailer.look(seen(14, 4n))
   t.equal(tailer.sureUntil, 4, 'it was written while it was read')
   t.equal(tailer.holds(), true)
   t.equal(tailer.sureUntil, 5)
@@ -591,7 +593,7 @@ t.test('a file that shrinks between two looks, or between the look and the read,
   writeFileSync(path, 'one\ntwo\nthree\n')
   t.type(await take(), EventBatch)
   appendFileSync(path, 'four\n')
-  tailer.look(19, 1n)
+  tailer.look(seen(19, 1n))
   truncateSync(path, 14)
   t.equal(tailer.left(), -1, 'as long as what was read, but shorter than what was seen')
   truncateSync(path, 4)
