@@ -30,8 +30,8 @@ export const NO_FAULTS: Faults = {
 
 /** How a disk is made. */
 export interface Habits {
-  /** Birth times: stored, all 0, or those of the last change, as file systems report that do not store them. */
-  births: 'stored' | 'zero' | 'changes'
+  /** Whether birth times are stored. If not, they are 0. */
+  births: 'stored' | 'zero'
   /** Whether inodes of files that are gone are given away again. */
   reusesInodes: boolean
   /** Whether lists of folders are in any order. */

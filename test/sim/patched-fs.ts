@@ -52,9 +52,7 @@ export function statsOf(disk: Disk, node: Node, { bigint = false }: StatOptions 
   const isFile = node instanceof FileNode
   const number = (n: number) => (bigint ? BigInt(Math.floor(n)) : n)
   const statusAt = isFile ? node.statusAt : node.changedAt
-  const { births } = disk.habits
-  const bornAt = births === 'stored' ? node.birth : statusAt
-  const born = births === 'zero' ? { ms: 0, ns: 0n } : timeOf(bornAt)
+  const born = disk.habits.births === 'stored' ? timeOf(node.birth) : { ms: 0, ns: 0n }
   const [changed, status] = [timeOf(node.changedAt), timeOf(statusAt)]
   return {
     dev: number(disk.device),

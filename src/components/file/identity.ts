@@ -1,8 +1,7 @@
 import type { BigIntStats } from 'node:fs'
-import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { isMissing } from '../../core/errors.js'
-import { readSync, statSync, unlessSilent, withFile } from '../../lib/files/disk/disk.js'
+import { readSync, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
 /**
@@ -97,6 +96,11 @@ export function keyOf(stat: Pick<BigIntStats, 'dev' | 'ino'>): string {
 
 export type Identity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
 
+/** Whether the file cannot be the file with this birth time. Either time is 0 if the file system does not store it. */
+export function isOther({ birthtimeNs }: Pick<Identity, 'birthtimeNs'>, birth: bigint): boolean {
+  return birthtimeNs !== birth && birthtimeNs !== 0n && birth !== 0n
+}
+
 /**
  * Whether the file at `path` has this key. If the path cannot be examined, returns `ifUnknown`. If that is undefined,
  * throws if the file system does not respond.
@@ -141,50 +145,10 @@ export interface Remembered {
 export type Verdict = 'same' | 'replaced' | 'truncated'
 
 /** Compares the open file with the properties saved for its inode. */
-export function judge(fd: number, stat: BigIntStats, remembered: Remembered, births: BirthTimes): Verdict {
-  if (births.differ(stat, remembered.birth)) return 'replaced'
+export function judge(fd: number, stat: BigIntStats, remembered: Remembered): Verdict {
+  if (isOther(stat, remembered.birth)) return 'replaced'
   const { offset, head, tail } = remembered
   if (stat.size < offset) return 'truncated'
   if (!same(fingerprintAt(fd, 0, head.bytes), head)) return offset === 0 ? 'replaced' : 'truncated'
   return same(fingerprintAt(fd, offset - tail.bytes, offset), tail) ? 'same' : 'truncated'
-}
-
-/** Whether the file at `path`, with the same inode, is the remembered one. Without birth times, compares content. */
-export function isKnownFile(path: string, stat: BigIntStats, remembered: Remembered, births: BirthTimes): boolean {
-  if (births.kept(stat)) return !births.differ(stat, remembered.birth)
-  return withFile(path, fd => judge(fd, stat, remembered, births) === 'same') !== false
-}
-
-/**
- * Determines which devices store birth times. File systems without birth times report zero or the time of the last
- * change. So a device is trusted only after it has reported another value.
- */
-export class BirthTimes {
-  readonly #kept = new Set<bigint>()
-
-  learn(stat: BigIntStats): void {
-    if (stat.birthtimeNs !== 0n && stat.birthtimeNs !== stat.ctimeNs) this.#kept.add(stat.dev)
-  }
-
-  kept(stat: BigIntStats): boolean {
-    return this.#kept.has(stat.dev)
-  }
-
-  /** Whether the file, which was found at `path`, cannot be the file with this birth time. */
-  differ(stat: BigIntStats, birth: bigint, path?: string): boolean {
-    if (birth === 0n || stat.birthtimeNs === birth) return false
-    if (path !== undefined) this.learnAround(path, stat)
-    return this.kept(stat)
-  }
-
-  /**
-   * If nothing is known about the file's device yet, learns from the file's folder. Does nothing if the folder no
-   * longer exists.
-   */
-  learnAround(path: string, stat: BigIntStats): void {
-    if (this.kept(stat)) return
-    // A folder has changed after its birth, so its times show whether the file system stores birth times.
-    const folder = statSync(dirname(path), { bigint: true, throwIfNoEntry: false })
-    if (folder) this.learn(folder)
-  }
 }

@@ -1,7 +1,8 @@
+import type { BigIntStats } from 'node:fs'
 import type { SourceContext } from '../../core/component.js'
 import { statOrNone, unlessSilent } from '../../lib/files/disk/disk.js'
 import type { Slices } from '../../lib/slices.js'
-import { type BirthTimes, fingerprintAt, judge, keyOf, same } from './identity.js'
+import { fingerprintAt, judge, keyOf, same } from './identity.js'
 import { openWithinSync } from './opening.js'
 import { type Listed, list, withKnown } from './rotation/candidates.js'
 import { isStrong } from './rotation/match.js'
@@ -13,8 +14,8 @@ import { type Entry, entryKey, type Saved } from './saved.js'
  * restored from a backup, changes the entries to describe the copies. If one saved file exists, nothing was copied: the
  * others were rotated or replaced.
  */
-export async function followMoved(saved: Saved, births: BirthTimes, context: SourceContext, slices: Slices) {
-  const files = await filesIfMoved(saved, births, slices)
+export async function followMoved(saved: Saved, context: SourceContext, slices: Slices) {
+  const files = await filesIfMoved(saved, slices)
   if (!files) return
   const open = (path: string) => openWithinSync(context.reach, path)
   const copies = new Map<Entry, Listed>()
@@ -23,7 +24,7 @@ export async function followMoved(saved: Saved, births: BirthTimes, context: Sou
     if (slices.due) await slices.pause()
     const one = entry.gone ? undefined : files.get(entry.path)
     if (!one || entry.head.bytes === 0) continue
-    const compare = (fd: number) => likenessOf(fd, one, entry, births)
+    const compare = (fd: number) => likenessOf(fd, one, entry)
     const likeness = withKnown(one.path, keyOf(one.stat), compare, { keeps: false, open })
     if (likeness === 'copy') copies.set(entry, one)
     else if (likeness && entry.offset > 0) again++
@@ -44,21 +45,20 @@ export async function followMoved(saved: Saved, births: BirthTimes, context: Sou
  * renumbered, so inode and birth time identify a file. In a copy, a device and inode may be equal by chance, so a file
  * with another birth time is not the saved one.
  */
-async function filesIfMoved(saved: Saved, births: BirthTimes, slices: Slices) {
+async function filesIfMoved(saved: Saved, slices: Slices) {
   const entries = [...saved.entries()].filter(({ gone }) => !gone)
   const known = new Set(entries.map(({ ino, birth }) => `${ino}:${birth}`))
-  const isKnown = ({ stat, path }: Pick<Listed, 'stat' | 'path'>) =>
-    known.has(`${stat.ino}:${stat.birthtimeNs}`) || saved.known(stat, births, path) !== undefined
+  const isKnown = (stat: BigIntStats) => known.has(`${stat.ino}:${stat.birthtimeNs}`) || saved.known(stat) !== undefined
   const files = new Map<string, Listed>()
   try {
     for (const { path } of entries) {
       if (slices.due) await slices.pause()
       const stat = statOrNone(path)
-      if (stat && isKnown({ stat, path })) return undefined
+      if (stat && isKnown(stat)) return undefined
     }
     for (const folder of saved.byFolder().keys())
       for (const one of await list(folder, slices)) {
-        if (isKnown(one)) return undefined
+        if (isKnown(one.stat)) return undefined
         files.set(one.path, one)
       }
     return files
@@ -69,13 +69,12 @@ async function filesIfMoved(saved: Saved, births: BirthTimes, slices: Slices) {
 }
 
 /** Returns undefined if the file begins differently, and `begins` if it does not hold all that was read. */
-function likenessOf(fd: number, { path, stat }: Listed, entry: Entry, births: BirthTimes) {
+function likenessOf(fd: number, { stat }: Listed, entry: Entry) {
   if (!same(fingerprintAt(fd, 0, entry.head.bytes), entry.head)) return undefined
-  births.learnAround(path, stat)
-  if (judge(fd, stat, { ...entry, birth: 0n }, births) !== 'same') return 'begins'
+  if (judge(fd, stat, { ...entry, birth: 0n }) !== 'same') return 'begins'
   // A program may write the same few lines at each start. Only copying sets a time before the birth of the file.
   const isSure = isStrong({ head: entry.head, position: entry }) || stat.mtimeNs < stat.birthtimeNs
-  return isSure && births.kept(stat) ? 'copy' : 'unsure'
+  return isSure && stat.birthtimeNs > 0n ? 'copy' : 'unsure'
 }
 
 function setIdentities(saved: Saved, copies: ReadonlyMap<Entry, Listed>): void {

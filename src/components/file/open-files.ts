@@ -9,7 +9,7 @@ import { ByFolder } from './by-folder.js'
 import { formatOfName } from './compression.js'
 import { type Descriptors, TooManyOpen } from './descriptors.js'
 import { type Found, mayMiss, type NameKind } from './discovery/discovery.js'
-import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
+import { fingerprintAt, isOther, judge, keyOf, same, type Verdict } from './identity.js'
 import { Lineage } from './lineage.js'
 import { followMoved } from './moved.js'
 import { openKnown, openWithinSync } from './opening.js'
@@ -67,7 +67,6 @@ export class OpenFiles {
   /** Files that are not read yet, because Sluice still searches for files that must be read before them. */
   readonly #held = new Set<Tailer>()
   readonly #names = new CurrentNames(this)
-  readonly #births = new BirthTimes()
   readonly #search: Search
   readonly #detached: DetachedFiles
   readonly #sweeps: Sweeps
@@ -79,9 +78,8 @@ export class OpenFiles {
     this.#options = options
     const { saved, context } = options
     this.#sweeps = new Sweeps(saved.lookedAt ?? context.clock.wall())
-    const births = this.#births
     const { remote, beginnings } = options.tailing
-    this.#search = new Search({ ...options, births, remote, beginnings, files: this })
+    this.#search = new Search({ ...options, remote, beginnings, files: this })
     this.#detached = new DetachedFiles({ ...options, files: this, search: this.#search })
   }
 
@@ -166,7 +164,7 @@ export class OpenFiles {
   hasGrown(tailer: Tailer): boolean {
     if (tailer.isMissing) return false
     const stat = statOrNone(tailer.path)
-    if (stat && keyOf(stat) === tailer.key) return !this.#births.differ(stat, tailer.birth) && tailer.look(stat)
+    if (stat && keyOf(stat) === tailer.key) return !isOther(stat, tailer.birth) && tailer.look(stat)
     tailer.failed = 'moved'
     return false
   }
@@ -181,7 +179,7 @@ export class OpenFiles {
     try {
       if (!tailer.isOpen) {
         descriptors.makeRoom()
-        const fd = openKnown(tailer.path, tailer, this.#births)
+        const fd = openKnown(tailer.path, tailer)
         if (fd === undefined) {
           tailer.failed = 'moved'
           return false
@@ -226,7 +224,7 @@ export class OpenFiles {
 
   async #lookAt(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
     const { problems, saved, context, descriptors, onReady } = this.#options
-    if (this.#sweeps.isFirst && saved.savedAt !== undefined) await followMoved(saved, this.#births, context, slices)
+    if (this.#sweeps.isFirst && saved.savedAt !== undefined) await followMoved(saved, context, slices)
     descriptors.beginSweep()
     for (const [path, kind] of files) {
       if (slices.due) await slices.pause()
@@ -372,7 +370,7 @@ export class OpenFiles {
         this.#names.paths.get(path)?.wasLookedFor()
       } else if (stat.isFile() && !this.#tailers.has(keyOf(stat))) {
         this.#names.vacate(path)
-        const fromEnd = this.#isFromEnd && wasThere(stat, path, this.#options.saved, this.#births)
+        const fromEnd = this.#isFromEnd && wasThere(stat, path, this.#options.saved)
         this.#search.noteUnopened(path, stat, fromEnd)
         this.#noteUnexamined(path)
       }
@@ -401,7 +399,6 @@ export class OpenFiles {
   }
 
   #examineFile(path: string, stat: BigIntStats, kind: NameKind, result: Compared | undefined): void {
-    this.#births.learn(stat)
     const key = keyOf(stat)
     if (this.#options.context.isOwnOutput?.(key, stat.birthtimeNs)) {
       this.#options.problems.ownOutput(path)
@@ -409,8 +406,8 @@ export class OpenFiles {
       if (tailer) this.forget(tailer)
       return
     }
-    let tailer = this.#tailerOf(stat, path, key)
-    const isNew = !tailer && !result && !this.#options.saved.known(stat, this.#births, path)
+    let tailer = this.#tailerOf(stat, key)
+    const isNew = !tailer && !result && !this.#options.saved.known(stat)
     if (isNew && this.#search.newcomers.add(path, kind, stat)) {
       this.#names.vacate(path)
       return
@@ -424,38 +421,28 @@ export class OpenFiles {
     this.#seen(tailer, path, changed ?? true)
   }
 
-  /**
-   * Whether a tailer reads the file at `path`. Without birth times, compares the content, because the inode may be
-   * reused.
-   */
-  isRead(stat: BigIntStats, path: string): boolean {
+  isRead(stat: BigIntStats): boolean {
     const tailer = this.#tailers.get(keyOf(stat))
-    if (!tailer || tailer.isOpen) return tailer !== undefined
-    const { birth, at: offset, head, tail } = tailer
-    return isKnownFile(path, stat, { birth, offset, head, tail }, this.#births)
+    return tailer !== undefined && (tailer.isOpen || !isOther(stat, tailer.birth))
   }
 
+  /** Whether the file has a saved position. If it is shorter, its inode may have been reused. */
   isSaved(stat: BigIntStats, path: string): boolean {
-    const entry = this.#options.saved.known(stat, this.#births)
-    return (
-      entry !== undefined &&
-      mayBecome(entry.path, path) &&
-      isKnownFile(path, stat, { ...entry, birth: BigInt(entry.birth) }, this.#births)
-    )
+    const entry = this.#options.saved.known(stat)
+    return entry !== undefined && mayBecome(entry.path, path) && Number(stat.size) >= entry.offset
   }
 
-  isOld(stat: BigIntStats): boolean {
-    const madeAt = this.#births.kept(stat) ? stat.birthtimeMs : stat.mtimeMs
-    return Number(madeAt) < this.#options.compressedSince
+  isOld({ birthtimeNs, mtimeNs }: BigIntStats): boolean {
+    return Number(birthtimeNs || mtimeNs) / 1e6 < this.#options.compressedSince
   }
 
   /**
-   * The tailer of the file found at `path`. If the inode was reused, gives the tailer of the earlier file another key.
+   * The tailer of the file. If the inode was reused, gives the tailer of the earlier file another key.
    */
-  #tailerOf(stat: BigIntStats, path: string, key = keyOf(stat)): Tailer | undefined {
+  #tailerOf(stat: BigIntStats, key = keyOf(stat)): Tailer | undefined {
     const tailer = this.#tailers.get(key)
     // While a file is open, its inode is not reused.
-    if (!tailer || tailer.isOpen || !this.#births.differ(stat, tailer.birth, path)) return tailer
+    if (!tailer || tailer.isOpen || !isOther(stat, tailer.birth)) return tailer
     this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was reused')
     this.#rekey(tailer, () => tailer.leave())
     for (const at of [tailer.path, tailer.found]) if (this.#names.paths.get(at) === tailer) this.#names.vacate(at)
@@ -488,18 +475,17 @@ export class OpenFiles {
     let taken = false
     try {
       const stat = fstatSync(fd, { bigint: true })
-      const known = this.#tailerOf(stat, path) ?? this.#mountedAgain(fd, stat, path)
+      const known = this.#tailerOf(stat) ?? this.#mountedAgain(fd, stat, path)
       known?.look(stat)
       if (known || !stat.isFile()) return known
-      this.#births.learnAround(path, stat)
       const remembered = saved.find(stat.dev, stat.ino, path)
       const verdict =
         remembered && mayBecome(remembered.path, path)
-          ? judge(fd, stat, { ...remembered, birth: BigInt(remembered.birth) }, this.#births)
+          ? judge(fd, stat, { ...remembered, birth: BigInt(remembered.birth) })
           : 'replaced'
       const entry = verdict === 'same' ? remembered : undefined
       const target = kind === 'link' || kind === 'unknown' ? finalPath(path) : path
-      const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, this.#isFromEnd, saved, this.#births)
+      const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, this.#isFromEnd, saved)
       // Nothing after this line fails. So a saved position is removed only if its file gets a tailer.
       if (remembered) this.#resumed(path, remembered, verdict)
       // The first bytes of a file that was empty, or could not be opened, have not been compared yet.
@@ -553,7 +539,7 @@ export class OpenFiles {
     const { birth, at: offset, head, tail } = tailer
     const [, ino, gone] = tailer.key.split(':')
     if (gone !== undefined || ino !== String(stat.ino)) return undefined
-    if (judge(fd, stat, { birth, offset, head, tail }, this.#births) !== 'same') return undefined
+    if (judge(fd, stat, { birth, offset, head, tail }) !== 'same') return undefined
     this.#options.descriptors.close(tailer)
     return this.readOn(tailer, { name: basename(path), path, stat }) ? tailer : undefined
   }
@@ -595,9 +581,9 @@ export class OpenFiles {
     const tailer = new Tailer(entry.path, stat, context.origin(options.decode, name), start, tailing)
     tailer.uid = entry.uid
     if (!this.#moveTo(tailer, place)) return undefined
-    // The sweep could not open the file, so the file was not compared with its position.
-    if (!(place instanceof Copy) && place.path === entry.path && !this.#isAsSaved(tailer, entry, place))
-      return undefined
+    // Another file may have the inode, or the content was replaced. A copy was compared before.
+    const isIt = !(place instanceof Copy) && keyOf(place.stat) === `${entry.dev}:${entry.ino}`
+    if (isIt && !this.#isAsSaved(tailer, entry, place)) return undefined
     saved.remove(entry)
     if (place instanceof Copy) tailer.sees(entry.size ?? 0)
     else {
@@ -606,7 +592,7 @@ export class OpenFiles {
       tailer.fellBehind()
       // The entry's file was empty, so this may be another file. Or it could not be opened, so it may be a copy.
       const mayBeCopy = entry.offset === 0 && (place.path === name || formatOfName(place.path) !== undefined)
-      tailer.isUncompared = entry.head.bytes === 0 && (mayBeCopy || !this.#births.kept(place.stat))
+      tailer.isUncompared = entry.head.bytes === 0 && mayBeCopy
     }
     this.#add(tailer, false)
     this.#names.precede(name, tailer)
@@ -618,7 +604,7 @@ export class OpenFiles {
   #isAsSaved(tailer: Tailer, entry: Entry, { path, stat }: Listed): boolean {
     let verdict: Verdict | undefined
     try {
-      verdict = judge(tailer.fd!, stat, { ...entry, birth: BigInt(entry.birth) }, this.#births)
+      verdict = judge(tailer.fd!, stat, { ...entry, birth: BigInt(entry.birth) })
       if (verdict === 'same') return true
     } catch (error) {
       unlessSilent(error)
@@ -728,9 +714,9 @@ export class OpenFiles {
     try {
       descriptors.makeRoom()
       // An earlier file may have had the same inode.
-      const known = this.#tailerOf(stat, path)
+      const known = this.#tailerOf(stat)
       if (known && known !== tailer) return false
-      const fd = openKnown(path, { key: keyOf(stat), birth: stat.birthtimeNs }, this.#births, context.reach)
+      const fd = openKnown(path, { key: keyOf(stat), birth: stat.birthtimeNs }, context.reach)
       if (fd === undefined) return false
       try {
         tailer.moveTo(path, stat, fd)

@@ -4,7 +4,6 @@ import type { ReadFrom } from '../../core/event/sent-offsets.js'
 import type { Reach } from '../../core/options/reach.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 import {
-  type BirthTimes,
   byteBefore,
   CLOCK_MS,
   FINGERPRINT_BYTES,
@@ -80,15 +79,8 @@ export function restOf({ path, stat }: Listed, entry: Entry, reach: Reach | unde
  * The position at which to start a file that has no saved position. With `fromEnd`, this is the end if the file existed
  * when the source first started.
  */
-export function startOf(
-  fd: number,
-  stat: BigIntStats,
-  path: string,
-  fromEnd: boolean,
-  saved: Saved,
-  births: BirthTimes,
-): Position {
-  if (fromEnd && wasThere(stat, path, saved, births)) return endOf(fd, Number(stat.size))
+export function startOf(fd: number, stat: BigIntStats, path: string, fromEnd: boolean, saved: Saved): Position {
+  if (fromEnd && wasThere(stat, path, saved)) return endOf(fd, Number(stat.size))
   return beginningOf(fd)
 }
 
@@ -103,10 +95,10 @@ export function beginningOf(fd: number, reading = newReading()): Position {
 /**
  * Whether the file existed when the source first started. In doubt, returns false, so that the file is read completely.
  */
-export function wasThere(stat: BigIntStats, path: string, saved: Saved, births: BirthTimes): boolean {
+export function wasThere(stat: BigIntStats, path: string, saved: Saved): boolean {
   if (saved.has(path) || saved.unreadable > 0) return false
   if (saved.savedAt === undefined) return true
-  return births.kept(stat) && Number(stat.birthtimeMs) < saved.lookedAt! - CLOCK_MS
+  return stat.birthtimeNs !== 0n && Number(stat.birthtimeNs) / 1e6 < saved.lookedAt! - CLOCK_MS
 }
 
 function endOf(fd: number, size: number): Position {

@@ -5,7 +5,7 @@ import { refuseNewer } from '../../core/unreadable.js'
 import { existsSync } from '../../lib/files/disk/disk.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
 import { Beginnings } from './beginnings.js'
-import { ALIKE_BYTES, type BirthTimes, goneKey, keyOf, same } from './identity.js'
+import { ALIKE_BYTES, goneKey, isOther, keyOf, same } from './identity.js'
 
 /**
  * The checkpoint document of a file source, and the entries of files that are not open, because they are gone or not
@@ -186,9 +186,9 @@ export class Saved {
   }
 
   /** The entry that has this file's inode; undefined if the entry describes another file. */
-  known(stat: BigIntStats, births: BirthTimes, path?: string): Entry | undefined {
+  known(stat: BigIntStats): Entry | undefined {
     const entry = this.#entries.get(keyOf(stat))
-    return entry && !births.differ(stat, BigInt(entry.birth), path) ? entry : undefined
+    return entry && !isOther(stat, BigInt(entry.birth)) ? entry : undefined
   }
 
   has(path: string): boolean {

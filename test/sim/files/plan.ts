@@ -19,7 +19,7 @@ export const KINDS = [
 export type WorldKind = (typeof KINDS)[number]
 
 /** A copy with fewer bytes cannot be told from other files. Without birth times, less content proves nothing. */
-const LEAST_COPY = { stored: 64, zero: 1024, changes: 1024 }
+const LEAST_COPY = { stored: 64, zero: 1024 }
 
 export const kindOf = (seed: number): WorldKind => KINDS[seed % KINDS.length]!
 
@@ -69,7 +69,7 @@ export function planOf(seed: number, random: Seeded): Plan {
   const maxOpenFiles = random.chance(0.1) ? 1 + random.below(2) : 4096
   const saveMs = random.pick([1000, 1000, 5000, 20_000])
   const isSmall = random.chance(0.2)
-  const births = random.pick(['stored', 'stored', 'stored', 'stored', 'zero', 'zero', 'changes'] as const)
+  const births = random.pick(['stored', 'stored', 'stored', 'stored', 'zero', 'zero', 'zero'] as const)
   const smallest = how === 'copy' ? LEAST_COPY[births] : 1
   // Without a draw: the other worlds stay what they were.
   const reopensMs = how === 'rename' && (seed >> 5) % 4 === 1 ? [5, 50, 500, 5000][(seed >> 7) % 4]! : 0

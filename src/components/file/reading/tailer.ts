@@ -557,13 +557,6 @@ export class Tailer {
     else if (size > this.#at) this.trail.expect(size)
   }
 
-  /** Whether the open file certainly contains what was read or, if nothing was read, its known first bytes. */
-  verify(): boolean {
-    const { head } = this.#content
-    if (this.#tail.bytes > 0) return this.#tailMatches()
-    return head.bytes > 0 && same(fingerprintAt(this.#fd!, 0, head.bytes), head)
-  }
-
   /** Whether the open file still contains what was read and has not become shorter. */
   holds(): boolean {
     const { head } = this.#content
@@ -646,7 +639,11 @@ export class Tailer {
 
   /** Whether the `length` bytes of the last read continue the earlier content. The bytes before them must match. */
   #isSure(length: number): boolean {
-    if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
+    const { head } = this.#content
+    if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, head)) return false
+    // This position was restored within a batch and has no tail.
+    const lacksTail = this.#at > 0 && this.#tail.bytes === 0
+    if (lacksTail && !same(fingerprintAt(this.#fd!, 0, head.bytes), head)) return false
     // The file is shorter than before, so it has new content. Only its first bytes are the same as before.
     if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
     this.becomesSure(this.size, this.#readSince, this.#readChanges)

@@ -15,7 +15,6 @@ import type { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
 import { type Format, formatOf, formatOfName, isReadable, uncompressedName } from '../compression.js'
 import {
-  type BirthTimes,
   FINGERPRINT_BYTES,
   type Fingerprint,
   fingerprint,
@@ -68,7 +67,6 @@ export function isCompressed(place: Place): place is Compressed {
 
 export interface CandidatesOptions {
   readonly problems: PathProblems
-  readonly births: BirthTimes
   readonly clock: Clock
   readonly slots: Slots
   open(path: string): number
@@ -185,7 +183,7 @@ export class Candidates {
       format,
       isCompressed: format !== undefined,
       size,
-      birth: this.#options.births.kept(stat) ? Number(stat.birthtimeNs) / 1e6 : undefined,
+      birth: Number(stat.birthtimeNs) / 1e6,
       changedAt,
       uid: Number(stat.uid),
       ...(crc !== undefined && { crc }),
@@ -208,7 +206,7 @@ export class Candidates {
    */
   #isBeingMade({ name, path, stat }: Listed, names: ReadonlyMap<string, Listed>): boolean {
     const original = names.get(uncompressedName(name))?.stat
-    if (!original || !this.#isOlder(original, stat)) return false
+    if (!original || (stat.birthtimeNs > 0n && original.birthtimeNs >= stat.birthtimeNs)) return false
     // A program that has compressed a file usually gives the complete compressed file the times of the original.
     const isFinished =
       stat.mtimeNs < stat.birthtimeNs || this.#options.clock.wall() - Number(stat.ctimeNs) / 1e6 >= AT_REST_MS
@@ -216,15 +214,6 @@ export class Candidates {
     return formatOfName(name) === 'gzip'
       ? (withFile(path, fd => trailerOf(fd, stat).size === Number(original.size) % 2 ** 32) ?? true)
       : false
-  }
-
-  /**
-   * Whether the original is older than the copy. Without birth times, compares the times of the last changes. These may
-   * be equal, because a finished copy may have the times of its original.
-   */
-  #isOlder(original: BigIntStats, copy: BigIntStats): boolean {
-    if (this.#options.births.kept(copy)) return original.birthtimeNs < copy.birthtimeNs
-    return original.mtimeNs <= copy.mtimeNs
   }
 
   /** Answers a question if at most one read is necessary. If the result is undefined, call `inflate` first. */

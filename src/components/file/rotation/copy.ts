@@ -23,10 +23,10 @@ const RETRY_MS = 500
 export class Copy {
   readonly path: string
   readonly key: string
-  /** Wall clock in milliseconds. `birth` is undefined if the file system does not store birth times. */
+  /** Wall clock in milliseconds. `birth` is 0 if unknown. */
   readonly changedAt: number
-  readonly birth: number | undefined
-  /** The known first bytes. Without birth times, only they show that another file has the inode now. */
+  readonly birth: number
+  /** The known first bytes. Without a birth time, only they show that another file has the inode now. */
   readonly #first: Buffer
   readonly #format: Format
   readonly #problems: PathProblems

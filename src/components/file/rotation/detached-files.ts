@@ -13,7 +13,7 @@ import type { Search, SearchOptions } from './search.js'
 /** Errors of a descriptor whose file was removed on the server, or whose file system is gone. */
 const STALE = ['ESTALE', 'ENOTCONN']
 
-interface DetachedFilesOptions extends Omit<SearchOptions, 'births' | 'remote' | 'beginnings'> {
+interface DetachedFilesOptions extends Omit<SearchOptions, 'remote' | 'beginnings'> {
   readonly descriptors: Descriptors
   readonly search: Search
   readonly options: FileOptions

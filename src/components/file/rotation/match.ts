@@ -58,8 +58,8 @@ export interface Candidate {
   readonly isCompressed: boolean
   /** Uncompressed size. gzip: size of the last member modulo 4 GiB. zstd: Infinity, because only inflating shows it. */
   readonly size: number
-  /** Undefined if the file system does not store it. */
-  readonly birth: number | undefined
+  /** 0 if unknown. */
+  readonly birth: number
   readonly changedAt: number
   readonly uid: number
   readonly crc?: number
@@ -140,7 +140,7 @@ function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint):
  * with this name, and the candidate is not older than the file.
  */
 function isBeingMade({ isNamed, birth, names }: Known, one: Candidate): boolean {
-  return isNamed === true && one.birth !== undefined && one.birth >= birth && one.name.startsWith(names[0]!)
+  return isNamed === true && one.birth > 0 && one.birth >= birth && one.name.startsWith(names[0]!)
 }
 
 /** The relation if all bytes of the candidate, which has this size, are also in the file. */
@@ -153,12 +153,10 @@ function relationBySize(file: Known, one: Candidate, size: number): Relation {
 function mayBeCopy(file: Known, one: Candidate): boolean {
   if (one.key === file.claimed) return true
   const { birth, notBefore = 0 } = file
-  const made = one.birth ?? one.changedAt
   // A restored compressed file may have lost its times.
-  if (one.isCompressed) return isStrong(file) || one.birth === undefined || one.changedAt >= birth
-  if (one.birth !== undefined && one.birth < birth) return false
+  if (one.isCompressed) return isStrong(file) || one.changedAt >= birth
   // If only a little of the file was read, other files may begin with the same bytes.
-  return isStrong(file) || made >= notBefore
+  return isStrong(file) ? one.birth === 0 || one.birth >= birth : one.birth >= Math.max(birth, notBefore)
 }
 
 function mayBePart({ claimed }: Known, one: Candidate): boolean {

@@ -165,7 +165,7 @@ function beginningOf({ first }: Place): Pick<Entry, 'offset' | 'continues' | 'he
 
 /** Identifies a compressed file. The inode is not enough, because another file may get it later. */
 export function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
-  return `${key}@${birth ?? changedAt}`
+  return `${key}@${birth || changedAt}`
 }
 
 /** Used as the birth time of a file that was seen only as a compressed copy. */

@@ -2,12 +2,12 @@ import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { lacksDescriptor } from '../../../core/errors.js'
-import { existsSync, orNone, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
+import { existsSync, orNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import type { Slices } from '../../../lib/slices.js'
 import type { KnownBeginnings } from '../beginnings.js'
 import { formatOfName } from '../compression.js'
 import type { Remote } from '../discovery/remote.js'
-import { type BirthTimes, CLOCK_MS, FINGERPRINT_BYTES, keyOf, leadsTo, NO_BYTES } from '../identity.js'
+import { CLOCK_MS, FINGERPRINT_BYTES, isOther, keyOf, leadsTo, NO_BYTES } from '../identity.js'
 import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
@@ -29,7 +29,6 @@ export interface SearchOptions {
   readonly context: SourceContext
   readonly saved: Saved
   readonly problems: PathProblems
-  readonly births: BirthTimes
   readonly losses: Losses
   readonly remote: Remote
   readonly files: OpenFiles
@@ -106,10 +105,10 @@ export class Search {
 
   /** Records a file that cannot be opened now. It is read when it can be opened, even if it was renamed before that. */
   noteUnopened(path: string, stat: BigIntStats, fromEnd: boolean): void {
-    const { saved, births, context } = this.#options
+    const { saved, context } = this.#options
     this.#hidden.addUnopened(stat)
     const size = Number(stat.size)
-    const known = saved.known(stat, births)
+    const known = saved.known(stat)
     if (known && (known.size ?? 0) >= size) return
     saved.put({
       path,
@@ -201,9 +200,7 @@ export class Search {
     closed: readonly Tailer[],
     slices: Slices,
   ): Promise<Folder | undefined> {
-    const { births, files, context } = this.#options
-    const above = statOrNone(path)
-    if (above) births.learn(above)
+    const { files, context } = this.#options
     this.#unlisted.delete(path)
     const listed = await this.#list(path, slices)
     if (!listed) return undefined
@@ -213,7 +210,7 @@ export class Search {
     for (const entry of entries) {
       if (slices.due) await slices.pause()
       const one = entry.gone ? undefined : byKey.get(entryKey(entry))
-      if (!one || Number(one.stat.size) < entry.offset || !files.isSaved(one.stat, one.path)) continue
+      if (!one || !files.isSaved(one.stat, one.path)) continue
       there.add(entry)
       this.#there.add(entry)
       // If the file was renamed just before the stop, a program may still write to it.
@@ -228,21 +225,12 @@ export class Search {
     for (const tailer of closed) {
       if (slices.due) await slices.pause()
       const one = byKey.get(tailer.key)
-      if (!one || tailer.isOpen || births.differ(one.stat, tailer.birth) || !mayBecome(tailer.path, one.path)) continue
-      const { path: name, found } = tailer
+      if (!one || tailer.isOpen || isOther(one.stat, tailer.birth) || !mayBecome(tailer.path, one.path)) continue
       tailer.path = tailer.found = one.path
       if (!tailer.look(one.stat)) continue
       there.add(tailer)
       if (!files.open(tailer)) tailer.awaySince = context.clock.now()
-      else if (births.kept(one.stat) || this.#ask(tailer, () => tailer.verify()) !== false)
-        this.#rests.goOn(tailer, one.path)
-      else {
-        // It may be the same file, of which nothing is known.
-        if (tailer.head.bytes === 0) files.displace(tailer.origin.path ?? name, tailer.sureUntil)
-        // `forget` needs the names under which the tailer is registered, so restore them.
-        Object.assign(tailer, { path: name, found })
-        files.forget(tailer)
-      }
+      else this.#rests.goOn(tailer, one.path)
     }
     return { path, listed, byKey, there, owners: this.#ownersIn(path, entries) }
   }
@@ -263,7 +251,7 @@ export class Search {
     const foreign: { readonly file: string }[] = []
     for (const one of folder.listed) {
       if (slices.due) await slices.pause()
-      if (files.isRead(one.stat, one.path) || files.isSaved(one.stat, one.path)) continue
+      if (files.isRead(one.stat) || files.isSaved(one.stat, one.path)) continue
       if (this.newcomers.has(one.path) || owners.mayBeCopy(one)) others.push(one)
       else foreign.push(...owners.describe(one))
     }
@@ -466,7 +454,7 @@ export class Search {
       if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES)
         this.#ask(tailer, () => tailer.holds())
       const there = byKey.get(tailer.key)
-      const isIt = there && mayBecome(tailer.path, there.path) && !this.#options.births.differ(there.stat, tailer.birth)
+      const isIt = there && mayBecome(tailer.path, there.path) && !isOther(there.stat, tailer.birth)
       subjects.push(ofTailer(tailer, isIt ? there : undefined))
     }
     const { lookedAt } = this.#options.saved
@@ -625,17 +613,14 @@ export class Search {
    * Looks for a copy of a file that was never opened. Any compressed file that was made after the birth of this file
    * may be its copy. Returns whether such a compressed file exists.
    */
-  #seekUnopened(name: string, birth: bigint, { path, listed, owners }: Folder): boolean {
-    const folder = statOrNone(path)
-    if (!folder || birth === 0n) return false
-    // On a file system without birth times, `birth` is the time of a change. The copy is not older.
-    const areKept = this.#options.births.kept(folder)
+  #seekUnopened(name: string, birth: bigint, { listed, owners }: Folder): boolean {
+    if (birth === 0n) return false
     const since = Number(birth) / 1e6
     const mayBe = ({ name: found, stat: { birthtimeNs, mtimeNs, uid } }: Listed) =>
       formatOfName(found) !== undefined &&
       isRotatedName(found, basename(name)) &&
       owners.allow(basename(name), uid) &&
-      Number(areKept ? birthtimeNs : mtimeNs) / 1e6 >= since - CLOCK_MS
+      Number(birthtimeNs || mtimeNs) / 1e6 >= since - CLOCK_MS
     if (!listed.some(mayBe)) return false
     this.unseen.displaced(name, since)
     return true

@@ -157,17 +157,17 @@ export class Unseen {
    * files may be incomplete, returns undefined, and the search goes on. `now`: wall clock in milliseconds.
    */
   of(name: string, unclaimed: readonly Place[], unreadable: readonly Unreadable[], now: number): Place[] | undefined {
-    const { births, problems, context, files } = this.#options
+    const { problems, context, files } = this.#options
     const since = this.since(name)
     const current = files.named(name)
-    // Without birth times, the current file counts as the older file if it was already known or read.
+    // If both files have the same birth time or none, the current file is older if it was already known or read.
     const isNew = current?.isNew === true
-    const isFormer = ({ stat, birth }: Place) =>
-      !current || (birth === undefined || stat.birthtimeNs === current.birth ? isNew : stat.birthtimeNs < current.birth)
+    const isFormer = ({ stat }: Place) =>
+      !current || (stat.birthtimeNs === current.birth ? isNew : stat.birthtimeNs < current.birth)
     const isLate = ({ name: found, stat }: Listed) =>
       isRotatedName(found, basename(name)) &&
       Number(stat.mtimeNs) / 1e6 >= since &&
-      (!births.kept(stat) || Number(stat.birthtimeNs) / 1e6 >= since)
+      (stat.birthtimeNs === 0n || Number(stat.birthtimeNs) / 1e6 >= since)
     const damaged = new Set(unreadable.map(({ path }) => path))
     // The file server's clock may be ahead, or the clock may have been set back.
     const latest = context.clock.wall() + CLOCK_MS

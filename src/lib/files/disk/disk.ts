@@ -41,6 +41,11 @@ interface Stuck {
 
 class Guard {
   readonly systems: FileSystems
+  /**
+   * Whether a stat shows birth times. Without the system call statx (old containers), it shows the times of the last
+   * changes instead. /proc stores no birth times, so another time than 0 there is the time of a change.
+   */
+  readonly hasBirthTimes = fs.statSync('/proc/self', { bigint: true, throwIfNoEntry: false })?.birthtimeNs === 0n
   readonly #newThread: () => Thread
   #thread: Thread | undefined
   readonly #stuck = new Set<Stuck>()
@@ -187,7 +192,10 @@ const calls = fs as unknown as Record<Name, (file: string | number, ...rest: unk
 function guarded<T>(name: Name): T {
   const call = (file: string | number, ...rest: unknown[]) => {
     const mount = guard.mountOf(file)
-    return mount === undefined ? calls[name](file, ...rest) : resultOf(guard.call(mount, name, [file, ...rest]))
+    const result = mount === undefined ? calls[name](file, ...rest) : resultOf(guard.call(mount, name, [file, ...rest]))
+    if (!guard.hasBirthTimes && (result as Partial<BigIntStats>)?.birthtimeNs)
+      Object.assign(result!, { birthtimeNs: 0n })
+    return result
   }
   return call as T
 }

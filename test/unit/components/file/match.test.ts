@@ -150,13 +150,13 @@ const VECTORS: readonly [
   [
     'no births, little read, changed before it was seen whole',
     [file(a, 4 * LINE, { notBefore: 1800 })],
-    [candidate('app.log.1', a, { birth: undefined, changedAt: 1700 })],
+    [candidate('app.log.1', a, { birth: 0, changedAt: 1700 })],
     [],
   ],
   [
     'no births, much read',
     [file(a, 40 * LINE, { notBefore: 1800 })],
-    [candidate('app.log.1', a, { birth: undefined, changedAt: 1700 })],
+    [candidate('app.log.1', a, { birth: 0, changedAt: 1700 })],
     ['A rest app.log.1'],
   ],
   ['an empty file: nothing can be known', [file(EMPTY, 0)], [candidate('app.log.1', a)], []],

@@ -718,28 +718,3 @@ t.test('a batch comes back from a copy that is gone, and another file that begin
   t.equal(out.texts(other).length, 101)
   await run.stop()
 })
-
-t.test('a file is known after a restart, although the copy of another one has its inode', async t => {
-  hideBirthTimes(t)
-  const dir = testFolder(t, { 'a.log': asText(numbered(0, 10)), 'b.log': asText(numbered(0, 30, ' of b')) })
-  const [a, b] = [join(dir, 'a.log'), join(dir, 'b.log')]
-  const options = { include: [`${a}*`, b] }
-  const first = await tail(options)
-  await settled(first, 40)
-  await first.stop()
-  await laterFiles(dir)
-  // The copy of the other file gets the inode of the first.
-  renameSync(a, `${b}.1`)
-  appendFileSync(b, 'the rest of b\n')
-  writeFileSync(`${b}.1`, readFileSync(b))
-  unlinkSync(b)
-  const second = await tail(options, first.checkpoints)
-  await settled(second, 1)
-  t.same(second.out.texts(b), ['the rest of b'])
-  await second.stop()
-  writeFileSync(`${a}.1`, asText(numbered(0, 10)))
-  const third = await tail(options, first.checkpoints)
-  await third.scanned(5)
-  t.same(third.out.texts(), [])
-  await third.stop()
-})

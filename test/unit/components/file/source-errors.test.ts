@@ -14,7 +14,8 @@ import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { orNone } from '../../../../src/lib/files/disk/disk.js'
+import { guardBy, orNone } from '../../../../src/lib/files/disk/disk.js'
+import { fileSystems } from '../../../../src/lib/files/disk/file-systems.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
 import { hideBirthTimes, refuseWatches } from '../../../support/habits-of-disks.js'
@@ -896,6 +897,7 @@ t.test('a file that was never opened is rotated twice before the next look: the 
 for (const births of ['kept', 'zero', 'changes'] as const)
   t.test(`a file that was never opened is compressed, birth times: ${births}; older files stay unread`, async t => {
     if (births !== 'kept') hideBirthTimes(t, ({ ctimeNs }) => (births === 'zero' ? 0n : ctimeNs!))
+    t.teardown(guardBy(fileSystems))
     const dir = testFolder(t, { 'app.log.2.gz': gzipSync(asText(numbered(0, 20, 'old'))) })
     await laterFiles(dir)
     const path = join(dir, 'app.log')

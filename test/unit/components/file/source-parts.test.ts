@@ -26,7 +26,6 @@ import {
 import type { Remote } from '../../../../src/components/file/discovery/remote.js'
 import { Watches } from '../../../../src/components/file/discovery/watches.js'
 import {
-  BirthTimes,
   FINGERPRINT_BYTES,
   fingerprint,
   fingerprintAt,
@@ -131,7 +130,6 @@ t.test('is it the same file', async t => {
   const path = join(dir, 'a')
   const content = Array.from({ length: 400 }, (_, i) => `line ${i}\n`).join('')
   writeFileSync(path, content)
-  const births = new BirthTimes()
   const born = statSync(path, { bigint: true })
   const remember = (offset: number) => {
     const fd = openSync(path, 'r')
@@ -144,7 +142,7 @@ t.test('is it the same file', async t => {
   const check = (text: string, remembered: typeof all) => {
     writeFileSync(path, text)
     const fd = openSync(path, 'r')
-    const verdict = judge(fd, statSync(path, { bigint: true }), remembered, births)
+    const verdict = judge(fd, statSync(path, { bigint: true }), remembered)
     closeSync(fd)
     return verdict
   }
@@ -164,11 +162,6 @@ t.test('is it the same file', async t => {
     ['nothing known but its size, shorter', 'other', { ...all, head: NO_BYTES, tail: NO_BYTES }, 'truncated'],
   ]
   for (const [what, text, remembered, expected] of cases) t.equal(check(text, remembered), expected, what)
-  const stat = statSync(path, { bigint: true })
-  births.learn({ ...stat, birthtimeNs: stat.ctimeNs } as typeof stat)
-  births.learn({ ...stat, birthtimeNs: 0n } as typeof stat)
-  t.equal(check(content, { ...all, birth: 1n }), 'same', 'a time of birth is not believed where none is kept')
-  births.learn({ ...stat, birthtimeNs: 5n } as typeof stat)
   t.equal(check(content, { ...all, birth: 1n }), 'replaced')
   t.equal(check(content, { ...all, birth: 0n }), 'same')
   t.equal(check(content, all), 'same')
@@ -555,15 +548,6 @@ t.test('a file that is closed while it is compared is compared by its path', asy
   appendFileSync(path, 'two\n')
   t.equal(size(), 8)
   t.match(markIn(8), { offset: 8, tail: { bytes: 8 } })
-})
-
-t.test('a file of which nothing was read is verified by its first bytes', async t => {
-  const path = join(testFolder(t, { 'app.log': 'one\n' }), 'app.log')
-  const { tailer } = opened(t, path)
-  tailer.learnHead()
-  t.equal(tailer.verify(), true)
-  writeFileSync(path, 'two\n')
-  t.equal(tailer.verify(), false)
 })
 
 t.test('the first bytes of a compressed file are not learned while it is not compared', async t => {

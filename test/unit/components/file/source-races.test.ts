@@ -560,25 +560,6 @@ t.test('without birth times, what is written to a file that was renamed empty wh
 const numbered = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => `line number ${from + i}`)
 const asText = (lines: readonly string[]) => lines.map(line => `${line}\n`).join('')
 
-t.test('without birth times, a copy may have the inode of a file that was empty: nothing comes twice', async t => {
-  hideBirthTimes(t)
-  const dir = testFolder(t, { 'app.log': asText(numbered(0, 20)), 'empty.log': '' })
-  const path = join(dir, 'app.log')
-  const options = { include: [join(dir, '*.log')] }
-  const first = await tail(options)
-  await settled(first, 20)
-  await first.stop()
-  renameSync(join(dir, 'empty.log'), `${path}.1`)
-  writeFileSync(`${path}.1`, readFileSync(path))
-  truncateSync(path)
-  appendFileSync(path, 'after\n')
-  const next = await tail(options, first.checkpoints)
-  await settled(next, 1)
-  await next.scanned(3)
-  t.same(next.out.texts(), ['after'])
-  await next.stop()
-})
-
 t.test('without birth times, a copy is compressed and another file gets its inode before a kill', async t => {
   hideBirthTimes(t)
   const dir = testFolder(t, { 'app.log': asText(numbered(0, 100)), aside: {} })

@@ -14,7 +14,7 @@ import {
 import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { BirthTimes, CLOCK_MS, fingerprint, isKnownFile, NO_BYTES } from '../../../../src/components/file/identity.js'
+import { CLOCK_MS, fingerprint, NO_BYTES } from '../../../../src/components/file/identity.js'
 import { positionOf } from '../../../../src/components/file/positions.js'
 import type { Place } from '../../../../src/components/file/rotation/candidates.js'
 import { ofEntry } from '../../../../src/components/file/rotation/subjects.js'
@@ -100,10 +100,9 @@ t.test(
     const path = join(testFolder(t, { 'app.log.1': 'line 0\n' }), 'app.log.1')
     const name = join(dirname(path), 'app.log')
     const stat = statSync(path, { bigint: true })
-    const [saved, births] = [new Saved(undefined), new BirthTimes()]
+    const saved = new Saved(undefined)
     const unseen = new Unseen({
       saved,
-      births,
       files: { named: () => undefined },
       context: { clock: systemClock },
     } as unknown as UnseenOptions)
@@ -118,24 +117,6 @@ t.test(
     t.same(found(), [place])
   },
 )
-
-t.test('without birth times, the content shows whether an inode was given away again', async t => {
-  const dir = testFolder(t, { 'app.log.1': 'line 0\nline 1\n' })
-  const path = join(dir, 'app.log.1')
-  const stat = statSync(path, { bigint: true })
-  const remembered = (text: string) => {
-    const known = fingerprint(Buffer.from(text), 0, text.length)
-    return { birth: stat.birthtimeNs, offset: text.length, head: known, tail: known }
-  }
-  const births = new BirthTimes()
-  t.ok(isKnownFile(path, stat, remembered('line 0\n'), births))
-  t.notOk(isKnownFile(path, stat, remembered('line 7\n'), births), 'another content')
-  t.notOk(isKnownFile(path, stat, remembered('line 0\nline 1\nline 2\n'), births), 'shorter')
-  births.learnAround(path, stat)
-  if (!births.kept(stat)) return
-  t.ok(isKnownFile(path, stat, remembered('line 7\n'), births), 'the birth time is enough')
-  t.notOk(isKnownFile(path, stat, { ...remembered('line 0\n'), birth: 1n }, births))
-})
 
 t.test('a batch from a compressed copy comes back, and the copy has another name by then', async t => {
   const dir = testFolder(t, { 'app.log': 'line 0\n' })
