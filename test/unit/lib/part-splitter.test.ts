@@ -52,6 +52,8 @@ const events = (input: string, maxLines?: number, maxBytes?: number) => {
 
 t.test('the events of each stream are joined, in the order of their beginnings', async t => {
   t.same(events('o+1\ne+2\no 3\no 4\ne 5\n'), ['o+1\no 3', 'e+2\ne 5', 'o 4'])
+  const mixed = Buffer.from('o+1\ne+2\no 3\no 4\ne 5\n')
+  t.same(split(mixed, splitterOf(), () => 100).places, [0, 4, 12], 'where they begin in the input')
   t.same(events('o+1\r\nx\r\ne 2\r\no 3\r\n'), ['o+1\r\no 3', 'x', 'e 2'])
   t.same(events('o+1\ne 2\n'), ['o+1', 'e 2'], 'not finished')
   t.same(events('o+1\ne+2\no+3'), ['o+1', 'e+2', 'o+3'], 'within a line')
