@@ -443,6 +443,8 @@ export interface OptionProblem {
   readonly message: string
   /** The problem is only a warning, because the missing item may exist where the configuration will be used. */
   readonly isWarning?: true
+  /** The file or folder that is missing, or that this user cannot use. */
+  readonly unusable?: string
 }
 
 /**

@@ -9,6 +9,8 @@ export interface Problem extends Fault {
   /** 1-based. */
   readonly line: number
   readonly column: number
+  /** The file or folder that is missing, or that this user cannot use. Missing if its path is from the environment. */
+  readonly unusable?: string
 }
 
 export function formatProblem(problem: Problem): string {

@@ -9,11 +9,15 @@ import { formatDuration } from './units.js'
  */
 export function printedBy(
   [program = '', ...args]: readonly string[],
-  { maxBytes, timeoutMs }: { readonly maxBytes: number; readonly timeoutMs: number },
+  {
+    maxBytes,
+    timeoutMs,
+    env,
+  }: { readonly maxBytes: number; readonly timeoutMs: number; readonly env?: NodeJS.ProcessEnv },
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     // A detached process leads its own process group, which `kill` ends.
-    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'], detached: true })
+    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'], detached: true, ...(env && { env }) })
     const parts: Buffer[] = []
     let bytes = 0
     const kill = () => {

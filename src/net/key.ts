@@ -135,7 +135,7 @@ export function keyFileWarnings(
 ): OptionProblem[] {
   return Object.entries({ key_file, password_file }).flatMap(([option, file]) => {
     const message = file === undefined ? undefined : fileWarning(file, option === 'key_file' ? 'key' : 'password')
-    return message === undefined ? [] : [{ path: [...path, option], message }]
+    return message === undefined ? [] : [{ path: [...path, option], message, unusable: file! }]
   })
 }
 

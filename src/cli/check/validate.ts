@@ -44,62 +44,81 @@ export async function validate(
   known: readonly AnyDefinition[] = components,
   online = false,
 ): Promise<number> {
-  let errors = 0
-  let failures = 0
-  let warnings = 0
-  const warn = (line: string) => {
-    out.stderr.write(`${printableText(line)}\n`)
-    warnings++
-  }
-  const warnOf = (found: readonly Problem[]) => {
-    for (const warning of found) warn(formatProblem({ ...warning, message: `warning: ${warning.message}` }))
-  }
+  const counts = { error: 0, failure: 0, warning: 0, ok: 0 }
   for (const path of paths) {
-    try {
-      let checked: readonly Draft[] = []
-      const fileCheck: FileCheck = (root, drafts, service, found) => {
-        checkTlsFiles(root, drafts, service, found, systemClock.wall())
-        if (service) checkService(root, service.store, found)
-        checked = drafts
-      }
-      const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }
-      const config = tried(() => loadConfig(path, { ...here, serviceAlone: true, localPart: true, fileCheck }))
-      const found = { problems: new Problems(), warnings: new Problems() }
-      await checkFiles(checked, found)
-      const problems = [...(config instanceof ConfigError ? config.problems : []), ...found.problems.list()]
-      const allWarnings = [...config.warnings, ...found.warnings.list()]
-      if (config instanceof ConfigError || problems.length > 0) throw new ConfigError(problems, allWarnings)
-      warnOf(allWarnings)
-      for (const file of config.files)
-        for (const written of writtenKeys(file, known)) warn(`${file}: warning: ${written}`)
-      if (isReachable(config.metrics)) warn(`${path}: warning: ${REACHABLE}`)
-      for (const warning of pageWarnings(config.statusPage)) warn(`${path}: warning: ${warning}`)
-      const mount = fileSystems.mountOf(config.dataDir)
-      const answers = mount === undefined || (await fileSystems.answers(mount))
-      const refused = answers ? refusedDataDir(config.dataDir) : `data_dir: the file system at ${mount} does not answer`
-      if (refused !== undefined) warn(`${path}: warning: ${refused}`)
-      else if (answers) for (const exposed of exposedFolders(config)) warn(`${path}: warning: ${exposed}`)
-      const parts = config.isLocalPart && answers ? await checkLocalPart(path, config, here, warn) : amounts(config)
-      if (answers && !config.isLocalPart && (!config.service || config.sources.length > 0))
-        await reportOrphans(config, path, warn)
-      out.stdout.write(`${printableText(`${path}: ok (${parts})`)}\n`)
-      if (!online) continue
-      const { checkOnline } = await import('./online.js')
-      for (const { isProblem, line } of await checkOnline(path, config)) {
-        if (isProblem) failures++
-        const to = isProblem ? out.stderr : out.stdout
-        to.write(`${printableText(line)}\n`)
-      }
-    } catch (error) {
-      if (!(error instanceof ConfigError)) throw error
-      out.stderr.write(`${printableText(error.message)}\n`)
-      errors += error.problems.length
-      warnOf(error.warnings)
+    for (const { kind, text } of (await inspect(path, env, known, online)).remarks) {
+      counts[kind]++
+      const to = kind === 'ok' ? out.stdout : out.stderr
+      to.write(`${printableText(text)}\n`)
     }
   }
-  out.stdout.write(`${plural(errors + failures, 'error')}, ${plural(warnings, 'warning')}\n`)
-  if (errors > 0) return EXIT.config
-  return failures > 0 ? EXIT.failed : EXIT.done
+  const errors = plural(counts.error + counts.failure, 'error')
+  out.stdout.write(`${errors}, ${plural(counts.warning, 'warning')}\n`)
+  if (counts.error > 0) return EXIT.config
+  return counts.failure > 0 ? EXIT.failed : EXIT.done
+}
+
+/** One result of the checks, as a line of text. `failure`: a check that used the network. */
+export interface Remark {
+  readonly kind: 'error' | 'failure' | 'warning' | 'ok'
+  readonly text: string
+  /** The file or folder that is missing, or that this user cannot use. */
+  readonly unusable?: string | undefined
+}
+
+/** The results for one configuration, in order. `config`: undefined if it is invalid. */
+export async function inspect(
+  path: string,
+  env: NodeJS.ProcessEnv,
+  known: readonly AnyDefinition[],
+  online: boolean,
+): Promise<{ remarks: Remark[]; config?: Config }> {
+  const remarks: Remark[] = []
+  const add = (kind: Remark['kind'], text: string, unusable?: string) => void remarks.push({ kind, text, unusable })
+  const warn = (text: string, unusable?: string) => add('warning', text, unusable)
+  const warnOf = (found: readonly Problem[]) => {
+    for (const warning of found)
+      warn(formatProblem({ ...warning, message: `warning: ${warning.message}` }), warning.unusable)
+  }
+  try {
+    let checked: readonly Draft[] = []
+    const fileCheck: FileCheck = (root, drafts, service, found) => {
+      checkTlsFiles(root, drafts, service, found, systemClock.wall())
+      if (service) checkService(root, service.store, found)
+      checked = drafts
+    }
+    const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }
+    const config = tried(() => loadConfig(path, { ...here, serviceAlone: true, localPart: true, fileCheck }))
+    const found = { problems: new Problems(), warnings: new Problems() }
+    await checkFiles(checked, found)
+    const problems = [...(config instanceof ConfigError ? config.problems : []), ...found.problems.list()]
+    const allWarnings = [...config.warnings, ...found.warnings.list()]
+    if (config instanceof ConfigError || problems.length > 0) throw new ConfigError(problems, allWarnings)
+    warnOf(allWarnings)
+    for (const file of config.files)
+      for (const written of writtenKeys(file, known)) warn(`${file}: warning: ${written}`)
+    if (isReachable(config.metrics)) warn(`${path}: warning: ${REACHABLE}`)
+    for (const warning of pageWarnings(config.statusPage)) warn(`${path}: warning: ${warning}`)
+    const mount = fileSystems.mountOf(config.dataDir)
+    const answers = mount === undefined || (await fileSystems.answers(mount))
+    const refused = answers ? refusedDataDir(config.dataDir) : `data_dir: the file system at ${mount} does not answer`
+    if (refused !== undefined) warn(`${path}: warning: ${refused}`, config.dataDir)
+    else if (answers) for (const exposed of exposedFolders(config)) warn(`${path}: warning: ${exposed}`)
+    const parts = config.isLocalPart && answers ? await checkLocalPart(path, config, here, warn) : amounts(config)
+    if (answers && !config.isLocalPart && (!config.service || config.sources.length > 0))
+      await reportOrphans(config, path, warn)
+    add('ok', `${path}: ok (${parts})`)
+    if (online) {
+      const { checkOnline } = await import('./online.js')
+      for (const { isProblem, line } of await checkOnline(path, config)) add(isProblem ? 'failure' : 'ok', line)
+    }
+    return { remarks, config }
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    for (const problem of error.problems) add('error', formatProblem(problem), problem.unusable)
+    warnOf(error.warnings)
+    return { remarks }
+  }
 }
 
 function checkService(root: MapNode, store: StoreOptions, { problems, warnings }: Found): void {

@@ -105,6 +105,26 @@ export const inspectCommands: readonly Command[] = [
     run: async ({ options }, io) => (await import('../inspect/graph.js')).graph(options, io),
   }),
   command({
+    name: 'doctor',
+    summary: 'Finds faults of this machine, and how to mend them.',
+    text: [
+      'Checks the configuration, the permissions of its paths, the disk, limits of open files, memory and inotify, the clock, the servers with their keys and certificates, the systemd unit with its drop-ins, and what is left in data_dir. Connects to the servers, but does not send events. Changes nothing.',
+      'As root, the command checks permissions as the user of the systemd unit, with the environment of the unit. The exit code is 1 if there are findings.',
+    ],
+    options: { json: { text: 'Prints JSON.' } },
+    operands: {
+      name: 'FILE',
+      min: 0,
+      max: 1,
+      text: 'The configuration. Default: $SLUICE_CONFIG, ~/.config/sluice/sluice.yaml or /etc/sluice/sluice.yaml.',
+    },
+    examples: [{ title: 'after the installation', line: 'sluice doctor /etc/sluice/sluice.yaml' }],
+    run: async ({ options, operands }, io) => {
+      const { doctor } = await import('../doctor/doctor.js')
+      return doctor({ config: operands[0] ?? (io.env.SLUICE_CONFIG || undefined), json: options.json }, io)
+    },
+  }),
+  command({
     name: 'status',
     summary: 'Shows the problems of a daemon, and how to solve them.',
     text: [

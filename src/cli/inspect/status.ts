@@ -45,19 +45,8 @@ export function statusLines(
   const managed = managedLine(view)
   if (managed !== undefined) lines.push(...wrap(printable(managed), width, '  '))
   if (problems.length === 0) lines.push(paint(GREEN, 'Nothing is wrong.'))
-  const add = (found: readonly Problem[], mark: string, color: number) => {
-    for (const { todo, commands = [], all } of grouped(found)) {
-      lines.push('')
-      for (const { what, detail } of all) {
-        lines.push(...wrap(`${mark} ${printable(what)}`, width, '  ').map(line => paint(color, line)))
-        if (detail !== undefined) lines.push(...wrap(`  ${printable(detail)}`, width, '  '))
-      }
-      // A command is never wrapped, because the user may copy it.
-      lines.push(...wrap(`  ${printable(todo)}`, width, '  '), ...commands.map(command => `    ${printable(command)}`))
-    }
-  }
-  add(problems, '!', RED)
-  add(notices, '-', YELLOW)
+  lines.push(...problemLines(problems, '!', width, line => paint(RED, line)))
+  lines.push(...problemLines(notices, '-', width, line => paint(YELLOW, line)))
   const past = pastOutages(view)
   if (past.length > 0) lines.push('', 'Past outages; delivery works again:')
   for (const outage of past) lines.push(...wrap(`  ${printable(outage)}`, width, '    '))
@@ -75,6 +64,25 @@ export function statusLines(
     ...waitLines(view, width),
   )
   return [...lines, ...backlogLines(view, width, SHOWN_BACKLOG)]
+}
+
+/** Problems with their advice and commands. `mark`: the first character of each problem. */
+export function problemLines(
+  problems: readonly Problem[],
+  mark: string,
+  width: number,
+  paint: (line: string) => string,
+): string[] {
+  return grouped(problems).flatMap(({ todo, commands = [], all }) => [
+    '',
+    ...all.flatMap(({ what, detail }) => [
+      ...wrap(`${mark} ${printable(what)}`, width, '  ').map(paint),
+      ...(detail === undefined ? [] : wrap(`  ${printable(detail)}`, width, '  ')),
+    ]),
+    ...wrap(`  ${printable(todo)}`, width, '  '),
+    // A command is never wrapped, because the user may copy it.
+    ...commands.map(command => `    ${printable(command)}`),
+  ])
 }
 
 interface Group extends Pick<Problem, 'todo' | 'commands'> {

@@ -11,7 +11,11 @@ export interface Group {
 
 export const GROUPS: readonly Group[] = [
   { name: 'run', title: 'Commands that run the daemon', words: ['run', 'quickstart'] },
-  { name: 'check', title: 'Commands that check a configuration', words: ['validate', 'test', 'explain', 'graph'] },
+  {
+    name: 'check',
+    title: 'Commands that check a configuration',
+    words: ['validate', 'test', 'explain', 'graph', 'doctor'],
+  },
   { name: 'inspect', title: 'Commands that look inside a daemon', words: ['status', 'top', 'tap', 'resend'] },
   { name: 'throttle', title: 'Commands that throttle events', words: ['throttle', 'simulate'] },
   { name: 'service', title: 'Commands of the service', words: ['serve', 'fleet', 'admin', 'api'] },

@@ -149,7 +149,7 @@ function overview(commands: readonly Command[]): string {
 /** The text fits a terminal of 24 lines and 80 columns. */
 export function globalHelp(commands: readonly Command[]): string {
   return [
-    'sluice ships logs: it throttles them by key, and accounts for every event.\n',
+    'sluice ships logs: it throttles them by key, and accounts for every event.',
     'Usage: sluice COMMAND [OPTION…]\n',
     overview(commands),
     'Details: sluice help COMMAND or GROUP. Exit codes, environment: sluice help more\n',

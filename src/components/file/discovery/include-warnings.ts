@@ -25,12 +25,18 @@ export function includeWarnings(
   systems = fileSystems,
 ): OptionProblem[] {
   return include.flatMap((pattern, i) => {
-    const message = warningOf(pattern, exclude, systems)
-    return message === undefined ? [] : [{ path: ['include', i], message }]
+    const warning = warningOf(pattern, exclude, systems)
+    return warning === undefined
+      ? []
+      : [{ path: ['include', i], ...(typeof warning === 'string' ? { message: warning } : warning) }]
   })
 }
 
-function warningOf(pattern: string, exclude: readonly string[], systems: FileSystems): string | undefined {
+function warningOf(
+  pattern: string,
+  exclude: readonly string[],
+  systems: FileSystems,
+): string | Pick<OptionProblem, 'message' | 'unusable'> | undefined {
   // Such a pattern is refused elsewhere.
   if (pattern.startsWith('~')) return undefined
   let globs: Segment[][]
@@ -52,7 +58,8 @@ function warningOf(pattern: string, exclude: readonly string[], systems: FileSys
   const refused = all.find(one => one.refused)?.refused
   if (refused !== undefined) {
     const { path, code } = refused
-    return `${shownPath(pattern)}: this user cannot read ${shownPath(path)} (${code}); check that the user of the daemon has access`
+    const message = `${shownPath(pattern)}: this user cannot read ${shownPath(path)} (${code}); check that the user of the daemon has access`
+    return { message, unusable: path }
   }
   const found = all.map(({ match }) => match)
   if (found.includes('file') || found.includes('unknown')) return undefined

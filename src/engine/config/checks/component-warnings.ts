@@ -18,10 +18,12 @@ export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Pr
     const { config, entry, kind, id } = draft
     if (!config) continue
     const upstream = upstreamOf(draft, drafts).flatMap(({ id, config }) => (config ? [{ ...config, id }] : []))
-    for (const { path, message } of config.definition.warnings?.(config.options as never, upstream) ?? []) {
+    for (const { path, message, unusable } of config.definition.warnings?.(config.options as never, upstream) ?? []) {
       const located = locate(entry.value, path, entry.key)
       const place = path.length === 0 ? entry.key : placeOf(located)
-      warnings.add(place, [SECTIONS[kind], id, ...path], withoutEnvironment(located.nearest, message))
+      const shown = (text: string) => withoutEnvironment(located.nearest, text)
+      const known = unusable !== undefined && shown(unusable) === unusable ? unusable : undefined
+      warnings.add(place, [SECTIONS[kind], id, ...path], shown(message), known)
     }
   }
 }

@@ -32,7 +32,9 @@ export function checkTlsFiles(
     for (const { option, file, message, kind } of inspectTls(tls, wall).problems) {
       const at = locate(node, [option]).node ?? node
       const to = kind === 'broken' ? problems : warnings
-      to.add(at, [...path, option], withoutEnvironment(node, tls, `${shownPath(file)} ${message}`))
+      const text = `${shownPath(file)} ${message}`
+      const shown = withoutEnvironment(node, tls, text)
+      to.add(at, [...path, option], shown, kind === 'absent' && shown === text ? file : undefined)
     }
   }
   for (const { id, kind, entry, config } of drafts) {
@@ -75,7 +77,8 @@ function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { prob
     const located = locate(entry.value, [option], entry.key)
     const isHidden = located.node?.kind === 'scalar' && located.node.environment !== undefined
     const place = [SECTIONS[kind], id, option]
-    warnings.add(placeOf(located), place, isHidden ? 'the file cannot be read' : `${shownPath(file)} ${message}`)
+    if (isHidden) warnings.add(placeOf(located), place, 'the file cannot be read')
+    else warnings.add(placeOf(located), place, `${shownPath(file)} ${message}`, file)
   } else {
     const source = new SourceText(file, '\n'.repeat(line - 1))
     const to = isWarning ? warnings : problems

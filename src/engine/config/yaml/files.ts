@@ -89,7 +89,7 @@ function readText(file: string, problems: Problems): string | undefined {
     for (let at = 0; isUtf8(bytes.subarray(at, lineEnd(bytes, at))); at = lineEnd(bytes, at)) line++
     problems.add({ source: new SourceText(file, '\n'.repeat(line)), offset: line }, [], 'is not valid UTF-8')
   } catch (error) {
-    report(file, `cannot be read: ${errorText(error)}`, problems)
+    report(file, `cannot be read: ${errorText(error)}`, problems, file)
   }
   return undefined
 }
@@ -99,6 +99,6 @@ function lineEnd(bytes: Buffer, from: number): number {
   return end === -1 ? bytes.length : end + 1
 }
 
-function report(file: string, message: string, problems: Problems): undefined {
-  problems.add({ source: new SourceText(file, ''), offset: 0 }, [], message)
+function report(file: string, message: string, problems: Problems, unusable?: string): undefined {
+  problems.add({ source: new SourceText(file, ''), offset: 0 }, [], message, unusable)
 }

@@ -26,10 +26,17 @@ export class Problems {
     this.#least = this.#found.size + count
   }
 
-  add(at: Place, path: Path, message: string): void {
+  /** `unusable`: see Problem. */
+  add(at: Place, path: Path, message: string, unusable?: string): void {
     if (this.#found.size >= this.#most) throw new ConfigError(this.list(), [], Math.max(this.#least, this.#most + 1))
     const { file } = at.source
-    const problem = { file, ...at.source.place(at.offset), path: pathText(path), message }
+    const problem = {
+      file,
+      ...at.source.place(at.offset),
+      path: pathText(path),
+      message,
+      ...(unusable !== undefined && { unusable }),
+    }
     const text = formatProblem(problem)
     if (!this.#found.has(text)) this.#found.set(text, { problem, offset: at.offset })
   }

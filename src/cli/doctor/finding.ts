@@ -1,0 +1,34 @@
+import type { Problem } from '../../daemon/status/problems.js'
+
+export interface Finding extends Problem {
+  /** What was checked, as in `disk`. */
+  readonly area: string
+  /** A path that the user of the daemon cannot use. `bits`: the missing permissions, as in a file mode. */
+  readonly access?: { readonly path: string; readonly bits: number; readonly isSecret?: boolean } | undefined
+}
+
+export const finding = (area: string, what: string, todo: string, ...commands: readonly string[]): Finding => ({
+  area,
+  what,
+  todo,
+  commands,
+})
+
+/** The results of the checks that the user of the daemon makes. */
+export interface Examination {
+  readonly findings: readonly Finding[]
+  readonly areas: readonly string[]
+  /** Undefined if the configuration is invalid. */
+  readonly facts?: Facts
+}
+
+/** What the checks of the unit need to know of the configuration. All paths are absolute. */
+export interface Facts {
+  readonly dataDir: string
+  /** How many files the sources match. */
+  readonly files: number
+  /** Paths and patterns that the sources read. */
+  readonly reads: readonly string[]
+  /** Files that the destinations write. */
+  readonly writes: readonly string[]
+}
