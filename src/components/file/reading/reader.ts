@@ -248,18 +248,9 @@ export class Reader {
 
   /** Handles a failed read. The file is read again when the next sweep finds it. */
   #failed(tailer: Tailer, error: unknown): void {
-    if (error instanceof SilentFileSystem) {
-      this.#postpone(tailer)
-      return
-    }
-    tailer.failed = 'read'
-    this.#options.problems.failed(tailer.path, 'read', error)
-    this.#drop(tailer)
-  }
-
-  /** Called when the file system of the file does not respond. When it responds again, a sweep finds the file. */
-  #postpone(tailer: Tailer): void {
-    tailer.failed = 'silent'
+    // When a silent file system responds again, a sweep finds the file.
+    tailer.failed = error instanceof SilentFileSystem ? 'moved' : 'read'
+    if (tailer.failed === 'read') this.#options.problems.failed(tailer.path, 'read', error)
     this.#drop(tailer)
   }
 
@@ -293,10 +284,6 @@ export class Reader {
       if (isDelayed(tailer)) {
         this.#drop(tailer)
         this.#options.files.hold(tailer)
-        continue
-      }
-      if (this.#options.remote.isSilent(tailer.path)) {
-        this.#postpone(tailer)
         continue
       }
       try {
@@ -342,7 +329,7 @@ export class Reader {
   #hasGrown(tailer: Tailer): boolean {
     if (!tailer.isOpen) return this.#options.files.hasGrown(tailer)
     // An unfinished line that was dropped from memory is read again only if the file has changed.
-    return tailer.parked ? tailer.glance() : hasMore(tailer) === true
+    return tailer.parked ? tailer.glance() : hasMore(tailer)
   }
 
   /**

@@ -113,10 +113,10 @@ export class Tailer {
   /** At least until this time, the file contained what was read from it. Wall clock in milliseconds. */
   sureUntil = Number.NEGATIVE_INFINITY
   /**
-   * The last failure. `silent`: the file system did not respond. `moved`: the file was no longer at its path. `waits`:
-   * too many files were open.
+   * The last failure. `moved`: the file was not at its path, or its file system did not respond, so a sweep must find
+   * it. `waits`: too many files were open.
    */
-  failed: 'open' | 'read' | 'silent' | 'moved' | 'waits' | undefined
+  failed: 'open' | 'read' | 'moved' | 'waits' | undefined
   /** When the file was found under another name. */
   movedAt = Number.NEGATIVE_INFINITY
   /** Set if the unfinished part of the file was dropped to save memory or a descriptor. This part ends at `at`. */
@@ -223,12 +223,12 @@ export class Tailer {
 
   /** Whether a sweep must look for the file before the file can be read. If so, the files that follow it also wait. */
   get isPostponed(): boolean {
-    return this.held || this.failed === 'silent' || this.failed === 'moved' || this.failed === 'waits'
+    return this.held || this.failed === 'moved' || this.failed === 'waits'
   }
 
   /** Called when a sweep has looked for the file, or the file is no longer read. */
   wasLookedFor(): void {
-    if (this.failed === 'silent' || this.failed === 'moved') this.failed = undefined
+    if (this.failed === 'moved') this.failed = undefined
   }
 
   /** Called when this file and the files before it were read to their ends. */

@@ -6,9 +6,6 @@ import type { Tailer } from './tailer.js'
 /** Maximum memory for all unfinished lines of a source. Above it, the earliest lines are dropped and read later. */
 const MAX_PENDING_BYTES = 32 * 1024 * 1024
 
-/** How long to wait before checking unfinished lines on a file system that does not respond. */
-const SILENT_MS = 1000
-
 interface UnfinishedOptions extends Pick<ReaderOptions, 'clock' | 'splitting' | 'rotateWaitMs'> {
   onReady(tailer: Tailer): void
 }
@@ -90,10 +87,6 @@ export class Unfinished {
         continue
       }
       const more = tailer.queued || tailer.parked !== undefined || hasMore(tailer)
-      if (more === undefined) {
-        this.#dueAt = Math.min(this.#dueAt, now + SILENT_MS)
-        continue
-      }
       this.forget(tailer)
       // A file with more to read is registered again when its end is reached.
       if (more) {
@@ -104,13 +97,12 @@ export class Unfinished {
   }
 }
 
-/** Whether the file grew without a notification; undefined if its file system does not respond. */
-export function hasMore(tailer: Tailer): boolean | undefined {
+/** Whether the file may have grown without a notification. The reader postpones a file that cannot be examined now. */
+export function hasMore(tailer: Tailer): boolean {
   try {
     return tailer.isOpen && tailer.left() !== 0
   } catch (error) {
-    if (error instanceof SilentFileSystem) return undefined
-    // The next sweep detects and logs the cause.
-    return false
+    // The next sweep detects and logs the cause of other errors.
+    return error instanceof SilentFileSystem
   }
 }
