@@ -332,13 +332,16 @@ export class FileSource implements Source {
     const startedAt = clock.now()
     const slices = new Slices(clock)
     this.#urgent = false
-    const found = await this.#discovery.walk(slices, this.#watches.areComplete)
-    const mayTouchAll = await slices.without(() => this.#mayTouchAll(found.links))
-    this.#remote.forgetOthers()
-    // A silent file system must not stop the others. Only the first sweep waits for all.
-    const isWhole = !found.isBlocked && mayTouchAll
-    const mayLook = isWhole || this.#swept
-    const unwatched = mayLook ? await this.#remote.unlessSilent(() => this.#lookAt(found, slices, isWhole)) : undefined
+    let isWhole = false
+    // If a file system falls silent, the sweep ends, and the next one leaves out this file system.
+    const unwatched = await this.#remote.unlessSilent(async () => {
+      const found = await this.#discovery.walk(slices, this.#watches.areComplete)
+      const mayTouchAll = await slices.without(() => this.#mayTouchAll(found.links))
+      this.#remote.forgetOthers()
+      isWhole = !found.isBlocked && mayTouchAll
+      // A silent file system must not stop the others. Only the first sweep waits for all.
+      return isWhole || this.#swept ? await this.#lookAt(found, slices, isWhole) : undefined
+    })
     this.#isBlocked = !isWhole || unwatched === undefined
     if (!this.#isBlocked) this.#sweptAt = startedAt
     if (this.#openFiles.areUnsaved) this.#context.checkpoints.changed()

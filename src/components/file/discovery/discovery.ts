@@ -2,7 +2,6 @@ import type { BigIntStats } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { isMissing } from '../../../core/errors.js'
 import { type Entry, readdirSync, statSync, unlessSilent } from '../../../lib/files/disk/disk.js'
-import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import type { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
 import { Checks } from '../checks.js'
@@ -95,7 +94,7 @@ export class Discovery {
 
   /**
    * Walks the folders in slices. Follows symbolic links except below `**`, where they could form a loop. `areWatched`:
-   * changes of names are reported to `checks`.
+   * changes of names are reported to `checks`. Throws if a file system falls silent during the walk.
    */
   async walk(slices: Slices, areWatched = false): Promise<Found> {
     const isFull = this.#walk++ % FULL_EVERY === 0
@@ -155,24 +154,9 @@ export class Discovery {
       taken.get(place.segments)!.add(key)
       if (this.#remote.has(place.folder) && !(await slices.without(() => this.#remote.answers(place.folder))))
         found.isBlocked = true
-      else if (!this.#step(place, steps, found, before)) {
-        found.isBlocked = true
-        // The wait for a file system is not part of the working time.
-        slices.restart()
-      }
+      else this.#take(place, steps, found, before)
     }
     return found
-  }
-
-  /** Returns false if the file system no longer responds. */
-  #step(step: Step, steps: Step[], found: Found, before: ReadonlyMap<string, Listing>): boolean {
-    try {
-      this.#take(step, steps, found, before)
-      return true
-    } catch (error) {
-      if (error instanceof SilentFileSystem) return false
-      throw error
-    }
   }
 
   /** `before`: the listings of the last walk. */
