@@ -22,7 +22,6 @@ const UNITS = 'usr/lib/systemd/system'
 /** Of `config`: what the units run, and what belongs to whoever changes it. */
 const CONFIGS = ['sluice.yaml', 'service.yaml']
 const QUICKSTART = 'config/examples/quickstart.yaml'
-const MAINTAINER = 'Sluice maintainers <maintainers@sluice.invalid>'
 
 /** The compiled part of the one package that has any: the folder of each architecture, and what is for others in it. */
 const COMPILED = {
@@ -225,7 +224,7 @@ function stageDocs(stage) {
   for (const path of ['spec.md', 'decisions']) fs.rmSync(join(doc, 'docs', path), { recursive: true, force: true })
   for (const path of ['README.md', 'CHANGELOG.md']) write(join(doc, path), fs.readFileSync(join(ROOT, path)))
   const date = new Date(epoch * 1000).toUTCString().replace('GMT', '+0000')
-  const changes = `sluice (${debVersion}) stable; urgency=medium\n\n  * Version ${version}.\n\n -- ${MAINTAINER}  ${date}\n`
+  const changes = `sluice (${debVersion}) stable; urgency=medium\n\n  * Version ${version}.\n\n -- ${manifest.author}  ${date}\n`
   write(join(doc, 'changelog.gz'), gzipSync(changes, { level: 9 }))
   const own = fs.readFileSync(join(ROOT, 'LICENSE'), 'utf8')
   const head = `Sluice:\n\n${own}\n${'-'.repeat(72)}\n\nWith it come these packages, under licences of their own:\n\n`
@@ -243,7 +242,7 @@ function stageControl(stage, units) {
     Package: 'sluice',
     Version: debVersion,
     Architecture: arch,
-    Maintainer: MAINTAINER,
+    Maintainer: manifest.author,
     'Installed-Size': size,
     Depends: `${withNode ? '' : `nodejs (>= ${needed}), `}libc6 (>= ${libc(stage)}), libstdc++6, init-system-helpers (>= 1.54)`,
     Section: 'admin',

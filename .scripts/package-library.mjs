@@ -63,10 +63,11 @@ try {
     mkdirSync(dirname(target), { recursive: true })
     copyFileSync(path, target)
   }
-  const { version, license, publishConfig, type, engines } = manifest
+  const { version, license, author, homepage, repository, bugs, publishConfig, type, engines } = manifest
   const dependencies = Object.fromEntries([...packages].sort().map(name => [name, manifest.dependencies[name]]))
   const description = 'The throttle of Sluice as a stream, and the client of its service.'
-  const own = { name: NAME, version, description, license, publishConfig, type, engines, exports, dependencies }
+  const about = { license, author, homepage, repository, bugs, publishConfig }
+  const own = { name: NAME, version, description, ...about, type, engines, exports, dependencies }
   writeFileSync(join(stage, 'package.json'), `${JSON.stringify(own, null, 2)}\n`)
   copyFileSync(join(ROOT, 'docs/library.md'), join(stage, 'README.md'))
   copyFileSync(join(ROOT, 'LICENSE'), join(stage, 'LICENSE'))

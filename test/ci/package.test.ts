@@ -230,7 +230,10 @@ t.test('the packed package: what is in it, and what it is once installed', async
   }
 
   const common = npmOptions(folder)
-  const listed = await done(t, npm, ['pack', '--json', '--ignore-scripts', ...common], { cwd: path('stage') })
+  // The one that a release has built, or one of this build.
+  const { SLUICE_ARTEFACTS: artefacts } = process.env
+  const source = artefacts ? join(artefacts, `sluice-logs-sluice-${manifest.version}.tgz`) : '.'
+  const listed = await done(t, npm, ['pack', source, '--json', '--ignore-scripts', ...common], { cwd: path('stage') })
   const [packed] = JSON.parse(listed) as [{ filename: string; size: number; files: { path: string }[] }]
   const paths = packed.files.map(({ path }) => path)
   t.same(

@@ -48,6 +48,7 @@ export function inputSchema(
   return z.toJSONSchema(schema, {
     io: 'input',
     unrepresentable: 'any',
+    target: 'draft-7',
     override({ jsonSchema: node, path }) {
       if (node.maximum === Number.MAX_SAFE_INTEGER) delete node.maximum
       if (node.minimum === Number.MIN_SAFE_INTEGER) delete node.minimum
@@ -73,7 +74,9 @@ export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
     if (of === 'name') return node
     return hoist(of === 'variant' ? withVariable(node) : orVariable(withVariable(node)), shared)
   })
-  return { $schema, title: 'Sluice configuration', ...schema, $defs: shared } as JsonSchema
+  // The place and the version of the standard that SchemaStore expects.
+  const $id = 'https://json.schemastore.org/sluice.json'
+  return { $schema, $id, title: 'Sluice configuration', ...schema, definitions: shared } as JsonSchema
 }
 
 /** If a text has a pattern, allows a variable as well. */
@@ -86,14 +89,14 @@ function withVariable(node: JsonSchema): JsonSchema {
 /** Allows a variable instead of a number, a boolean, one of several words, or a union of words and numbers. */
 function orVariable(node: JsonSchema): JsonSchema {
   if (node.anyOf?.every(({ type, const: word }) => word !== undefined || type === 'integer'))
-    return { ...node, anyOf: [...node.anyOf, { $ref: '#/$defs/variable' }] }
+    return { ...node, anyOf: [...node.anyOf, { $ref: '#/definitions/variable' }] }
   const words = node.enum?.every(value => typeof value === 'string')
   if (!words && node.type !== 'integer' && node.type !== 'number' && node.type !== 'boolean') return node
   const { description, default: preset, ...rest } = node
   return {
     ...(description === undefined ? {} : { description }),
     ...(preset === undefined ? {} : { default: preset }),
-    anyOf: [rest, { $ref: '#/$defs/variable' }],
+    anyOf: [rest, { $ref: '#/definitions/variable' }],
   }
 }
 
@@ -103,6 +106,7 @@ function hoist(node: JsonSchema, shared: Record<string, JsonSchema>): JsonSchema
   // The shared duration does not allow 0.
   if (anyOf.some(variant => variant.const === 0)) return node
   const words = anyOf.some(variant => variant.enum)
-  shared[title] ??= { title, anyOf: words ? [...anyOf, { $ref: '#/$defs/variable' }] : anyOf }
-  return { ...rest, $ref: `#/$defs/${title}` }
+  shared[title] ??= { title, anyOf: words ? [...anyOf, { $ref: '#/definitions/variable' }] : anyOf }
+  // Beside a $ref, validators ignore everything else.
+  return { ...rest, allOf: [{ $ref: `#/definitions/${title}` }] }
 }
