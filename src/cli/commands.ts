@@ -9,6 +9,40 @@ import { serviceCommands } from './commands/service.js'
 export const commands: readonly Command[] = [
   run,
   command({
+    name: 'init',
+    summary: 'Looks at this machine, and writes a configuration.',
+    text: [
+      'Finds the journal, the logs of nginx, Apache, PostgreSQL and Docker, logs that grow in /var/log, receivers that listen on usual ports, and other log shippers. Asks what to read and where to send; each question has an answer to accept with Enter. Then writes a configuration with comments, checks it, connects to the destination with the key, and shows what the newest lines become and how many of them the limit would have discarded. No event is sent.',
+      'The command does not overwrite a file. It names what Sluice cannot read yet, and what to do today.',
+    ],
+    options: {
+      yes: { short: 'y', text: 'Accepts the proposed answer to each question.' },
+      output: { short: 'o', value: 'FILE', text: 'The configuration to write. Default: sluice.yaml.' },
+      read: {
+        value: 'LOG,…',
+        text: 'What to read: names of found logs, or paths and patterns, as in journal,/srv/app/*.log.',
+      },
+      send: {
+        value: 'TYPE=ADDRESS',
+        text: 'Where to send, as in loki=http://127.0.0.1:3100. TYPE is loki, elasticsearch, otlp, kafka, http or file; none only counts the events.',
+      },
+      'key-file': { value: 'FILE', text: 'The file with the access key of the destination.' },
+      limit: { value: 'N', text: 'Number of events per second that pass of each app. Default: 100.' },
+      root: {
+        value: 'FOLDER',
+        text: 'Looks at the files in this folder instead of /, to build an image of another machine. Does not connect to the destination.',
+      },
+    },
+    examples: [
+      { title: 'with questions', line: 'sudo sluice init' },
+      {
+        title: 'in a script',
+        line: 'sluice init --yes --send otlp=https://logs.example.com --key-file /etc/sluice/key --output my.yaml',
+      },
+    ],
+    run: async ({ options }, io) => (await import('./init/init.js')).init(options, io),
+  }),
+  command({
     name: 'validate',
     summary: 'Checks configurations, and reports each error.',
     text: [

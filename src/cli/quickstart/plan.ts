@@ -25,7 +25,7 @@ export const USUAL_LOGS = [
   '/var/log/install.log',
 ]
 /** A larger log is read from its end, which avoids a long wait. */
-const FROM_BEGINNING_BYTES = 32 * 1024 * 1024
+export const FROM_BEGINNING_BYTES = 32 * 1024 * 1024
 
 export interface Log {
   readonly path: string
@@ -89,6 +89,6 @@ export function planYaml(dataDir: string, log: Log | undefined, receiver: Receiv
 }
 
 /** The glob pattern that matches only `path`. */
-function literalGlob(path: string): string {
+export function literalGlob(path: string): string {
   return path.replace(/[\\*?[\]{}()!+@|]/g, '\\$&')
 }

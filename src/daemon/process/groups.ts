@@ -13,8 +13,8 @@ export const GROUPS: readonly Group[] = [
   { name: 'run', title: 'Commands that run the daemon', words: ['run', 'quickstart'] },
   {
     name: 'check',
-    title: 'Commands that check a configuration',
-    words: ['validate', 'test', 'explain', 'graph', 'doctor'],
+    title: 'Commands that write and check a configuration',
+    words: ['init', 'validate', 'test', 'explain', 'graph', 'doctor'],
   },
   { name: 'inspect', title: 'Commands that look inside a daemon', words: ['status', 'top', 'tap', 'resend'] },
   { name: 'throttle', title: 'Commands that throttle events', words: ['throttle', 'simulate'] },

@@ -75,16 +75,19 @@ export function filesThere(include: readonly string[], exclude: readonly string[
   const isExcluded = compileExclude(exclude)
   const found = new Map<string, number>()
   let mayBeMore = false
-  for (const segments of compileGlobs(include)) {
-    for (const { kind, path, name } of walk(segments, fileSystems)) {
-      mayBeMore ||= kind === 'unknown' || found.size >= MAX_FILES
-      if (mayBeMore) break
-      if (kind === 'file' && !isExcluded(path, name) && unreadOf(path) === undefined)
-        found.set(path, statSync(path, { throwIfNoEntry: false })?.size ?? 0)
-    }
+  for (const { kind, path, name } of matchesOf(include)) {
+    mayBeMore ||= kind === 'unknown' || found.size >= MAX_FILES
+    if (mayBeMore) break
+    if (kind === 'file' && !isExcluded(path, name) && unreadOf(path) === undefined)
+      found.set(path, statSync(path, { throwIfNoEntry: false })?.size ?? 0)
   }
   const bytes = [...found.values()].reduce((sum, size) => sum + size, 0)
   return bytes === 0 ? undefined : { files: found.size, bytes, mayBeMore }
+}
+
+/** The files and folders that match `include`; of each pattern, up to the first place that cannot be searched. */
+export function* matchesOf(include: readonly string[]): Generator<Place> {
+  for (const segments of compileGlobs(include)) yield* walk(segments, fileSystems)
 }
 
 type Match = 'file' | 'folder' | 'nothing' | 'unknown'
