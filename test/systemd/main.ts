@@ -2,6 +2,7 @@ import t from 'tap'
 import { around } from './around.js'
 import type { Case } from './case.js'
 import { debianPackage } from './deb.js'
+import { doctor } from './doctor.js'
 import { instances } from './instances.js'
 import { journal } from './journal.js'
 import { Machine } from './machine.js'
@@ -21,7 +22,7 @@ const CASE_MS = 900_000
 const ALL_MS = 3_500_000
 const DEB = 'the Debian package: built, installed, started, upgraded, removed, purged; the first hour'
 const PAGE = 'the page: what docs/systemd.md says, done'
-const CASES: readonly Case[] = [...starting, ...running, ...around, ...instances, ...journal]
+const CASES: readonly Case[] = [...starting, ...running, ...around, ...instances, ...journal, ...doctor]
 
 const tell = (line: string) => void process.stderr.write(`        ${line}\n`)
 const why = whyNoTree()

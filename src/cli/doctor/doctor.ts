@@ -2,7 +2,7 @@ import { chownSync, copyFileSync, existsSync, mkdtempSync, rmSync } from 'node:f
 import { tmpdir, userInfo } from 'node:os'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { Io } from '../../daemon/process/command-line.js'
+import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { descriptorLimit } from '../../lib/files/descriptor-limit.js'
 import { printable, printableJson } from '../../lib/printable.js'
@@ -16,6 +16,8 @@ import { examine } from './examine.js'
 import { type Examination, type Facts, type Finding, finding } from './finding.js'
 import { OTHER_FILES, printed, processOf, type Unit, type User, unitFindings, unitOf } from './unit.js'
 
+/** Without D-Bus, timedatectl answers late or never. */
+const CLOCK_MS = 2000
 const EXAMINE = { maxBytes: 16 * 1024 * 1024, timeoutMs: 120_000 }
 
 /**
@@ -29,24 +31,22 @@ export async function doctor({ config, json }: { config: string | undefined; jso
   const me = { user: { name: username, uid, gid, groups: process.getgroups?.() ?? [] }, env: io.env }
   const { user, env } = unit ? await processOf(unit, io.env) : me
   const isOther = user.uid !== uid
+  if (isOther && uid !== 0)
+    throw new UsageError(`the daemon runs as ${user.name}: run this as root, to check what that user may do`, 'doctor')
   const { findings, areas, facts } =
-    unit && isOther && uid === 0 ? await examineAs(user, env, unit, path) : await examine(path, { ...io.env, ...env })
-  const found = findings
-    .filter(({ access }) => !(access && isMadeAtStart(access.path, unit)))
-    .map(({ access, ...finding }) => {
-      if (access)
-        return { ...finding, what: finding.what.replace('this user', user.name), ...adviceOn(access, user, unit) }
-      // Without a group, the daemon could not read the protected configuration itself.
-      const [, file] = /^chmod 640 (.*)/.exec(finding.commands?.[0] ?? '') ?? []
-      return file === undefined
-        ? finding
-        : { ...finding, commands: [`chgrp ${groupOf(user, unit)} ${file}`, ...finding.commands!] }
-    })
-  const clock = await printed(['timedatectl', 'show', '--property=NTPSynchronized', '--value'], io.env)
+    unit && isOther ? await examineAs(user, env, unit, path) : await examine(path, { ...io.env, ...env })
+  const found = findings.filter(({ access }) => !isMadeAtStart(access?.path, unit))
+  for (const [i, { access, ...finding }] of found.entries()) {
+    const { what, commands: [first = '', ...more] = [] } = finding
+    if (access) found[i] = { ...finding, what: what.replace('this user', user.name), ...adviceOn(access, user, unit) }
+    // Without a group, the daemon could not read the protected configuration itself.
+    else if (first.startsWith('chmod 640 '))
+      found[i] = { ...finding, commands: [first.replace('chmod 640', `chgrp ${groupOf(user, unit)}`), first, ...more] }
+  }
+  const clock = await printed(['timedatectl', 'show', '--property=NTPSynchronized', '--value'], io.env, CLOCK_MS)
   found.push(...(unit ? unitFindings(unit, facts) : descriptors(facts)), ...clockFindings(clock))
   const checked = [...areas, 'descriptors', ...(unit ? ['unit', 'memory'] : []), ...(clock === '' ? [] : ['clock'])]
   const ok = checked.filter(area => !found.some(finding => finding.area === area))
-  if (isOther && uid !== 0) io.stderr.write(`sluice doctor: run it as root to check permissions as ${user.name}\n`)
   const { width, color } = terminalOf(io)
   const text = json
     ? printableJson(JSON.stringify({ config: path, unit: unit?.Id, findings: found, ok }, null, 2))
@@ -75,7 +75,9 @@ function clockFindings(synchronized: string): Finding[] {
 /** Runs `examine` as the user of the unit and, if the unit runs, in its view of the file systems. */
 async function examineAs(user: User, env: NodeJS.ProcessEnv, unit: Unit, path: string): Promise<Examination> {
   const isRunning = existsSync(`/proc/${unit.MainPID}/ns/mnt`)
-  const credentials = isRunning ? undefined : credentialsOf(unit, user)
+  const credentials = isRunning
+    ? undefined
+    : credentialsOf(await printed(['systemctl', 'cat', unit.Id!], process.env), user)
   try {
     const main = fileURLToPath(new URL('./examine-main.js', import.meta.url))
     const command = [process.execPath, main, JSON.stringify([path, user])]
@@ -88,10 +90,10 @@ async function examineAs(user: User, env: NodeJS.ProcessEnv, unit: Unit, path: s
   }
 }
 
-/** Copies the credentials of a unit that does not run to a folder that only its user can read, as systemd does. */
-function credentialsOf({ LoadCredential: text }: Unit, { uid, gid }: User): string {
+/** Copies the credentials of a unit that does not run to a folder that only its user can read, as systemd does. `unit`: its text. */
+function credentialsOf(unit: string, { uid, gid }: User): string {
   const folder = mkdtempSync(join(existsSync('/run') ? '/run' : tmpdir(), 'sluice-doctor-'))
-  for (const [id = '', from = ''] of text!.split(' ').map(one => one.split(':'))) {
+  for (const [, id = '', from = ''] of unit.matchAll(/^LoadCredential=([^:\s/]+):(\S+)/gm)) {
     if (!existsSync(from)) continue
     copyFileSync(from, join(folder, id))
     chownSync(join(folder, id), uid, gid)
@@ -101,8 +103,8 @@ function credentialsOf({ LoadCredential: text }: Unit, { uid, gid }: User): stri
 }
 
 /** Whether systemd gives the folder to the user when it starts the unit. */
-function isMadeAtStart(path: string, unit: Unit | undefined): boolean {
-  if (!unit?.StateDirectory || unit.ActiveState === 'active') return false
-  const folders = unit.StateDirectory.split(' ').map(name => `/var/lib/${name}/`)
-  return path === '/var/lib' || folders.some(folder => `${path}/`.startsWith(folder))
+function isMadeAtStart(path = '', unit: Unit | undefined): boolean {
+  const folders = (unit?.StateDirectory ?? '').split(' ').filter(Boolean)
+  // Without access to the folder, /var/lib seems to be where it would have to be created.
+  return folders.some(name => path === '/var/lib' || `${path}/`.startsWith(`/var/lib/${name}/`))
 }

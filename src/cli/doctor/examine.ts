@@ -37,7 +37,7 @@ export async function examine(path: string, env: NodeJS.ProcessEnv): Promise<Exa
   if (!config) return { findings, areas: ['configuration'] }
   const facts = factsOf(config)
   findings.push(
-    ...unwritable(facts),
+    ...unwritable(config, facts),
     ...watching(facts),
     ...disk(config),
     ...ownCertificates(config),
@@ -76,7 +76,7 @@ function serverCommand(url: string, error: string): string {
   return `curl -sv -o /dev/null ${shellWord(url)}`
 }
 
-function factsOf({ dataDir, sources, destinations }: Config): Facts {
+function factsOf({ sources, destinations }: Config): Facts {
   let files = 0
   const reads = sources.flatMap(({ definition, options }) => {
     files += definition.filesThere?.(options)?.files ?? 0
@@ -87,11 +87,11 @@ function factsOf({ dataDir, sources, destinations }: Config): Facts {
     const { [definition.writes ?? '']: path } = options as Record<string, unknown>
     return typeof path === 'string' ? [resolve(path)] : []
   })
-  return { dataDir, files, reads, writes }
+  return { files, reads, writes }
 }
 
 /** Files of destinations, and a data_dir that does not exist yet, which this user cannot write or create. */
-function unwritable({ dataDir, writes }: Facts): Finding[] {
+function unwritable({ dataDir }: Config, { writes }: Facts): Finding[] {
   return [...writes, ...(existsSync(dataDir) ? [] : [dataDir])].flatMap(file => {
     if (fileSystems.mountOf(file) !== undefined) return []
     const path = existing(file)

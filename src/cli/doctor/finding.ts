@@ -7,12 +7,9 @@ export interface Finding extends Problem {
   readonly access?: { readonly path: string; readonly bits: number; readonly isSecret?: boolean } | undefined
 }
 
-export const finding = (area: string, what: string, todo: string, ...commands: readonly string[]): Finding => ({
-  area,
-  what,
-  todo,
-  commands,
-})
+export function finding(area: string, what: string, todo: string, ...commands: readonly string[]): Finding {
+  return { area, what, todo, commands }
+}
 
 /** The results of the checks that the user of the daemon makes. */
 export interface Examination {
@@ -24,7 +21,6 @@ export interface Examination {
 
 /** What the checks of the unit need to know of the configuration. All paths are absolute. */
 export interface Facts {
-  readonly dataDir: string
   /** How many files the sources match. */
   readonly files: number
   /** Paths and patterns that the sources read. */

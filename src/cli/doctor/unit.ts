@@ -6,7 +6,7 @@ import { formatSize } from '../../lib/units.js'
 import { type Facts, type Finding, finding } from './finding.js'
 
 const PROPERTIES =
-  'Id LoadState ActiveState Result UnitFileState MainPID NeedDaemonReload ExecStart User DynamicUser SupplementaryGroups Environment EnvironmentFiles LoadCredential StateDirectory LogsDirectory ReadWritePaths ProtectSystem ProtectHome PrivateTmp MemoryDenyWriteExecute LimitNOFILE MemoryMax TriggeredBy Type NotifyAccess'
+  'Id LoadState ActiveState Result UnitFileState MainPID NeedDaemonReload ExecStart User DynamicUser SupplementaryGroups Environment EnvironmentFiles StateDirectory LogsDirectory ReadWritePaths ProtectSystem ProtectHome PrivateTmp MemoryDenyWriteExecute LimitNOFILE MemoryMax TriggeredBy Type NotifyAccess'
 /** Properties of a systemd unit with its drop-ins, as `systemctl show` prints them; empty if unknown. */
 export type Unit = Readonly<Record<string, string>>
 
@@ -17,7 +17,7 @@ export interface User {
   readonly groups: readonly number[]
 }
 
-const RUN = { maxBytes: 1024 * 1024, timeoutMs: 10_000 }
+const MAX_BYTES = 1024 * 1024
 /** A daemon may use this much memory. */
 const MEMORY_BYTES = 192 * 1024 * 1024
 /** Descriptors for everything but files that are read. */
@@ -26,16 +26,12 @@ export const OTHER_FILES = 100
 const DYNAMIC = 65_519
 
 /** The output of a program; empty if it fails. */
-export const printed = (command: readonly string[], env: NodeJS.ProcessEnv): Promise<string> =>
-  printedBy(command, { ...RUN, env }).then(String, () => '')
+export const printed = (command: readonly string[], env: NodeJS.ProcessEnv, timeoutMs = 10_000): Promise<string> =>
+  printedBy(command, { maxBytes: MAX_BYTES, timeoutMs, env }).then(String, () => '')
 
 /** `NAME=VALUE` as an object. Values may be in quotes. */
 const variables = (lines: readonly string[]): Record<string, string> =>
-  Object.fromEntries(
-    lines.flatMap(line =>
-      [...line.matchAll(/^["']?([^=#\s]+)=["']?(.*?)["']?$/g)].map(([, name, value]) => [name, value]),
-    ),
-  )
+  Object.fromEntries(lines.flatMap(line => [/^["']?([^=#\s]+)=["']?(.*?)["']?$/.exec(line)?.slice(1) ?? []]))
 
 /** The unit that runs the daemon or the service with this configuration. */
 export async function unitOf(config: string, env: NodeJS.ProcessEnv): Promise<Unit | undefined> {
@@ -59,24 +55,19 @@ export async function processOf(unit: Unit, env: NodeJS.ProcessEnv): Promise<{ u
     const user = { name, uid: ids('Uid')[1]!, gid: ids('Gid')[1]!, groups: ids('Groups') }
     return { user, env: variables(contentOf(`/proc/${unit.MainPID}/environ`).split('\0')) }
   }
-  const numbers = async (option: string) =>
-    (await printed(['id', option, name], env)).split(/\s/).filter(Boolean).map(Number)
-  const [uid = DYNAMIC] = await numbers('-u')
-  const [gid = uid] = await numbers('-g')
+  const numbers = async (...command: string[]) => ((await printed(command, env)).match(/\b\d+\b/g) ?? []).map(Number)
+  const [uid = DYNAMIC] = await numbers('id', '-u', name)
+  const own = await numbers('id', '-G', name)
   const known = contentOf('/etc/group')
-  const more = unit
-    .SupplementaryGroups!.split(' ')
-    .flatMap(group =>
-      [...known.matchAll(/^([^:]+):[^:]*:(\d+):/gm)].filter(([, name]) => name === group).map(([, , id]) => Number(id)),
-    )
+    .split('\n')
+    .map(line => line.split(':'))
+  const more = known.filter(([group]) => unit.SupplementaryGroups!.split(' ').includes(group!) && group !== '')
+  const groups = [...own, ...more.map(([, , id]) => Number(id))]
   const files = unit.EnvironmentFiles!.split(' ').filter(file => file.startsWith('/'))
-  const lines = [
-    ...(unit.Environment!.match(/"[^"]*"|\S+/g) ?? []),
-    ...files.flatMap(file => contentOf(file).split('\n')),
-  ]
+  const lines = files.flatMap(file => contentOf(file).split('\n'))
   const state = unit.StateDirectory && { STATE_DIRECTORY: join('/var/lib', unit.StateDirectory.split(' ')[0]!) }
-  const groups = [...(await numbers('-G')), ...more]
-  return { user: { name, uid, gid, groups }, env: { PATH: env.PATH, ...state, ...variables(lines) } }
+  const given = variables([...(unit.Environment!.match(/"[^"]*"|\S+/g) ?? []), ...lines])
+  return { user: { name, uid, gid: own[0] ?? uid, groups }, env: { PATH: env.PATH, ...state, ...given } }
 }
 
 function contentOf(file: string): string {
@@ -87,10 +78,10 @@ function contentOf(file: string): string {
   }
 }
 
-/** Commands that set an option of a unit. An option that is a list keeps its other values. */
+/** Commands that set an option of a unit. The name sorts behind `override.conf`, which `systemctl edit` writes. */
 export function dropIn({ Id: unit }: Unit, option: string, value: string): string[] {
   const folder = `/etc/systemd/system/${unit}.d`
-  const file = `${folder}/doctor-${`${option}-${value}`.toLowerCase().replace(/\W+/g, '-').slice(-80)}.conf`
+  const file = `${folder}/zz-doctor-${`${option}-${value}`.toLowerCase().replace(/\W+/g, '-').slice(-80)}.conf`
   const write = `printf ${shellWord(`[Service]\\n${option}=${value}\\n`)} > ${file}`
   return [`mkdir -p ${folder}`, write, 'systemctl daemon-reload', `systemctl restart ${unit}`]
 }
