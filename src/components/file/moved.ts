@@ -4,9 +4,9 @@ import { statOrNone, unlessSilent } from '../../lib/files/disk/disk.js'
 import type { Slices } from '../../lib/slices.js'
 import { fingerprintAt, judge, keyOf, same } from './identity.js'
 import { openWithinSync } from './opening.js'
+import { identityOf } from './rotation/apply.js'
 import { type Listed, list, withKnown } from './rotation/candidates.js'
 import { isStrong } from './rotation/match.js'
-import { identityOf } from './rotation/rests.js'
 import { type Entry, entryKey, type Saved } from './saved.js'
 
 /**

@@ -231,6 +231,12 @@ export class Tailer {
     if (this.failed === 'moved') this.failed = undefined
   }
 
+  /** Called when a sweep could not look for the file. */
+  wasMissed(): void {
+    this.isMissing = true
+    this.wasLookedFor()
+  }
+
   /** Called when this file and the files before it were read to their ends. */
   atEnd(): void {
     this.isBehind = false

@@ -2,17 +2,17 @@ import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { lacksDescriptor } from '../../../core/errors.js'
-import { existsSync, orNone, unlessSilent } from '../../../lib/files/disk/disk.js'
+import { unlessSilent } from '../../../lib/files/disk/disk.js'
 import type { Slices } from '../../../lib/slices.js'
 import type { KnownBeginnings } from '../beginnings.js'
-import { formatOfName } from '../compression.js'
 import type { Remote } from '../discovery/remote.js'
-import { CLOCK_MS, FINGERPRINT_BYTES, isOther, keyOf, leadsTo, NO_BYTES } from '../identity.js'
+import { FINGERPRINT_BYTES, isOther, keyOf, leadsTo, NO_BYTES } from '../identity.js'
 import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
-import { type Entry, entryKey, type Saved, wasCopyAhead } from '../saved.js'
+import { type Entry, entryKey, type Saved } from '../saved.js'
+import { Apply, identityOf, stateOf } from './apply.js'
 import { Candidates, isCompressed, type Listed, list, listedOf, type Place, type Unreadable } from './candidates.js'
 import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
@@ -21,7 +21,7 @@ import { assign, type Claim } from './match.js'
 import { compareAge, isRotatedName, mayBecome, stemOf, stemsWithin } from './names.js'
 import { Newcomers, originalsOf } from './newcomers.js'
 import { Owners } from './owners.js'
-import { identityOf, Rests, stateOf } from './rests.js'
+import { planOf } from './plan.js'
 import { nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
 import { Unseen } from './unseen.js'
 
@@ -40,13 +40,29 @@ export interface SearchOptions {
 
 type Claimed = Claim<Subject, Place>
 
-interface Folder {
+export interface Folder {
   readonly path: string
   readonly listed: readonly Listed[]
   readonly byKey: ReadonlyMap<string, Listed>
   /** The entries and tailers whose file was found or resumed. */
   readonly there: Set<Entry | Tailer>
   readonly owners: Owners
+}
+
+/** What comparing the files of a folder showed. */
+interface Compared {
+  /** The files that are not known. */
+  readonly others: readonly Listed[]
+  wanted(one: Listed): boolean
+  readonly places: readonly Place[]
+  /** The places that are not being read. */
+  readonly free: readonly Place[]
+  readonly unclaimed: readonly Place[]
+  readonly unreadable: readonly Unreadable[]
+  readonly subjects: readonly Subject[]
+  readonly claims: readonly Claimed[]
+  /** The file that claims a place, by the key of the place. */
+  readonly claimed: ReadonlyMap<string, Subject>
 }
 
 /**
@@ -60,7 +76,8 @@ export class Search {
   delays: ReadonlySet<Tailer> = new Set()
   readonly #options: SearchOptions
   readonly #candidates: Candidates
-  readonly #rests: Rests
+  readonly #apply: Apply
+  /** Folders that must be looked at again. */
   #again = new Set<string>()
   /** Folders that could not be listed in this search. */
   readonly #unlisted = new Set<string>()
@@ -80,10 +97,12 @@ export class Search {
     const opening = { ...options, clock: context.clock, slots: new Slots(), open }
     const candidates = new Candidates(opening)
     this.#candidates = candidates
-    const searchAgain = (folder: string) => this.#again.add(folder)
-    this.#rests = new Rests({ ...opening, candidates, hidden: this.#hidden, searchAgain })
+    const isUnlisted = (folder: string) => this.#unlisted.has(folder)
+    this.unseen = new Unseen({ ...options, isUnlisted })
     this.newcomers = new Newcomers({ ...opening, candidates, delays: path => this.unseen.delays(path) })
-    this.unseen = new Unseen({ ...options, isUnlisted: folder => this.#unlisted.has(folder) })
+    const unexaminedOf = (name: string) => this.#unexaminedOf(name)
+    const { unseen } = this
+    this.#apply = new Apply({ ...opening, candidates, hidden: this.#hidden, unseen, isUnlisted, unexaminedOf })
   }
 
   /** Whether another search is needed, for names or for folders that changed. A folder may never be listable. */
@@ -133,7 +152,6 @@ export class Search {
     this.#there.clear()
     this.#unexamined.clear()
     this.unseen.begin()
-    for (const folder of this.#hidden.uncovered()) this.#again.add(folder)
     await this.newcomers.begin(slices)
     this.#hidden.begin(isThorough)
     const entries = this.#options.saved.byFolder()
@@ -145,31 +163,28 @@ export class Search {
         if (list) list.push(tailer)
         else closedIn.set(folder, [tailer])
       }
-    this.#again = new Set()
+    this.#again = new Set(paths)
     const delays = new Set<Tailer>()
     this.delays = delays
     this.#isRunning = true
     try {
       const folders: Folder[] = []
       for (const path of paths) {
-        if (this.#options.remote.isSilent(path)) {
-          this.#again.add(path)
-          continue
-        }
+        if (this.#options.remote.isSilent(path)) continue
         const folder = await this.#locate(path, entries.get(path) ?? [], closedIn.get(path) ?? [], slices)
         if (folder) folders.push(folder)
       }
       // Get the entries again, because `#locate` may have found truncated files.
       const positions = this.#options.saved.byFolder()
-      for (const folder of folders) await this.#decide(folder, positions, closedIn.get(folder.path) ?? [], now, slices)
+      for (const folder of folders) {
+        const isSettled = await this.#decide(folder, positions, closedIn.get(folder.path) ?? [], now, slices)
+        if (isSettled) this.#again.delete(folder.path)
+      }
       for (const tailer of this.unseen.delayed()) delays.add(tailer)
       if (!this.isWaiting) this.unseen.isStarting = false
       const isUsed = { has: (folder: string) => positions.has(folder) || paths.has(folder) }
       this.#candidates.keep(isUsed)
       this.#hidden.keep(isUsed)
-    } catch (error) {
-      for (const path of paths) this.#again.add(path)
-      throw error
     } finally {
       this.#isRunning = false
       if (this.#isOver) this.#candidates.close()
@@ -183,6 +198,7 @@ export class Search {
     entries: ReadonlyMap<string, readonly Entry[]>,
   ): ReadonlySet<string> {
     const folders = new Set(this.#again)
+    for (const folder of this.#hidden.uncovered()) folders.add(folder)
     for (const { path, target } of closed) folders.add(dirname(path)).add(dirname(target))
     for (const folder of this.unseen.folders) folders.add(folder)
     for (const folder of this.newcomers.folders) folders.add(folder)
@@ -220,7 +236,7 @@ export class Search {
     grown.sort((a, b) => Number(a.one.stat.mtimeNs - b.one.stat.mtimeNs) || compareAge(a.one.path, b.one.path))
     for (const { one, entry } of grown) {
       if (slices.due) await slices.pause()
-      this.#rests.resume(one, entry)
+      this.#apply.resume(one, entry)
     }
     for (const tailer of closed) {
       if (slices.due) await slices.pause()
@@ -230,123 +246,119 @@ export class Search {
       if (!tailer.look(one.stat)) continue
       there.add(tailer)
       if (!files.open(tailer)) tailer.awaySince = context.clock.now()
-      else this.#rests.goOn(tailer, one.path)
+      else this.#apply.goOn(tailer, one.path)
     }
     return { path, listed, byKey, there, owners: this.#ownersIn(path, entries) }
   }
 
-  /** Matches the files of a folder with known files, and applies the result. */
+  /**
+   * Decides about the files of a folder, and carries that out if the folder is then still as it was. Returns false if
+   * the folder must be looked at again.
+   */
   async #decide(
     folder: Folder,
     entries: ReadonlyMap<string, readonly Entry[]>,
     closed: readonly Tailer[],
     now: number,
     slices: Slices,
-  ): Promise<void> {
-    const { path, owners } = folder
+  ): Promise<boolean> {
+    const { path } = folder
     const sought = closed.filter(tailer => dirname(tailer.path) === path && !tailer.isOpen && !folder.there.has(tailer))
-    const missing = (entries.get(path) ?? []).filter(entry => !folder.there.has(entry) && this.#isCurrent(entry))
+    const isMissing = (entry: Entry) => !folder.there.has(entry) && this.#apply.isCurrent(entry)
+    const missing = (entries.get(path) ?? []).filter(isMissing)
+    const others = await this.#othersIn(folder, slices)
+    const { names, over } = await this.unseen.namesIn(path, others, slices)
+    const wanted = this.#wantedIn(folder, sought, missing)
+    const hasNew = this.newcomers.in(path).length > 0
+    const isIdle = sought.length + missing.length + names.length === 0 && !hasNew
+    if (isIdle && over.length === 0) return true
+    const compared = isIdle ? undefined : await this.#compare(folder, missing, names, others, wanted, slices)
+    // If a file is renamed during a search, the list of the folder may contain neither of its two names.
+    const later = await this.#list(path, slices)
+    if (!later) return false
+    // Other files of the folder may change all the time.
+    const keys = new Set([...sought.map(({ key }) => key), ...missing.map(entryKey)])
+    const isRelevant = (one: Listed) => wanted(one) || keys.has(keyOf(one.stat))
+    const isSame = areEqual(await stampOf(later, isRelevant, slices), await stampOf(folder.listed, isRelevant, slices))
+    const isListed = !this.#unlisted.has(path)
+    if (isSame && isListed) for (const name of over) this.#endName(name)
+    if (!compared) return isIdle && (isSame || !isListed)
+    const areGone = new Set<Entry | Tailer | undefined>([...sought, ...missing])
+    const gone = new Set(compared.subjects.filter(({ tailer, entry }) => areGone.has(tailer ?? entry)))
+    const keysCompared = new Set(compared.free.map(({ key }) => key))
+    for (const tailer of this.#readingIn(path).values())
+      if (tailer.claimed !== undefined && keysCompared.has(tailer.claimed)) tailer.claimed = undefined
+    const changed = new Set<Subject>()
+    for (const step of planOf(compared.claims, compared.subjects, gone, keysCompared)) {
+      if (slices.due) await slices.pause()
+      // A copy that has the rest of a file is read in any case. It was compared, and is opened by its key.
+      if (!isSame && step.do !== 'note' && step.do !== 'continue') continue
+      if (!changed.has(step.file) && !this.#apply.step(step, folder)) changed.add(step.file)
+    }
+    const originals = await this.#originalsIn(path, names, slices)
+    if (!(await this.#isAsCompared(compared, later, originals, slices)) || !isSame) return false
+    const left = isListed ? await this.#readUnseen(folder, compared, names, now, slices) : keyed(compared.unclaimed)
+    await this.#takeUp(path, compared, left, slices)
+    return changed.size === 0
+  }
+
+  /** The files of the folder that are not known. Leaves out rotated files of other users, and reports them. */
+  async #othersIn({ path, listed, owners }: Folder, slices: Slices): Promise<Listed[]> {
     const { files, problems } = this.#options
     const others: Listed[] = []
     const foreign: { readonly file: string }[] = []
-    for (const one of folder.listed) {
+    for (const one of listed) {
       if (slices.due) await slices.pause()
       if (files.isRead(one.stat) || files.isSaved(one.stat, one.path)) continue
       if (this.newcomers.has(one.path) || owners.mayBeCopy(one)) others.push(one)
       else foreign.push(...owners.describe(one))
     }
     problems.foreign(path, foreign)
-    const { names, over } = await this.unseen.namesIn(path, others, slices)
-    const wanted = this.#wantedIn(folder, sought, missing)
-    // Other files of the folder may change all the time.
-    const keys = new Set([...sought.map(({ key }) => key), ...missing.map(entryKey)])
-    const isRelevant = (one: Listed) => wanted(one) || keys.has(keyOf(one.stat))
-    const isAsBefore = async (later: readonly Listed[]) =>
-      areEqual(await stampOf(later, isRelevant, slices), await stampOf(folder.listed, isRelevant, slices))
-    if (over.length > 0) {
-      // If a file is renamed during a search, the list of the folder may contain neither of its two names.
-      const later = await this.#list(path, slices)
-      const isSure = later && !this.#unlisted.has(path) && (await isAsBefore(later))
-      if (isSure) for (const name of over) this.#endName(name)
-      else if (!this.#unlisted.has(path)) this.#again.add(path)
-    }
-    const hasNew = this.newcomers.in(path).length > 0
-    if (sought.length + missing.length + names.length === 0 && !hasNew) return
+    return others
+  }
+
+  /** Compares unknown files with known ones. Returns undefined if a file must be inflated further, or opened later. */
+  async #compare(
+    folder: Folder,
+    missing: readonly Entry[],
+    names: readonly string[],
+    others: readonly Listed[],
+    wanted: (one: Listed) => boolean,
+    slices: Slices,
+  ): Promise<Compared | undefined> {
+    const { path, listed } = folder
     const isNew = (one: Listed) => this.newcomers.has(one.path)
-    const { places, unreadable } = await this.#candidates.of(path, folder.listed, others, wanted, isNew, slices)
+    const { places, unreadable } = await this.#candidates.of(path, listed, others, wanted, isNew, slices)
     this.#hidden.setUnreadable(path, unreadable)
     const reading = this.#readingIn(path)
     const free = places.filter(one => !reading.has(stateOf(one)))
     await this.#checkOpen(await this.#originalsIn(path, names, slices), slices)
     const subjects = await this.#subjectsIn(folder, missing, slices)
     const claims = await this.#assign(subjects, free, slices)
-    if (!claims) {
-      this.#again.add(path)
-      return
-    }
-    const later = await this.#list(path, slices)
-    if (!later) return
-    const isSame = await isAsBefore(later)
-    const unread = await this.#apply(claims, new Set([...sought, ...missing]), isSame, subjects, slices)
-    if (this.#unlisted.has(path)) {
-      // Nothing shows that these files are gone, but the files after them must not wait.
-      for (const tailer of sought) if (!unread.has(tailer)) leave(tailer)
-    } else if (isSame) {
-      for (const tailer of sought) {
-        if (slices.due) await slices.pause()
-        if (!unread.has(tailer)) this.#over(tailer, folder)
-      }
-      const claiming = new Set(claims.map(({ file }) => file.entry))
-      for (const entry of missing) {
-        if (slices.due) await slices.pause()
-        if (!claiming.has(entry)) this.#lose(entry, folder)
-      }
-    }
-    this.#dropOldClaims(subjects, free, claims, reading.values())
-    const open = claims.flatMap(({ file: { tailer } }): [undefined, Tailer][] => (tailer ? [[undefined, tailer]] : []))
-    const byPlace = new Map(claims.map(claim => [claim.candidate.key, claim.file]))
-    const unclaimed = free.filter(({ key }) => !byPlace.has(key))
-    const left = new Map(unclaimed.map(one => [one.key, one]))
-    const originals = await this.#originalsIn(path, names, slices)
-    const areTold = await this.#checkOpen([...originals, ...open.filter(([, { fd }]) => fd !== undefined)], slices)
-    // While files are compared, a copy may be made and its original truncated, or an empty copy may get its content.
+    if (!claims) return undefined
+    const claimed = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))
+    const unclaimed = free.filter(({ key }) => !claimed.has(key))
+    return { others, wanted, places, free, unreadable, subjects, claims, claimed, unclaimed }
+  }
+
+  /**
+   * Whether the open files that may have copies still hold what was read of them, and the unclaimed files still have
+   * their sizes. While files are compared, a copy may be made and its original truncated, or an empty copy may get its
+   * content.
+   */
+  async #isAsCompared(
+    { claims, claimed, unclaimed, others, wanted }: Compared,
+    later: readonly Listed[],
+    originals: ReadonlyMap<string, Tailer>,
+    slices: Slices,
+  ): Promise<boolean> {
+    const open = claims.flatMap(({ file: { tailer } }): [undefined, Tailer][] =>
+      tailer?.fd === undefined ? [] : [[undefined, tailer]],
+    )
+    if (!(await this.#checkOpen([...originals, ...open], slices))) return false
     const sizes = new Map(later.map(({ stat }) => [keyOf(stat), stat.size]))
-    const unknown = [...unclaimed, ...others.filter(one => wanted(one) && !byPlace.has(keyOf(one.stat)))]
-    if (!isSame || !areTold || unknown.some(({ stat }) => sizes.get(keyOf(stat)) !== stat.size)) {
-      this.#again.add(path)
-      return
-    }
-    if (!this.#unlisted.has(path)) {
-      const stems = new Set(names.map(name => stemOf(basename(name))))
-      const [rests, hidden] = [byStem(unclaimed, stems), byStem(unreadable, stems)]
-      for (const name of names) {
-        if (slices.due) await slices.pause()
-        const stem = stemOf(basename(name))
-        const isOwn = ({ stat }: Listed) => owners.allow(basename(name), stat.uid)
-        const [mayHave, hide] = [rests.get(stem) ?? [], hidden.get(stem) ?? []]
-        this.#readUnseen(name, mayHave.filter(isOwn), left, hide.filter(isOwn), now)
-      }
-    }
-    const readingNow = this.#readingIn(path)
-    const readers = new Map(places.map(one => [one.key, readingNow.get(stateOf(one))]))
-    const copyOf = (key: string) => {
-      const { tailer = readers.get(key), entry } = byPlace.get(key) ?? {}
-      return tailer?.origin.path ?? (entry && nameOf(entry))
-    }
-    const inflate = (stat: BigIntStats) => {
-      const place = left.get(keyOf(stat))
-      if (!place || !isCompressed(place) || place.stat.size !== stat.size) return false
-      if (!this.#rests.isKnownByLink(place)) this.#rests.inflate(place.path, place)
-      return true
-    }
-    // A file that cannot be read was not compared, and one that was known then may be set aside since.
-    const unclear = [
-      ...places.filter(({ first }) => first.length === 0),
-      ...unreadable.filter(one => isOfSystem(one.error)),
-    ]
-    const examined = new Set(others.map(({ stat }) => keyOf(stat)))
-    for (const { stat } of unclear) examined.delete(keyOf(stat))
-    await this.newcomers.takeUp(path, copyOf, examined, inflate, slices)
+    const unknown = [...unclaimed, ...others.filter(one => wanted(one) && !claimed.has(keyOf(one.stat)))]
+    return unknown.every(({ stat }) => sizes.get(keyOf(stat)) === stat.size)
   }
 
   /**
@@ -462,15 +474,14 @@ export class Search {
     for (const entry of entries) {
       // Without a comparison, the file may have other content by now.
       const one = this.#hidden.has(entry) ? undefined : byKey.get(entryKey(entry))
-      if (this.#isCurrent(entry)) subjects.push(ofEntry(entry, lookedAt, one))
+      if (this.#apply.isCurrent(entry)) subjects.push(ofEntry(entry, lookedAt, one))
     }
-    for (const entry of missing) if (this.#isCurrent(entry)) subjects.push(ofEntry(entry, lookedAt))
+    for (const entry of missing) if (this.#apply.isCurrent(entry)) subjects.push(ofEntry(entry, lookedAt))
     return subjects
   }
 
-  #isCurrent(entry: Entry): boolean {
-    return this.#options.saved.get(entryKey(entry)) === entry
-  }
+  /** Whether a file that cannot be read may hold the rest of the tailer's file. */
+  mayHideRestOf = (tailer: Tailer): boolean => this.#apply.mayHideRestOf(tailer)
 
   /** Call at the stop. Frees the compressed file that is being inflated. */
   close(): void {
@@ -509,135 +520,6 @@ export class Search {
     }
   }
 
-  /** Continues in copies, the oldest first. Returns the files whose copy was just renamed or removed. */
-  async #apply(
-    claims: readonly Claimed[],
-    sought: ReadonlySet<Entry | Tailer>,
-    isSure: boolean,
-    subjects: readonly Subject[],
-    slices: Slices,
-  ): Promise<ReadonlySet<Tailer>> {
-    const unread = new Set<Tailer>()
-    const claimants = new Map<string, readonly Subject[]>()
-    for (const one of subjects) {
-      if (one.claimed === undefined) continue
-      claimants.set(one.claimed, [...(claimants.get(one.claimed) ?? []), one])
-    }
-    for (const { file, candidate, relation } of [...claims].sort(
-      (a, b) => a.candidate.changedAt - b.candidate.changedAt,
-    )) {
-      const { tailer, entry } = file
-      if (slices.due) await slices.pause()
-      tailer?.noteCopy(candidate.size, size => orNone(() => file.markIn(size)))
-      if (tailer ? !sought.has(tailer) || tailer.isOpen : !sought.has(entry!) || !this.#isCurrent(entry!)) continue
-      const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isCompressed)
-      if (!isRest && !isSure) continue
-      if (tailer && !isRest && tailer.at < file.position.offset) {
-        // A batch came back while the files were compared, so the copy may have what must be read again.
-        this.#again.add(dirname(tailer.path))
-        unread.add(tailer)
-      } else if (tailer) {
-        if (!this.#rests.found(tailer, candidate, isRest)) unread.add(tailer)
-      } else if (isRest) this.#rests.readOn(entry!, candidate)
-      else if (!candidate.isCompressed) this.#rests.putEnd(candidate, nameOf(entry!))
-      if (!entry || isRest) continue
-      this.#setClaim(file, candidate.key)
-      // The copy is compressed now, and another file may get its inode.
-      if (entry.claimed !== undefined)
-        for (const one of claimants.get(entry.claimed) ?? []) if (one !== file) this.#setClaim(one, candidate.key)
-    }
-    return unread
-  }
-
-  #setClaim({ tailer, entry }: Subject, claimed: string | undefined): void {
-    if (tailer) tailer.claimed = claimed
-    else if (this.#isCurrent(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed })
-  }
-
-  /** If the copy of a file is gone, its inode may belong to another file's copy now. None of `places` is being read. */
-  #dropOldClaims(
-    subjects: readonly Subject[],
-    places: readonly Place[],
-    claims: readonly Claimed[],
-    reading: Iterable<Tailer>,
-  ): void {
-    const compared = new Set(places.map(({ key }) => key))
-    for (const tailer of reading)
-      if (tailer.claimed !== undefined && compared.has(tailer.claimed)) tailer.claimed = undefined
-    const owners = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))
-    for (const subject of subjects) {
-      const { tailer, entry } = subject
-      const { claimed } = tailer ?? entry!
-      if (claimed === undefined || !compared.has(claimed)) continue
-      const owner = owners.get(claimed)
-      const known = tailer ? tailer.known : entry!
-      if (owner !== subject && !(owner?.entry && wasCopyAhead(owner.entry, known))) this.#setClaim(subject, undefined)
-    }
-  }
-
-  /** Called when no copy has the rest of a closed file. */
-  #over(tailer: Tailer, folder: Folder): void {
-    if (tailer.isOpen || tailer.copy) return
-    tailer.isMissing = folder.byKey.get(tailer.key)?.path !== tailer.path
-    tailer.wasLookedFor()
-    const { head, birth, size, truncatedSince, origin, path } = tailer
-    if (this.#unexaminedOf(origin.path ?? path).length > 0) return
-    const wasOpened = head.bytes > 0 || truncatedSince !== undefined
-    // An empty file may have been written, compressed and removed since the last look.
-    const mayHaveBytes = size > 0 || !folder.byKey.has(tailer.key)
-    if (!wasOpened && mayHaveBytes && this.#seekUnopened(origin.path ?? path, birth, folder)) {
-      this.#options.files.forget(tailer)
-      return
-    }
-    // The rest of the line may be in a copy that cannot be read now.
-    if (tailer.truncatedSince !== undefined && tailer.pending > 0 && !this.mayHideRestOf(tailer))
-      this.#options.onEnd(tailer)
-    this.#options.files.retire(tailer)
-  }
-
-  #lose(entry: Entry, folder: Folder): void {
-    if (!this.#isCurrent(entry)) return
-    if (this.#unexaminedOf(nameOf(entry)).length > 0) {
-      this.#hidden.addUnopened(entry)
-      return
-    }
-    const isHidden =
-      entry.away === undefined && this.#hidden.mayHideRestOf(entry, ofEntry(entry, this.#options.saved.lookedAt))
-    const isLost = !isHidden && (entry.size ?? 0) > entry.offset && entry.away === undefined
-    if (!isLost || !existsSync(folder.path)) return
-    const isSought = entry.head.bytes === 0 && this.#seekUnopened(nameOf(entry), BigInt(entry.birth), folder)
-    if (!isSought) this.#reportLost(entry)
-  }
-
-  /**
-   * Looks for a copy of a file that was never opened. Any compressed file that was made after the birth of this file
-   * may be its copy. Returns whether such a compressed file exists.
-   */
-  #seekUnopened(name: string, birth: bigint, { listed, owners }: Folder): boolean {
-    if (birth === 0n) return false
-    const since = Number(birth) / 1e6
-    const mayBe = ({ name: found, stat: { birthtimeNs, mtimeNs, uid } }: Listed) =>
-      formatOfName(found) !== undefined &&
-      isRotatedName(found, basename(name)) &&
-      owners.allow(basename(name), uid) &&
-      Number(birthtimeNs || mtimeNs) / 1e6 >= since - CLOCK_MS
-    if (!listed.some(mayBe)) return false
-    this.unseen.displaced(name, since)
-    return true
-  }
-
-  #reportLost(entry: Entry): void {
-    const { offset, size = 0, gone } = entry
-    const { losses, saved, context } = this.#options
-    // The copy of this file is gone, too, and another file may have the inode of the copy.
-    saved.replace(entry, { ...entry, away: context.clock.wall(), claimed: undefined })
-    context.checkpoints.changed()
-    const what = gone ? 'was truncated' : 'is gone'
-    const msg = `file ${what} before it was read to its end, and no copy has the rest. The position is kept for a week in case the file reappears`
-    const kind = gone ? 'truncated' : 'vanished'
-    losses.report({ file: nameOf(entry), bytes: size - offset, since: saved.lookedAt, kind, msg })
-  }
-
   /** The paths that could not be examined, and may lead to a file that had this name. */
   #unexaminedOf(name: string): string[] {
     return [...this.#unexamined].filter(
@@ -651,39 +533,70 @@ export class Search {
     this.unseen.end(name)
   }
 
-  /** Whether a file that cannot be read may hold the rest of the tailer's file. */
-  mayHideRestOf(tailer: Tailer): boolean {
-    return this.#hidden.mayHide(dirname(tailer.path), ofTailer(tailer))
+  /** Reads the files that nothing has claimed and that had one of these names. Returns the files that are left. */
+  async #readUnseen(
+    { owners }: Folder,
+    { unclaimed, unreadable }: Compared,
+    names: readonly string[],
+    now: number,
+    slices: Slices,
+  ): Promise<Map<string, Place>> {
+    const left = keyed(unclaimed)
+    const stems = new Set(names.map(name => stemOf(basename(name))))
+    const [rests, hidden] = [byStem(unclaimed, stems), byStem(unreadable, stems)]
+    for (const name of names) {
+      if (slices.due) await slices.pause()
+      const stem = stemOf(basename(name))
+      const isOwn = ({ stat }: Listed) => owners.allow(basename(name), stat.uid)
+      const mayHave = (rests.get(stem) ?? []).filter(one => left.has(one.key) && isOwn(one))
+      const since = this.unseen.since(name)
+      for (const path of this.#unexaminedOf(name)) this.unseen.noteUnreadable(path, name)
+      const places = this.unseen.of(name, mayHave, (hidden.get(stem) ?? []).filter(isOwn), now)
+      let unread = places?.length ?? 0
+      try {
+        for (const place of places ?? []) {
+          left.delete(place.key)
+          if (this.#apply.readUnseen(name, place)) unread--
+        }
+      } finally {
+        if (unread > 0) this.unseen.displaced(name, since)
+      }
+    }
+    return left
   }
 
-  /** `left`: the files that nothing has claimed. Those that are read now leave it. */
-  #readUnseen(
-    name: string,
-    rests: readonly Place[],
-    left: Map<string, Place>,
-    unreadable: readonly Unreadable[],
-    now: number,
-  ): void {
-    const since = this.unseen.since(name)
-    for (const path of this.#unexaminedOf(name)) this.unseen.noteUnreadable(path, name)
-    const unclaimed = rests.filter(({ key }) => left.has(key))
-    const places = this.unseen.of(name, unclaimed, unreadable, now)
-    if (!places) return
-    try {
-      for (const place of places) {
-        left.delete(place.key)
-        if (!this.#rests.readUnseen(name, place)) this.unseen.displaced(name, since)
-      }
-    } catch (error) {
-      this.unseen.displaced(name, since)
-      throw error
+  /** Reads the new files that are not copies. `left`: the files that nothing has claimed. */
+  async #takeUp(
+    folder: string,
+    { places, others, unreadable, claimed }: Compared,
+    left: ReadonlyMap<string, Place>,
+    slices: Slices,
+  ): Promise<void> {
+    const reading = this.#readingIn(folder)
+    const readers = new Map(places.map(one => [one.key, reading.get(stateOf(one))]))
+    const copyOf = (key: string) => {
+      const { tailer = readers.get(key), entry } = claimed.get(key) ?? {}
+      return tailer?.origin.path ?? (entry && nameOf(entry))
     }
+    const inflate = (stat: BigIntStats) => {
+      const place = left.get(keyOf(stat))
+      if (!place || !isCompressed(place) || place.stat.size !== stat.size) return false
+      if (!this.#apply.isKnownByLink(place)) this.#apply.inflate(place.path, place)
+      return true
+    }
+    // A file that cannot be read was not compared, and one that was known then may be set aside since.
+    const unclear = [
+      ...places.filter(({ first }) => first.length === 0),
+      ...unreadable.filter(one => isOfSystem(one.error)),
+    ]
+    const examined = new Set(others.map(({ stat }) => keyOf(stat)))
+    for (const { stat } of unclear) examined.delete(keyOf(stat))
+    await this.newcomers.takeUp(folder, copyOf, examined, inflate, slices)
   }
 }
 
-function leave(tailer: Tailer): void {
-  tailer.isMissing = true
-  tailer.wasLookedFor()
+function keyed(places: readonly Place[]): Map<string, Place> {
+  return new Map(places.map(one => [one.key, one]))
 }
 
 /** The relevant names and their files. */

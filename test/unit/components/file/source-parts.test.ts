@@ -431,6 +431,7 @@ function tailerOf(path: string, fd: number, lookedAt = () => 0): Tailer {
     splitting: new Splitting(file.options.parse({ include: [path] })),
     lookedAt,
     onCommit: () => {},
+    onGrown: () => {},
     onMoved: () => {},
     remote: { has: () => false } as Partial<Remote> as Remote,
     pieces: { value: 0 },
