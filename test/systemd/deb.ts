@@ -1,9 +1,10 @@
 import { execFile } from 'node:child_process'
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Test } from 'tap'
+import { components } from '../../src/components/list.js'
 import { built, checkout } from '../support/checkout.js'
 import { commandLines, docBlocks } from '../support/doc-blocks.js'
 import { until as untilSeen } from '../support/until.js'
@@ -24,6 +25,9 @@ destinations:
 const manifest = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }
 const [major = 0, minor = 0] = manifest.version.split('.').map(Number)
 const newer = `${major}.${minor + 1}.0`
+
+/** Of types, in the description of the package. */
+const NAMES: Readonly<Record<string, string>> = { journald: 'the journal', elasticsearch: 'Elasticsearch, OpenSearch' }
 
 /** Builds the package from what this test was built from; the path of it. */
 async function build(folder: string, ...args: string[]): Promise<string> {
@@ -57,6 +61,19 @@ async function withLimit(limit: number, deb: string, folder: string): Promise<st
   const made = join(folder, `limit-${limit}.deb`)
   await execute('dpkg-deb', ['--root-owner-group', '-Zgzip', '-z1', '--build', stage, made])
   return made
+}
+
+/** The field `e_machine` of programs. */
+const MACHINES = { amd64: 62, arm64: 183 }
+
+/** The package, and all that is compiled in it, is for that architecture. */
+async function isOf(t: Test, arch: keyof typeof MACHINES, deb: string, folder: string): Promise<void> {
+  t.equal((await execute('dpkg-deb', ['--field', deb, 'Architecture'])).stdout, `${arch}\n`)
+  await execute('dpkg-deb', ['--extract', deb, folder])
+  const lib = join(folder, 'usr/lib/sluice')
+  const compiled = readdirSync(lib, { recursive: true, encoding: 'utf8' }).filter(path => /^bin\/|\.node$/.test(path))
+  t.equal(compiled.length, 2, 'Node.js and the store of the service')
+  for (const path of compiled) t.equal(readFileSync(join(lib, path)).readUInt16LE(18), MACHINES[arch], path)
 }
 
 async function contents(t: Test, deb: string): Promise<void> {
@@ -97,14 +114,17 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   const folder = join(tmpdir(), `sluice-deb-test-${process.pid}`)
   mkdirSync(folder)
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
-  const [deb, again, next, whole, nodejs] = await Promise.all([
-    build(join(folder, 'one')),
-    build(join(folder, 'two')),
-    build(join(folder, 'next'), '--version', newer),
-    build(join(folder, 'whole'), '--with-node'),
+  const small = '--without-node'
+  const [deb, again, next, whole, foreign, nodejs] = await Promise.all([
+    build(join(folder, 'one'), small),
+    build(join(folder, 'two'), small),
+    build(join(folder, 'next'), small, '--version', newer),
+    build(join(folder, 'whole')),
+    build(join(folder, 'foreign'), '--arch', process.arch === 'arm64' ? 'amd64' : 'arm64'),
     nodePackage(folder),
   ])
   t.ok(readFileSync(deb).equals(readFileSync(again)), 'the same input gives the same bytes')
+  await isOf(t, process.arch === 'arm64' ? 'amd64' : 'arm64', foreign, join(folder, 'foreign/unpacked'))
   const lintian = await execute('lintian', ['--allow-root', '--fail-on', 'error,warning', deb]).catch(error => error)
   t.equal(`${lintian.stdout}`, '', 'lintian has nothing to say')
   await contents(t, deb)
@@ -169,6 +189,10 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   t.equal((await apt('install', withNode)).code, 0, 'with a Node.js of its own it is')
   await until('systemctl is-active sluice', 'active')
   await says('readlink /proc/$(systemctl show -P MainPID sluice)/exe', '/usr/lib/sluice/bin/node')
+  const { said: description } = await run("dpkg-query -W -f '${Description}' sluice")
+  for (const { type, kind } of components)
+    if (/source|destination/.test(kind) && !['stdin', 'stdout', 'demo', 'blackhole'].includes(type))
+      t.match(description.replaceAll(/\s+/g, ' '), new RegExp(NAMES[type] ?? type, 'i'), `it names ${type}`)
   t.equal((await apt('purge', 'sluice')).code, 0, 'and purged')
   await isGone()
   await does(`dpkg -i ${node}`)
@@ -247,7 +271,8 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
     const file = words.find(word => word.startsWith('file=/'))?.slice('file='.length)
     if (file !== undefined) tree.write(file, text)
     if (language !== 'sh' || words[0] !== 'tree') continue
-    for (const line of commandLines(text)) await does(`cd /root && ${line.replace(/\.\/dist\/sluice_\S+\.deb/, first)}`)
+    for (const line of commandLines(text))
+      await does(`cd /root && ${line.replace(/\.\/dist\/sluice_\S+\.deb/, withNode)}`)
   }
   await isGone()
 }
