@@ -16,7 +16,7 @@ const MOST = {
   'docs/destinations.md': 1600,
   'docs/throttle-reference.md': 1600,
 }
-const SUMS = { docs: 28_000, 'docs/decisions': 6000 }
+const SUMS = { docs: 28_200, 'docs/decisions': 6000 }
 /** A command writes it. */
 const GENERATED = 'docs/destinations.md'
 const CELL = 15

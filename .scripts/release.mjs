@@ -42,7 +42,19 @@ const ARTEFACTS = {
   deb: {
     script: 'package:deb',
     build: out =>
-      ['amd64', 'arm64'].map(arch => ['run', '--silent', 'package:deb', '--', '--arch', arch, '--out', out]),
+      ['amd64', 'arm64'].flatMap(arch =>
+        [[], ['--without-node']].map(own => [
+          'run',
+          '--silent',
+          'package:deb',
+          '--',
+          ...own,
+          '--arch',
+          arch,
+          '--out',
+          out,
+        ]),
+      ),
     test: ['dist/test/systemd/main.js', 'the Debian package'],
     publish: file => `reprepro includedeb stable ${file}`,
   },
