@@ -40,7 +40,7 @@ export async function init(given: InitOptions, io: Io): Promise<number> {
   say('Logs of this machine:', ...listed)
   const notes = remarks.flatMap(remark => wrap(`  - ${printableText(remark)}`, columns, '    '))
   if (notes.length > 0) say('', 'Not possible yet, and what to do today:', ...notes)
-  say('', 'Receivers:', ...targets.map((target, i) => `  ${i + 1}  ${target}`))
+  say('', 'Receivers:', ...targets.map((target, i) => `  ${i + 1}  ${target}`), ...(given.yes ? [] : ['']))
 
   const answers = new Answers(given.yes, io)
   const { get } = answers
@@ -70,7 +70,14 @@ export async function init(given: InitOptions, io: Io): Promise<number> {
     throw new Error(`removed ${output}, because of the errors above`)
   }
   const { program } = readerOf(io.env, process.argv[1] ?? '')
-  say('', ...(await preview(output, plan.logs, columns, io)), '', 'Next:', `  ${program} run ${shellWord(output)}`)
+  say(
+    '',
+    ...(await preview(output, plan.logs, columns, io)),
+    '',
+    'Next:',
+    `  ${program} run ${shellWord(output)}`,
+    `  ${program} doctor ${shellWord(output)}`,
+  )
   if (existsSync('/etc/sluice')) say(`or, as a service, copy it to /etc/sluice/sluice.yaml: systemctl restart sluice`)
   return code
 }
