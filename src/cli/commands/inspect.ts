@@ -111,18 +111,18 @@ export const inspectCommands: readonly Command[] = [
       'Checks the configuration, the permissions of its paths, the disk, limits of open files, memory and inotify, the clock, the servers with their keys and certificates, the systemd unit with its drop-ins, and what is left in data_dir. Connects to the servers, but does not send events. Changes nothing.',
       'As root, the command checks permissions as the user of the systemd unit, with the environment of the unit. The exit code is 1 if there are findings.',
     ],
-    options: { json: { text: 'Prints JSON.' } },
-    operands: {
-      name: 'FILE',
-      min: 0,
-      max: 1,
-      text: 'The configuration. Default: $SLUICE_CONFIG, ~/.config/sluice/sluice.yaml or /etc/sluice/sluice.yaml.',
+    options: {
+      config: {
+        short: 'c',
+        value: 'FILE',
+        operand: true,
+        env: 'SLUICE_CONFIG',
+        text: 'The configuration. Otherwise ~/.config/sluice/sluice.yaml or /etc/sluice/sluice.yaml.',
+      },
+      json: { text: 'Prints JSON.' },
     },
     examples: [{ title: 'after the installation', line: 'sluice doctor /etc/sluice/sluice.yaml' }],
-    run: async ({ options, operands }, io) => {
-      const { doctor } = await import('../doctor/doctor.js')
-      return doctor({ config: operands[0] ?? (io.env.SLUICE_CONFIG || undefined), json: options.json }, io)
-    },
+    run: async ({ options }, io) => (await import('../doctor/doctor.js')).doctor(options, io),
   }),
   command({
     name: 'status',
