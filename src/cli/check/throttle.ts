@@ -65,7 +65,7 @@ export async function throttle(given: ThrottleCallOptions, io: Io): Promise<numb
   // The callback of end() is also called if a write failed.
   if (rest) await finished(rest.end())
   const { columns, isTTY } = io.stderr
-  if (pipe.timeWarning !== undefined) io.stderr.write(`sluice: ${pipe.timeWarning}\n`)
+  if (!given.quiet && pipe.timeWarning !== undefined) io.stderr.write(`sluice: ${pipe.timeWarning}\n`)
   if (!given.quiet) io.stderr.write(pipe.summary({ columns, colour: Boolean(isTTY) && !io.env.NO_COLOR }))
   return pipe.isKeyMissing ? EXIT.failed : EXIT.done
 }
