@@ -61,7 +61,7 @@ export async function init(given: InitOptions, io: Io): Promise<number> {
   } finally {
     answers.close()
   }
-  writeFileSync(output, configText(plan), { flag: 'wx', mode: 0o640 })
+  writeFileSync(output, configText(plan), { flag: 'wx' })
   say('', `Wrote ${output}.`)
   // With --root, the receivers are those of another machine.
   const code = await validate([output], io.env, io, undefined, root === '/')
