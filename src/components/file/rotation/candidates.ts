@@ -1,5 +1,5 @@
 import type { BigIntStats } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { errorCode, isMissing } from '../../../core/errors.js'
 import {
   closeSync,
@@ -142,7 +142,7 @@ export class Candidates {
     isNew: (one: Listed) => boolean,
     slices: Slices,
   ): Promise<{ places: Place[]; unreadable: Unreadable[] }> {
-    const names = new Map(all.map(one => [one.name, one]))
+    const paths = new Map(all.map(one => [one.path, one]))
     const before = this.#folders.get(folder)
     const known = new Map<string, Content>()
     this.#folders.set(folder, known)
@@ -153,7 +153,7 @@ export class Candidates {
         hasName(one) &&
         one.stat.size >= SMALLEST &&
         !(isNew(one) && this.isAtRest(one.stat)) &&
-        !this.#isBeingMade(one, names),
+        !this.#isBeingMade(one, paths),
     )
     if (compressed.length > MAX_COPIES)
       compressed.sort((a, b) => (a.stat.mtimeNs > b.stat.mtimeNs ? -1 : 1)).length = MAX_COPIES
@@ -204,8 +204,8 @@ export class Candidates {
    * case, the uncompressed file is older, and the compressed file is still being written or has content of the same
    * size. In all other cases, the uncompressed file is a successor, or was rotated before compression was turned on.
    */
-  #isBeingMade({ name, path, stat }: Listed, names: ReadonlyMap<string, Listed>): boolean {
-    const original = names.get(uncompressedName(name))?.stat
+  #isBeingMade({ name, path, stat }: Listed, paths: ReadonlyMap<string, Listed>): boolean {
+    const original = paths.get(uncompressedName(path))?.stat
     if (!original || (stat.birthtimeNs > 0n && original.birthtimeNs >= stat.birthtimeNs)) return false
     // A program that has compressed a file usually gives the complete compressed file the times of the original.
     const isFinished =
@@ -285,8 +285,8 @@ export class Candidates {
   }
 
   /** Forgets the first bytes of a file that cannot be opened now. If this lasts, the file then counts as unreadable. */
-  #examineAgain({ path, name, stat }: Listed): void {
-    this.#folders.get(dirname(path))?.delete(stateOf({ name, stat }))
+  #examineAgain(one: Listed): void {
+    for (const known of this.#folders.values()) known.delete(stateOf(one))
   }
 
   /** Hands over the last inflated file if it is the file of `stat` and was not inflated beyond `offset`. */
@@ -316,6 +316,11 @@ export class Candidates {
     this.#inflated?.of.close()
     this.#inflated = inflating
   }
+}
+
+/** The folder, and the folders to which rotation moves its files. */
+export function withArchives(folder: string, archives: readonly string[]): string[] {
+  return [...new Set([folder, ...archives.map(archive => resolve(folder, archive))])]
 }
 
 /**
