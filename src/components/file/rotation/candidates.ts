@@ -136,13 +136,12 @@ export class Candidates {
    */
   async of(
     folder: string,
-    all: readonly Listed[],
     listed: readonly Listed[],
     isWanted: (one: Listed) => boolean,
     isNew: (one: Listed) => boolean,
     slices: Slices,
   ): Promise<{ places: Place[]; unreadable: Unreadable[] }> {
-    const paths = new Map(all.map(one => [one.path, one]))
+    const paths = new Map(listed.map(one => [one.path, one]))
     const before = this.#folders.get(folder)
     const known = new Map<string, Content>()
     this.#folders.set(folder, known)

@@ -192,7 +192,6 @@ export class Search {
         if (isSettled) this.#again.delete(folder.path)
       }
       for (const tailer of this.unseen.delayed()) delays.add(tailer)
-      if (!this.isWaiting) this.unseen.isStarting = false
       const isUsed = { has: (folder: string) => positions.has(folder) || paths.has(folder) }
       this.#candidates.keep(isUsed)
       this.#hidden.keep(isUsed)
@@ -337,9 +336,9 @@ export class Search {
     wanted: (one: Listed) => boolean,
     slices: Slices,
   ): Promise<Compared | undefined> {
-    const { path, listed } = folder
+    const { path } = folder
     const isNew = (one: Listed) => this.newcomers.has(one.path)
-    const { places, unreadable } = await this.#candidates.of(path, listed, others, wanted, isNew, slices)
+    const { places, unreadable } = await this.#candidates.of(path, others, wanted, isNew, slices)
     this.#hidden.setUnreadable(path, unreadable)
     const reading = this.#readingIn(path)
     const free = places.filter(one => !reading.has(stateOf(one)))

@@ -1,9 +1,9 @@
 import { basename, dirname } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
-import { closeSync, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
+import { closeSync, unlessSilent } from '../../../lib/files/disk/disk.js'
 import type { Slices } from '../../../lib/slices.js'
 import { PathMap } from '../by-folder.js'
-import { formatOfName, uncompressedName } from '../compression.js'
+import { formatOfName } from '../compression.js'
 import { CLOCK_MS } from '../identity.js'
 import { openWithinSync } from '../opening.js'
 import { isOfSystem } from '../path-problems.js'
@@ -19,8 +19,6 @@ import { beginsLike } from './subjects.js'
  * could delay them forever.
  */
 const LONGEST_DELAY_MS = 10_000
-/** A program that compresses a small file writes at least this often. */
-const WRITES_MS = 100
 
 interface UnseenOptions extends SearchOptions {
   /** Whether a folder cannot be listed. Nothing is found there, so nobody waits. */
@@ -29,10 +27,6 @@ interface UnseenOptions extends SearchOptions {
 
 /** Names that now refer to another file than before. Between two sweeps, other files may also have had these names. */
 export class Unseen {
-  /**
-   * Whether the source still reports the files that existed at its start. If so, compressed files count as complete.
-   */
-  isStarting = true
   readonly #options: UnseenOptions
   /** Maps each displaced name to the earliest time at which it may have been displaced, wall clock in milliseconds. */
   readonly #displaced = new PathMap<number>()
@@ -168,15 +162,11 @@ export class Unseen {
       isRotatedName(found, basename(name)) &&
       Number(stat.mtimeNs) / 1e6 >= since &&
       (stat.birthtimeNs === 0n || Number(stat.birthtimeNs) / 1e6 >= since)
-    const damaged = new Set(unreadable.map(({ path }) => path))
     // The file server's clock may be ahead, or the clock may have been set back.
     const latest = context.clock.wall() + CLOCK_MS
-    const mayGrow = ({ path, stat, isCompressed }: Place) => {
-      // Both files were born in one tick of the clock, so `path` may be in the making.
-      const isTwin = stat.birthtimeNs > 0n && statOrNone(uncompressedName(path))?.birthtimeNs === stat.birthtimeNs
-      const isComplete = isCompressed && this.isStarting && !damaged.has(path) && !isTwin
+    const mayGrow = ({ stat }: Place) => {
       const changedAt = Number(stat.ctimeNs) / 1e6
-      return changedAt > now - (isComplete ? WRITES_MS : SETTLE_MS) && changedAt <= latest
+      return changedAt > now - SETTLE_MS && changedAt <= latest
     }
     // A program may still write to an empty file. But if it is younger than the current file, it is a copy in progress.
     const unseen = unclaimed.filter(
@@ -195,7 +185,7 @@ export class Unseen {
 
   /**
    * Files that have a displaced name now, or had one during the search. They must be read after the files that the
-   * search finds. At the start, unread files that had a displaced name earlier must also wait.
+   * search finds.
    */
   *delayed(): Iterable<Tailer> {
     const { files, context, remote } = this.#options
@@ -207,9 +197,8 @@ export class Unseen {
       const current = files.named(name)
       if (current) yield current
       for (const tailer of files.withName(name)) {
-        const waits = tailer.held || (this.isStarting && tailer.isNew)
         // Do not delay copies, because the search waits until they are read.
-        if (waits && !tailer.copy) yield tailer
+        if (tailer.held && !tailer.copy) yield tailer
       }
     }
   }

@@ -16,7 +16,6 @@ import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { CLOCK_MS, fingerprint, NO_BYTES } from '../../../../src/components/file/identity.js'
 import { positionOf } from '../../../../src/components/file/positions.js'
-import type { Place } from '../../../../src/components/file/rotation/candidates.js'
 import { ofEntry } from '../../../../src/components/file/rotation/subjects.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
 import { Unseen } from '../../../../src/components/file/rotation/unseen.js'
@@ -93,30 +92,6 @@ t.test('files are searched from the earliest time at which their name had anothe
   for (const since of [2000, 1000, 3000]) unseen.displaced('/app.log', since)
   t.equal(unseen.since('/app.log'), 1000 - CLOCK_MS)
 })
-
-t.test(
-  'at a start, a compressed file waits that was born in the same tick as the file that it may be made from',
-  async t => {
-    const path = join(testFolder(t, { 'app.log.1': 'line 0\n' }), 'app.log.1')
-    const name = join(dirname(path), 'app.log')
-    const stat = statSync(path, { bigint: true })
-    const saved = new Saved(undefined)
-    const unseen = new Unseen({
-      saved,
-      files: { named: () => undefined },
-      context: { clock: systemClock },
-    } as unknown as UnseenOptions)
-    const known = { name: 'app.log.1.gz', path: `${path}.gz`, stat, changedAt: Number(stat.mtimeMs) }
-    const place = { ...known, isCompressed: true, first: Buffer.from('line 0\n') } as Partial<Place> as Place
-    const found = () => {
-      unseen.displaced(name, 0)
-      return unseen.of(name, [place], [], Number(stat.ctimeMs) + 1000)
-    }
-    t.equal(found(), undefined)
-    rmSync(path)
-    t.same(found(), [place])
-  },
-)
 
 t.test('a batch from a compressed copy comes back, and the copy has another name by then', async t => {
   const dir = testFolder(t, { 'app.log': 'line 0\n' })
