@@ -30,38 +30,30 @@ export async function examine(path: string, env: NodeJS.ProcessEnv): Promise<Exa
   const { remarks, config } = await inspect(path, env, components, true)
   // A server is not reported again if its key or certificate cannot be read.
   const files = remarks.flatMap(({ unusable }) => unusable ?? [])
-  const wrong = remarks.filter(({ kind, text }) => {
-    return kind !== 'ok' && !(kind === 'failure' && files.some(file => text.includes(file)))
-  })
-  const findings = wrong.map(remark => fromRemark(remark, path))
-  if (!config) return { findings, areas: ['configuration'] }
+  const isCause = ({ kind, text }: Remark) => kind !== 'failure' || !files.some(file => text.includes(file))
+  const wrong = remarks.filter(remark => remark.kind !== 'ok' && isCause(remark))
+  const findings = wrong.flatMap(remark => fromRemark(remark, path))
+  if (!config) return { findings }
   const facts = factsOf(config)
-  findings.push(
-    ...unwritable(config, facts),
-    ...watching(facts),
-    ...disk(config),
-    ...ownCertificates(config),
-    ...(await serverCertificates(config, wrong)),
-    ...(await deadLetters(config, path)),
-  )
-  const areas = ['configuration', 'paths', 'servers', 'certificates', 'leftovers', 'inotify', 'disk']
-  return { findings, areas, facts }
+  const later = [certificates(config, wrong), deadLetters(config, path)]
+  findings.push(...unwritable(config, facts), ...watching(facts), ...disk(config), ...(await Promise.all(later)).flat())
+  return { findings, facts }
 }
 
-function fromRemark({ kind, text, unusable }: Remark, config: string): Finding {
+function fromRemark({ kind, text, unusable }: Remark, config: string): Finding[] {
   const what = text.replace('warning: ', '')
   const validate = `sluice validate ${kind === 'failure' ? '--online ' : ''}${shellWord(config)}`
   if (kind === 'failure') {
-    const url = /\bhttps?:\/\/[^\s/]+/.exec(what)?.[0]
+    const [url] = /\bhttps?:\/\/[^\s/]+/.exec(what) ?? []
     const show = url === undefined ? [] : [serverCommand(url, what.slice(what.indexOf(url)))]
     return finding('servers', what, 'Correct what the error names. Then check it again:', ...show, validate)
   }
   if (unusable !== undefined) {
     const bits = what.includes(': data_dir: ') ? 7 : 4
     const access = { path: resolve(unusable), bits, isSecret: /\.\w+_file: /.test(what) }
-    return { ...finding('paths', what, ''), access }
+    return finding('paths', what, '').map(one => ({ ...one, access }))
   }
-  const chmod = /\bchmod [\w+-]+ \S+[^\s,;]/.exec(what)?.[0]
+  const [chmod] = /\bchmod [\w+-]+ \S+[^\s,;]/.exec(what) ?? []
   if (chmod !== undefined) return finding('paths', what, 'Protect it:', chmod)
   const area = what.includes(' is not configured and has ') ? 'leftovers' : 'configuration'
   return finding(area, what, 'Correct the configuration, and check it again:', validate)
@@ -77,22 +69,22 @@ function serverCommand(url: string, error: string): string {
 }
 
 function factsOf({ sources, destinations }: Config): Facts {
-  let files = 0
-  const reads = sources.flatMap(({ definition, options }) => {
-    files += definition.filesThere?.(options)?.files ?? 0
-    const { include } = options as { include?: readonly string[] }
-    return definition.reads ? (include ?? []).map(pattern => resolve(pattern)) : []
-  })
-  const writes = destinations.flatMap(({ definition, options }) => {
-    const { [definition.writes ?? '']: path } = options as Record<string, unknown>
-    return typeof path === 'string' ? [resolve(path)] : []
-  })
-  return { files, reads, writes }
+  const files = sources.map(({ definition, options }) => definition.filesThere?.(options)?.files ?? 0)
+  const reads = sources.flatMap(({ definition, options }) =>
+    definition.reads ? ((options as { include?: readonly string[] }).include ?? []) : [],
+  )
+  const writes = destinations.map(({ definition, options }) => options[(definition.writes ?? '') as never] as unknown)
+  return {
+    files: files.reduce((a, b) => a + b, 0),
+    reads: reads.map(pattern => resolve(pattern)),
+    writes: writes.flatMap(path => (typeof path === 'string' ? resolve(path) : [])),
+  }
 }
 
 /** Files of destinations, and a data_dir that does not exist yet, which this user cannot write or create. */
 function unwritable({ dataDir }: Config, { writes }: Facts): Finding[] {
-  return [...writes, ...(existsSync(dataDir) ? [] : [dataDir])].flatMap(file => {
+  const all = [...writes, ...(existsSync(dataDir) ? [] : [dataDir])]
+  return all.flatMap(file => {
     if (fileSystems.mountOf(file) !== undefined) return []
     const path = existing(file)
     const bits = path === file ? constants.W_OK : constants.W_OK | constants.X_OK
@@ -101,7 +93,7 @@ function unwritable({ dataDir }: Config, { writes }: Facts): Finding[] {
       return []
     } catch (error) {
       const what = `this user cannot write ${file}: ${path} (${errorCode(error)})`
-      return [{ ...finding('paths', what, ''), access: { path, bits } }]
+      return finding('paths', what, '').map(one => ({ ...one, access: { path, bits } }))
     }
   })
 }
@@ -118,81 +110,56 @@ function watching({ reads }: Facts): Finding[] {
     const code = errorCode(error)
     const set = `fs.inotify.${code === 'ENOSPC' ? 'max_user_watches=1048576' : 'max_user_instances=1024'}`
     const what = `the kernel does not report changes of files (${code}), so sources find new lines later`
-    return [
-      finding('inotify', what, 'Raise the limit:', `sysctl -w ${set}`, `echo ${set} > /etc/sysctl.d/60-sluice.conf`),
-    ]
+    const keep = `echo ${set} > /etc/sysctl.d/60-sluice.conf`
+    return finding('inotify', what, 'Raise the limit:', `sysctl -w ${set}`, keep)
   }
 }
 
 function disk({ dataDir, destinations }: Config): Finding[] {
   if (fileSystems.mountOf(dataDir) !== undefined) return []
-  const found: Finding[] = []
-  const add = (what: string, todo: string, ...commands: string[]) =>
-    found.push(finding('disk', what, todo, ...commands))
   const at = existing(dataDir)
   const { bavail, bsize, blocks, type } = statfsSync(at)
   const [free, size] = [bavail * bsize, blocks * bsize]
-  if (Number(type) === TMPFS)
-    add(
-      `data_dir ${dataDir} is in memory (tmpfs): a reboot loses it`,
-      'Set data_dir to a folder on a disk:',
-      'df -h -x tmpfs',
-    )
-  if (free < Math.min(RESERVE_BYTES, size / 16))
-    add(
-      `${formatSize(free)} are free for data_dir ${dataDir}, so buffers are not written`,
-      'Free space:',
-      `du -xhd1 ${shellWord(at)}`,
-    )
-  const buffers = destinations.map(({ delivery }) => (delivery?.buffer.type === 'disk' ? delivery.buffer.max_bytes : 0))
-  const most = buffers.reduce((a, b) => a + b, 0)
-  if (most > size)
-    add(
-      `disk buffers may hold ${formatSize(most)}, but the disk has ${formatSize(size)}`,
-      'Lower buffer.max_bytes:',
-      `df -h ${shellWord(at)}`,
-    )
-  return found
+  const most = destinations
+    .map(({ delivery }) => (delivery?.buffer.type === 'disk' ? delivery.buffer.max_bytes : 0))
+    .reduce((a, b) => a + b, 0)
+  const lost = type === TMPFS && `data_dir ${dataDir} is in memory (tmpfs): a reboot loses it`
+  const isFull = free < Math.min(RESERVE_BYTES, size / 16)
+  const full = isFull && `${formatSize(free)} are free for data_dir ${dataDir}, so buffers are not written`
+  const large = most > size && `disk buffers may hold ${formatSize(most)}, but the disk has ${formatSize(size)}`
+  return [
+    ...finding('disk', lost, 'Set data_dir to a folder on a disk:', 'df -h -x tmpfs'),
+    ...finding('disk', full, 'Free space:', `du -xhd1 ${shellWord(at)}`),
+    ...finding('disk', large, 'Lower buffer.max_bytes:', `df -h ${shellWord(at)}`),
+  ]
 }
 
-/** Certificates that the configuration names and that end soon. `inspect` reports those that have expired. */
-function ownCertificates(config: Config): Finding[] {
+/** Certificates of the configuration and of servers that end soon. Those that have ended are errors of `inspect`. */
+async function certificates(config: Config, wrong: readonly Remark[]): Promise<Finding[]> {
   const now = systemClock.wall()
-  return componentsOf(config).flatMap(({ id, options }) => {
-    const { tls, redis } = options as { tls?: TlsPaths; redis?: TlsPaths }
-    const all = [tls, redis].flatMap(paths => (paths ? (inspectTls(paths, now).content?.expiries ?? []) : []))
-    return all
-      .filter(({ expiresAt }) => expiresAt > now)
-      .flatMap(({ file, subject, expiresAt }) =>
-        ending(`${id}: ${subject} in ${file}`, expiresAt, `openssl x509 -in ${shellWord(file)} -noout -dates`),
-      )
-  })
-}
-
-function ending(what: string, expiresAt: number, command: string): Finding[] {
-  const left = expiresAt - systemClock.wall()
-  if (!(left < SOON_MS)) return []
-  const days = counted(Math.max(0, Math.floor(left / DAY_MS)), 'day')
-  return [finding('certificates', `the certificate of ${what} ends in ${days}`, 'Renew it:', command)]
-}
-
-/** Certificates of servers that end soon. Others are wrong already. */
-async function serverCertificates({ destinations }: Config, wrong: readonly Remark[]): Promise<Finding[]> {
-  const found = destinations.map(async ({ id, options }) => {
-    const { url } = options as { url?: unknown }
-    if (typeof url !== 'string' || !/^https:[^$]*$/.test(url)) return []
-    if (wrong.some(({ kind, text }) => kind === 'failure' && text.includes(`: destinations.${id}: `))) return []
-    const { hostname: host, port } = new URL(url)
-    const at = `${host}:${port || 443}`
-    const expiresAt = await endOf(host, Number(port || 443))
-    const command = `openssl s_client -connect ${shellWord(at)} </dev/null | openssl x509 -noout -dates`
-    return expiresAt === undefined ? [] : ending(`${at}, which ${id} sends to,`, expiresAt, command)
+  const ending = (what: string, end: number, command: string) => {
+    const days = counted(Math.floor((end - now) / DAY_MS), 'day')
+    const text = end > now && end < now + SOON_MS && `the certificate of ${what} ends in ${days}`
+    return finding('certificates', text, 'Renew it. Its dates:', `${command} -noout -dates`)
+  }
+  const found = componentsOf(config).map(async ({ id, options }) => {
+    const { tls, redis, url } = options as { tls?: TlsPaths; redis?: TlsPaths; url?: unknown }
+    const own = [tls, redis].flatMap(paths => (paths && inspectTls(paths, now).content?.expiries) ?? [])
+    const all = own.flatMap(({ file, subject, expiresAt }) =>
+      ending(`${id}: ${subject} in ${file}`, expiresAt, `openssl x509 -in ${shellWord(file)}`),
+    )
+    const isWrong = wrong.some(({ kind, text }) => kind === 'failure' && text.includes(`.${id}: `))
+    if (typeof url !== 'string' || !/^https:[^$]*$/.test(url) || isWrong) return all
+    const { hostname, port } = new URL(url)
+    const at = `${hostname}:${port || 443}`
+    const command = `openssl s_client -connect ${shellWord(at)} </dev/null | openssl x509`
+    return [...all, ...ending(`${at}, which ${id} sends to,`, await endOf(hostname, Number(port || 443)), command)]
   })
   return (await Promise.all(found)).flat()
 }
 
-/** When the certificate of a server ends. Undefined if it does not answer, for example because only a proxy may ask. */
-async function endOf(host: string, port: number): Promise<number | undefined> {
+/** When the certificate of a server ends. NaN if it does not answer, for example because only a proxy may ask. */
+async function endOf(host: string, port: number): Promise<number> {
   const limit = deadline(HANDSHAKE_MS)
   // The online check has verified the chain, and nothing is sent here.
   const socket = nodeTls().connect({ host, port, rejectUnauthorized: false })
@@ -200,7 +167,7 @@ async function endOf(host: string, port: number): Promise<number | undefined> {
     await once(socket, 'secureConnect', { signal: limit.signal })
     return Date.parse(socket.getPeerCertificate().valid_to)
   } catch {
-    return undefined
+    return Number.NaN
   } finally {
     limit.clear()
     socket.destroy()
@@ -211,9 +178,10 @@ async function deadLetters({ dataDir, destinations }: Config, path: string): Pro
   const found = destinations.map(async ({ id }) => {
     const stock = new DeadLetterStock(pathOf(dataDir, 'dead_letters', id))
     await stock.refresh()
-    const what = `${id}: the receiver rejected ${counted(stock.events ?? 0, 'event')}, which are in the dead-letter queue`
+    const { events = 0 } = stock
+    const what = `${id}: the receiver rejected ${counted(events, 'event')}, which are in the dead-letter queue`
     const resend = `sluice resend --config ${shellWord(path)} --destination ${shellWord(id)}`
-    return stock.events ? [finding('leftovers', what, 'Correct the cause, and send them again:', resend)] : []
+    return finding('leftovers', events > 0 && what, 'Correct the cause, and send them again:', resend)
   })
   return (await Promise.all(found)).flat()
 }

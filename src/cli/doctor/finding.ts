@@ -4,20 +4,12 @@ export interface Finding extends Problem {
   /** What was checked, as in `disk`. */
   readonly area: string
   /** A path that the user of the daemon cannot use. `bits`: the missing permissions, as in a file mode. */
-  readonly access?: { readonly path: string; readonly bits: number; readonly isSecret?: boolean } | undefined
+  readonly access?: { readonly path: string; readonly bits: number; readonly isSecret?: boolean }
 }
 
-export function finding(area: string, what: string, todo: string, ...commands: readonly string[]): Finding {
-  return { area, what, todo, commands }
-}
-
-/** The results of the checks that the user of the daemon makes. */
-export interface Examination {
-  readonly findings: readonly Finding[]
-  readonly areas: readonly string[]
-  /** Undefined if the configuration is invalid. */
-  readonly facts?: Facts
-}
+/** `what`: false if nothing is wrong. */
+export const finding = (area: string, what: string | false, todo: string, ...commands: string[]): Finding[] =>
+  what === false ? [] : [{ area, what, todo, commands }]
 
 /** What the checks of the unit need to know of the configuration. All paths are absolute. */
 export interface Facts {
@@ -28,3 +20,6 @@ export interface Facts {
   /** Files that the destinations write. */
   readonly writes: readonly string[]
 }
+
+/** The results of the checks that the user of the daemon makes. `facts`: missing if the configuration is invalid. */
+export type Examination = { readonly findings: readonly Finding[]; readonly facts?: Facts }

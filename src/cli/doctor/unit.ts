@@ -13,7 +13,7 @@ export type Unit = Readonly<Record<string, string>>
 export interface User {
   readonly name: string
   readonly uid: number
-  readonly gid: number
+  /** The first one is the user's own group. */
   readonly groups: readonly number[]
 }
 
@@ -29,9 +29,12 @@ const DYNAMIC = 65_519
 export const printed = (command: readonly string[], env: NodeJS.ProcessEnv, timeoutMs = 10_000): Promise<string> =>
   printedBy(command, { maxBytes: MAX_BYTES, timeoutMs, env }).then(String, () => '')
 
-/** `NAME=VALUE` as an object. Values may be in quotes. */
+/** Lines of the form `NAME=VALUE`, as an object. */
 const variables = (lines: readonly string[]): Record<string, string> =>
-  Object.fromEntries(lines.flatMap(line => [/^["']?([^=#\s]+)=["']?(.*?)["']?$/.exec(line)?.slice(1) ?? []]))
+  Object.fromEntries(lines.flatMap(line => [/^([^=#\s]+)=(.*)$/s.exec(line)?.slice(1) ?? []]))
+const unquoted = (line: string): string => line.replace(/^(\w+=)?(["'])(.*)\2$/s, '$1$3')
+const numbersIn = (text = ''): number[] => (text.match(/\b\d+\b/g) ?? []).map(Number)
+const wordsIn = (text = ''): string[] => text.split(' ').filter(Boolean)
 
 /** The unit that runs the daemon or the service with this configuration. */
 export async function unitOf(config: string, env: NodeJS.ProcessEnv): Promise<Unit | undefined> {
@@ -39,7 +42,9 @@ export async function unitOf(config: string, env: NodeJS.ProcessEnv): Promise<Un
   const unknown = Object.fromEntries(names.map(name => [name, '']))
   for (const id of ['sluice', `sluice@${basename(config).replace(/\.ya?ml$/, '')}`, 'sluice-api']) {
     const text = await printed(['systemctl', 'show', id, `--property=${names.join(',')}`], env)
-    const unit: Unit = { ...unknown, ...variables(text.split('\n')) }
+    // The property of each file is in a line of its own.
+    const EnvironmentFiles = (text.match(/(?<=^EnvironmentFiles=)\/\S+/gm) ?? []).join(' ')
+    const unit: Unit = { ...unknown, ...variables(text.split('\n')), EnvironmentFiles }
     if (unit.LoadState === 'loaded' && unit.ExecStart!.split(' ').includes(resolve(config))) return unit
   }
   return undefined
@@ -50,25 +55,25 @@ export async function processOf(unit: Unit, env: NodeJS.ProcessEnv): Promise<{ u
   const name = unit.User || 'root'
   const status = contentOf(`/proc/${unit.MainPID}/status`)
   if (status !== '') {
-    const ids = (field: string) =>
-      (new RegExp(`^${field}:(.*)`, 'm').exec(status)?.[1] ?? '').trim().split(/\s+/).map(Number)
-    const user = { name, uid: ids('Uid')[1]!, gid: ids('Gid')[1]!, groups: ids('Groups') }
+    const ids = (field: string) => numbersIn(new RegExp(`^${field}:.*`, 'm').exec(status)?.[0])
+    const user = { name, uid: ids('Uid')[1]!, groups: [ids('Gid')[1]!, ...ids('Groups')] }
     return { user, env: variables(contentOf(`/proc/${unit.MainPID}/environ`).split('\0')) }
   }
-  const numbers = async (...command: string[]) => ((await printed(command, env)).match(/\b\d+\b/g) ?? []).map(Number)
-  const [uid = DYNAMIC] = await numbers('id', '-u', name)
-  const own = await numbers('id', '-G', name)
-  const known = contentOf('/etc/group')
-    .split('\n')
-    .map(line => line.split(':'))
-  const more = known.filter(([group]) => unit.SupplementaryGroups!.split(' ').includes(group!) && group !== '')
-  const groups = [...own, ...more.map(([, , id]) => Number(id))]
-  const files = unit.EnvironmentFiles!.split(' ').filter(file => file.startsWith('/'))
-  const lines = files.flatMap(file => contentOf(file).split('\n'))
-  const state = unit.StateDirectory && { STATE_DIRECTORY: join('/var/lib', unit.StateDirectory.split(' ')[0]!) }
-  const given = variables([...(unit.Environment!.match(/"[^"]*"|\S+/g) ?? []), ...lines])
-  return { user: { name, uid, gid: own[0] ?? uid, groups }, env: { PATH: env.PATH, ...state, ...given } }
+  const [uid = DYNAMIC] = numbersIn(await printed(['id', '-u', name], env))
+  const [gid = uid, ...more] = numbersIn(await printed(['id', '-G', name], env))
+  const supplementary = wordsIn(unit.SupplementaryGroups)
+  const added = groupsOfMachine().flatMap(([group, id]) => (supplementary.includes(group) ? id : []))
+  const lines = wordsIn(unit.EnvironmentFiles).flatMap(file => contentOf(file).split('\n'))
+  const given = [...(unit.Environment!.match(/"[^"]*"|\S+/g) ?? []), ...lines].map(unquoted)
+  const [state] = wordsIn(unit.StateDirectory).map(folder => join('/var/lib', folder))
+  const own = { PATH: env.PATH, ...(state !== undefined && { STATE_DIRECTORY: state }) }
+  return { user: { name, uid, groups: [gid, ...more, ...added] }, env: { ...own, ...variables(given) } }
 }
+
+export const groupsOfMachine = (): (readonly [name: string, gid: number])[] =>
+  contentOf('/etc/group')
+    .split('\n')
+    .map(line => [line.split(':')[0]!, Number(line.split(':')[2])])
 
 function contentOf(file: string): string {
   try {
@@ -87,62 +92,52 @@ export function dropIn({ Id: unit }: Unit, option: string, value: string): strin
 }
 
 /** Faults of the unit, and options of it that do not fit the configuration. */
-export function unitFindings(unit: Unit, facts: Facts | undefined): Finding[] {
-  const { Id: id } = unit
-  const found: Finding[] = []
-  const add = (what: string, todo: string, ...commands: string[]) =>
-    found.push(finding('unit', what, todo, ...commands))
-  const set = (option: string, value: string, what: string, area = 'unit') =>
-    found.push(finding(area, `${option}= of ${id} ${what}`, 'Change the unit:', ...dropIn(unit, option, value)))
+export function unitFindings(unit: Unit, { files = 0, reads = [], writes = [] }: Partial<Facts> = {}): Finding[] {
+  const { Id: id, ActiveState: state = '', MemoryMax: memory } = unit
   const restart = `systemctl restart ${id}`
+  const read = `journalctl -n 20 --no-pager -u ${id}`
   // A socket may start the unit.
-  const isStarted = unit.TriggeredBy === '' || !/^(active|inactive)$/.test(unit.ActiveState!)
-  if (unit.ActiveState !== 'active' && isStarted)
-    add(
-      `${id} is ${unit.ActiveState} (${unit.Result})`,
-      'Read why, and start it:',
-      `journalctl -n 20 --no-pager -u ${id}`,
-      restart,
-    )
-  if (unit.UnitFileState === 'disabled' && isStarted)
-    add(`${id} does not start with the machine`, 'Enable it:', `systemctl enable ${id}`)
-  if (unit.NeedDaemonReload === 'yes')
-    add(`${id} has changed, but systemd has not read it`, 'Apply the change:', 'systemctl daemon-reload', restart)
-  if (unit.Type === 'notify' && unit.NotifyAccess !== 'all')
-    set('NotifyAccess', 'all', 'makes each start fail, because a child process notifies systemd')
-  if (unit.MemoryDenyWriteExecute === 'yes')
-    set('MemoryDenyWriteExecute', 'no', 'kills Node.js, which writes the code that it executes')
-  const memory = Number(unit.MemoryMax)
-  if (unit.MemoryMax && memory < MEMORY_BYTES)
-    set('MemoryMax', '512M', `is ${formatSize(memory)}; a daemon needs up to ${formatSize(MEMORY_BYTES)}`, 'memory')
-  if (!facts) return found
-  const { files, reads, writes } = facts
-  if (unit.LimitNOFILE && files + OTHER_FILES > Number(unit.LimitNOFILE))
-    set(
-      'LimitNOFILE',
-      String(Math.max(65_536, 2 * files)),
-      `is ${unit.LimitNOFILE}, but the sources match ${files} files`,
-      'descriptors',
-    )
-  const below = (folders: readonly string[]) =>
-    [...reads, ...writes].find(path => folders.some(folder => path.startsWith(folder)))
-  const home = below(['/home/', '/root/', '/run/user/'])
-  if (home !== undefined && /^(yes|tmpfs)$/.test(unit.ProtectHome!))
-    set('ProtectHome', 'read-only', `hides ${home} from the daemon`)
-  const tmp = below(['/tmp/', '/var/tmp/'])
-  if (tmp !== undefined && unit.PrivateTmp === 'yes') set('PrivateTmp', 'no', `hides ${tmp} from the daemon`)
-  const placed = (folder: string, names: string) =>
-    names
-      .split(' ')
-      .filter(Boolean)
-      .map(name => join(folder, name))
+  const isStarted = unit.TriggeredBy === '' || !/^(active|inactive)$/.test(state)
+  const isDown = isStarted && !/^(active|reloading)$/.test(state)
+  const isDisabled = isStarted && unit.UnitFileState === 'disabled'
+  const isOld = unit.NeedDaemonReload === 'yes' && `${id} has changed, but systemd has not read it`
+  const set = (option: string, value: string, is: string | false | undefined, area = 'unit') => {
+    const what = Boolean(is) && `${option}= of ${id} ${is}`
+    return finding(area, what, 'Change the unit:', ...dropIn(unit, option, value))
+  }
+  const hidden = (isOn: boolean, ...folders: string[]) => {
+    const path = [...reads, ...writes].find(path => isOn && folders.some(folder => path.startsWith(folder)))
+    return path && `hides ${path} from the daemon`
+  }
+  const isSmall = memory !== '' && Number(memory) < MEMORY_BYTES
+  const small = isSmall && `is ${formatSize(Number(memory))}; a daemon needs up to ${formatSize(MEMORY_BYTES)}`
+  const isLow = unit.LimitNOFILE !== '' && files + OTHER_FILES > Number(unit.LimitNOFILE)
+  const low = isLow && `is ${unit.LimitNOFILE}, but the sources match ${files} files`
+  const fails = 'makes each start fail, because a child process notifies systemd'
+  const kills = 'kills Node.js, which writes the code that it executes'
   const writable = [
-    ...placed('/', unit.ReadWritePaths!.replace(/(^| )[-+]+/g, '$1')),
-    ...placed('/var/lib', unit.StateDirectory!),
-    ...placed('/var/log', unit.LogsDirectory!),
+    ...['/dev', '/proc', '/sys', ...wordsIn(unit.ReadWritePaths).map(path => path.replace(/^[-+]+/, ''))],
+    ...wordsIn(unit.StateDirectory).map(name => `/var/lib/${name}`),
+    ...wordsIn(unit.LogsDirectory).map(name => `/var/log/${name}`),
   ]
-  for (const folder of new Set(unit.ProtectSystem === 'strict' ? writes.map(path => dirname(path)) : []))
-    if (!writable.some(path => `${folder}/`.startsWith(`${path}/`)))
-      set('ReadWritePaths', folder, `does not have ${folder}, which is therefore read-only for the daemon`)
-  return found
+  const folders = new Set(unit.ProtectSystem === 'strict' ? writes.map(dirname) : [])
+  const closed = [...folders].filter(folder => !writable.some(path => `${folder}/`.startsWith(`${path}/`)))
+  return [
+    ...finding('unit', isDown && `${id} is ${state} (${unit.Result})`, 'Read why, and start it:', read, restart),
+    ...finding('unit', isDisabled && `${id} does not start with the machine`, 'Enable it:', `systemctl enable ${id}`),
+    ...finding('unit', isOld, 'Apply the change:', 'systemctl daemon-reload', restart),
+    ...set('NotifyAccess', 'all', unit.Type === 'notify' && unit.NotifyAccess !== 'all' && fails),
+    ...set('MemoryDenyWriteExecute', 'no', unit.MemoryDenyWriteExecute === 'yes' && kills),
+    ...set('MemoryMax', '512M', small, 'memory'),
+    ...set('LimitNOFILE', String(Math.max(65_536, 2 * files)), low, 'descriptors'),
+    ...set(
+      'ProtectHome',
+      'read-only',
+      hidden(/^(yes|tmpfs)$/.test(unit.ProtectHome!), '/home/', '/root/', '/run/user/'),
+    ),
+    ...set('PrivateTmp', 'no', hidden(unit.PrivateTmp === 'yes', '/tmp/', '/var/tmp/')),
+    ...closed.flatMap(at =>
+      set('ReadWritePaths', at, `does not have ${at}, which is therefore read-only for the daemon`),
+    ),
+  ]
 }
