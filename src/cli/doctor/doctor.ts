@@ -1,5 +1,5 @@
-import { chownSync, closeSync, copyFileSync, mkdtempSync, openSync, readlinkSync, rmSync, statSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { existsSync, openSync, readlinkSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
@@ -13,8 +13,8 @@ import { terminalOf } from '../inspect/daemon-view.js'
 import { problemLines } from '../inspect/status.js'
 import { forUser } from './access.js'
 import { examine } from './examine.js'
-import { type Examination, type Facts, type Finding, finding } from './finding.js'
-import { OTHER_FILES, printed, processOf, type Unit, type User, unitFindings, unitOf } from './unit.js'
+import { type Examination, type Finding, finding } from './finding.js'
+import { OTHER_FILES, printed, processOf, type Unit, type User, unitFindings, unitOf, wordsIn } from './unit.js'
 
 /** Without D-Bus, timedatectl answers late or never. */
 const CLOCK_MS = 2000
@@ -37,11 +37,13 @@ export async function doctor({ config, json }: { config: string | undefined; jso
   const examined = unit && isOther ? examineAs(user, env, unit, path) : examine(path, { ...io.env, ...env })
   const { findings, facts } = await examined
   const clock = await printed(['timedatectl', 'show', '--property=NTPSynchronized', '--value'], io.env, CLOCK_MS)
-  const isWrong = clock.trim() === 'no' && 'the clock is not synchronized'
+  const wrong = clock.trim() === 'no' && 'the clock is not synchronized'
+  const [files, limit] = [facts?.files ?? 0, descriptorLimit()]
+  const few = files + OTHER_FILES > limit && `the sources match ${files} files, but this user may open ${limit}`
   const found: Finding[] = [
-    ...findings.flatMap(one => (isMadeAtStart(one.access?.path, unit) ? [] : forUser(one, user, unit))),
-    ...(unit ? unitFindings(unit, facts) : descriptors(facts)),
-    ...finding('clock', isWrong, 'Synchronize it:', 'timedatectl set-ntp true'),
+    ...findings.filter(one => !unit || !isMadeAtStart(one, unit)).map(one => forUser(one, user, unit)),
+    ...(unit ? unitFindings(unit, facts) : finding('descriptors', few, 'Raise it:', `ulimit -n ${limit + files}`)),
+    ...finding('clock', wrong, 'Synchronize it:', 'timedatectl set-ntp true'),
   ]
   const more = [...(facts ? CONFIGURED : []), ...(unit ? ['unit', 'memory'] : []), ...(clock === '' ? [] : ['clock'])]
   const ok = ['configuration', ...more].filter(area => !found.some(finding => finding.area === area))
@@ -58,67 +60,30 @@ export async function doctor({ config, json }: { config: string | undefined; jso
   return found.length === 0 ? EXIT.done : EXIT.failed
 }
 
-function descriptors({ files }: Pick<Facts, 'files'> = { files: 0 }): Finding[] {
-  const limit = descriptorLimit()
-  const what = files + OTHER_FILES > limit && `the sources match ${files} files, but this user may open ${limit}`
-  return finding('descriptors', what, 'Raise the limit:', `ulimit -n ${2 * files + OTHER_FILES}`)
-}
-
 /** Runs `examine` as the user of the unit and, if the unit runs, in its view of the file systems. */
-async function examineAs(user: User, env: NodeJS.ProcessEnv, unit: Unit, config: string): Promise<Examination> {
-  const view = viewOf(unit)
-  const folder = unit.MainPID === '0' ? await credentials(unit, user) : undefined
-  const task = { user, config, env: { ...env, ...(folder && { CREDENTIALS_DIRECTORY: folder }) } }
-  // Neither the arguments, which everybody can read, nor a process of root get the environment of the daemon.
-  const options = { ...EXAMINE, env: { PATH: process.env.PATH, SLUICE_DOCTOR: JSON.stringify(task) } }
+async function examineAs(user: User, env: NodeJS.ProcessEnv, { MainPID }: Unit, path: string): Promise<Examination> {
+  const its = `/proc/${MainPID}/ns`
+  const view = existsSync(`${its}/mnt`) ? openSync(`${its}/mnt`, 'r') : undefined
+  // In a user namespace of its own, the process may have mounted other programs, which root must not run. It cannot
+  // return from there, so the check is valid for the view that is open.
+  const isSafe = view !== undefined && readlinkSync(`${its}/user`) === readlinkSync('/proc/self/ns/user')
+  const inView = isSafe ? ['nsenter', `--mount=/proc/${process.pid}/fd/${view}`] : []
   const command = [process.execPath, fileURLToPath(new URL('./examine-main.js', import.meta.url))]
-  const inView = view === undefined ? [] : ['nsenter', `--mount=/proc/${process.pid}/fd/${view}`]
+  // Neither the arguments, which everybody can read, nor a process of root get the environment of the daemon.
+  const options = { ...EXAMINE, env: { PATH: process.env.PATH, SLUICE_DOCTOR: JSON.stringify({ user, env, path }) } }
   try {
     // A container may not let its root user enter another view.
     const output = await printedBy([...inView, ...command], options).catch(() => printedBy(command, options))
     return JSON.parse(String(output)) as Examination
-  } catch (error) {
-    throw new Error(`cannot check as ${user.name}, who must be able to run ${process.execPath}`, { cause: error })
-  } finally {
-    if (view !== undefined) closeSync(view)
-    if (folder !== undefined) rmSync(folder, { recursive: true, force: true })
+  } catch (cause) {
+    throw new Error(`cannot check as ${user.name}, who must be able to run ${process.execPath}`, { cause })
   }
 }
 
-/**
- * A descriptor of the mount namespace of a unit that runs. Undefined if the process is in a user namespace of its own:
- * there it may have mounted other programs, which root must not run.
- */
-function viewOf({ MainPID }: Unit): number | undefined {
-  try {
-    const view = openSync(`/proc/${MainPID}/ns/mnt`, 'r')
-    // A process cannot return to the first user namespace, so this order is safe.
-    if (readlinkSync(`/proc/${MainPID}/ns/user`) === readlinkSync('/proc/self/ns/user')) return view
-    closeSync(view)
-  } catch {
-    // It has ended.
-  }
-  return undefined
-}
-
-/** Copies the credentials of a unit that does not run to a folder that only its user can read, as systemd does. */
-async function credentials({ Id = '' }: Unit, { uid, groups: [gid = uid] }: User): Promise<string> {
-  const folder = mkdtempSync('/run/sluice-doctor-')
-  // `systemctl show` does not print credentials.
-  for (const [, id = '', from = ''] of (await printed(['systemctl', 'cat', Id], process.env)).matchAll(CREDENTIAL)) {
-    if (!statSync(from, { throwIfNoEntry: false })?.isFile()) continue
-    copyFileSync(from, join(folder, id))
-    chownSync(join(folder, id), uid, gid)
-  }
-  chownSync(folder, uid, gid)
-  return folder
-}
-
-const CREDENTIAL = /^LoadCredential=([^:\s/]+):(\S+)/gm
-
-/** Whether systemd gives the folder to the user when it starts the unit. */
-function isMadeAtStart(path = '', unit: Unit | undefined): boolean {
-  const folders = (unit?.StateDirectory ?? '').split(' ').filter(Boolean)
+/** Whether a finding does not apply, because systemd gives the folder or the credentials to the unit when it starts. */
+function isMadeAtStart({ access, what }: Finding, unit: Unit): boolean {
+  if (unit.MainPID === '0' && what.includes('CREDENTIALS_DIRECTORY is not set')) return true
+  const path = access?.path ?? ''
   // Without access to the folder, /var/lib seems to be where it would have to be created.
-  return folders.some(name => path === '/var/lib' || `${path}/`.startsWith(`/var/lib/${name}/`))
+  return wordsIn(unit.StateDirectory).some(name => path === '/var/lib' || `${path}/`.startsWith(`/var/lib/${name}/`))
 }

@@ -10,7 +10,7 @@ import { pathOf } from '../../engine/run/state/inventory.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
 import { nodeTls } from '../../lib/network/node-tls.js'
 import { shellWord } from '../../lib/shell-word.js'
-import { deadline, systemClock } from '../../lib/time.js'
+import { systemClock } from '../../lib/time.js'
 import { counted, formatSize } from '../../lib/units.js'
 import { inspectTls, type TlsPaths } from '../../net/tls-check.js'
 import { inspect, type Remark } from '../check/validate.js'
@@ -35,67 +35,63 @@ export async function examine(path: string, env: NodeJS.ProcessEnv): Promise<Exa
   const findings = wrong.flatMap(remark => fromRemark(remark, path))
   if (!config) return { findings }
   const facts = factsOf(config)
-  const later = [certificates(config, wrong), deadLetters(config, path)]
-  findings.push(...unwritable(config, facts), ...watching(facts), ...disk(config), ...(await Promise.all(later)).flat())
+  const written = existsSync(config.dataDir) ? facts.writes : [...facts.writes, config.dataDir]
+  const later = await Promise.all([certificates(config, wrong), deadLetters(config, path)])
+  findings.push(...written.flatMap(unwritable), ...watching(facts), ...disk(config), ...later.flat())
   return { findings, facts }
 }
 
 function fromRemark({ kind, text, unusable }: Remark, config: string): Finding[] {
   const what = text.replace('warning: ', '')
   const validate = `sluice validate ${kind === 'failure' ? '--online ' : ''}${shellWord(config)}`
-  if (kind === 'failure') {
-    const [url] = /\bhttps?:\/\/[^\s/]+/.exec(what) ?? []
-    const show = url === undefined ? [] : [serverCommand(url, what.slice(what.indexOf(url)))]
-    return finding('servers', what, 'Correct what the error names. Then check it again:', ...show, validate)
-  }
-  if (unusable !== undefined) {
-    const bits = what.includes(': data_dir: ') ? 7 : 4
-    const access = { path: resolve(unusable), bits, isSecret: /\.\w+_file: /.test(what) }
-    return finding('paths', what, '').map(one => ({ ...one, access }))
-  }
+  const access = { bits: what.includes(': data_dir: ') ? 7 : 4, isSecret: /\.\w+_file: /.test(what) }
+  if (unusable !== undefined) return refused(what, { path: resolve(unusable), ...access })
+  const todo = 'Correct what the text names, and check it again:'
+  if (kind === 'failure') return finding('servers', what, todo, ...serverCommands(what), validate)
   const [chmod] = /\bchmod [\w+-]+ \S+[^\s,;]/.exec(what) ?? []
   if (chmod !== undefined) return finding('paths', what, 'Protect it:', chmod)
   const area = what.includes(' is not configured and has ') ? 'leftovers' : 'configuration'
-  return finding(area, what, 'Correct the configuration, and check it again:', validate)
+  return finding(area, what, todo, validate)
 }
 
-/** A command that shows the cause of a failed connection. */
-function serverCommand(url: string, error: string): string {
+const refused = (what: string, access: NonNullable<Finding['access']>): Finding[] =>
+  finding('paths', what, '').map(one => ({ ...one, access }))
+
+/** Commands that show the cause of a failed connection. */
+function serverCommands(error: string): string[] {
+  const [url] = /\bhttps?:\/\/[^\s/]+/.exec(error) ?? []
+  if (url === undefined) return []
   const { hostname, port, protocol } = new URL(url)
-  if (/ENOTFOUND|EAI_AGAIN/.test(error)) return `getent ahosts ${shellWord(hostname)}`
   const at = shellWord(`${hostname}:${port || (protocol === 'https:' ? 443 : 80)}`)
-  if (/certificate|issuer|authority/i.test(error)) return `openssl s_client -connect ${at} -showcerts </dev/null`
-  return `curl -sv -o /dev/null ${shellWord(url)}`
+  if (/ENOTFOUND|EAI_AGAIN/.test(error)) return [`getent ahosts ${shellWord(hostname)}`]
+  const isTls = /certificate|issuer|authority/i.test(error.slice(error.indexOf(url)))
+  return [isTls ? `openssl s_client -connect ${at} -showcerts </dev/null` : `curl -sv -o /dev/null ${shellWord(url)}`]
 }
 
 function factsOf({ sources, destinations }: Config): Facts {
-  const files = sources.map(({ definition, options }) => definition.filesThere?.(options)?.files ?? 0)
-  const reads = sources.flatMap(({ definition, options }) =>
-    definition.reads ? ((options as { include?: readonly string[] }).include ?? []) : [],
-  )
-  const writes = destinations.map(({ definition, options }) => options[(definition.writes ?? '') as never] as unknown)
-  return {
-    files: files.reduce((a, b) => a + b, 0),
-    reads: reads.map(pattern => resolve(pattern)),
-    writes: writes.flatMap(path => (typeof path === 'string' ? resolve(path) : [])),
+  const facts = { files: 0, reads: [] as string[], writes: [] as string[] }
+  for (const { definition, options } of sources) {
+    facts.files += definition.filesThere?.(options)?.files ?? 0
+    const { include = [] } = options as { include?: readonly string[] }
+    if (definition.reads) facts.reads.push(...include.map(pattern => resolve(pattern)))
   }
+  for (const { definition, options } of destinations) {
+    const { [definition.writes ?? '']: path } = options as Record<string, unknown>
+    if (typeof path === 'string') facts.writes.push(resolve(path))
+  }
+  return facts
 }
 
 /** Files of destinations, and a data_dir that does not exist yet, which this user cannot write or create. */
-function unwritable({ dataDir }: Config, { writes }: Facts): Finding[] {
-  const all = [...writes, ...(existsSync(dataDir) ? [] : [dataDir])]
-  return all.flatMap(file => {
-    if (fileSystems.mountOf(file) !== undefined) return []
-    const path = existing(file)
-    const bits = path === file ? constants.W_OK : constants.W_OK | constants.X_OK
-    try {
-      accessSync(path, bits)
-      return []
-    } catch (error) {
-      const what = `this user cannot write ${file}: ${path} (${errorCode(error)})`
-      return finding('paths', what, '').map(one => ({ ...one, access: { path, bits } }))
-    }
-  })
+function unwritable(file: string): Finding[] {
+  const path = existing(file)
+  const bits = path === file ? constants.W_OK : constants.W_OK | constants.X_OK
+  try {
+    if (fileSystems.mountOf(file) === undefined) accessSync(path, bits)
+    return []
+  } catch (error) {
+    return refused(`this user cannot write ${file}: ${path} (${errorCode(error)})`, { path, bits })
+  }
 }
 
 /** The path, or the nearest folder above it that exists. */
@@ -107,9 +103,8 @@ function watching({ reads }: Facts): Finding[] {
     if (reads.length > 0) watch('/').close()
     return []
   } catch (error) {
-    const code = errorCode(error)
-    const set = `fs.inotify.${code === 'ENOSPC' ? 'max_user_watches=1048576' : 'max_user_instances=1024'}`
-    const what = `the kernel does not report changes of files (${code}), so sources find new lines later`
+    const set = `fs.inotify.${errorCode(error) === 'ENOSPC' ? 'max_user_watches=1048576' : 'max_user_instances=1024'}`
+    const what = `the kernel does not report changes of files (${errorCode(error)}), so sources find new lines later`
     const keep = `echo ${set} > /etc/sysctl.d/60-sluice.conf`
     return finding('inotify', what, 'Raise the limit:', `sysctl -w ${set}`, keep)
   }
@@ -120,9 +115,8 @@ function disk({ dataDir, destinations }: Config): Finding[] {
   const at = existing(dataDir)
   const { bavail, bsize, blocks, type } = statfsSync(at)
   const [free, size] = [bavail * bsize, blocks * bsize]
-  const most = destinations
-    .map(({ delivery }) => (delivery?.buffer.type === 'disk' ? delivery.buffer.max_bytes : 0))
-    .reduce((a, b) => a + b, 0)
+  const buffers = destinations.map(({ delivery }) => (delivery?.buffer.type === 'disk' ? delivery.buffer.max_bytes : 0))
+  const most = buffers.reduce((a, b) => a + b, 0)
   const lost = type === TMPFS && `data_dir ${dataDir} is in memory (tmpfs): a reboot loses it`
   const isFull = free < Math.min(RESERVE_BYTES, size / 16)
   const full = isFull && `${formatSize(free)} are free for data_dir ${dataDir}, so buffers are not written`
@@ -160,18 +154,13 @@ async function certificates(config: Config, wrong: readonly Remark[]): Promise<F
 
 /** When the certificate of a server ends. NaN if it does not answer, for example because only a proxy may ask. */
 async function endOf(host: string, port: number): Promise<number> {
-  const limit = deadline(HANDSHAKE_MS)
   // The online check has verified the chain, and nothing is sent here.
   const socket = nodeTls().connect({ host, port, rejectUnauthorized: false })
-  try {
-    await once(socket, 'secureConnect', { signal: limit.signal })
-    return Date.parse(socket.getPeerCertificate().valid_to)
-  } catch {
-    return Number.NaN
-  } finally {
-    limit.clear()
-    socket.destroy()
-  }
+  const signal = AbortSignal.timeout(HANDSHAKE_MS)
+  const isOpen = await once(socket, 'secureConnect', { signal }).catch(() => undefined)
+  const end = isOpen ? Date.parse(socket.getPeerCertificate().valid_to) : Number.NaN
+  socket.destroy()
+  return end
 }
 
 async function deadLetters({ dataDir, destinations }: Config, path: string): Promise<Finding[]> {

@@ -11,15 +11,7 @@ export interface Finding extends Problem {
 export const finding = (area: string, what: string | false, todo: string, ...commands: string[]): Finding[] =>
   what === false ? [] : [{ area, what, todo, commands }]
 
-/** What the checks of the unit need to know of the configuration. All paths are absolute. */
-export interface Facts {
-  /** How many files the sources match. */
-  readonly files: number
-  /** Paths and patterns that the sources read. */
-  readonly reads: readonly string[]
-  /** Files that the destinations write. */
-  readonly writes: readonly string[]
-}
-
-/** The results of the checks that the user of the daemon makes. `facts`: missing if the configuration is invalid. */
+/** How many files the sources match, what they read, and the files that destinations write. All paths are absolute. */
+export type Facts = { readonly files: number; readonly reads: readonly string[]; readonly writes: readonly string[] }
+/** `facts`: missing if the configuration is invalid. */
 export type Examination = { readonly findings: readonly Finding[]; readonly facts?: Facts }

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs'
-import { basename, dirname, join, resolve } from 'node:path'
+import { basename, dirname } from 'node:path'
 import { printedBy } from '../../lib/printed-by.js'
 import { shellWord } from '../../lib/shell-word.js'
 import { formatSize } from '../../lib/units.js'
 import { type Facts, type Finding, finding } from './finding.js'
 
 const PROPERTIES =
-  'Id LoadState ActiveState Result UnitFileState MainPID NeedDaemonReload ExecStart User DynamicUser SupplementaryGroups Environment EnvironmentFiles StateDirectory LogsDirectory ReadWritePaths ProtectSystem ProtectHome PrivateTmp MemoryDenyWriteExecute LimitNOFILE MemoryMax TriggeredBy Type NotifyAccess'
+  'Id,LoadState,ActiveState,Result,UnitFileState,MainPID,NeedDaemonReload,ExecStart,User,DynamicUser,SupplementaryGroups,Environment,EnvironmentFiles,StateDirectory,LogsDirectory,ReadWritePaths,ProtectSystem,ProtectHome,PrivateTmp,MemoryDenyWriteExecute,LimitNOFILE,MemoryMax,TriggeredBy,Type,NotifyAccess'
 /** Properties of a systemd unit with its drop-ins, as `systemctl show` prints them; empty if unknown. */
 export type Unit = Readonly<Record<string, string>>
 
@@ -17,7 +17,6 @@ export interface User {
   readonly groups: readonly number[]
 }
 
-const MAX_BYTES = 1024 * 1024
 /** A daemon may use this much memory. */
 const MEMORY_BYTES = 192 * 1024 * 1024
 /** Descriptors for everything but files that are read. */
@@ -27,25 +26,24 @@ const DYNAMIC = 65_519
 
 /** The output of a program; empty if it fails. */
 export const printed = (command: readonly string[], env: NodeJS.ProcessEnv, timeoutMs = 10_000): Promise<string> =>
-  printedBy(command, { maxBytes: MAX_BYTES, timeoutMs, env }).then(String, () => '')
+  printedBy(command, { maxBytes: 1024 * 1024, timeoutMs, env }).then(String, () => '')
 
 /** Lines of the form `NAME=VALUE`, as an object. */
 const variables = (lines: readonly string[]): Record<string, string> =>
   Object.fromEntries(lines.flatMap(line => [/^([^=#\s]+)=(.*)$/s.exec(line)?.slice(1) ?? []]))
 const unquoted = (line: string): string => line.replace(/^(\w+=)?(["'])(.*)\2$/s, '$1$3')
 const numbersIn = (text = ''): number[] => (text.match(/\b\d+\b/g) ?? []).map(Number)
-const wordsIn = (text = ''): string[] => text.split(' ').filter(Boolean)
+export const wordsIn = (text = ''): string[] => text.split(' ').filter(Boolean)
 
 /** The unit that runs the daemon or the service with this configuration. */
 export async function unitOf(config: string, env: NodeJS.ProcessEnv): Promise<Unit | undefined> {
-  const names = PROPERTIES.split(' ')
-  const unknown = Object.fromEntries(names.map(name => [name, '']))
+  const unknown = Object.fromEntries(PROPERTIES.split(',').map(name => [name, '']))
   for (const id of ['sluice', `sluice@${basename(config).replace(/\.ya?ml$/, '')}`, 'sluice-api']) {
-    const text = await printed(['systemctl', 'show', id, `--property=${names.join(',')}`], env)
+    const text = await printed(['systemctl', 'show', id, `--property=${PROPERTIES}`], env)
     // The property of each file is in a line of its own.
     const EnvironmentFiles = (text.match(/(?<=^EnvironmentFiles=)\/\S+/gm) ?? []).join(' ')
     const unit: Unit = { ...unknown, ...variables(text.split('\n')), EnvironmentFiles }
-    if (unit.LoadState === 'loaded' && unit.ExecStart!.split(' ').includes(resolve(config))) return unit
+    if (unit.LoadState === 'loaded' && unit.ExecStart!.split(' ').includes(config)) return unit
   }
   return undefined
 }
@@ -61,19 +59,16 @@ export async function processOf(unit: Unit, env: NodeJS.ProcessEnv): Promise<{ u
   }
   const [uid = DYNAMIC] = numbersIn(await printed(['id', '-u', name], env))
   const [gid = uid, ...more] = numbersIn(await printed(['id', '-G', name], env))
-  const supplementary = wordsIn(unit.SupplementaryGroups)
-  const added = groupsOfMachine().flatMap(([group, id]) => (supplementary.includes(group) ? id : []))
+  const added = groupsOfMachine().filter(([group]) => wordsIn(unit.SupplementaryGroups).includes(group))
   const lines = wordsIn(unit.EnvironmentFiles).flatMap(file => contentOf(file).split('\n'))
   const given = [...(unit.Environment!.match(/"[^"]*"|\S+/g) ?? []), ...lines].map(unquoted)
-  const [state] = wordsIn(unit.StateDirectory).map(folder => join('/var/lib', folder))
-  const own = { PATH: env.PATH, ...(state !== undefined && { STATE_DIRECTORY: state }) }
-  return { user: { name, uid, groups: [gid, ...more, ...added] }, env: { ...own, ...variables(given) } }
+  const [state] = wordsIn(unit.StateDirectory).map(folder => `/var/lib/${folder}`)
+  const user = { name, uid, groups: [gid, ...more, ...added.map(([, id]) => id)] }
+  return { user, env: { PATH: env.PATH, ...(state && { STATE_DIRECTORY: state }), ...variables(given) } }
 }
 
-export const groupsOfMachine = (): (readonly [name: string, gid: number])[] =>
-  contentOf('/etc/group')
-    .split('\n')
-    .map(line => [line.split(':')[0]!, Number(line.split(':')[2])])
+export const groupsOfMachine = (): [name: string, gid: number][] =>
+  [...contentOf('/etc/group').matchAll(/^([^:\n]+):[^:\n]*:(\d+):/gm)].map(([, name, gid]) => [name!, Number(gid)])
 
 function contentOf(file: string): string {
   try {
@@ -93,51 +88,45 @@ export function dropIn({ Id: unit }: Unit, option: string, value: string): strin
 
 /** Faults of the unit, and options of it that do not fit the configuration. */
 export function unitFindings(unit: Unit, { files = 0, reads = [], writes = [] }: Partial<Facts> = {}): Finding[] {
-  const { Id: id, ActiveState: state = '', MemoryMax: memory } = unit
+  const { Id: id, ActiveState: state = '', MemoryMax: memory, LimitNOFILE: limit, ProtectHome = '' } = unit
   const restart = `systemctl restart ${id}`
-  const read = `journalctl -n 20 --no-pager -u ${id}`
+  const read = [`journalctl -n 20 --no-pager -u ${id}`, restart]
   // A socket may start the unit.
   const isStarted = unit.TriggeredBy === '' || !/^(active|inactive)$/.test(state)
-  const isDown = isStarted && !/^(active|reloading)$/.test(state)
-  const isDisabled = isStarted && unit.UnitFileState === 'disabled'
-  const isOld = unit.NeedDaemonReload === 'yes' && `${id} has changed, but systemd has not read it`
-  const set = (option: string, value: string, is: string | false | undefined, area = 'unit') => {
-    const what = Boolean(is) && `${option}= of ${id} ${is}`
-    return finding(area, what, 'Change the unit:', ...dropIn(unit, option, value))
-  }
-  const hidden = (isOn: boolean, ...folders: string[]) => {
-    const path = [...reads, ...writes].find(path => isOn && folders.some(folder => path.startsWith(folder)))
-    return path && `hides ${path} from the daemon`
-  }
+  const down = isStarted && !/^(active|reloading)$/.test(state) && `${id} is ${state} (${unit.Result})`
+  const late = isStarted && unit.UnitFileState === 'disabled' && `${id} does not start with the machine`
+  const old = unit.NeedDaemonReload === 'yes' && `${id} has changed, but systemd has not read it`
+  const below = (...folders: string[]) => [...reads, ...writes].find(path => folders.some(one => path.startsWith(one)))
+  const home = /^(yes|tmpfs)$/.test(ProtectHome) && below('/home/', '/root/', '/run/user/')
+  const tmp = unit.PrivateTmp === 'yes' && below('/tmp/', '/var/tmp/')
+  const few = limit !== '' && files + OTHER_FILES > Number(limit) && `is ${limit}; the sources match ${files} files`
   const isSmall = memory !== '' && Number(memory) < MEMORY_BYTES
   const small = isSmall && `is ${formatSize(Number(memory))}; a daemon needs up to ${formatSize(MEMORY_BYTES)}`
-  const isLow = unit.LimitNOFILE !== '' && files + OTHER_FILES > Number(unit.LimitNOFILE)
-  const low = isLow && `is ${unit.LimitNOFILE}, but the sources match ${files} files`
-  const fails = 'makes each start fail, because a child process notifies systemd'
-  const kills = 'kills Node.js, which writes the code that it executes'
-  const writable = [
-    ...['/dev', '/proc', '/sys', ...wordsIn(unit.ReadWritePaths).map(path => path.replace(/^[-+]+/, ''))],
-    ...wordsIn(unit.StateDirectory).map(name => `/var/lib/${name}`),
-    ...wordsIn(unit.LogsDirectory).map(name => `/var/log/${name}`),
+  const kills = unit.MemoryDenyWriteExecute === 'yes' && 'kills Node.js, which writes the code that it executes'
+  const fails = unit.Type === 'notify' && unit.NotifyAccess !== 'all' && 'makes starts fail: a child notifies systemd'
+  const writable = ['/dev', '/proc', '/sys', ...wordsIn(unit.ReadWritePaths).map(path => path.replace(/^[-+]+/, ''))]
+  for (const name of wordsIn(unit.StateDirectory)) writable.push(`/var/lib/${name}`)
+  for (const name of wordsIn(unit.LogsDirectory)) writable.push(`/var/log/${name}`)
+  const folders = [...new Set(unit.ProtectSystem === 'strict' ? writes.map(dirname) : [])]
+  const closed = folders.filter(folder => !writable.some(path => `${folder}/`.startsWith(`${path}/`)))
+  const options: [option: string, value: string, why: string | false, area?: string][] = [
+    ['NotifyAccess', 'all', fails],
+    ['MemoryDenyWriteExecute', 'no', kills],
+    ['MemoryMax', '512M', small, 'memory'],
+    ['LimitNOFILE', String(65_536 + files), few, 'descriptors'],
+    ['ProtectHome', 'read-only', home ? `hides ${home} from the daemon` : false],
+    ['PrivateTmp', 'no', tmp ? `hides ${tmp} from the daemon` : false],
+    ...closed.map(
+      at => ['ReadWritePaths', at, `lacks ${at}, which is therefore read-only`] as [string, string, string],
+    ),
   ]
-  const folders = new Set(unit.ProtectSystem === 'strict' ? writes.map(dirname) : [])
-  const closed = [...folders].filter(folder => !writable.some(path => `${folder}/`.startsWith(`${path}/`)))
   return [
-    ...finding('unit', isDown && `${id} is ${state} (${unit.Result})`, 'Read why, and start it:', read, restart),
-    ...finding('unit', isDisabled && `${id} does not start with the machine`, 'Enable it:', `systemctl enable ${id}`),
-    ...finding('unit', isOld, 'Apply the change:', 'systemctl daemon-reload', restart),
-    ...set('NotifyAccess', 'all', unit.Type === 'notify' && unit.NotifyAccess !== 'all' && fails),
-    ...set('MemoryDenyWriteExecute', 'no', unit.MemoryDenyWriteExecute === 'yes' && kills),
-    ...set('MemoryMax', '512M', small, 'memory'),
-    ...set('LimitNOFILE', String(Math.max(65_536, 2 * files)), low, 'descriptors'),
-    ...set(
-      'ProtectHome',
-      'read-only',
-      hidden(/^(yes|tmpfs)$/.test(unit.ProtectHome!), '/home/', '/root/', '/run/user/'),
-    ),
-    ...set('PrivateTmp', 'no', hidden(unit.PrivateTmp === 'yes', '/tmp/', '/var/tmp/')),
-    ...closed.flatMap(at =>
-      set('ReadWritePaths', at, `does not have ${at}, which is therefore read-only for the daemon`),
-    ),
+    ...finding('unit', down, 'Read why, start it, and check it again:', ...read),
+    ...finding('unit', late, 'Enable it:', `systemctl enable ${id}`),
+    ...finding('unit', old, 'Apply the change:', 'systemctl daemon-reload', restart),
+    ...options.flatMap(([option, value, why, area = 'unit']) => {
+      const what = why && `${option}= of ${id} ${why}`
+      return finding(area, what, 'Change the unit:', ...dropIn(unit, option, value))
+    }),
   ]
 }

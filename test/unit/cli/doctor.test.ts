@@ -1,6 +1,15 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, chownSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { delimiter, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { makeCertificates } from '../../support/certificates.js'
@@ -315,21 +324,29 @@ t.test('a configuration that is wrong, or that the daemon cannot read', onMachin
 })
 
 t.test('a running daemon says by itself who it is, and what its environment has', onMachine, async t => {
+  const machine = new Machine(t, { User: 'no-such-user', DynamicUser: 'yes' })
+  const [spy, users] = [machine.path('spy.cjs'), machine.write('users', '', 0o666)]
+  machine.write('spy.cjs', `require('node:fs').appendFileSync('${users}', process.getuid() + ' ')`)
   const child = spawn('sleep', ['1000'], {
     uid: NOBODY,
     gid: NOBODY,
-    env: { PATH: process.env.PATH, LOGS: 'logs/*.log' },
+    env: { PATH: process.env.PATH, LOGS: 'logs/*.log', NODE_OPTIONS: `--require=${spy}` },
   })
   t.teardown(() => child.kill('SIGKILL'))
   await once(child, 'spawn')
-  const machine = new Machine(t, { MainPID: String(child.pid), User: 'no-such-user', DynamicUser: 'yes' })
+  machine.write('unit', readFileSync(machine.path('unit'), 'utf8').replace('MainPID=0', `MainPID=${child.pid}`))
   machine.config({
     sources: { a: file(`${machine.folder}/\${LOGS}`) },
     destinations: { out: { type: 'blackhole', inputs: ['a'] } },
   })
   t.same(await machine.findings(), [])
-  chmodSync(machine.path('logs/a.log'), 0o600)
-  same(t, await machine.findings(), { paths: /a\.log \(EACCES\).*chgrp nogroup/s })
+  const seen = new Set(readFileSync(users, 'utf8').trim().split(' '))
+  t.same([...seen], [String(NOBODY)], 'the environment of the daemon acts on no process of root')
+  renameSync(machine.path('logs/a.log'), machine.path('target'))
+  symlinkSync(machine.path('target'), machine.path('logs/a.log'))
+  chmodSync(machine.path('target'), 0o600)
+  // The command names the file that it changes.
+  same(t, await machine.findings(), { paths: /a\.log \(EACCES\).*chgrp nogroup \S*target/s })
 })
 
 t.test('the kernel reports no changes of files', onMachine, async t => {
