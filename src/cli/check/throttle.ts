@@ -6,7 +6,9 @@ import { deciderOptions } from '../../components/processors/throttle/decider-opt
 import type { ThrottleOptions } from '../../components/processors/throttle/options.js'
 import { BucketKey } from '../../components/throttle/buckets/bucket-key.js'
 import { MissingKey } from '../../components/throttle/counts/missing-key.js'
+import type { Decider } from '../../components/throttle/decider.js'
 import { DISCARD, EXCLUDED, FULL, PASS, TOO_LATE } from '../../components/throttle/decisions.js'
+import { AutoTime } from '../../components/throttle/event/auto-time.js'
 import { createDecider } from '../../components/throttle/event/timing.js'
 import { RawEncoder } from '../../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../core/codecs/json.js'
@@ -26,7 +28,6 @@ import { TimeSlots } from './simulate/slots.js'
 import { keyTable } from './simulate/summary.js'
 import { TrialTally } from './simulate/tally.js'
 import { count, keyText, percent } from './simulate/words.js'
-import { FileDecider } from './throttle-file.js'
 import { type ThrottleFlags, throttleOfFlags } from './throttle-flags.js'
 
 export interface ThrottleCallOptions extends ThrottleFlags {
@@ -65,7 +66,6 @@ export async function throttle(given: ThrottleCallOptions, io: Io): Promise<numb
   // The callback of end() is also called if a write failed.
   if (rest) await finished(rest.end())
   const { columns, isTTY } = io.stderr
-  if (!given.quiet && pipe.timeWarning !== undefined) io.stderr.write(`sluice: ${pipe.timeWarning}\n`)
   if (!given.quiet) io.stderr.write(pipe.summary({ columns, colour: Boolean(isTTY) && !io.env.NO_COLOR }))
   return pipe.isKeyMissing ? EXIT.failed : EXIT.done
 }
@@ -100,7 +100,14 @@ interface Decided {
 
 /** Decides on lines as they arrive, and counts the outcomes by key. */
 class ThrottlePipe {
-  readonly #decider
+  readonly #decider: Decider
+  /**
+   * For a file, whose lines were written before they are read. As in `simulate`, an event counts at its own time, or
+   * else at the time of the previous event. Until a time is found, the clock counts.
+   */
+  readonly #ownTime: AutoTime | undefined
+  #lastTime: number | undefined
+  #timeless = 0
   readonly #origin: Origin
   readonly #key: BucketKey
   readonly #keyText: string
@@ -115,7 +122,9 @@ class ThrottlePipe {
     const wanted = new WantedNames()
     const context = { field: (path: FieldPath) => new FieldReader(path, wanted) }
     const compiled = deciderOptions(options, context)
-    this.#decider = isFile ? new FileDecider(options, context) : createDecider(compiled, systemClock)
+    // The times of events are those of a wall clock.
+    this.#decider = createDecider(compiled, isFile ? { now: () => 0, wall: () => 0 } : systemClock)
+    if (isFile) this.#ownTime = new AutoTime(context)
     this.#key = new BucketKey(compiled.keyFields)
     this.#keyText = keyText(options.key_field) ?? ''
     this.#missingKey = new MissingKey(compiled.keyFields)
@@ -130,16 +139,23 @@ class ThrottlePipe {
   /** Decides on the lines of a frame, and returns the bytes to write. `discarded` is empty unless `wantsDiscarded`. */
   decide(frame: Frame, wantsDiscarded: boolean): Decided {
     const batch = new EventBatch(frame, this.#origin, systemClock.wall(), new Ack(() => {}))
-    const { decisions } = this.#decider.decide(batch)
-    const times = this.#decider instanceof FileDecider ? this.#decider.times : undefined
-    const warning = this.#missingKey.see(batch, decisions) ? this.#keyWarning(batch) : undefined
-    const now = systemClock.now()
+    const time = this.#ownTime
+    const decisions = time ? new Uint8Array(batch.length) : this.#decider.decide(batch).decisions
+    let now = this.#lastTime ?? systemClock.now()
     for (let i = 0; i < batch.length; i++) {
+      if (time) {
+        const own = time.of(batch, i)
+        if (Number.isNaN(own)) this.#timeless++
+        else this.#lastTime = now = own
+        this.#decider.limiter.advance(now)
+        decisions[i] = this.#decider.decideOne(batch, i, now)
+      }
       const id = this.#ids.id(batch, i)
       const decision = decisions[i]!
       const outcome = decision === EXCLUDED ? EXCLUDED : isDiscarded(decision) ? DISCARD : PASS
-      this.#keys.add(id, outcome, batch.size(i), times?.[i] ?? now, NO_SLOT)
+      this.#keys.add(id, outcome, batch.size(i), now, NO_SLOT)
     }
+    const warning = this.#missingKey.see(batch, decisions) ? this.#keyWarning(batch) : undefined
     const rest = wantsDiscarded ? batch.pick(i => isDiscarded(decisions[i]!)) : undefined
     batch.retain(i => !isDiscarded(decisions[i]!))
     return {
@@ -154,8 +170,12 @@ class ThrottlePipe {
     return this.#missingKey.events > 0
   }
 
-  get timeWarning(): string | undefined {
-    return this.#decider instanceof FileDecider ? this.#decider.warning : undefined
+  /** A warning if events of a file have no time. */
+  get #timeWarning(): string[] {
+    if (this.#timeless === 0) return []
+    const all = 'no event has a time, so all count when they are read: name the field with --time'
+    const some = `${count(this.#timeless, 'event')} without a time: each counts at the time of the previous event`
+    return [`sluice: ${this.#lastTime === undefined ? all : some}`]
   }
 
   #keyWarning(batch: EventBatch): string {
@@ -172,6 +192,7 @@ class ThrottlePipe {
       `  ${name.padEnd(9)}  ${part.toLocaleString('en-US').padStart(width)}  ${percent(part, events).padStart(7)}`
     const keys = { ...this.#keys.byKey(SHOWN_KEYS), more_keys: this.#ids.overflowed }
     const lines = [
+      ...this.#timeWarning,
       `sluice throttle: ${count(events, 'event')}`,
       row('passed', passed),
       row('discarded', discarded),
