@@ -18,27 +18,18 @@ export const commands: readonly Command[] = [
     options: {
       yes: { short: 'y', text: 'Accepts the proposed answer to each question.' },
       output: { short: 'o', value: 'FILE', text: 'The configuration to write. Default: sluice.yaml.' },
-      read: {
-        value: 'LOG,…',
-        text: 'What to read: names of found logs, or paths and patterns, as in journal,/srv/app/*.log.',
-      },
-      send: {
-        value: 'TYPE=ADDRESS',
-        text: 'Where to send, as in loki=http://127.0.0.1:3100. TYPE is loki, elasticsearch, otlp, kafka, http or file; none only counts the events.',
-      },
+      read: { value: 'LOG,…', text: 'Ids of found logs, or paths and patterns, as in journal,/srv/app/*.log.' },
+      send: { value: 'TYPE=ADDRESS', text: 'Where to send, as in loki=URL, kafka=HOST:PORT or file=PATH.' },
       'key-file': { value: 'FILE', text: 'The file with the access key of the destination.' },
       limit: { value: 'N', text: 'Number of events per second that pass of each app. Default: 100.' },
       root: {
         value: 'FOLDER',
-        text: 'Looks at the files in this folder instead of /, to build an image of another machine. Does not connect to the destination.',
+        text: 'Looks at a machine whose / is this folder. Does not connect to the destination.',
       },
     },
     examples: [
       { title: 'with questions', line: 'sudo sluice init' },
-      {
-        title: 'in a script',
-        line: 'sluice init --yes --send otlp=https://logs.example.com --key-file /etc/sluice/key --output my.yaml',
-      },
+      { title: 'in a script', line: 'sluice init --yes --send otlp=https://logs.example.com --key-file key' },
     ],
     run: async ({ options }, io) => (await import('./init/init.js')).init(options, io),
   }),

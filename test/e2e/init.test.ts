@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { command } from '../support/cli.js'
@@ -14,7 +14,7 @@ const PROPOSED: Record<MachineName, { logs: string[]; to: string; says: RegExp[]
   nginx: {
     logs: ['nginx', 'nginx_errors'],
     to: 'loki=http://127.0.0.1:3100',
-    says: [/nginx: \{"app":"nginx","client":"192\.0\.2\.\d"/, /^nginx +300 +1\d\d /m],
+    says: [/nginx: \{"app":"nginx","client":"192\.0\.2\.\d"/, /^nginx +301 +1\d\d /m],
     event: /"app":"nginx"/,
   },
   debian: {
@@ -124,6 +124,35 @@ t.test('questions are asked until they are answered, and the key is tried', asyn
   const flags = ['--yes', '--read', log, '--send', `loki=${receiver.url('')}`, '--key-file', 'app.log']
   const refused = await command(['init', ...flags, '--output', 'other.yaml'], { cwd: folder })
   t.match(refused, { code: 1, stderr: /other\.yaml:\d+:\d+: destinations\.upstream: .*401/ })
+})
+
+t.test('logs of one name are all read, but no links out of the root folder', async t => {
+  const time = new Date().toISOString()
+  const json = (app: string) => `${JSON.stringify({ app, time })}\n`
+  const folder = testFolder(t, {
+    a: { 'app.log': json('\u001b[31mred') },
+    b: { 'app.log': json('blue') },
+    blank: { 'app.log': '\n\n' },
+    timeless: { 'upstream.log': '{"app":"late"}\n' },
+    root: { var: { log: { 'mine.log': json('mine'), 'x\n9  y.log': 'text\n' } } },
+  })
+  symlinkSync(join(folder, 'a/app.log'), join(folder, 'root/var/log/linked.log'))
+  const paths = `${folder}/{a,b}/app.log,${folder}/timeless/*.log`
+  const several = ['--read', `a/app.log, b/app.log,blank/app.log,timeless/upstream.log,${paths}`, '--send', 'none']
+  const { code, stdout, stderr } = await command(['init', '--yes', ...several], { cwd: folder })
+  t.match({ code, stderr }, { code: 0, stderr: '' })
+  const written = readFileSync(join(folder, 'sluice.yaml'), 'utf8')
+  for (const id of ['app', 'app_2', 'app_3', 'app_4', 'upstream_2', 'timeless']) t.match(written, `\n  ${id}:\n`)
+  t.match(written, 'on_backlog: pace', 'events without a time cannot count at their own time')
+  t.match(stdout, /(blue|red) +2 +2 /, 'one row for an app of two logs')
+  t.match(stdout, '  app_3: no line')
+  t.match(stdout, 'Not counted, because the lines have no time: upstream_2, timeless')
+  t.notMatch(stdout, '\u001b')
+
+  const root = await command(['init', '--yes', '--root', 'root', '--send', 'none', '-o', 'r.yaml'], { cwd: folder })
+  t.match(root, { code: 0, stdout: /mine: json/ })
+  t.notMatch(root.stdout, 'linked')
+  t.notMatch(root.stdout, /^9 {2}y/m)
 })
 
 t.test('nothing is written if a file exists, an answer is wrong or missing, or the result would be wrong', async t => {

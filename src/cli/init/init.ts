@@ -4,94 +4,78 @@ import { createInterface } from 'node:readline'
 import { type Io, UsageError, wholeNumber } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { beginning, wrap } from '../../daemon/process/wrap.js'
-import { printableText } from '../../lib/printable.js'
+import { printable } from '../../lib/printable.js'
 import { shellWord } from '../../lib/shell-word.js'
 import { validate } from '../check/validate.js'
 import { readerOf } from '../quickstart/announce.js'
-import { inspectMachine, type Log, logAt } from './machine.js'
+import { type Log, Machine } from './machine.js'
 import { configText, destinationOf, type Plan } from './plan.js'
 import { preview } from './preview.js'
 
-export interface InitOptions {
-  readonly yes: boolean
-  readonly output: string | undefined
-  readonly root: string | undefined
-  readonly read: string | undefined
-  readonly send: string | undefined
-  readonly 'key-file': string | undefined
-  readonly limit: string | undefined
-}
+type Flag = 'output' | 'root' | 'read' | 'send' | 'key-file' | 'limit'
+export type InitOptions = { readonly yes: boolean } & { readonly [F in Flag]: string | undefined }
 
 const COLUMNS = 80
 const SYSTEM_STATE = '/var/lib/sluice'
 
 /** Looks at this machine, asks, and writes a configuration. Resolves with the exit code. */
 export async function init(given: InitOptions, io: Io): Promise<number> {
+  if (given.output !== undefined) freePath(given.output)
   const root = resolve(given.root ?? '/')
   const columns = io.stdout.columns || COLUMNS
-  const say = (...lines: string[]) => io.stdout.write(`${lines.join('\n')}\n`)
-  if (given.output !== undefined) freePath(given.output)
-  const { logs: found, receivers, remarks } = inspectMachine(root, io.env.PATH ?? '')
+  const say = (...lines: readonly string[]) =>
+    io.stdout.write(lines.map(line => `${beginning(printable(line), columns)}\n`).join(''))
+  const machine = new Machine(root, io.env.PATH ?? '')
   const dataDir = process.geteuid?.() === 0 ? SYSTEM_STATE : undefined
-  const targets = [...receivers, `file=${dataDir ?? '.'}/delivered.ndjson`]
-  const row = ({ id, about, doubt }: Log, i: number) =>
-    beginning(printableText(`${i + 1}  ${id}: ${about}${doubt === undefined ? '' : ` (${doubt})`}`), columns - 2)
-  const listed = found.length > 0 ? found.map((log, i) => `  ${row(log, i)}`) : ['  none that this user can read']
-  say('Logs of this machine:', ...listed)
-  const notes = remarks.flatMap(remark => wrap(`  - ${printableText(remark)}`, columns, '    '))
-  if (notes.length > 0) say('', 'Not possible yet, and what to do today:', ...notes)
-  say('', 'Receivers:', ...targets.map((target, i) => `  ${i + 1}  ${target}`), ...(given.yes ? [] : ['']))
+  const targets = [...machine.receivers, `file=${dataDir ?? '.'}/delivered.ndjson`]
+  const rows = machine.logs.map(({ id, about, doubt }) => `${id}: ${about}${doubt ? ` (${doubt})` : ''}`)
+  say('Logs of this machine:', ...(rows.length > 0 ? numbered(rows) : ['  none that this user can read']), '')
+  const notes = machine.remarks.flatMap(remark => wrap(`  - ${printable(remark)}`, columns, '    '))
+  if (notes.length > 0) say('Not possible yet, and what to do today:', ...notes, '')
+  say('Receivers:', ...numbered(targets), '')
 
-  const answers = new Answers(given.yes, io)
-  const { get } = answers
-  let plan: Plan
-  let output: string
-  try {
-    const proposed = found.flatMap(({ id, doubt }) => (doubt === undefined ? [id] : [])).join(',')
-    const logs = await get('Read: numbers, names, or paths', given.read, proposed, text => logsOf(text, found, root))
-    const destination = await get('Send to: a number, or TYPE=ADDRESS', given.send, targets[0]!, text =>
+  const proposed = machine.logs.flatMap(({ id, doubt }) => (doubt ? [] : [id])).join(',')
+  const { ask, close } = questions(given, io)
+  const plan: Plan = {
+    logs: await ask('read', 'Read: numbers, names, or paths', proposed, text => logsOf(text, machine)),
+    destination: await ask('send', 'Send to: a number, or TYPE=ADDRESS', targets[0]!, text =>
       destinationOf(targets[Number(text) - 1] ?? text),
-    )
-    const file = await get('File with the access key, if one is needed', given['key-file'], '', text => text)
-    const limit = await get('Events per second of each app', given.limit, '100', text =>
-      wholeNumber(text, 'limit', 'init'),
-    )
-    output = await get('Write to', given.output, 'sluice.yaml', freePath)
-    plan = { logs, destination, limit, dataDir, keyFile: file === '' ? undefined : resolve(file) }
-  } finally {
-    answers.close()
+    ),
+    keyFile: await ask('key-file', 'File with the access key, if one is needed', '', text => text && resolve(text)),
+    limit: await ask('limit', 'Events per second of each app', '100', text => wholeNumber(text, 'limit', 'init')),
+    dataDir,
   }
+  const output = await ask('output', 'Write to', 'sluice.yaml', freePath)
+  close()
   writeFileSync(output, configText(plan), { flag: 'wx' })
-  say('', `Wrote ${output}.`)
+  io.stdout.write(`Wrote ${printable(output)}.\n`)
   // With --root, the receivers are those of another machine.
   const code = await validate([output], io.env, io, undefined, root === '/')
   if (code === EXIT.config) {
     rmSync(output)
     throw new Error(`removed ${output}, because of the errors above`)
   }
+  say('', ...(await preview(output, plan.logs, columns, io)), '')
   const { program } = readerOf(io.env, process.argv[1] ?? '')
-  say(
-    '',
-    ...(await preview(output, plan.logs, columns, io)),
-    '',
-    'Next:',
-    `  ${program} run ${shellWord(output)}`,
-    `  ${program} doctor ${shellWord(output)}`,
-  )
-  if (existsSync('/etc/sluice')) say(`or, as a service, copy it to /etc/sluice/sluice.yaml: systemctl restart sluice`)
+  const file = shellWord(output)
+  const next = [`${program} doctor ${file}`, `${program} run ${file}`]
+  if (existsSync('/etc/sluice')) next.push(`sudo cp ${file} /etc/sluice/sluice.yaml && sudo systemctl restart sluice`)
+  io.stdout.write(`Next:\n${next.map(command => `  ${printable(command)}\n`).join('')}`)
   return code
 }
 
-/** The logs in a list of numbers, names and paths. Throws UsageError. */
-function logsOf(text: string, found: readonly Log[], root: string): Log[] {
-  const names = text.split(',').filter(Boolean)
-  if (names.length === 0) throw new UsageError('read: name a log, as in --read "/srv/app/*.log"', 'init')
-  return names.map(name => {
-    const known = found.find(({ id }, i) => name === id || name === String(i + 1))
-    const log = known ?? (name.startsWith('/') ? logAt(name, root) : undefined)
+const numbered = (texts: readonly string[]) => texts.map((text, i) => `  ${i + 1}  ${text}`)
+
+/** The logs in a list of numbers, names and paths, in which commas within braces do not count. Throws UsageError. */
+function logsOf(text: string, machine: Machine): Log[] {
+  const names = text.split(/,(?![^{]*\})/).map(name => name.trim())
+  const logs = names.filter(Boolean).map(name => {
+    const log = machine.find(name)
     if (log) return log
     throw new UsageError(`read: ${name} is not a log above, and not the path of files that this user can read`, 'init')
   })
+  if (logs.length === 0) throw new UsageError('read: name a log, as in --read "/srv/app/*.log"', 'init')
+  return [...new Set(logs)]
 }
 
 /** The path of a file that does not exist. Throws UsageError. */
@@ -101,50 +85,26 @@ function freePath(path: string): string {
   return path
 }
 
-/** Answers from options, from the proposals with --yes, or from the user. */
-class Answers {
-  readonly #isYes: boolean
-  readonly #io: Io
-  #lines: { readonly interface: ReturnType<typeof createInterface>; readonly next: AsyncIterator<string> } | undefined
-
-  constructor(isYes: boolean, io: Io) {
-    this.#isYes = isYes
-    this.#io = io
-  }
-
-  /** `given`: the answer in an option. If `parse` throws a UsageError, the user is asked again. */
-  readonly get = async <T>(
-    question: string,
-    given: string | undefined,
-    proposal: string,
-    parse: (text: string) => T,
-  ): Promise<T> => {
-    if (given !== undefined || this.#isYes) return parse(given ?? proposal)
+/** Gets answers from options, from the proposals with --yes, or from the user, who is asked until `parse` accepts one. */
+function questions(given: InitOptions, { stdin, stdout }: Io) {
+  const lines = createInterface({ input: stdin, output: stdout, terminal: Boolean(stdin.isTTY && stdout.isTTY) })
+  lines.on('SIGINT', () => lines.close())
+  const answers = lines[Symbol.asyncIterator]()
+  const ask = async <T>(flag: Flag, question: string, proposal: string, parse: (text: string) => T): Promise<T> => {
+    const known = given[flag] ?? (given.yes ? proposal : undefined)
+    if (known !== undefined) return parse(known)
     for (;;) {
+      lines.setPrompt(`${question} [${proposal}]: `)
+      lines.prompt()
+      const { value, done } = await answers.next()
+      if (done) throw new Error('not all questions were answered, so nothing was written; --yes accepts the proposals')
       try {
-        return parse((await this.#ask(`${question} [${proposal}]: `)) || proposal)
+        return parse(String(value).trim() || proposal)
       } catch (error) {
         if (!(error instanceof UsageError)) throw error
-        this.#io.stdout.write(`${error.message}\n`)
+        stdout.write(`${printable(error.message)}\n`)
       }
     }
   }
-
-  async #ask(prompt: string): Promise<string> {
-    if (!this.#lines) {
-      const { stdin, stdout } = this.#io
-      const lines = createInterface({ input: stdin, output: stdout, terminal: Boolean(stdin.isTTY && stdout.isTTY) })
-      lines.on('SIGINT', () => lines.close())
-      this.#lines = { interface: lines, next: lines[Symbol.asyncIterator]() }
-    }
-    this.#lines.interface.setPrompt(prompt)
-    this.#lines.interface.prompt()
-    const { value, done } = await this.#lines.next.next()
-    if (done) throw new Error('not all questions were answered, so nothing was written; --yes accepts the proposals')
-    return String(value).trim()
-  }
-
-  close(): void {
-    this.#lines?.interface.close()
-  }
+  return { ask, close: () => lines.close() }
 }

@@ -1,14 +1,13 @@
-import { accessSync, constants, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { accessSync, constants, existsSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
 import { matchesOf } from '../../components/file/discovery/include-warnings.js'
 import { errorCode } from '../../core/errors.js'
+import { printable } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { formatSize } from '../../lib/units.js'
 import { FROM_BEGINNING_BYTES, literalGlob } from '../quickstart/plan.js'
-import { formatOf } from './format.js'
-import { endOf, endOfJournal } from './sample.js'
-
-/** Inspects a machine by its files, including /proc. Changes nothing, and connects to nothing. */
+import { LIMIT_ID, UPSTREAM_ID } from './plan.js'
+import { endOf, endOfJournal, formatOf } from './sample.js'
 
 type Options = Readonly<Record<string, unknown>>
 
@@ -20,229 +19,182 @@ export interface Log {
   /** The options of the source. */
   readonly options: Options
   /** The options of a processor that sets `.app`. Undefined: the events have it. */
-  readonly named: Options | undefined
+  readonly named?: Options | undefined
+  readonly isTimed: boolean
   /** The newest file. */
   readonly path: string
   /** Why it is not proposed. */
-  readonly doubt?: string
+  readonly doubt?: string | false
   /** Returns the newest lines. */
   sample(): Promise<string> | string
 }
 
-export interface Machine {
-  readonly logs: readonly Log[]
-  /** Receivers that listen here, as TYPE=ADDRESS. */
-  readonly receivers: readonly string[]
-  /** What Sluice cannot do yet, and what to do today. */
-  readonly remarks: readonly string[]
-}
-
-interface Service {
-  readonly id: string
-  readonly app: string
-  readonly include: readonly string[]
-  readonly codec?: string
-  readonly options?: Options
-  readonly named?: Options
-}
+/** The expected codec and the patterns of a log. `more`: options of its source if it is text, and how `.app` is set. */
+type Service = readonly [codec: string, include: readonly string[], more?: { text?: Options; named?: Options }]
 
 const CONTAINERS = '/var/lib/docker/containers'
 const PGSQL = ['/var/log/postgresql/*.log', '/var/lib/pgsql/data/log/*.log', '/var/lib/pgsql/*/data/log/*.log']
 /** A statement continues on lines that begin with a tab. */
-const STATEMENTS = { multiline: { start: '^\\d{4}-\\d{2}-\\d{2} ' } }
+const STATEMENTS = { multiline: { continue: '^\\t' } }
 /** The short id of a container, as in docker ps. */
-const CONTAINER_ID = { field: '.file', codec: 'regex', pattern: '(?<app>[0-9a-f]{12})[0-9a-f]*-json\\.log$' }
-
-const SERVICES: readonly Service[] = [
-  { id: 'nginx', app: 'nginx', include: ['/var/log/nginx/*access*.log'], codec: 'nginx' },
-  { id: 'nginx_errors', app: 'nginx', include: ['/var/log/nginx/*error*.log'] },
-  {
-    ...{ id: 'apache', app: 'apache', codec: 'apache' },
-    include: ['/var/log/apache2/*access*.log', '/var/log/httpd/*access_log'],
-  },
-  { id: 'apache_errors', app: 'apache', include: ['/var/log/apache2/*error*.log', '/var/log/httpd/*error_log'] },
-  { id: 'postgresql', app: 'postgresql', include: PGSQL, options: STATEMENTS },
-  {
-    ...{ id: 'docker', app: 'docker', include: [`${CONTAINERS}/*/*-json.log`], codec: 'docker_json' },
-    named: { type: 'parse', ...CONTAINER_ID },
-  },
-]
+const CONTAINER_ID = { type: 'parse', field: '.file', codec: 'regex', pattern: '(?<app>[0-9a-f]{12})\\w*-json\\.log$' }
+/** By the id of the source, which begins with the app. */
+const SERVICES: Readonly<Record<string, Service>> = {
+  nginx: ['nginx', ['/var/log/nginx/*access*.log']],
+  nginx_errors: ['nginx', ['/var/log/nginx/*error*.log']],
+  apache: ['apache', ['/var/log/apache2/*access*.log', '/var/log/httpd/*access_log']],
+  apache_errors: ['apache', ['/var/log/apache2/*error*.log', '/var/log/httpd/*error_log']],
+  postgresql: ['text', PGSQL, { text: STATEMENTS }],
+  docker: ['docker_json', [`${CONTAINERS}/*/*-json.log`], { named: CONTAINER_ID }],
+}
 
 /** Files that rsyslog writes, with entries that the journal has, too. */
 const OF_JOURNAL = /^\/var\/log\/(syslog|messages|secure|maillog|cron|(auth|daemon|debug|kern|mail|user|cron)\.log)$/
 const ROTATED = /\.(\d+|old|gz|xz|bz2|zst)$|-\d{8}$/
 const DAY_MS = 86_400_000
 const MOST_GROWING = 8
-const SHIPPERS = /^(promtail|alloy|grafana-agent|fluent-bit|fluentd|td-agent|filebeat|vector|otelcol.*|telegraf)$/
-const RECEIVERS: readonly (readonly [port: number, receiver: string])[] = [
-  [3100, 'loki=http://127.0.0.1:3100'],
-  [9200, 'elasticsearch=http://127.0.0.1:9200'],
-  [4318, 'otlp=http://127.0.0.1:4318'],
-  [9092, 'kafka=127.0.0.1:9092'],
-]
-const OTLP_GRPC = 4317
-const OTLP_HTTP = 4318
-
-/** `root`: the folder that is / on that machine. `path`: its PATH. */
-export function inspectMachine(root: string, path: string): Machine {
-  const found = new Found(root)
-  const { logs, isThere } = found
-  const journal = ['/var/log/journal', '/run/log/journal'].find(place => isThere(`${place}/*/*.journal`))
-  if (journal !== undefined && path.split(':').some(bin => existsSync(join(root, bin, 'journalctl'))))
-    logs.push({
-      ...{ id: 'journal', about: 'the systemd journal, since the last boot', named: undefined },
-      ...{ path: journal, options: { type: 'journald', read_from: 'boot' } },
-      sample: () => endOfJournal(root === '/' ? [] : ['-D', join(root, journal)]),
-    })
-  for (const service of SERVICES) found.add(service)
-  found.addGrowing()
-
-  const ports = portsOf(join(root, 'proc/net'))
-  const shippers = processesOf(join(root, 'proc')).filter(name => SHIPPERS.test(name))
-  const remarks = [
-    ...[...new Set(shippers)].map(
-      name => `${name} runs: Sluice cannot take over its positions; compare what arrives, then stop ${name}`,
-    ),
-    ...(ports.has(OTLP_GRPC) && !ports.has(OTLP_HTTP)
-      ? [`OTLP over gRPC (port ${OTLP_GRPC}): let the receiver listen for HTTP, usually on port ${OTLP_HTTP}`]
-      : []),
-    ...(logs.some(({ id }) => id === 'docker')
-      ? ['names and labels of Docker containers: .app is the id that docker ps shows']
-      : isThere(`${CONTAINERS}/*`)
-        ? ['Docker log drivers without files: set "log-driver": "journald" in /etc/docker/daemon.json']
-        : []),
-    ...(isThere('/var/log/pods/*')
-      ? ['names and labels of pods: read /var/log/pods/*/*/*.log with decode: cri; the file names have the pod']
-      : []),
-    ...found.refusals,
-  ]
-  return { logs, receivers: RECEIVERS.flatMap(([port, receiver]) => (ports.has(port) ? [receiver] : [])), remarks }
+const SHIPPERS =
+  /^(promtail|alloy|grafana-agent|fluent-bit|fluentd|td-agent|filebeat|elastic-agent|vector|otelcol.*|telegraf)$/
+const RECEIVERS = {
+  3100: 'loki=http://127.0.0.1:3100',
+  9200: 'elasticsearch=http://127.0.0.1:9200',
+  4318: 'otlp=http://127.0.0.1:4318',
+  9092: 'kafka=127.0.0.1:9092',
 }
 
-/** The log in the files of a pattern, such as `/srv/*.log`. Undefined if this user can read no such file. */
-export function logAt(pattern: string, root: string): Log | undefined {
-  const found = new Found(root)
-  found.add({ ...nameOf(pattern), include: [pattern] })
-  return found.logs[0]
-}
+/** What Sluice cannot do yet, and what to do today. */
+const NO_POSITIONS = 'Sluice cannot take over its positions; compare what arrives'
+const NO_GRPC = 'OTLP over gRPC (port 4317): let the receiver listen for HTTP, usually on port 4318'
+const NO_DOCKER_NAMES = 'names and labels of Docker containers: .app is the id that docker ps shows'
+const NO_DOCKER_FILES = 'Docker log drivers without files: set "log-driver": "journald" in /etc/docker/daemon.json'
+const NO_PODS = 'names and labels of pods: read /var/log/pods/*/*/*.log with decode: cri; the file names have the pod'
 
-interface File {
-  readonly path: string
-  readonly size: number
-  readonly changed: number
-}
-
-/** The logs found so far. Paths are those of the machine, without its root folder. */
-class Found {
+/** Inspects a machine by its files, including /proc. Changes nothing, and connects to nothing. */
+export class Machine {
+  /** The logs found so far. Their paths are those of the machine, without its root folder. */
   readonly logs: Log[] = []
+  /** Receivers that listen here, as TYPE=ADDRESS. */
+  readonly receivers: readonly string[]
+  readonly remarks: readonly string[]
   readonly #root: string
   readonly #seen = new Set<string>()
   readonly #refused = new Set<string>()
 
-  constructor(root: string) {
-    this.#root = root === '/' ? '' : root
+  /** `root`: the folder that is / on that machine. `path`: its PATH. */
+  constructor(root: string, path: string) {
+    this.#root = existsSync(root) ? realpathSync(root).replace(/\/$/, '') : root
+    const at = (path: string) => join(this.#root, path)
+    const isThere = (pattern: string) => this.#filesOf(pattern).length > 0
+    const journal = ['/var/log/journal', '/run/log/journal'].find(place => isThere(`${place}/*/*.journal`))
+    if (journal !== undefined && path.split(':').some(bin => existsSync(at(`${bin}/journalctl`))))
+      this.logs.push({
+        ...{ id: 'journal', about: 'the systemd journal, since the last boot', isTimed: true, path: journal },
+        options: { type: 'journald', read_from: 'boot' },
+        sample: () => endOfJournal(this.#root === '' ? [] : ['-D', at(journal)]),
+      })
+    for (const [id, service] of Object.entries(SERVICES)) this.#add(id, id.split('_')[0]!, service)
+    this.#addGrowing()
+
+    const listening = ['tcp', 'tcp6'].flatMap(name => textOf(at(`proc/net/${name}`)).match(/:\w{4}(?= \S+ 0A )/g) ?? [])
+    const ports = listening.map(port => Number.parseInt(port.slice(1), 16))
+    this.receivers = Object.entries(RECEIVERS).flatMap(([port, to]) => (ports.includes(Number(port)) ? [to] : []))
+    const processes = existsSync(at('proc')) ? readdirSync(at('proc')).filter(name => /^\d+$/.test(name)) : []
+    const names = processes.map(id => textOf(at(`proc/${id}/comm`)).trim())
+    const shippers = new Set(names.filter(name => SHIPPERS.test(name)))
+    const hasDocker = this.logs.some(({ id }) => id === 'docker')
+    const [refused, ...others] = this.#refused
+    const more = others.length > 0 ? ` and ${others.length} more` : ''
+    this.remarks = [
+      ...[...shippers].map(name => `${name} runs: ${NO_POSITIONS}, then stop ${name}`),
+      ports.includes(4317) && !ports.includes(4318) && NO_GRPC,
+      hasDocker && NO_DOCKER_NAMES,
+      !hasDocker && this.#matches(`${CONTAINERS}/*`).length > 0 && NO_DOCKER_FILES,
+      this.#matches('/var/log/pods/*').length > 0 && NO_PODS,
+      refused !== undefined && `${refused}${more}: this user may not read this; use sudo, or join the group adm`,
+    ].filter(text => text !== false)
   }
 
-  readonly isThere = (pattern: string): boolean => !this.#matches(pattern).next().done
-
-  #matches(pattern: string) {
-    return matchesOf([literalGlob(this.#root) + pattern])
-  }
-
-  add({ id, app, include, codec, options, named }: Service): void {
-    const matching = include
-      .map(pattern => ({ pattern, files: this.#filesOf(pattern) }))
-      .filter(one => one.files.length)
-    const files = matching.flatMap(one => one.files)
-    if (files.length === 0) return
-    for (const { path } of files) this.#seen.add(path)
-    const patterns = matching.map(({ pattern }) => pattern)
-    const bytes = files.reduce((sum, { size }) => sum + size, 0)
-    const newest = files.reduce((a, b) => (b.changed > a.changed ? b : a)).path
-    const sample = () => endOf(this.#root + newest)
-    const format = formatOf(sample(), codec)
-    const isLong = bytes > FROM_BEGINNING_BYTES
-    const isTwice = this.logs[0]?.id === 'journal' && OF_JOURNAL.test(newest)
-    const more = files.length > 1 ? ` and ${files.length - 1} more` : ''
-    const set = { '.app': format.app === undefined ? app : `\${.${format.app}}` }
-    this.logs.push({
-      id: this.logs.some(log => log.id === id) ? `${id}_${this.logs.length}` : id,
-      about: `${format.decode}, ${formatSize(bytes)}${isLong ? ', new lines only' : ''}, ${newest}${more}`,
-      path: newest,
-      options: {
-        ...{ type: 'file', include: patterns },
-        ...(format.decode === 'text' ? options : { decode: format.decode }),
-        ...(isLong && { read_from: 'end' }),
-      },
-      named: named ?? (format.app === 'app' ? undefined : { type: 'edit', steps: [{ set }] }),
-      ...(isTwice && { doubt: 'in the journal, too' }),
-      sample,
-    })
+  /** The log with this number or id, or in the files of a pattern such as `/srv/*.log`. Undefined if there is none. */
+  find(name: string): Log | undefined {
+    const known = this.logs.find(({ id }, i) => name === id || name === String(i + 1))
+    return known ?? this.#add(...nameOf(resolve(name)), ['text', [resolve(name)]])
   }
 
   /** Adds text files in /var/log that changed within a day. */
-  addGrowing(): void {
+  #addGrowing(): void {
     // Each folder has its own pattern, because the search for a pattern ends at a folder that this user may not list.
-    const folders = [...this.#matches('/var/log/*')].filter(({ kind }) => kind === 'folder')
+    const folders = this.#matches('/var/log/*').filter(({ kind }) => kind === 'folder')
     const inFolders = folders.map(({ path }) => `${literalGlob(path.slice(this.#root.length))}/*`)
     const since = systemClock.wall() - DAY_MS
     const growing = ['/var/log/*', ...inFolders]
       .flatMap(pattern => this.#filesOf(pattern))
-      .filter(({ path, size, changed }) => size > 0 && changed > since && !ROTATED.test(path) && !this.#seen.has(path))
+      .filter(({ path, size, mtimeMs }) => size > 0 && mtimeMs > since && !ROTATED.test(path) && !this.#seen.has(path))
       .filter(({ path }) => !endOf(this.#root + path).includes('\0'))
     for (const { path } of growing.sort((a, b) => b.size - a.size).slice(0, MOST_GROWING))
-      this.add({ ...nameOf(path), include: [literalGlob(path)] })
+      this.#add(...nameOf(path), ['text', [literalGlob(path)]])
   }
 
-  #filesOf(pattern: string): File[] {
-    return [...this.#matches(pattern)].flatMap(({ kind, path, error }) => {
+  /** Adds and returns the log in the readable files of a service, if there are any. */
+  #add(name: string, app: string, [codec, include, { text, named } = {}]: Service): Log | undefined {
+    const patterns = include.filter(pattern => this.#filesOf(pattern).length > 0)
+    const files = patterns.flatMap(pattern => this.#filesOf(pattern))
+    if (files.length === 0) return undefined
+    for (const { path } of files) this.#seen.add(path)
+    const bytes = files.reduce((sum, { size }) => sum + size, 0)
+    const { path } = files.reduce((a, b) => (b.mtimeMs > a.mtimeMs ? b : a))
+    const sample = () => endOf(this.#root + path)
+    const format = formatOf(sample(), codec)
+    const isLong = bytes > FROM_BEGINNING_BYTES
+    const more = files.length > 1 ? ` and ${files.length - 1} more` : ''
+    const set = { '.app': format.app === undefined ? app : `\${.${format.app}}` }
+    const ids = [LIMIT_ID, UPSTREAM_ID, ...this.logs.map(log => log.id)]
+    let id = name
+    for (let n = 2; ids.includes(id); n++) id = `${name}_${n}`
+    const log: Log = {
+      ...{ id, path, sample, isTimed: format.isTimed },
+      about: `${format.decode}, ${formatSize(bytes)}${isLong ? ', new lines only' : ''}, ${path}${more}`,
+      options: {
+        ...{ type: 'file', include: patterns },
+        ...(format.decode === 'text' ? text : { decode: format.decode }),
+        ...(isLong && { read_from: 'end' }),
+      },
+      named: named ?? (format.app === 'app' ? undefined : { type: 'edit', steps: [{ set }] }),
+      doubt: this.logs[0]?.id === 'journal' && OF_JOURNAL.test(path) && 'in the journal, too',
+    }
+    this.logs.push(log)
+    return log
+  }
+
+  #matches(pattern: string) {
+    return [...matchesOf([literalGlob(this.#root) + pattern])]
+  }
+
+  /** The readable files of a pattern whose names have no control characters. Below another root folder, links that lead out of it are not followed. */
+  #filesOf(pattern: string) {
+    return this.#matches(pattern).flatMap(({ kind, path, error }) => {
       const own = path.slice(this.#root.length)
       try {
         if (error !== undefined) throw error
-        if (kind !== 'file') return []
+        if (kind !== 'file' || printable(path) !== path || !realpathSync(path).startsWith(`${this.#root}/`)) return []
         accessSync(path, constants.R_OK)
         const { size, mtimeMs } = statSync(path)
-        return [{ path: own, size, changed: mtimeMs }]
+        return [{ path: own, size, mtimeMs }]
       } catch (error) {
         if (errorCode(error) === 'EACCES') this.#refused.add(own)
         return []
       }
     })
   }
-
-  get refusals(): string[] {
-    const [first, ...more] = this.#refused
-    const all = more.length > 0 ? `${first} and ${more.length} more` : first
-    return first === undefined ? [] : [`${all}: this user may not read this; use sudo, or join the group adm`]
-  }
 }
 
 /** The id of a source and its app, by the name of the file and, below /var/log, of its folder. */
-function nameOf(path: string): Pick<Service, 'id' | 'app'> {
-  const file = basename(path).replace(/\.\w+$|[*?[\]{}\\]+/g, '')
-  const folder = basename(dirname(path))
+function nameOf(path: string): [id: string, app: string] {
+  const plain = (text: string) => text.replace(/[*?[\]{}$\\]+/g, '')
+  const [file, folder] = [plain(basename(path).replace(/\.\w+$/, '')), plain(basename(dirname(path)))]
   const isNamed = file !== '' && (!/^\/var\/log\/./.test(dirname(path)) || file.startsWith(folder))
   const app = isNamed ? file : [folder, file].filter(Boolean).join('_')
-  return {
-    app,
-    id:
-      app
-        .toLowerCase()
-        .replace(/\W+/g, '_')
-        .replace(/^[^a-z]+|_$/g, '') || 'log',
-  }
-}
-
-/** The ports on which something listens for TCP. */
-function portsOf(folder: string): Set<number> {
-  const lines = ['tcp', 'tcp6'].flatMap(name => textOf(join(folder, name)).split('\n'))
-  return new Set(lines.map(line => Number.parseInt(/^ *\d+: \w+:(\w{4}) \S+ 0A /.exec(line)?.[1] ?? '', 16)))
-}
-
-function processesOf(folder: string): string[] {
-  if (!existsSync(folder)) return []
-  const ids = readdirSync(folder).filter(name => /^\d+$/.test(name))
-  return ids.map(id => textOf(join(folder, id, 'comm')).trim())
+  const id = app.toLowerCase().replace(/\W+/g, '_')
+  return [id.replace(/^[^a-z]+|_$/g, '') || 'log', app]
 }
 
 /** The text of a file; empty if it cannot be read. */

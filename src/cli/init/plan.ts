@@ -1,17 +1,21 @@
+import { stringify } from 'yaml'
 import { UsageError } from '../../daemon/process/command-line.js'
-import { commentedYaml, literalText } from '../../engine/config/yaml/plain-yaml.js'
+import { literalText } from '../../engine/config/yaml/plain-yaml.js'
 import type { Log } from './machine.js'
 
 /** The configuration that `init` writes. */
 
 export const LIMIT_ID = 'limit_app'
-const APP = '${.app:-none}'
+export const UPSTREAM_ID = 'upstream'
+const ONE_LINE = { collectionStyle: 'flow', blockQuote: false, lineWidth: 0 } as const
 const FORMS =
   'loki=URL, elasticsearch=URL, otlp=URL, http=URL, kafka=HOST:PORT, file=PATH, or none, which only counts the events'
 
+type Options = Readonly<Record<string, unknown>>
+
 /** By type: the options of a destination at an address. */
-const TYPES: Readonly<Record<string, (address: string) => Readonly<Record<string, unknown>>>> = {
-  loki: url => ({ url, labels: { job: 'sluice', host: '${.host}', app: APP }, encoding: 'json' }),
+const TYPES: Readonly<Record<string, (address: string) => Options>> = {
+  loki: url => ({ url, labels: { job: 'sluice', host: '${.host}', app: '${.app:-none}' }, encoding: 'json' }),
   elasticsearch: url => ({ url, index: 'sluice-logs' }),
   otlp: url => ({ url }),
   http: url => ({ url, encoding: 'json' }),
@@ -20,18 +24,18 @@ const TYPES: Readonly<Record<string, (address: string) => Readonly<Record<string
 }
 
 /** The destination that TYPE=ADDRESS describes. Throws UsageError. */
-export function destinationOf(text: string): Readonly<Record<string, unknown>> {
+export function destinationOf(text: string): Options {
   if (text === 'none') return { type: 'blackhole' }
   const [, type = '', address = ''] = /^(\w+)=(\S+)$/.exec(text) ?? []
-  const options = TYPES[type]
-  if (!options) throw new UsageError(`send: ${JSON.stringify(text)} must be one of ${FORMS}`, 'init')
-  return { type, ...options(address) }
+  if (!Object.hasOwn(TYPES, type)) throw new UsageError(`send: ${JSON.stringify(text)} must be one of ${FORMS}`, 'init')
+  return { type, ...TYPES[type]!(address) }
 }
 
 export interface Plan {
   readonly logs: readonly Log[]
-  readonly destination: Readonly<Record<string, unknown>>
-  readonly keyFile: string | undefined
+  readonly destination: Options
+  /** Empty: no key is needed. */
+  readonly keyFile: string
   /** Events per second of each app. */
   readonly limit: number
   /** Undefined: the default. */
@@ -39,46 +43,39 @@ export interface Plan {
 }
 
 export function configText({ logs, destination, keyFile, limit, dataDir }: Plan): string {
-  const { type } = destination
-  const nameId = (id: string) => `app_of_${id}`
-  const named = logs.flatMap(({ id, named }) => (named ? [{ id, named }] : []))
-  const areTimed = logs.every(({ options }) => options.type === 'journald' || options.decode !== undefined)
-  const word = /\/v3\/ingest\//.test(String(destination.url))
-    ? 'token'
-    : type === 'elasticsearch'
-      ? 'api_key'
-      : 'bearer'
-  const config = {
-    ...(dataDir !== undefined && { data_dir: dataDir }),
-    metrics: { listen: '127.0.0.1:9598' },
-    sources: Object.fromEntries(logs.map(({ id, options }) => [id, options])),
-    processors: {
-      ...Object.fromEntries(
-        named.map(({ id, named: { type, ...rest } }) => [nameId(id), { type, inputs: [id], ...rest }]),
-      ),
-      [LIMIT_ID]: {
-        ...{ type: 'throttle', inputs: logs.map(({ id, named }) => (named ? nameId(id) : id)) },
-        ...{ limit, window: '1 Seconds', key_field: '.app' },
-        // Lines of text have no time at which they could count.
-        ...(areTimed ? { time_field: 'auto' } : { on_backlog: 'pace' }),
-      },
-    },
-    destinations: {
-      upstream: {
-        ...{ type, inputs: [LIMIT_ID], ...destination },
-        ...(keyFile !== undefined && { auth: { type: word, key_file: literalText(keyFile) } }),
-      },
-    },
-  }
-  const backlog = areTimed
-    ? 'Older events count at their own time.'
-    : 'Older lines are read more slowly, so none is discarded.'
-  return commentedYaml(config, {
-    '': 'Written by sluice init. Check a change with: sluice validate FILE. All options: config/reference.md.',
-    data_dir: 'Positions in the logs, buffers, rejected events.',
-    ...Object.fromEntries(logs.map(({ id, about }) => [`sources.${id}`, about])),
-    ...(named[0] && { [`processors.${nameId(named[0].id)}`]: 'The limit is by .app, which these events lack.' }),
-    [`processors.${LIMIT_ID}`]: `Passes ${limit} events a second of each app; discards and counts the others. ${backlog}`,
-    'destinations.upstream': 'Events wait while it does not answer; sluice status shows why.',
-  })
+  const { type, url } = destination
+  const inputs = logs.map(({ id, named }) => (named ? `app_of_${id}` : id))
+  const [older, backlog] = logs.every(({ isTimed }) => isTimed)
+    ? [{ time_field: 'auto' }, 'Older events count at their own time.']
+    : [{ on_backlog: 'pace' }, 'Older lines are read more slowly, so none is discarded.']
+  const ofType = type === 'elasticsearch' ? 'api_key' : 'bearer'
+  const auth = { type: /\/v3\/ingest\//.test(String(url)) ? 'token' : ofType, key_file: literalText(keyFile) }
+  const sources = logs.map(({ id, about, options }) => component(id, about, options))
+  const processors = logs.map(({ id, named }) =>
+    named
+      ? component(`app_of_${id}`, 'Sets .app, which is the key of the limit.', {
+          type: named.type,
+          inputs: [id],
+          ...named,
+        })
+      : '',
+  )
+  const about = `Passes ${limit} events a second of each app; discards and counts the others. ${backlog}`
+  const throttle = { type: 'throttle', inputs, limit, window: '1 Seconds', key_field: '.app', ...older }
+  const upstream = { type, inputs: [LIMIT_ID], ...destination, ...(keyFile !== '' && { auth }) }
+  return `# Written by sluice init. Check a change with: sluice validate FILE. All options: config/reference.md.
+${dataDir === undefined ? '' : `\n# Positions in the logs, buffers, rejected events.\ndata_dir: ${dataDir}\n`}
+metrics: { listen: 127.0.0.1:9598 }
+
+sources:
+${sources.join('')}
+processors:
+${processors.join('')}${component(LIMIT_ID, about, throttle)}
+destinations:
+${component(UPSTREAM_ID, 'Events wait while it does not answer; sluice status shows why.', upstream)}`
+}
+
+function component(id: string, comment: string, options: Options): string {
+  const lines = Object.entries(options).map(([name, value]) => `    ${name}: ${stringify(value, ONE_LINE)}`)
+  return `  # ${comment}\n  ${id}:\n${lines.join('')}`
 }

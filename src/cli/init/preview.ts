@@ -1,17 +1,12 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
-import { Writable } from 'node:stream'
 import type { Io } from '../../daemon/process/command-line.js'
-import { beginning } from '../../daemon/process/wrap.js'
-import { printableText } from '../../lib/printable.js'
-import { explain } from '../check/explain/explain.js'
+import { dispatch } from '../../daemon/process/dispatch.js'
 import type { KeyResult, SimulationResult } from '../check/simulate/result.js'
-import { simulate } from '../check/simulate/simulate.js'
 import { keyTable } from '../check/simulate/summary.js'
 import { number, percent } from '../check/simulate/words.js'
 import type { Log } from './machine.js'
-import { LIMIT_ID } from './plan.js'
 
 const SHOWN_APPS = 6
 
@@ -19,83 +14,56 @@ const SHOWN_APPS = 6
 export async function preview(config: string, logs: readonly Log[], columns: number, io: Io): Promise<string[]> {
   const shown = ['The newest line of each log becomes:']
   const uncounted: string[] = []
-  const apps: KeyResult[] = []
-  for (const { id, path, sample } of logs) {
-    const lines = await sample()
-    const text = lines === '' ? 'no line, or none that this user can read' : await eventOf(config, id, lines, io)
-    shown.push(beginning(printableText(`  ${id}: ${text}`), columns))
-    const result = await simulated(config, { id, path }, lines, io)
-    if (result) apps.push(...result.results[0]!.by_key)
-    else uncounted.push(id)
+  const apps = new Map<string | null, KeyResult>()
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-init-'))
+  try {
+    for (const { id, path, isTimed, sample } of logs) {
+      const lines = await sample()
+      if (lines === '') shown.push(`  ${id}: no line, or none that this user can read`)
+      else shown.push(`  ${id}: ${await eventOf(config, id, lines, io)}`)
+      if (!isTimed && lines !== '') uncounted.push(id)
+      if (!isTimed || lines === '') continue
+      // The name of the file may have .app.
+      const copy = join(folder, basename(path))
+      writeFileSync(copy, lines, { mode: 0o600 })
+      const result = await printed<SimulationResult>(['simulate', '-c', config, '--json', `${id}=${copy}`], io)
+      for (const app of result?.results[0]?.by_key ?? []) {
+        // Several logs may have lines of one app.
+        const { passed, discarded, busiest } = apps.get(app.key) ?? { passed: 0, discarded: 0, busiest: 0 }
+        const sums = { passed: passed + app.passed, discarded: discarded + app.discarded }
+        apps.set(app.key, { ...app, ...sums, busiest: Math.max(busiest, app.busiest) })
+      }
+    }
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
   }
-  const sum = (of: 'passed' | 'discarded') => apps.reduce((total, app) => total + app[of], 0)
-  const [discarded, all] = [sum('discarded'), sum('passed') + sum('discarded')]
-  const by_key = apps.sort((a, b) => b.discarded - a.discarded || b.passed - a.passed).slice(0, SHOWN_APPS)
-  if (all > 0)
-    shown.push(
-      ...[
-        '',
-        `Of ${number(all)} lines, the limit would have discarded ${number(discarded)} (${percent(discarded, all)}):`,
-      ],
-      ...keyTable({ by_key, others: null, more_keys: false }, { columns, colour: false }),
-    )
-  if (uncounted.length > 0) shown.push(beginning(`Without a time, so not counted: ${uncounted.join(', ')}`, columns))
+  const by_key = [...apps.values()].sort((a, b) => b.discarded - a.discarded || b.passed - a.passed)
+  const discarded = by_key.reduce((sum, app) => sum + app.discarded, 0)
+  const all = by_key.reduce((sum, app) => sum + app.passed, discarded)
+  const share = `${number(discarded)} (${percent(discarded, all)})`
+  const table = { by_key: by_key.slice(0, SHOWN_APPS), others: null, more_keys: false }
+  if (all > 0) shown.push('', `Of the newest ${number(all)} lines, the limit would have discarded ${share}:`)
+  if (all > 0) shown.push(...keyTable(table, { columns, colour: false }))
+  if (uncounted.length > 0) shown.push(`Not counted, because the lines have no time: ${uncounted.join(', ')}`)
   return shown
 }
 
 /** The JSON of the last line that continues no other as an event that reaches the destination. */
 async function eventOf(config: string, source: string, lines: string, io: Io): Promise<string> {
-  const line =
-    lines
-      .trimEnd()
-      .split('\n')
-      .findLast(line => !/^\s/.test(line)) ?? ''
+  const line = lines.split('\n').findLast(line => /^\S/.test(line)) ?? lines
   // The line end shows that this is not the name of a file.
-  const event = `${line}\n`
-  const text = await printed(io => explain({ config, source, event, json: true }, io), io)
-  const { source: read, steps } = JSON.parse(text) as { source: { fields: object }; steps: { event?: object }[] }
-  const { app, ...others } = (steps.findLast(step => step.event)?.event ?? read.fields) as Record<string, unknown>
+  const args = ['explain', '-c', config, '--source', source, '--json', '--', `${line}\n`]
+  const result = await printed<{ source: { fields: object }; steps: { event?: object }[] }>(args, io)
+  const event = result?.steps.findLast(step => step.event)?.event ?? result?.source.fields
+  const { app, ...others } = (event ?? {}) as Record<string, unknown>
   return JSON.stringify({ app, ...others })
 }
 
-/** What the limit would have done with these lines. Undefined: they have no time. */
-async function simulated(
-  config: string,
-  { id, path }: Pick<Log, 'id' | 'path'>,
-  lines: string,
-  io: Io,
-): Promise<SimulationResult | undefined> {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-init-'))
-  // .app may be in the name of the file.
-  const copy = join(folder, basename(path))
-  const none = { time: undefined, exclude: undefined, tap: undefined, for: undefined, socket: undefined }
-  const goals = { suggest: undefined, budget: undefined, 'time-zone': undefined, report: undefined }
-  const lists = { limit: [], window: [], key: [], 'limit-bytes': [], 'window-mode': undefined }
-  const flags = {
-    ...none,
-    ...goals,
-    ...lists,
-    config,
-    component: LIMIT_ID,
-    backlog: false,
-    decisions: false,
-    json: true,
-  }
-  try {
-    writeFileSync(copy, lines, { mode: 0o600 })
-    return JSON.parse(await printed(io => simulate(flags, [`${id}=${copy}`], io), io))
-  } catch {
-    return undefined
-  } finally {
-    rmSync(folder, { recursive: true, force: true })
-  }
-}
-
-/** What a command writes to standard output. */
-async function printed(command: (io: Io) => Promise<number>, { stdin, env }: Io): Promise<string> {
+/** The JSON that a command prints; undefined if it fails. */
+async function printed<T>(args: readonly string[], io: Io): Promise<T | undefined> {
+  const { commands } = await import('../commands.js')
   let text = ''
-  const into = (take: (chunk: unknown) => void) =>
-    new Writable({ write: (chunk, _encoding, done) => done(void take(chunk)) }) as unknown as Io['stdout']
-  await command({ stdin, env, stdout: into(chunk => (text += chunk)), stderr: into(() => {}) })
-  return text
+  const streams = { stdout: { value: { write: (part: string) => (text += part) } }, stderr: { value: { write() {} } } }
+  await dispatch(args, commands, Object.create(io, streams) as Io)
+  return text === '' ? undefined : (JSON.parse(text) as T)
 }

@@ -1,39 +1,72 @@
-import { execFile } from 'node:child_process'
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
-import { promisify } from 'node:util'
+import { AutoTime } from '../../components/throttle/event/auto-time.js'
+import { createCodec } from '../../core/codecs/list.js'
+import { Ack } from '../../core/event/ack.js'
+import { EventBatch } from '../../core/event/batch.js'
+import { FieldReader } from '../../core/event/field-reader.js'
+import { DECODED } from '../../core/event/flags.js'
+import { Splitting } from '../../core/options/multiline-options.js'
+import { WantedNames } from '../../lib/formats/json-scan.js'
+import { printedBy } from '../../lib/printed-by.js'
+import { AS_OBJECTS } from '../check/explain/event.js'
 
-/** The newest lines of logs. */
+/** The newest lines of logs, and their format. */
 
 const SAMPLED_LINES = 1000
 const SAMPLED_BYTES = 256 * 1024
-const MOST_ENTRY_BYTES = 64 * 1024 * 1024
-const LIMIT_MS = 10_000
+const JOURNALCTL = ['journalctl', '--no-pager', '-q', '-a', '-o', 'json', '-n', String(SAMPLED_LINES)]
+const LIMITS = { maxBytes: 64 * 1024 * 1024, timeoutMs: 10_000 }
+/** Of the lines, this share must be decoded, or have the field or a time. */
+const NEARLY_ALL = 0.9
+const CODECS = ['json', 'nginx', 'syslog']
+/** Usual fields with the name of the program that wrote the event. */
+const APP_FIELDS = ['app', 'service', 'service_name', 'component', 'program', 'logger', 'name']
 
-/** The last lines of a file. */
+/** The last lines of a file that are not blank; empty if the file cannot be read. */
 export function endOf(path: string): string {
-  const fd = openSync(path, 'r')
+  let fd: number | undefined
   try {
-    const { size } = fstatSync(fd)
-    const start = Math.max(0, size - SAMPLED_BYTES)
-    const bytes = Buffer.alloc(size - start)
-    const lines = bytes.toString('utf8', 0, readSync(fd, bytes, 0, bytes.length, start)).split('\n')
-    if (lines.at(-1) !== '') lines.push('')
+    fd = openSync(path, 'r')
+    const start = Math.max(0, fstatSync(fd).size - SAMPLED_BYTES)
+    const bytes = Buffer.alloc(SAMPLED_BYTES)
+    const lines = bytes.toString('utf8', 0, readSync(fd, bytes, 0, SAMPLED_BYTES, start)).split('\n')
     // The first line may be incomplete.
-    return lines
-      .slice(start === 0 ? 0 : 1)
-      .slice(-SAMPLED_LINES - 1)
-      .join('\n')
+    const whole = lines.slice(start === 0 ? 0 : 1).filter(line => line.trim() !== '')
+    return whole
+      .slice(-SAMPLED_LINES)
+      .map(line => `${line}\n`)
+      .join('')
+  } catch {
+    return ''
   } finally {
-    closeSync(fd)
+    if (fd !== undefined) closeSync(fd)
   }
 }
 
-/** The newest entries of the journal, as JSON lines; empty if this user can read none. `args`: where the journal is. */
-export async function endOfJournal(args: readonly string[]): Promise<string> {
-  const all = ['--no-pager', '-q', '-a', '-o', 'json', '-n', String(SAMPLED_LINES), ...args]
-  const limits = { maxBuffer: MOST_ENTRY_BYTES, timeout: LIMIT_MS }
-  return await promisify(execFile)('journalctl', all, limits).then(
-    ({ stdout }) => stdout,
-    () => '',
-  )
+/** The newest entries of the journal, as JSON lines; empty if this user can read none. `place`: where the journal is. */
+export const endOfJournal = (place: readonly string[]): Promise<string> =>
+  printedBy([...JOURNALCTL, ...place], LIMITS).then(String, () => '')
+
+/**
+ * The codec of nearly all lines of a sample, the field with the name of their app, and whether they have times.
+ * `expected`: the codec to try first, and that of an empty sample.
+ */
+export function formatOf(
+  lines: string,
+  expected = 'text',
+): { decode: string; app?: string | undefined; isTimed: boolean } {
+  if (lines === '') return { decode: expected, isTimed: expected !== 'text' }
+  for (const decode of expected === 'text' ? CODECS : [expected, ...CODECS]) {
+    const codec = createCodec(decode, {})
+    const frame = new Splitting({ ...AS_OBJECTS, decode: codec }).lineSplitter().push(Buffer.from(lines))!
+    const wanted = new WantedNames()
+    const time = new AutoTime({ field: path => new FieldReader(path, wanted) })
+    const batch = new EventBatch(frame, { source: decode, host: '', codec, wanted }, 0, new Ack(() => {}))
+    const decoded = Array.from({ length: batch.length }, (_, i) => i).filter(i => (batch.look(i) & DECODED) !== 0)
+    const areNearlyAll = (is: (i: number) => boolean) => decoded.filter(is).length >= batch.length * NEARLY_ALL
+    if (!areNearlyAll(() => true)) continue
+    const hasName = (name: string) => areNearlyAll(i => /./.test(String(batch.fields(i)[name] ?? '')))
+    return { decode, app: APP_FIELDS.find(hasName), isTimed: areNearlyAll(i => !Number.isNaN(time.of(batch, i))) }
+  }
+  return { decode: 'text', isTimed: false }
 }

@@ -1,10 +1,7 @@
-import { Document, isCollection, isMap, isSeq, type Node, parseDocument, type Scalar } from 'yaml'
+import { Document, isMap, isSeq, type Node, parseDocument } from 'yaml'
 import { ConfigError } from '../../../core/errors.js'
 import { readFileSync } from '../../../lib/files/disk/disk.js'
 import type { ConfigNode } from './node.js'
-
-/** Sections, then components. */
-const COMPONENT_DEPTH = 2
 
 /** Reads a YAML file as a plain value, without replacing `${NAME}`. Throws ConfigError if it is not YAML. */
 export function loadDocument(path: string): Record<string, unknown> {
@@ -29,25 +26,6 @@ export function editYaml(text: string, changes: Readonly<Record<string, unknown>
     if (value === undefined) document.deleteIn(path.split('.'))
     else document.setIn(path.split('.'), document.createNode(value, { flow: true }))
   }
-  return document.toString({ lineWidth: 0 })
-}
-
-/** Formats a configuration, with the options of components on lines of their own, and comments above what they are about, by path. */
-export function commentedYaml(config: object, comments: Readonly<Record<string, string>>): string {
-  const document = new Document(config)
-  document.commentBefore = ` ${comments['']}`
-  const format = (node: unknown, path: readonly string[]) => {
-    if (!isMap<Scalar<string>, Node>(node)) return
-    for (const { key, value } of node.items) {
-      const own = [...path, key.value]
-      const comment = comments[own.join('.')]
-      if (path.length === 0 && isMap(value) && key !== node.items[0]!.key) key.spaceBefore = true
-      if (comment !== undefined) key.commentBefore = ` ${comment}`
-      if (isCollection(value) && own.length > COMPONENT_DEPTH) value.flow = true
-      else format(value, own)
-    }
-  }
-  format(document.contents, [])
   return document.toString({ lineWidth: 0 })
 }
 
