@@ -79,9 +79,8 @@ export class OpenFiles {
     const { saved, context } = options
     this.#sweeps = new Sweeps(saved.lookedAt ?? context.clock.wall())
     const { remote, beginnings } = options.tailing
-    const archives = options.options.archive_folders
-    this.#search = new Search({ ...options, remote, beginnings, archives, files: this })
-    this.#detached = new DetachedFiles({ ...options, archives, files: this, search: this.#search })
+    this.#search = new Search({ ...options, remote, beginnings, files: this })
+    this.#detached = new DetachedFiles({ ...options, files: this, search: this.#search })
   }
 
   /** The open files that the next start could not find, in the order in which they are read. */

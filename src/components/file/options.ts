@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { decodeOption, maxLineBytesOption } from '../../core/codecs/options.js'
 import { checkSplit, multilineOption } from '../../core/options/multiline-options.js'
 import { duration, refuse } from '../../core/options/options.js'
-import { filePath, reaches } from '../../core/options/reach.js'
+import { reaches } from '../../core/options/reach.js'
 import { globFault } from './discovery/glob.js'
 
 const fileGlob = () =>
@@ -52,12 +52,6 @@ export const options = z
       .prefault('1 Minutes')
       .describe(
         'How long a renamed or deleted file stays open after its last new line. Lines that are appended in this time are read.',
-      ),
-    archive_folders: z
-      .array(filePath())
-      .default([])
-      .describe(
-        'Other folders to which rotation moves files or copies, such as `olddir` of logrotate: absolute, or relative to the folder of each file. Sluice then also searches these folders for the rest of a file.',
       ),
     scan_interval: duration(10)
       .prefault('2 Seconds')

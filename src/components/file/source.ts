@@ -13,7 +13,7 @@ export const file = defineSource({
     'Sluice saves its position in each file under `data_dir` after the lines are delivered. After a restart, it continues there, even if the file was renamed within its folder. ' +
     'Sluice recognizes a file by its inode and its content, not by its name: it continues to read a renamed file, ' +
     'and reads a new file with the old name from the beginning. If a file was compressed with gzip or zstd before it was read to its end, Sluice reads the rest from ' +
-    'the compressed copy: a `.gz` or `.zst` file in the same folder. `include` and `exclude` do not apply to this copy. If rotation copies and truncates a file, Sluice reads the remaining lines from the copy in the same folder. This copy may be compressed. Sluice also searches `archive_folders` for all of these. ' +
+    'the compressed copy: a `.gz` or `.zst` file in the same folder. `include` and `exclude` do not apply to this copy. If rotation copies and truncates a file, Sluice reads the remaining lines from the copy in the same folder. This copy may be compressed. ' +
     'A copy that matches the patterns is recognized by its content, whatever its name is. A new file that equals the beginning of another file may be a copy. It is ' +
     'read when it differs, or after ten seconds if it does not have the name of a copy, such as `app.log.1`. ' +
     'A file counts as a rotated file or a copy of a log only if the owner of the log, or root, owns it. Sluice skips the rotated files of other users, logs them (`SLUICE_FILE_FOREIGN`), and counts them in `sluice_file_foreign_total`. If they match `include`, Sluice reads them under their own names. ' +

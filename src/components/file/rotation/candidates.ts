@@ -1,5 +1,5 @@
 import type { BigIntStats } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { dirname, join } from 'node:path'
 import { errorCode, isMissing } from '../../../core/errors.js'
 import {
   closeSync,
@@ -141,7 +141,7 @@ export class Candidates {
     isNew: (one: Listed) => boolean,
     slices: Slices,
   ): Promise<{ places: Place[]; unreadable: Unreadable[] }> {
-    const paths = new Map(listed.map(one => [one.path, one]))
+    const names = new Map(listed.map(one => [one.name, one]))
     const before = this.#folders.get(folder)
     const known = new Map<string, Content>()
     this.#folders.set(folder, known)
@@ -152,7 +152,7 @@ export class Candidates {
         hasName(one) &&
         one.stat.size >= SMALLEST &&
         !(isNew(one) && this.isAtRest(one.stat)) &&
-        !this.#isBeingMade(one, paths),
+        !this.#isBeingMade(one, names),
     )
     if (compressed.length > MAX_COPIES)
       compressed.sort((a, b) => (a.stat.mtimeNs > b.stat.mtimeNs ? -1 : 1)).length = MAX_COPIES
@@ -203,8 +203,8 @@ export class Candidates {
    * case, the uncompressed file is older, and the compressed file is still being written or has content of the same
    * size. In all other cases, the uncompressed file is a successor, or was rotated before compression was turned on.
    */
-  #isBeingMade({ name, path, stat }: Listed, paths: ReadonlyMap<string, Listed>): boolean {
-    const original = paths.get(uncompressedName(path))?.stat
+  #isBeingMade({ name, path, stat }: Listed, names: ReadonlyMap<string, Listed>): boolean {
+    const original = names.get(uncompressedName(name))?.stat
     if (!original || (stat.birthtimeNs > 0n && original.birthtimeNs >= stat.birthtimeNs)) return false
     // A program that has compressed a file usually gives the complete compressed file the times of the original.
     const isFinished =
@@ -284,8 +284,8 @@ export class Candidates {
   }
 
   /** Forgets the first bytes of a file that cannot be opened now. If this lasts, the file then counts as unreadable. */
-  #examineAgain(one: Listed): void {
-    for (const known of this.#folders.values()) known.delete(stateOf(one))
+  #examineAgain({ path, name, stat }: Listed): void {
+    this.#folders.get(dirname(path))?.delete(stateOf({ name, stat }))
   }
 
   /** Hands over the last inflated file if it is the file of `stat` and was not inflated beyond `offset`. */
@@ -315,11 +315,6 @@ export class Candidates {
     this.#inflated?.of.close()
     this.#inflated = inflating
   }
-}
-
-/** The folder, and the folders to which rotation moves its files. */
-export function withArchives(folder: string, archives: readonly string[]): string[] {
-  return [...new Set([folder, ...archives.map(archive => resolve(folder, archive))])]
 }
 
 /**

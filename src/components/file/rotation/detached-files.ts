@@ -7,7 +7,7 @@ import type { Descriptors } from '../descriptors.js'
 import { keyOf, leadsTo } from '../identity.js'
 import type { FileOptions } from '../options.js'
 import type { Tailer } from '../reading/tailer.js'
-import { type Listed, list, namesIn, withArchives } from './candidates.js'
+import { list, namesIn } from './candidates.js'
 import type { Search, SearchOptions } from './search.js'
 
 /** Errors of a descriptor whose file was removed on the server, or whose file system is gone. */
@@ -44,10 +44,7 @@ export class DetachedFiles {
     for (const folder of new Set([...sought.values()].map(({ path }) => dirname(path)))) {
       const unexamined = new Set<string>()
       try {
-        const listed: Listed[] = []
-        for (const one of withArchives(folder, this.#options.archives))
-          listed.push(...(await list(one, slices, unexamined)))
-        for (const { path, stat } of listed) {
+        for (const { path, stat } of await list(folder, slices, unexamined)) {
           const tailer = sought.get(keyOf(stat))
           if (!tailer || dirname(tailer.path) !== folder) continue
           tailer.path = path
@@ -122,7 +119,7 @@ export class DetachedFiles {
     if (context.clock.now() - quietSince(tailer) < options.rotate_wait || tailer.unsettled || tailer.reading) return
     const { unlinked } = tailer
     // Keep the entry, because without it the next run could match another file to the copy of this file.
-    const mayBeCopied = unlinked && withArchives(dirname(tailer.path), this.#options.archives).some(mayHoldCopies)
+    const mayBeCopied = unlinked && mayHoldCopies(dirname(tailer.path))
     const mayBeHidden = tailer.unread > 0 && search.mayHideRestOf(tailer)
     if (tailer.unread > 0 && !mayBeHidden) this.#reportLost(tailer)
     const entry = { ...tailer.entry(), cut: tailer.copy?.cut, ...(!mayBeHidden && { away: context.clock.wall() }) }

@@ -13,16 +13,7 @@ import { isOfSystem, type PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Entry, entryKey, type Saved } from '../saved.js'
 import { Apply, identityOf, stateOf } from './apply.js'
-import {
-  Candidates,
-  isCompressed,
-  type Listed,
-  list,
-  listedOf,
-  type Place,
-  type Unreadable,
-  withArchives,
-} from './candidates.js'
+import { Candidates, isCompressed, type Listed, list, listedOf, type Place, type Unreadable } from './candidates.js'
 import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
 import type { Losses } from './losses.js'
@@ -42,8 +33,6 @@ export interface SearchOptions {
   readonly remote: Remote
   readonly files: OpenFiles
   readonly beginnings: KnownBeginnings<Tailer>
-  /** The option `archive_folders`. */
-  readonly archives: readonly string[]
   onReady(tailer: Tailer): void
   /** Called when the file gets no more bytes. Its unfinished last line is then delivered. */
   onEnd(tailer: Tailer): void
@@ -181,7 +170,7 @@ export class Search {
     try {
       const folders: Folder[] = []
       for (const path of paths) {
-        if (withArchives(path, this.#options.archives).some(folder => this.#options.remote.isSilent(folder))) continue
+        if (this.#options.remote.isSilent(path)) continue
         const folder = await this.#locate(path, entries.get(path) ?? [], closedIn.get(path) ?? [], slices)
         if (folder) folders.push(folder)
       }
@@ -372,15 +361,12 @@ export class Search {
   }
 
   /**
-   * The files of a folder and its archives. If one of them cannot be listed, only the known files and the newcomers, and nothing counts as
+   * The files of a folder. If the folder cannot be listed, only the known files and the newcomers, and nothing counts as
    * gone. Returns undefined if the folder must be searched again.
    */
   async #list(folder: string, slices: Slices): Promise<Listed[] | undefined> {
     try {
-      const listed: Listed[] = []
-      for (const path of withArchives(folder, this.#options.archives))
-        listed.push(...(await list(path, slices, this.#unexamined)))
-      return listed
+      return await list(folder, slices, this.#unexamined)
     } catch (error) {
       unlessSilent(error)
       this.#options.problems.failed(folder, 'list', error)
@@ -535,10 +521,8 @@ export class Search {
 
   /** The paths that could not be examined, and may lead to a file that had this name. */
   #unexaminedOf(name: string): string[] {
-    if (this.#unexamined.size === 0) return []
-    const folders = withArchives(dirname(name), this.#options.archives)
     return [...this.#unexamined].filter(
-      path => path === name || (folders.includes(dirname(path)) && isRotatedName(basename(path), basename(name))),
+      path => path === name || (dirname(path) === dirname(name) && isRotatedName(basename(path), basename(name))),
     )
   }
 
@@ -614,7 +598,7 @@ function keyed(places: readonly Place[]): Map<string, Place> {
   return new Map(places.map(one => [one.key, one]))
 }
 
-/** The relevant paths and their files. */
+/** The relevant names and their files. */
 async function stampOf(
   listed: readonly Listed[],
   isRelevant: (one: Listed) => boolean,
@@ -623,7 +607,7 @@ async function stampOf(
   const stamp = new Map<string, string>()
   for (const one of listed) {
     if (slices.due) await slices.pause()
-    if (isRelevant(one)) stamp.set(one.path, keyOf(one.stat))
+    if (isRelevant(one)) stamp.set(one.name, keyOf(one.stat))
   }
   return stamp
 }
