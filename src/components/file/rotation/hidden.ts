@@ -60,12 +60,15 @@ export class Hidden {
   }
 
   /** Whether a file that cannot be read may be the copy of a missing file. Reports each such file. */
-  mayHide(folder: string, { names, birth, since = 0, uid }: Pick<Known, 'names' | 'birth' | 'since' | 'uid'>): boolean {
+  mayHide(
+    folder: string,
+    { names, birth, since = 0, uids }: Pick<Known, 'names' | 'birth' | 'since' | 'uids'>,
+  ): boolean {
     let hides = false
     for (const one of this.#unreadables.get(folder) ?? []) {
       const isIt =
         names.some(name => isRotatedName(one.name, name)) &&
-        mayBeMadeBy(Number(one.stat.uid), uid) &&
+        mayBeMadeBy(one.stat.uid, uids) &&
         Number(one.stat.ctimeNs) / 1e6 >= Math.max(birth, since)
       if (!isIt) continue
       this.#problems.hidden(one.path, one.error)
@@ -76,7 +79,7 @@ export class Hidden {
   }
 
   /** Like `mayHide`, but for the file of an entry. If this returns true, `has` also returns true for the entry. */
-  mayHideRestOf(entry: Entry, known: Pick<Known, 'names' | 'birth' | 'since' | 'uid'>): boolean {
+  mayHideRestOf(entry: Entry, known: Pick<Known, 'names' | 'birth' | 'since' | 'uids'>): boolean {
     const hides = this.mayHide(dirname(entry.path), known)
     if (hides) this.#entries.add(entry)
     return hides

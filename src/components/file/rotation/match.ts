@@ -1,6 +1,6 @@
 import { Beginnings } from '../beginnings.js'
 import { ALIKE_BYTES, FINGERPRINT_BYTES, type Fingerprint, same } from '../identity.js'
-import { mayBeMadeBy } from './owners.js'
+import { mayBeMadeBy, type Uids } from './owners.js'
 
 /**
  * Decides which files of a folder are copies of known files. Compares their first bytes and the bytes before the
@@ -25,8 +25,8 @@ export interface Known {
   readonly isNamed?: boolean
   /** 0 if unknown. */
   readonly birth: number
-  /** The owner of the file when it was last seen; undefined if unknown. */
-  readonly uid?: number | undefined
+  /** The owners of the log; undefined if unknown. */
+  readonly uids?: Uids | undefined
   readonly head: Fingerprint
   readonly position: Mark
   /** The last size at which the file certainly contained what was read. */
@@ -245,7 +245,7 @@ function* alikeOf<F extends Known, C extends Candidate>(
   const short = new Beginnings<C>()
   const alikes = new Map<F, Set<C>>()
   const add = (file: F, one: C) => {
-    if (!mayBeMadeBy(one.uid, file.uid)) return
+    if (!mayBeMadeBy(one.uid, file.uids)) return
     const alike = alikes.get(file)
     if (alike) alike.add(one)
     else alikes.set(file, new Set([one]))

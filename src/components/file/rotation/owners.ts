@@ -6,9 +6,12 @@ import { isRotatedName, originalNames } from './names.js'
 /** Stands for all names of a folder. */
 const ALL = ''
 
-/** Whether this user may have made a copy of a file of `owner`, which is undefined if unknown. */
-export function mayBeMadeBy(uid: number, owner: number | undefined): boolean {
-  return uid === 0 || owner === undefined || uid === owner
+/** Owners of a log, now and before; undefined if unknown. */
+export type Uids = ReadonlySet<number | undefined>
+
+/** Whether this user may have made a copy of a file of one of these owners. */
+export function mayBeMadeBy(uid: number | bigint, owners: Uids | undefined): boolean {
+  return Number(uid) === 0 || !owners || owners.has(undefined) || owners.has(Number(uid))
 }
 
 /**
@@ -27,10 +30,13 @@ export class Owners {
     }
   }
 
+  of(log: string): Uids | undefined {
+    return this.#uids.get(log)
+  }
+
   /** Whether this user may have made the rotated files of the log. */
   allow(log: string, uid: number | bigint): boolean {
-    const uids = this.#uids.get(log)
-    return !uids || [...uids].some(owner => mayBeMadeBy(Number(uid), owner))
+    return mayBeMadeBy(uid, this.of(log))
   }
 
   /** Whether the file may be a copy of one of the known files. */

@@ -2,7 +2,7 @@ import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { lacksDescriptor } from '../../../core/errors.js'
-import { unlessSilent } from '../../../lib/files/disk/disk.js'
+import { lstatSync, orNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import type { Slices } from '../../../lib/slices.js'
 import type { KnownBeginnings } from '../beginnings.js'
 import type { Remote } from '../discovery/remote.js'
@@ -309,7 +309,7 @@ export class Search {
     for (const one of listed) {
       if (slices.due) await slices.pause()
       if (files.isRead(one.stat) || files.isSaved(one.stat, one.path)) continue
-      if (this.newcomers.has(one.path) || owners.mayBeCopy(one)) others.push(one)
+      if (this.newcomers.has(one.path) || (owners.mayBeCopy(one) && isOwnLink(one, owners))) others.push(one)
       else foreign.push(...owners.describe(one))
     }
     problems.foreign(path, foreign)
@@ -456,8 +456,14 @@ export class Search {
     return reading
   }
 
-  async #subjectsIn({ path, there, byKey }: Folder, missing: readonly Entry[], slices: Slices): Promise<Subject[]> {
+  async #subjectsIn(
+    { path, there, byKey, owners }: Folder,
+    missing: readonly Entry[],
+    slices: Slices,
+  ): Promise<Subject[]> {
     const subjects: Subject[] = []
+    // A rotated file may belong to the next owner of the log.
+    const add = (one: Subject) => subjects.push({ ...one, uids: owners.of(one.names[0]!) ?? one.uids })
     for (const tailer of [...this.#options.files.in(path)]) {
       if (tailer.copy) continue
       if (slices.due) await slices.pause()
@@ -466,16 +472,16 @@ export class Search {
         this.#ask(tailer, () => tailer.holds())
       const there = byKey.get(tailer.key)
       const isIt = there && mayBecome(tailer.path, there.path) && !isOther(there.stat, tailer.birth)
-      subjects.push(ofTailer(tailer, isIt ? there : undefined))
+      add(ofTailer(tailer, isIt ? there : undefined))
     }
     const { lookedAt } = this.#options.saved
     const entries = [...there].filter(one => 'offset' in one)
     for (const entry of entries) {
       // Without a comparison, the file may have other content by now.
       const one = this.#hidden.has(entry) ? undefined : byKey.get(entryKey(entry))
-      if (this.#apply.isCurrent(entry)) subjects.push(ofEntry(entry, lookedAt, one))
+      if (this.#apply.isCurrent(entry)) add(ofEntry(entry, lookedAt, one))
     }
-    for (const entry of missing) if (this.#apply.isCurrent(entry)) subjects.push(ofEntry(entry, lookedAt))
+    for (const entry of missing) if (this.#apply.isCurrent(entry)) add(ofEntry(entry, lookedAt))
     return subjects
   }
 
@@ -592,6 +598,12 @@ export class Search {
     for (const { stat } of unclear) examined.delete(keyOf(stat))
     await this.newcomers.takeUp(folder, copyOf, examined, inflate, slices)
   }
+}
+
+/** A link to a file of the log's owner, or of root, may be another user's. */
+function isOwnLink(one: Listed, owners: Owners): boolean {
+  const link = orNone(() => lstatSync(one.path, { bigint: true, throwIfNoEntry: false }))
+  return !link || link.uid === one.stat.uid || owners.mayBeCopy({ ...one, stat: link })
 }
 
 function keyed(places: readonly Place[]): Map<string, Place> {

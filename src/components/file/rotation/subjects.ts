@@ -50,7 +50,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     isNamed: there?.path === origin.path || truncatedSince !== undefined,
     // A copy may have kept the time of its original, which is before the birth of the copy.
     birth: Math.min(bornAt(birth, tailer.key, claimed), Number(changedAt) / 1e6),
-    uid,
+    uids: new Set([uid]),
     head,
     position,
     since: truncatedSince,
@@ -80,7 +80,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     entry,
     names: [basename(nameOf(entry)), basename(path)],
     birth: bornAt(birth, `${dev}:${ino}`, claimed),
-    uid,
+    uids: new Set([uid]),
     head,
     position,
     since,

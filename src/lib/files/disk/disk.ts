@@ -22,6 +22,7 @@ type Name =
   | 'readFileSync'
   | 'statSync'
   | 'fstatSync'
+  | 'lstatSync'
   | 'readdirSync'
   | 'openSync'
   | 'readSync'
@@ -201,6 +202,7 @@ function guarded<T>(name: Name): T {
 }
 
 export const statSync = guarded<typeof fs.statSync>('statSync')
+export const lstatSync = guarded<typeof fs.lstatSync>('lstatSync')
 export const fstatSync = guarded<typeof fs.fstatSync>('fstatSync')
 export const accessSync = guarded<(path: string, mode: number) => void>('accessSync')
 export const existsSync = guarded<typeof fs.existsSync>('existsSync')

@@ -258,20 +258,20 @@ const VECTORS: readonly [
   ],
   [
     'a copy that another user made',
-    [file(a, 40 * LINE, { uid: 1000 })],
+    [file(a, 40 * LINE, { uids: new Set([1000]) })],
     [candidate('app.log.1', a, { uid: 666 }), candidate('app.log.2.gz', a, { uid: 666 })],
     [],
     0,
   ],
   [
     'a copy that root made',
-    [file(a, 40 * LINE, { uid: 1000 })],
+    [file(a, 40 * LINE, { uids: new Set([1000]) })],
     [candidate('app.log.1', a, { uid: 0 })],
     ['A rest app.log.1'],
   ],
   [
     'each copy belongs to the file of its owner',
-    [file(a, 40 * LINE, { uid: 1000 }), file(a, 40 * LINE, { uid: 666 })],
+    [file(a, 40 * LINE, { uids: new Set([1000]) }), file(a, 40 * LINE, { uids: new Set([666]) })],
     [candidate('app.log.1', a, { uid: 666 }), candidate('app.log.2', a, { uid: 1000 })],
     ['A rest app.log.2', 'B rest app.log.1'],
   ],

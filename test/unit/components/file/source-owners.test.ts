@@ -1,4 +1,4 @@
-import fs, { appendFileSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
+import fs, { appendFileSync, readFileSync, renameSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
@@ -192,3 +192,37 @@ t.test('a file of another user that matches include is read under its own name',
   t.same(run.out.texts(`${path}.3.gz`), ['compressed'])
   t.same(foreign(run), [])
 })
+
+t.test('another user links a rotated name to a file of root', async t => {
+  const { dir, path, own, create, options } = world(t)
+  const run = await tail(options)
+  await settled(run, FIRST.length)
+  create(join(dir, 'secret'), 'secret of root\n', 0)
+  symlinkSync(join(dir, 'secret'), `${path}.2`)
+  own(`${path}.2`, OTHER)
+  renameSync(path, `${path}.1`)
+  create(path, asText(NEW), APP)
+  await settled(run, FIRST.length + NEW.length)
+  await run.scanned(3)
+  t.same(run.out.texts(), [...FIRST, ...NEW])
+  t.match(foreign(run), [{ file: `${path}.2` }])
+  await run.stop()
+})
+
+for (const isCompressed of [false, true])
+  t.test(`the log is given to another user and ${isCompressed ? 'compressed' : 'copied'}, during a stop`, async t => {
+    const { path, own, create, compress, options } = world(t)
+    const first = await tail(options)
+    await settled(first, FIRST.length)
+    await first.stop()
+    own(path, OTHER)
+    appendFileSync(path, asText(REST))
+    if (isCompressed) compress(path, `${path}.1.gz`, OTHER)
+    else create(`${path}.1`, readFileSync(path), OTHER)
+    create(path, asText(NEW), OTHER)
+    const run = await tail(options, first.checkpoints)
+    await settled(run, REST.length + NEW.length)
+    await run.scanned(3)
+    t.same(run.out.texts(), [...REST, ...NEW])
+    await run.stop()
+  })
