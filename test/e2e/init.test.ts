@@ -155,6 +155,29 @@ t.test('logs of one name are all read, but no links out of the root folder', asy
   t.notMatch(root.stdout, /^9 {2}y/m)
 })
 
+t.test('a log that a source of another name has read is read on', async t => {
+  const folder = testFolder(t, {
+    'app.log': '{"app":"cart","n":1}\n',
+    'example.yaml': `metrics: false
+sources:
+  system: { type: file, include: [app.log], decode: json }
+destinations:
+  out: { type: file, inputs: [system], path: out.ndjson }
+`,
+  })
+  const example = sluice(['run', 'example.yaml'], { cwd: folder })
+  await example.until(() => fileText(join(folder, 'out.ndjson')).includes('"n":1'))
+  example.child.kill()
+  t.equal(await example.exit, 0)
+  // The state of root's configurations is that of the machine.
+  const { geteuid } = process
+  process.geteuid = () => 1000
+  t.teardown(() => Object.assign(process, { geteuid }))
+  const args = ['init', '--yes', '--read', join(folder, 'app.log'), '--send', 'none']
+  t.match(await command(args, { cwd: folder }), { code: 0, stderr: '' })
+  t.match(readFileSync(join(folder, 'sluice.yaml'), 'utf8'), /\n {2}app:\n(?: {4}.*\n)*? {4}renamed_from: system\n/)
+})
+
 t.test('nothing is written if a file exists, an answer is wrong or missing, or the result would be wrong', async t => {
   const folder = testFolder(t, { 'sluice.yaml': 'mine\n', 'app.log': '{"app":"cart"}\n' })
   const log = join(folder, 'app.log')

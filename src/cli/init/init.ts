@@ -1,9 +1,13 @@
 import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
+import { components } from '../../components/list.js'
+import { ConfigError } from '../../core/errors.js'
 import { type Io, UsageError, wholeNumber } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { beginning, wrap } from '../../daemon/process/wrap.js'
+import { loadConfig } from '../../engine/config/load.js'
+import { findRepeats } from '../../engine/run/state/objections.js'
 import { printable } from '../../lib/printable.js'
 import { shellWord } from '../../lib/shell-word.js'
 import { validate } from '../check/validate.js'
@@ -48,6 +52,9 @@ export async function init(given: InitOptions, io: Io): Promise<number> {
   const output = await ask('output', 'Write to', 'sluice.yaml', freePath)
   close()
   writeFileSync(output, configText(plan), { flag: 'wx' })
+  // Such as the source of the example that the Debian package starts. The positions of its source are taken over.
+  const renamed = root === '/' ? await readBefore(output, io.env) : undefined
+  if (renamed?.size) writeFileSync(output, configText({ ...plan, renamed }))
   io.stdout.write(`Wrote ${printable(output)}.\n`)
   // With --root, the receivers are those of another machine.
   const code = await validate([output], io.env, io, undefined, root === '/')
@@ -62,6 +69,17 @@ export async function init(given: InitOptions, io: Io): Promise<number> {
   if (existsSync('/etc/sluice')) next.push(`sudo cp ${file} /etc/sluice/sluice.yaml && sudo systemctl restart sluice`)
   io.stdout.write(`Next:\n${next.map(command => `  ${printable(command)}\n`).join('')}`)
   return code
+}
+
+/** By the id of a source: the removed source that has read the same log. Undefined if the configuration is invalid. */
+async function readBefore(path: string, env: NodeJS.ProcessEnv): Promise<ReadonlyMap<string, string> | undefined> {
+  try {
+    const repeats = await findRepeats(loadConfig(path, { env, components }))
+    return new Map(repeats.map(({ id, removed }) => [id, removed]))
+  } catch (error) {
+    if (error instanceof ConfigError) return undefined
+    throw error
+  }
 }
 
 const numbered = (texts: readonly string[]) => texts.map((text, i) => `  ${i + 1}  ${text}`)

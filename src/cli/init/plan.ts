@@ -40,9 +40,11 @@ export interface Plan {
   readonly limit: number
   /** Undefined: the default. */
   readonly dataDir: string | undefined
+  /** By the id of a log: the removed source that has read it. */
+  readonly renamed?: ReadonlyMap<string, string>
 }
 
-export function configText({ logs, destination, keyFile, limit, dataDir }: Plan): string {
+export function configText({ logs, destination, keyFile, limit, dataDir, renamed }: Plan): string {
   const { type, url } = destination
   const inputs = logs.map(({ id, named }) => (named ? `app_of_${id}` : id))
   const [older, backlog] = logs.every(({ isTimed }) => isTimed)
@@ -50,7 +52,10 @@ export function configText({ logs, destination, keyFile, limit, dataDir }: Plan)
     : [{ on_backlog: 'pace' }, 'Older lines are read more slowly, so none is discarded.']
   const ofType = type === 'elasticsearch' ? 'api_key' : 'bearer'
   const auth = { type: /\/v3\/ingest\//.test(String(url)) ? 'token' : ofType, key_file: literalText(keyFile) }
-  const sources = logs.map(({ id, about, options }) => component(id, about, options))
+  const sources = logs.map(({ id, about, options }) => {
+    const from = renamed?.get(id)
+    return component(id, about, from === undefined ? options : { ...options, renamed_from: from })
+  })
   const processors = logs.map(({ id, named }) =>
     named
       ? component(`app_of_${id}`, 'Sets .app, which is the key of the limit.', {

@@ -39,11 +39,17 @@ export async function leftBehind(next: OrphanConfig, log: Logger, kinds?: DataKi
   return orphans.filter(({ kind, id }) => !taken.has(`${kind} ${id}`) && !next.discardOrphans.includes(id))
 }
 
+/** `id`: the source that would read again what the source `removed` has read. */
+interface Repeat extends Problem {
+  readonly id: string
+  readonly removed: string
+}
+
 /**
  * Finds sources that would read again what a removed source has read. Most likely, the removed source was renamed. The
  * found sources would deliver everything twice or, with `read_from: end`, skip undelivered events.
  */
-export async function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig): Promise<Problem[]> {
+export async function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig): Promise<Repeat[]> {
   const saved = await inventory(dataDir, ['checkpoint'])
   const configured = new Set(sources.flatMap(({ id, renamedFrom }) => [id, renamedFrom]))
   const orphans = saved.filter(({ id }) => !configured.has(id) && !discardOrphans.includes(id))
@@ -54,7 +60,7 @@ export async function findRepeats({ dataDir, sources, discardOrphans }: OrphanCo
       if (first === undefined) return []
       const what = more.length > 0 ? `${first} and ${more.length} more` : first
       const message = `would read ${what} from the beginning: the source ${other}, which has read it, is no longer configured. Set "renamed_from: ${other}" to continue where it left off, or list ${other} in discard_orphans to start from the beginning`
-      return [{ file: '', line: 1, column: 1, ...place, path: `sources.${id}`, message }]
+      return [{ file: '', line: 1, column: 1, ...place, path: `sources.${id}`, message, id, removed: other }]
     })
   })
 }
