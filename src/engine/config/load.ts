@@ -256,11 +256,11 @@ function assemble(
     checkRenames(drafts, parsed?.discard_orphans ?? [], root, problems)
     checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
   }
+  const { state, dataDir } = foldersOf(parsed, path, env)
   if (fileCheck) {
     fileCheck(root, [...drafts.values()], parsed?.service, found)
-    checkComponents(drafts, warnings)
+    checkComponents(drafts, dataDir, warnings)
   }
-  const { state, dataDir } = foldersOf(parsed, path, env)
   if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, found)
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
   const configs = [...drafts.values()].map(({ id, config }) => ({ ...config!, reads: reads.get(id) ?? [] }))

@@ -327,6 +327,10 @@ t.test('what a first start would discard is said with its size, also where it is
   }
   t.same(await warningsFor(`${source}, read_from: end`, 'on_backlog: as_live'), [])
   t.notMatch(await warningsFor(`${source}, read_from: end`, 'max_keys: 5'), [/would read/])
+  mkdirSync(join(folder, 'state/checkpoints'), { recursive: true })
+  writeFileSync(join(folder, 'state/checkpoints/in.json'), '{}')
+  const started = await validated(folder, `data_dir: ${join(folder, 'state')}\n${throttled(source, 'max_keys: 5')}`)
+  t.notMatch(started, [/first start/], 'after the first start')
 })
 
 t.test('on_backlog says nothing where windows are in the time of the events', async t => {
