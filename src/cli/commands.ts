@@ -1,4 +1,5 @@
 import { type Command, command, fromStdin, UsageError } from '../daemon/process/command-line.js'
+import { dispatch } from '../daemon/process/dispatch.js'
 import { apiCommands } from './commands/api.js'
 import { developCommands } from './commands/develop.js'
 import { CONFIG, inspectCommands } from './commands/inspect.js'
@@ -31,7 +32,8 @@ export const commands: readonly Command[] = [
       { title: 'with questions', line: 'sudo sluice init' },
       { title: 'in a script', line: 'sluice init --yes --send otlp=https://logs.example.com --key-file key' },
     ],
-    run: async ({ options }, io) => (await import('./init/init.js')).init(options, io),
+    run: async ({ options }, io) =>
+      (await import('./init/init.js')).init(options, io, (args, io) => dispatch(args, commands, io)),
   }),
   command({
     name: 'validate',

@@ -14,7 +14,7 @@ import { validate } from '../check/validate.js'
 import { readerOf } from '../quickstart/announce.js'
 import { type Log, Machine } from './machine.js'
 import { configText, destinationOf, type Plan } from './plan.js'
-import { preview } from './preview.js'
+import { type Obey, preview } from './preview.js'
 
 type Flag = 'output' | 'root' | 'read' | 'send' | 'key-file' | 'limit'
 export type InitOptions = { readonly yes: boolean } & { readonly [F in Flag]: string | undefined }
@@ -23,7 +23,7 @@ const COLUMNS = 80
 const SYSTEM_STATE = '/var/lib/sluice'
 
 /** Looks at this machine, asks, and writes a configuration. Resolves with the exit code. */
-export async function init(given: InitOptions, io: Io): Promise<number> {
+export async function init(given: InitOptions, io: Io, obey: Obey): Promise<number> {
   if (given.output !== undefined) freePath(given.output)
   const root = resolve(given.root ?? '/')
   const columns = io.stdout.columns || COLUMNS
@@ -62,7 +62,7 @@ export async function init(given: InitOptions, io: Io): Promise<number> {
     rmSync(output)
     throw new Error(`removed ${output}, because of the errors above`)
   }
-  say('', ...(await preview(output, plan.logs, columns, io)), '')
+  say('', ...(await preview(output, plan.logs, columns, io, obey)), '')
   const { program } = readerOf(io.env, process.argv[1] ?? '')
   const file = shellWord(output)
   const next = [`${program} doctor ${file}`, `${program} run ${file}`]

@@ -1,13 +1,11 @@
-import { stringify } from 'yaml'
 import { UsageError } from '../../daemon/process/command-line.js'
-import { literalText } from '../../engine/config/yaml/plain-yaml.js'
+import { literalText, onOneLine } from '../../engine/config/yaml/plain-yaml.js'
 import type { Log } from './machine.js'
 
 /** The configuration that `init` writes. */
 
 export const LIMIT_ID = 'limit_app'
 export const UPSTREAM_ID = 'upstream'
-const ONE_LINE = { collectionStyle: 'flow', blockQuote: false, lineWidth: 0 } as const
 const FORMS =
   'loki=URL, elasticsearch=URL, otlp=URL, http=URL, kafka=HOST:PORT, file=PATH, or none, which only counts the events'
 
@@ -81,6 +79,6 @@ ${component(UPSTREAM_ID, 'Events wait while it does not answer; sluice status sh
 }
 
 function component(id: string, comment: string, options: Options): string {
-  const lines = Object.entries(options).map(([name, value]) => `    ${name}: ${stringify(value, ONE_LINE)}`)
+  const lines = Object.entries(options).map(([name, value]) => `    ${name}: ${onOneLine(value)}`)
   return `  # ${comment}\n  ${id}:\n${lines.join('')}`
 }

@@ -2,7 +2,6 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import type { Io } from '../../daemon/process/command-line.js'
-import { dispatch } from '../../daemon/process/dispatch.js'
 import type { KeyResult, SimulationResult } from '../check/simulate/result.js'
 import { keyTable } from '../check/simulate/summary.js'
 import { number, percent } from '../check/simulate/words.js'
@@ -10,8 +9,17 @@ import type { Log } from './machine.js'
 
 const SHOWN_APPS = 6
 
+/** Runs a command of this program. */
+export type Obey = (args: readonly string[], io: Io) => Promise<unknown>
+
 /** Shows what the newest line of each log becomes, and how many of the newest lines the limit would have discarded. */
-export async function preview(config: string, logs: readonly Log[], columns: number, io: Io): Promise<string[]> {
+export async function preview(
+  config: string,
+  logs: readonly Log[],
+  columns: number,
+  io: Io,
+  obey: Obey,
+): Promise<string[]> {
   const shown = ['The newest line of each log becomes:']
   const uncounted: string[] = []
   const apps = new Map<string | null, KeyResult>()
@@ -20,13 +28,13 @@ export async function preview(config: string, logs: readonly Log[], columns: num
     for (const { id, path, isTimed, sample } of logs) {
       const lines = await sample()
       if (lines === '') shown.push(`  ${id}: no line, or none that this user can read`)
-      else shown.push(`  ${id}: ${await eventOf(config, id, lines, io)}`)
+      else shown.push(`  ${id}: ${await eventOf(config, id, lines, io, obey)}`)
       if (!isTimed && lines !== '') uncounted.push(id)
       if (!isTimed || lines === '') continue
       // The name of the file may have .app.
       const copy = join(folder, basename(path))
       writeFileSync(copy, lines, { mode: 0o600 })
-      const result = await printed<SimulationResult>(['simulate', '-c', config, '--json', `${id}=${copy}`], io)
+      const result = await printed<SimulationResult>(['simulate', '-c', config, '--json', `${id}=${copy}`], io, obey)
       for (const app of result?.results[0]?.by_key ?? []) {
         // Several logs may have lines of one app.
         const { passed, discarded, busiest } = apps.get(app.key) ?? { passed: 0, discarded: 0, busiest: 0 }
@@ -49,21 +57,20 @@ export async function preview(config: string, logs: readonly Log[], columns: num
 }
 
 /** The JSON of the last line that continues no other as an event that reaches the destination. */
-async function eventOf(config: string, source: string, lines: string, io: Io): Promise<string> {
+async function eventOf(config: string, source: string, lines: string, io: Io, obey: Obey): Promise<string> {
   const line = lines.split('\n').findLast(line => /^\S/.test(line)) ?? lines
   // The line end shows that this is not the name of a file.
   const args = ['explain', '-c', config, '--source', source, '--json', '--', `${line}\n`]
-  const result = await printed<{ source: { fields: object }; steps: { event?: object }[] }>(args, io)
+  const result = await printed<{ source: { fields: object }; steps: { event?: object }[] }>(args, io, obey)
   const event = result?.steps.findLast(step => step.event)?.event ?? result?.source.fields
   const { app, ...others } = (event ?? {}) as Record<string, unknown>
   return JSON.stringify({ app, ...others })
 }
 
 /** The JSON that a command prints; undefined if it fails. */
-async function printed<T>(args: readonly string[], io: Io): Promise<T | undefined> {
-  const { commands } = await import('../commands.js')
+async function printed<T>(args: readonly string[], io: Io, obey: Obey): Promise<T | undefined> {
   let text = ''
   const streams = { stdout: { value: { write: (part: string) => (text += part) } }, stderr: { value: { write() {} } } }
-  await dispatch(args, commands, Object.create(io, streams) as Io)
+  await obey(args, Object.create(io, streams) as Io)
   return text === '' ? undefined : (JSON.parse(text) as T)
 }

@@ -1,4 +1,4 @@
-import { Document, isMap, isSeq, type Node, parseDocument } from 'yaml'
+import { Document, isMap, isSeq, type Node, parseDocument, stringify } from 'yaml'
 import { ConfigError } from '../../../core/errors.js'
 import { readFileSync } from '../../../lib/files/disk/disk.js'
 import type { ConfigNode } from './node.js'
@@ -30,6 +30,10 @@ export function editYaml(text: string, changes: Readonly<Record<string, unknown>
 }
 
 /** Escapes `${`, which would begin a variable in the configuration. */
+/** A value on one line, which ends with a line feed. */
+export const onOneLine = (value: unknown) =>
+  stringify(value, { collectionStyle: 'flow', blockQuote: false, lineWidth: 0 })
+
 export const literalText = (text: string) => text.replaceAll('${', () => '$${')
 
 /** The value of a tree as written in the file: with `${NAME}`, not with the values of variables. */
