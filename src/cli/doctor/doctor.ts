@@ -70,7 +70,7 @@ async function examineAs(user: User, env: NodeJS.ProcessEnv, { MainPID }: Unit, 
   const inView = isSafe ? ['nsenter', `--mount=/proc/${process.pid}/fd/${view}`] : []
   const command = [process.execPath, fileURLToPath(new URL('./examine-main.js', import.meta.url))]
   // Neither the arguments, which everybody can read, nor a process of root get the environment of the daemon.
-  const options = { ...EXAMINE, env: { PATH: process.env.PATH, SLUICE_DOCTOR: JSON.stringify({ user, env, path }) } }
+  const options = { ...EXAMINE, env: { PATH: process.env.PATH, EXAMINED: JSON.stringify({ user, env, path }) } }
   try {
     // A container may not let its root user enter another view.
     const output = await printedBy([...inView, ...command], options).catch(() => printedBy(command, options))

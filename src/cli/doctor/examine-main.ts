@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process'
  */
 const [, main = '', config] = process.argv
 if (config === undefined) {
-  const { user, env, path } = JSON.parse(process.env.SLUICE_DOCTOR!)
+  const { user, env, path } = JSON.parse(process.env.EXAMINED!)
   process.setgroups!(user.groups)
   process.setgid!(user.groups[0])
   process.setuid!(user.uid)
