@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
+import { textOf } from '../../lib/files/text-of.js'
 import { printedBy } from '../../lib/printed-by.js'
 import { shellWord } from '../../lib/shell-word.js'
 import { formatSize } from '../../lib/units.js'
@@ -51,16 +51,16 @@ export async function unitOf(config: string, env: NodeJS.ProcessEnv): Promise<Un
 /** The user and the environment of a unit's process; if it does not run, those of its next one. */
 export async function processOf(unit: Unit, env: NodeJS.ProcessEnv): Promise<{ user: User; env: NodeJS.ProcessEnv }> {
   const name = unit.User || 'root'
-  const status = contentOf(`/proc/${unit.MainPID}/status`)
+  const status = textOf(`/proc/${unit.MainPID}/status`)
   if (status !== '') {
     const ids = (field: string) => numbersIn(new RegExp(`^${field}:.*`, 'm').exec(status)?.[0])
     const user = { name, uid: ids('Uid')[1]!, groups: [ids('Gid')[1]!, ...ids('Groups')] }
-    return { user, env: variables(contentOf(`/proc/${unit.MainPID}/environ`).split('\0')) }
+    return { user, env: variables(textOf(`/proc/${unit.MainPID}/environ`).split('\0')) }
   }
   const [uid = DYNAMIC] = numbersIn(await printed(['id', '-u', name], env))
   const [gid = uid, ...more] = numbersIn(await printed(['id', '-G', name], env))
   const added = groupsOfMachine().filter(([group]) => wordsIn(unit.SupplementaryGroups).includes(group))
-  const lines = wordsIn(unit.EnvironmentFiles).flatMap(file => contentOf(file).split('\n'))
+  const lines = wordsIn(unit.EnvironmentFiles).flatMap(file => textOf(file).split('\n'))
   const given = [...(unit.Environment!.match(/"[^"]*"|\S+/g) ?? []), ...lines].map(unquoted)
   const [state] = wordsIn(unit.StateDirectory).map(folder => `/var/lib/${folder}`)
   const user = { name, uid, groups: [gid, ...more, ...added.map(([, id]) => id)] }
@@ -68,15 +68,7 @@ export async function processOf(unit: Unit, env: NodeJS.ProcessEnv): Promise<{ u
 }
 
 export const groupsOfMachine = (): [name: string, gid: number][] =>
-  [...contentOf('/etc/group').matchAll(/^([^:\n]+):[^:\n]*:(\d+):/gm)].map(([, name, gid]) => [name!, Number(gid)])
-
-function contentOf(file: string): string {
-  try {
-    return readFileSync(file, 'utf8')
-  } catch {
-    return ''
-  }
-}
+  [...textOf('/etc/group').matchAll(/^([^:\n]+):[^:\n]*:(\d+):/gm)].map(([, name, gid]) => [name!, Number(gid)])
 
 /** Commands that set an option of a unit. The name sorts behind `override.conf`, which `systemctl edit` writes. */
 export function dropIn({ Id: unit }: Unit, option: string, value: string): string[] {

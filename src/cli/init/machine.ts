@@ -1,7 +1,8 @@
-import { accessSync, constants, existsSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { matchesOf } from '../../components/file/discovery/include-warnings.js'
 import { errorCode } from '../../core/errors.js'
+import { textOf } from '../../lib/files/text-of.js'
 import { printable } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { formatSize } from '../../lib/units.js'
@@ -136,9 +137,10 @@ export class Machine {
 
   /** Adds and returns the log in the readable files of a service, if there are any. */
   #add(name: string, app: string, [codec, include, { text, named } = {}]: Service): Log | undefined {
-    const patterns = include.filter(pattern => this.#filesOf(pattern).length > 0)
-    const files = patterns.flatMap(pattern => this.#filesOf(pattern))
+    const found = include.map(pattern => ({ pattern, files: this.#filesOf(pattern) }))
+    const files = found.flatMap(({ files }) => files)
     if (files.length === 0) return undefined
+    const patterns = found.flatMap(({ pattern, files }) => (files.length > 0 ? [pattern] : []))
     for (const { path } of files) this.#seen.add(path)
     const bytes = files.reduce((sum, { size }) => sum + size, 0)
     const { path } = files.reduce((a, b) => (b.mtimeMs > a.mtimeMs ? b : a))
@@ -195,13 +197,4 @@ function nameOf(path: string): [id: string, app: string] {
   const app = isNamed ? file : [folder, file].filter(Boolean).join('_')
   const id = app.toLowerCase().replace(/\W+/g, '_')
   return [id.replace(/^[^a-z]+|_$/g, '') || 'log', app]
-}
-
-/** The text of a file; empty if it cannot be read. */
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, 'latin1')
-  } catch {
-    return ''
-  }
 }

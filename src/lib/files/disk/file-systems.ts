@@ -1,8 +1,9 @@
-import { readFileSync, statfs } from 'node:fs'
+import { statfs } from 'node:fs'
 import { resolve } from 'node:path'
 import { after, type Clock, every, systemClock, within } from '../../time.js'
 import { inTurn } from '../../turns.js'
 import { HelperProcess, helperProcess } from '../helper-process.js'
+import { textOf } from '../text-of.js'
 import { Mounts } from './mounts.js'
 
 /** Time limit for the response of a file system. */
@@ -243,11 +244,7 @@ function aMoment(): Promise<void> {
 }
 
 function readMounts(): string {
-  try {
-    return readFileSync('/proc/self/mountinfo', 'utf8')
-  } catch {
-    return ''
-  }
+  return textOf('/proc/self/mountinfo')
 }
 
 /** If the shell exits with this code or a higher one, a signal ended the program. */
