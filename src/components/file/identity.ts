@@ -96,6 +96,11 @@ export function keyOf(stat: Pick<BigIntStats, 'dev' | 'ino'>): string {
 
 export type Identity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
 
+/** The device, inode, birth time and owner of a file, as they are saved. */
+export function identityOf({ dev, ino, birthtimeNs, uid }: BigIntStats) {
+  return { dev: String(dev), ino: String(ino), birth: String(birthtimeNs), uid: Number(uid) }
+}
+
 /** Whether the file cannot be the file with this birth time. Either time is 0 if the file system does not store it. */
 export function isOther({ birthtimeNs }: Pick<Identity, 'birthtimeNs'>, birth: bigint): boolean {
   return birthtimeNs !== birth && birthtimeNs !== 0n && birth !== 0n

@@ -1,4 +1,3 @@
-import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { existsSync, orNone, withFile } from '../../../lib/files/disk/disk.js'
@@ -9,6 +8,7 @@ import {
   FINGERPRINT_BYTES,
   fingerprint,
   fingerprintAt,
+  identityOf,
   keyOf,
   NO_BYTES,
   same,
@@ -288,8 +288,4 @@ function report({ origin, unread, at }: Tailer, place: Place, { log }: SourceCon
   if (place.isCompressed) log.info(fields, 'file is gone; searching for its rest in a compressed copy')
   else if (unread > 0) log.info(fields, 'reading the rest of a truncated file from its copy')
   else log.debug(fields, 'the copy of a truncated file was read to its end')
-}
-
-export function identityOf({ dev, ino, birthtimeNs, uid }: BigIntStats): Pick<Entry, 'dev' | 'ino' | 'birth' | 'uid'> {
-  return { dev: String(dev), ino: String(ino), birth: String(birthtimeNs), uid: Number(uid) }
 }

@@ -131,8 +131,8 @@ export class Candidates {
 
   /**
    * The files that may be copies: files with the name of a compressed file, and files that `isWanted` accepts. A new
-   * compressed file at rest is included even if its possible original still exists. `all`: all files of the folder.
-   * `listed`: the files that are not known yet.
+   * compressed file at rest is included even if its possible original still exists. `listed`: the
+   * files of the folder that are not known yet.
    */
   async of(
     folder: string,

@@ -6,13 +6,13 @@ import { lstatSync, orNone, unlessSilent } from '../../../lib/files/disk/disk.js
 import type { Slices } from '../../../lib/slices.js'
 import type { KnownBeginnings } from '../beginnings.js'
 import type { Remote } from '../discovery/remote.js'
-import { FINGERPRINT_BYTES, isOther, keyOf, leadsTo, NO_BYTES } from '../identity.js'
+import { FINGERPRINT_BYTES, identityOf, isOther, keyOf, leadsTo, NO_BYTES } from '../identity.js'
 import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Entry, entryKey, type Saved } from '../saved.js'
-import { Apply, identityOf, stateOf } from './apply.js'
+import { Apply, stateOf } from './apply.js'
 import { Candidates, isCompressed, type Listed, list, listedOf, type Place, type Unreadable } from './candidates.js'
 import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
@@ -50,7 +50,7 @@ export interface Folder {
 }
 
 /** What comparing the files of a folder showed. */
-interface Compared {
+interface Comparison {
   /** The files that are not known. */
   readonly others: readonly Listed[]
   wanted(one: Listed): boolean
@@ -324,7 +324,7 @@ export class Search {
     others: readonly Listed[],
     wanted: (one: Listed) => boolean,
     slices: Slices,
-  ): Promise<Compared | undefined> {
+  ): Promise<Comparison | undefined> {
     const { path } = folder
     const isNew = (one: Listed) => this.newcomers.has(one.path)
     const { places, unreadable } = await this.#candidates.of(path, others, wanted, isNew, slices)
@@ -346,7 +346,7 @@ export class Search {
    * content.
    */
   async #isAsCompared(
-    { claims, claimed, unclaimed, others, wanted }: Compared,
+    { claims, claimed, unclaimed, others, wanted }: Comparison,
     later: readonly Listed[],
     originals: ReadonlyMap<string, Tailer>,
     slices: Slices,
@@ -541,7 +541,7 @@ export class Search {
   /** Reads the files that nothing has claimed and that had one of these names. Returns the files that are left. */
   async #readUnseen(
     { owners }: Folder,
-    { unclaimed, unreadable }: Compared,
+    { unclaimed, unreadable }: Comparison,
     names: readonly string[],
     now: number,
     slices: Slices,
@@ -573,7 +573,7 @@ export class Search {
   /** Reads the new files that are not copies. `left`: the files that nothing has claimed. */
   async #takeUp(
     folder: string,
-    { places, others, unreadable, claimed }: Compared,
+    { places, others, unreadable, claimed }: Comparison,
     left: ReadonlyMap<string, Place>,
     slices: Slices,
   ): Promise<void> {

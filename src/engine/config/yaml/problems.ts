@@ -21,7 +21,7 @@ export class Problems {
     return this.#found.size
   }
 
-  /** Call before so many problems are added. If the check ends among them, the ConfigError counts all of them. */
+  /** Call before `count` problems are added. If the check ends among them, the ConfigError counts all of them. */
   expect(count: number): void {
     this.#least = this.#found.size + count
   }
