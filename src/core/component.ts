@@ -436,6 +436,8 @@ export interface Upstream {
   readonly id: string
   readonly definition: AnyDefinition
   readonly options: unknown
+  /** Whether this machine has saved positions of the source, so its first start is over. */
+  hasStarted(): boolean
 }
 
 export interface OptionProblem {

@@ -56,7 +56,8 @@ function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]
 
 /** A text with the size of the current backlog. Empty without a backlog, or if the size is unknown. */
 function thereText(sources: readonly Upstream[]): string {
-  const all = sources.flatMap(({ definition, options }) => definition.filesThere?.(options as never) ?? [])
+  const first = sources.filter(one => !one.hasStarted())
+  const all = first.flatMap(({ definition, options }) => definition.filesThere?.(options as never) ?? [])
   if (all.length === 0) return ''
   const sum = (of: (one: FilesThere) => number) => all.reduce((total, one) => total + of(one), 0)
   const least = all.some(({ mayBeMore }) => mayBeMore) ? 'at least ' : ''

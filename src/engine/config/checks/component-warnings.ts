@@ -16,17 +16,12 @@ const SHOWN_SOURCES = 3
 
 /** Reports the warnings that components define: about options that are valid but have a surprising effect. */
 export function checkComponents(drafts: ReadonlyMap<string, Draft>, dataDir: string, warnings: Problems): void {
-  // A first start says nothing about a source that has saved positions.
-  const isStarted = (id: string) => existsSync(join(dataDir, 'checkpoints', `${id}.json`))
   for (const draft of drafts.values()) {
     const { config, entry, kind, id } = draft
     if (!config) continue
     const upstream = upstreamOf(draft, drafts).flatMap(({ id, config }) => {
-      if (!config) return []
-      const { definition } = config
-      return [
-        { ...config, id, definition: isStarted(id) ? { ...definition, filesThere: () => undefined } : definition },
-      ]
+      const hasStarted = () => existsSync(join(dataDir, 'checkpoints', `${id}.json`))
+      return config ? [{ ...config, id, hasStarted }] : []
     })
     for (const { path, message, unusable } of config.definition.warnings?.(config.options as never, upstream) ?? []) {
       const located = locate(entry.value, path, entry.key)
