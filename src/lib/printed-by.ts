@@ -2,6 +2,16 @@ import { spawn } from 'node:child_process'
 import { after } from './time.js'
 import { formatDuration } from './units.js'
 
+interface Limits {
+  readonly maxBytes: number
+  readonly timeoutMs: number
+  readonly env?: NodeJS.ProcessEnv
+}
+
+/** What `printedBy` resolves with, as text. Empty if the program fails. */
+export const textPrintedBy = (command: readonly string[], limits: Limits): Promise<string> =>
+  printedBy(command, limits).then(String, () => '')
+
 /**
  * Runs a program without a shell. Resolves with its standard output. Error messages contain neither the arguments nor
  * the standard error of the program, because both may be secret. After the time limit, kills the program and all
@@ -9,11 +19,7 @@ import { formatDuration } from './units.js'
  */
 export function printedBy(
   [program = '', ...args]: readonly string[],
-  {
-    maxBytes,
-    timeoutMs,
-    env,
-  }: { readonly maxBytes: number; readonly timeoutMs: number; readonly env?: NodeJS.ProcessEnv },
+  { maxBytes, timeoutMs, env }: Limits,
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     // A detached process leads its own process group, which `kill` ends.

@@ -1,6 +1,6 @@
 import { basename, dirname } from 'node:path'
 import { textOf } from '../../lib/files/text-of.js'
-import { printedBy } from '../../lib/printed-by.js'
+import { textPrintedBy } from '../../lib/printed-by.js'
 import { shellWord } from '../../lib/shell-word.js'
 import { formatSize } from '../../lib/units.js'
 import { type Facts, type Finding, finding } from './finding.js'
@@ -26,7 +26,7 @@ const DYNAMIC = 65_519
 
 /** The output of a program; empty if it fails. */
 export const printed = (command: readonly string[], env: NodeJS.ProcessEnv, timeoutMs = 10_000): Promise<string> =>
-  printedBy(command, { maxBytes: 1024 * 1024, timeoutMs, env }).then(String, () => '')
+  textPrintedBy(command, { maxBytes: 1024 * 1024, timeoutMs, env })
 
 /** Lines of the form `NAME=VALUE`, as an object. */
 const variables = (lines: readonly string[]): Record<string, string> =>

@@ -7,7 +7,7 @@ import { FieldReader } from '../../core/event/field-reader.js'
 import { DECODED } from '../../core/event/flags.js'
 import { Splitting } from '../../core/options/multiline-options.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
-import { printedBy } from '../../lib/printed-by.js'
+import { textPrintedBy } from '../../lib/printed-by.js'
 import { AS_OBJECTS } from '../check/explain/event.js'
 
 /** The newest lines of logs, and their format. */
@@ -45,7 +45,7 @@ export function endOf(path: string): string {
 
 /** The newest entries of the journal, as JSON lines; empty if this user can read none. `place`: where the journal is. */
 export const endOfJournal = (place: readonly string[]): Promise<string> =>
-  printedBy([...JOURNALCTL, ...place], LIMITS).then(String, () => '')
+  textPrintedBy([...JOURNALCTL, ...place], LIMITS)
 
 /**
  * The codec of nearly all lines of a sample, the field with the name of their app, and whether they have times.
