@@ -106,14 +106,18 @@ function freePath(path: string): string {
 /** Gets answers from options, from the proposals with --yes, or from the user, who is asked until `parse` accepts one. */
 function questions(given: InitOptions, { stdin, stdout }: Io) {
   const lines = createInterface({ input: stdin, output: stdout, terminal: Boolean(stdin.isTTY && stdout.isTTY) })
-  lines.on('SIGINT', () => lines.close())
+  let isClosed = false
+  lines.on('SIGINT', () => lines.close()).on('close', () => (isClosed = true))
   const answers = lines[Symbol.asyncIterator]()
   const ask = async <T>(flag: Flag, question: string, proposal: string, parse: (text: string) => T): Promise<T> => {
     const known = given[flag] ?? (given.yes ? proposal : undefined)
     if (known !== undefined) return parse(known)
     for (;;) {
-      lines.setPrompt(`${question} [${proposal}]: `)
-      lines.prompt()
+      const prompt = `${question} [${proposal}]: `
+      lines.setPrompt(prompt)
+      // Answers from a pipe may all have come before they are asked for.
+      if (isClosed) stdout.write(prompt)
+      else lines.prompt()
       const { value, done } = await answers.next()
       if (done) throw new Error('not all questions were answered, so nothing was written; --yes accepts the proposals')
       try {
