@@ -116,7 +116,7 @@ const running = new Set<Tailing>()
 /** How far files were read and taken, by path, for each receiver of their lines. */
 const taken = new WeakMap<Output, Map<string, number>>()
 const { take } = Tailer.prototype
-Tailer.prototype.take = function (result, out) {
+Tailer.prototype.take = function (result: number | Error, out: Output) {
   const batch = take.call(this, result, out)
   const files = taken.get(out) ?? new Map<string, number>()
   taken.set(out, files.set(this.path, this.at))

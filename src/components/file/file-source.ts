@@ -95,8 +95,8 @@ export class FileSource implements Source {
       beginnings: new KnownBeginnings(),
       lookedAt: () => this.#openFiles.lookedAt,
       onCommit: () => checkpoints.changed(),
-      onGrown: tailer => this.#openFiles.grown.add(tailer),
-      onMoved: (tailer, before) => this.#openFiles.moved(tailer, before),
+      onGrown: (tailer: Tailer) => this.#openFiles.grown.add(tailer),
+      onMoved: (tailer: Tailer, before) => this.#openFiles.moved(tailer, before),
       onErrored: tailer => {
         // After the stop, the committed position stays before the batch, so the next start reads the batch again.
         if (this.#stopped) return this.#reader.giveUp()
@@ -318,15 +318,6 @@ export class FileSource implements Source {
     return this.#openFiles.holds || (!this.#options.follow && this.#openFiles.isSearching)
   }
 
-  /**
-   * Whether a file that was opened waits. Otherwise, only possible copies wait. A compressed one may wait for as long
-   * as it is written.
-   */
-  get #isFileHeld(): boolean {
-    for (const { held } of this.#openFiles.tailers) if (held) return true
-    return false
-  }
-
   async #sweep(): Promise<void> {
     const { clock } = this.#context
     const startedAt = clock.now()
@@ -356,7 +347,8 @@ export class FileSource implements Source {
     if (unwatched) this.#urgent = true
     const urgentMs = Math.max(URGENT_MS, URGENT_SHARE * busyMs)
     this.#urgentAt = now + (unwatched ? URGENT_SHARE * busyMs : urgentMs)
-    const mayBeRarer = this.#isHeld && !this.#urgent && this.#options.follow && !this.#isFileHeld
+    // A possible copy may wait for as long as it is written.
+    const mayBeRarer = this.#isHeld && !this.#urgent && this.#options.follow && !this.#openFiles.holdsFiles
     this.#heldMs = Math.max(urgentMs, mayBeRarer ? Math.min(this.#options.scan_interval, 2 * this.#heldMs) : 0)
     this.#heldAt = now + this.#heldMs
     this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * busyMs)

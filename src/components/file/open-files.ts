@@ -162,10 +162,10 @@ export class OpenFiles {
 
   /** Whether the closed file has grown. If it is no longer at its path, a sweep must look for it first. */
   hasGrown(tailer: Tailer): boolean {
-    if (tailer.isMissing) return false
+    if (tailer.where.is === 'missing') return false
     const stat = statOrNone(tailer.path)
     if (stat && keyOf(stat) === tailer.key) return !isOther(stat, tailer.birth) && tailer.look(stat)
-    tailer.failed = 'moved'
+    tailer.fail('moved')
     return false
   }
 
@@ -173,7 +173,7 @@ export class OpenFiles {
   open(tailer: Tailer): boolean {
     const { descriptors, problems } = this.#options
     if (tailer.copy) {
-      if (tailer.copy.isLost) tailer.failed = 'moved'
+      if (tailer.copy.isLost) tailer.fail('moved')
       return tailer.isOpen
     }
     try {
@@ -181,19 +181,19 @@ export class OpenFiles {
         descriptors.makeRoom()
         const fd = openKnown(tailer.path, tailer)
         if (fd === undefined) {
-          tailer.failed = 'moved'
+          tailer.fail('moved')
           return false
         }
         tailer.open(fd)
       }
     } catch (error) {
       this.#notOpened(tailer.path, error)
-      tailer.failed = errorCode(error) === 'ENOENT' ? 'moved' : error instanceof TooManyOpen ? 'waits' : 'open'
+      tailer.fail(errorCode(error) === 'ENOENT' ? 'moved' : error instanceof TooManyOpen ? 'full' : 'open')
       return false
     }
     descriptors.used(tailer)
-    if (tailer.failed === 'open' || tailer.failed === 'waits') {
-      tailer.failed = undefined
+    if (tailer.block === 'open' || tailer.block === 'full') {
+      tailer.worked()
       problems.over(tailer.path)
     }
     return true
@@ -263,7 +263,7 @@ export class OpenFiles {
   async #findOverwritten(slices: Slices): Promise<void> {
     const { lookedAt } = this
     for (const tailer of this.#tailers.values()) {
-      if (tailer.unchanged === this.#sweeps.number && tailer.at === tailer.size) {
+      if (tailer.wasSameIn(this.#sweeps.number) && tailer.at === tailer.size) {
         tailer.becomesSure(0, lookedAt)
         continue
       }
@@ -282,7 +282,7 @@ export class OpenFiles {
   /** Prevents reading of the file until a sweep has searched for the files that must be read before it. */
   hold(tailer: Tailer): void {
     this.#held.add(tailer)
-    tailer.held = true
+    tailer.hold()
   }
 
   /** Holds a file that may already be in the reader's queue. */
@@ -293,13 +293,18 @@ export class OpenFiles {
   }
 
   #release(tailer: Tailer): boolean {
-    tailer.held = false
+    tailer.release()
     return this.#held.delete(tailer)
+  }
+
+  /** Whether files that were opened wait for a search. */
+  get holdsFiles(): boolean {
+    return this.#held.size > 0
   }
 
   /** Whether files wait for the next sweep. */
   get holds(): boolean {
-    return this.#held.size > 0 || this.#search.newcomers.wait
+    return this.holdsFiles || this.#search.newcomers.wait
   }
 
   /** Whether Sluice still searches for files that were rotated unseen, or whether files wait to be opened. */
@@ -315,11 +320,10 @@ export class OpenFiles {
       // Even if the file is not read now, the search must know that it may be a copy.
       if (tailer.isUncompared && orNone(() => this.setAside(tailer))) continue
       if (this.#names.paths.get(path) !== tailer && this.#names.paths.get(found) === tailer) {
-        tailer.path = found
-        tailer.movedAt = this.#options.context.clock.now()
+        tailer.rename(found)
         if (tailer.pending > 0 || tailer.parked) this.#options.onReady(tailer)
       }
-      if (tailer.seen !== this.#sweeps.number) unseen.push(tailer)
+      if (!tailer.wasSeenIn(this.#sweeps.number)) unseen.push(tailer)
     }
     return unseen
   }
@@ -337,14 +341,9 @@ export class OpenFiles {
   }
 
   #seen(tailer: Tailer, path: string, changed: boolean): void {
-    tailer.seen = this.#sweeps.number
-    tailer.unchanged = changed ? 0 : tailer.seen
-    tailer.found = path
-    // While a file with several names has the name under which it was read first, it does not count as renamed.
-    if (path === tailer.origin.path) tailer.path = path
-    tailer.awaySince = undefined
+    tailer.wasFound(this.#sweeps.number, path, !changed)
     // If the file system was mounted again, only a new descriptor works.
-    if (tailer.failed === 'read' && !tailer.copy) this.#options.descriptors.close(tailer)
+    if (tailer.block === 'read' && !tailer.copy) this.#options.descriptors.close(tailer)
     if (changed || tailer.failed) this.#options.onReady(tailer)
   }
 
@@ -392,10 +391,7 @@ export class OpenFiles {
 
   /** A path that is not examined may still lead to its file. */
   #mayBeThere(path: string): void {
-    const tailer = this.#names.paths.get(path)
-    if (!tailer) return
-    tailer.seen = this.#sweeps.number
-    tailer.awaySince = undefined
+    this.#names.paths.get(path)?.mayBeThere(this.#sweeps.number)
   }
 
   #examineFile(path: string, stat: BigIntStats, kind: NameKind, result: Compared | undefined): void {
@@ -510,8 +506,8 @@ export class OpenFiles {
         this.#names.setFormer(name, tailer)
         this.displace(name)
       }
-      tailer.claimed = entry?.claimed
-      tailer.isUncompared = tailer.isNew && stat.size === 0n
+      tailer.claim(entry?.claimed)
+      tailer.setUncompared(tailer.isNew && stat.size === 0n)
       tailer.open(fd)
       tailer.look(stat)
       if (entry || this.#sweeps.isAfter(stat)) tailer.fellBehind()
@@ -562,7 +558,7 @@ export class OpenFiles {
     const { path, fd } = tailer
     if (!tailer.isUncompared || fd === undefined || fstatSync(fd).size === 0) return false
     const isAside = this.#search.newcomers.addByContent(path, 'unknown', fd, this.#compares)
-    tailer.isUncompared = false
+    tailer.setUncompared(false)
     if (!isAside) return false
     this.forget(tailer)
     return true
@@ -579,7 +575,7 @@ export class OpenFiles {
     const start = place instanceof Copy ? positionOf(entry) : restOf(place, entry, context.reach)
     if (!start) return undefined
     const tailer = new Tailer(entry.path, stat, context.origin(options.decode, name), start, tailing)
-    tailer.uid = entry.uid
+    tailer.setOwner(entry.uid)
     if (!this.#moveTo(tailer, place)) return undefined
     // Another file may have the inode, or the content was replaced. A copy was compared before.
     const isIt = !(place instanceof Copy) && keyOf(place.stat) === `${entry.dev}:${entry.ino}`
@@ -592,7 +588,7 @@ export class OpenFiles {
       tailer.fellBehind()
       // The entry's file was empty, so this may be another file. Or it could not be opened, so it may be a copy.
       const mayBeCopy = entry.offset === 0 && (place.path === name || formatOfName(place.path) !== undefined)
-      tailer.isUncompared = entry.head.bytes === 0 && mayBeCopy
+      tailer.setUncompared(entry.head.bytes === 0 && mayBeCopy)
     }
     this.#add(tailer, false)
     this.#names.precede(name, tailer)
@@ -628,7 +624,7 @@ export class OpenFiles {
     const name = tailer.origin.path!
     const lineage = this.lineages.get(name) ?? new Lineage<Tailer>()
     this.lineages.set(name, lineage)
-    tailer.lineage = lineage
+    tailer.join(lineage)
     if (isNewest) lineage.append(tailer)
     else lineage.insert(tailer, this.#names.paths.get(name))
   }
@@ -664,16 +660,13 @@ export class OpenFiles {
     const stat = fstatSync(fd, { bigint: true })
     const start = beginningOf(fd)
     onForget(former)
-    this.#rekey(former, () => former.detach())
+    this.#rekey(former, () => former.truncated())
     descriptors.close(former)
-    former.truncatedSince = former.sureUntil
-    // The copy is searched for immediately.
-    former.seen = 0
     const tailer = new Tailer(former.path, stat, context.origin(options.decode, former.origin.path), start, tailing)
-    tailer.seen = this.#sweeps.number
-    tailer.isUncompared = true
+    tailer.mayBeThere(this.#sweeps.number)
+    tailer.setUncompared(true)
     tailer.open(fd)
-    tailer.uid = former.uid
+    tailer.setOwner(former.uid)
     tailer.sees(Number(stat.size))
     this.#add(tailer, true)
     descriptors.used(tailer)
@@ -689,7 +682,7 @@ export class OpenFiles {
     const { key } = tailer
     if (!this.#moveTo(tailer, place)) return false
     // Comparing showed that it is a copy of this file.
-    tailer.isUncompared = false
+    tailer.setUncompared(false)
     this.#tailers.delete(key)
     this.#tailers.set(tailer.key, tailer)
     this.unsaved++

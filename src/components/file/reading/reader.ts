@@ -75,16 +75,15 @@ export class Reader {
   }
 
   ready(tailer: Tailer): void {
-    if (tailer.queued || tailer.held) return
+    if (tailer.isQueued || tailer.held) return
     tailer.wasLookedFor()
-    tailer.queued = true
     this.#queue.add(tailer)
     this.#waker.wake()
   }
 
   /** Queues a file reported by a watch, after a short delay if others were reported just before. */
   hint(tailer: Tailer): void {
-    if (tailer.queued || this.#hinted.has(tailer)) return
+    if (tailer.isQueued || this.#hinted.has(tailer)) return
     this.#hinted.add(tailer)
     if (this.#hinted.size === 1) this.#waker.wake()
   }
@@ -135,10 +134,7 @@ export class Reader {
     try {
       this.#failure = undefined
       // After a failure, earlier files may have to be read again.
-      for (const tailer of this.#options.files.tailers) {
-        tailer.isBehind = true
-        tailer.sawEarlier = false
-      }
+      for (const tailer of this.#options.files.tailers) tailer.fallBehind()
       while (!signal.aborted && !this.#givenUp) {
         if (this.#failure) throw this.#failure
         const isFresh = await this.#take(out)
@@ -192,7 +188,7 @@ export class Reader {
   }
 
   async #readOut(tailer: Tailer, out: Output): Promise<void> {
-    tailer.parked = undefined
+    tailer.unpark()
     // During the stop, a sweep may still run and release the file, or find that the file was truncated.
     while (!this.#givenUp && tailer.isOpen) {
       const left = tailer.left()
@@ -242,22 +238,22 @@ export class Reader {
 
   #worked(tailer: Tailer): void {
     if (!tailer.failed) return
-    tailer.failed = undefined
+    tailer.worked()
     this.#options.problems.over(tailer.path)
   }
 
   /** Handles a failed read. The file is read again when the next sweep finds it. */
   #failed(tailer: Tailer, error: unknown): void {
     // When a silent file system responds again, a sweep finds the file.
-    tailer.failed = error instanceof SilentFileSystem ? 'moved' : 'read'
-    if (tailer.failed === 'read') this.#options.problems.failed(tailer.path, 'read', error)
+    const isSilent = error instanceof SilentFileSystem
+    tailer.fail(isSilent ? 'moved' : 'read')
+    if (!isSilent) this.#options.problems.failed(tailer.path, 'read', error)
     this.#drop(tailer)
   }
 
   #drop(tailer: Tailer): void {
     if (this.#queue.first === tailer) this.#turns = 0
     this.#queue.delete(tailer)
-    tailer.queued = false
     tailer.pause()
   }
 
@@ -312,16 +308,14 @@ export class Reader {
 
   /**
    * Whether this file must wait for earlier files with the same name. Queues those that have grown. This file must
-   * wait for them, because programs write to an earlier file until they open the new file. Checks only once until this
-   * file has grown, because it must not wait forever for a file that always grows.
+   * wait for them, because programs write to an earlier file until they open the new file.
    */
   #waitsForEarlier(tailer: Tailer): boolean {
-    if (tailer.sawEarlier) return false
-    tailer.sawEarlier = true
+    if (!tailer.checksEarlier()) return false
     for (const one of tailer.earlier) {
-      const isRead = !one.copy && !one.failed && !one.held
+      const isRead = !one.copy && !one.block
       if (isRead && this.#hasGrown(one)) this.ready(one)
-      tailer.isBehind ||= (isRead && one.queued) || mayDelay(one, tailer)
+      if ((isRead && one.isQueued) || mayDelay(one, tailer)) tailer.getsBehind()
     }
     return tailer.waits || isDelayed(tailer)
   }

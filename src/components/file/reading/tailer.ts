@@ -7,9 +7,7 @@ import type { Splitting } from '../../../core/options/multiline-options.js'
 import { LowWaterMark } from '../../../engine/flow/low-water-mark.js'
 import { closeSync, fstatSync, orNone } from '../../../lib/files/disk/disk.js'
 import type { Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
-import type { Clock } from '../../../lib/time.js'
 import type { KnownBeginnings } from '../beginnings.js'
-import { Checks } from '../checks.js'
 import { formatOf } from '../compression.js'
 import type { Remote } from '../discovery/remote.js'
 import {
@@ -20,26 +18,25 @@ import {
   fingerprintAt,
   fingerprintBefore,
   firstBytes,
-  goneKey,
   type Identity,
   isCopyOnly,
-  keyOf,
   same,
   startsWith,
   tailOf,
 } from '../identity.js'
+import { type KnownContext, KnownFile } from '../known/known-file.js'
 import type { Lineage } from '../lineage.js'
 import { type Content, type Position, positionsIn, readFrom } from '../positions.js'
-import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
+import { ON_THE_WAY } from '../rotation/copy.js'
 import type { Mark } from '../rotation/match.js'
-import { LONG_BYTES, Trail } from '../rotation/trail.js'
+import { Trail } from '../rotation/trail.js'
 import type { Entry, Original } from '../saved.js'
+import { Hole } from './hole.js'
 import { Portion } from './portion.js'
 
 export const READ_BYTES = 512 * 1024
 
-export interface TailerContext {
-  readonly clock: Clock
+export interface TailerContext extends KnownContext {
   readonly splitting: Splitting
   readonly remote: Remote
   /** Counter of pieces of over-long lines. */
@@ -47,13 +44,7 @@ export interface TailerContext {
   /** Scratch memory: the bytes before a portion, then the portion's first bytes. One portion is read at a time. */
   readonly before: Buffer
   readonly beginnings: KnownBeginnings<Tailer>
-  /** Wall clock in milliseconds. All rotations before this time were observed. */
-  lookedAt(): number
   onCommit(): void
-  /** Called when there may be more to read than before. */
-  onGrown(tailer: Tailer): void
-  /** Called when the file has another path than before. */
-  onMoved(tailer: Tailer, before: string): void
   /** Called when a batch was given back. The file is then read again from its committed position. */
   onErrored(tailer: Tailer): void
   /** Called after a truncation. `read`: number of bytes read; `unread`: number of bytes seen but not read. */
@@ -67,95 +58,43 @@ export interface TailerContext {
  * fingerprint, because the fingerprint differs after a truncation. A position is never within an undelivered line. An
  * open file is identified by its inode, which is not reused while the file is open.
  */
-export class Tailer {
-  readonly origin: Origin
-  /** Device and inode of the file. A number is appended when another file may get this inode. */
-  key = ''
-  birth = 0n
-  /** The owner of the file when it was last seen. Undefined if an earlier version saved the position. */
-  uid: number | undefined
-  #path = ''
-  found = ''
-  target = ''
-  size = 0
-  /** Modification time at the last sweep, in nanoseconds. */
-  changedAt = 0n
-  /** The time since which the file has not grown and was not found under a matching name. */
-  awaySince: number | undefined
-  /** The number of the last sweep that found the file. */
-  seen = 0
-  /** The number of the last sweep that found the file unchanged since its last read. */
-  unchanged = 0
-  /** Whether the file is in the reader's queue. The reader also uses the next three fields. */
-  queued = false
+class OwnTailer extends KnownFile {
+  /** Whether the reader has the file in its queue. The queue manages the links. */
   previous: this | undefined
   next: this | undefined
   list: unknown
-  /**
-   * Whether earlier files of the lineage must be read first. Becomes false at this file's end, and true again when an
-   * earlier file has grown.
-   */
-  isBehind = true
-  /** Whether the earlier files were checked for new lines since this file last grew or was at its end. */
-  sawEarlier = false
-  /** The copy that is read after the file itself is gone. */
-  copy: Copy | undefined
-  /** Device and inode of the file that was found to be a copy of this one. */
-  claimed: string | undefined
-  /** Whether the file is closed and the last search of its folder did not find it. */
-  isMissing = false
-  /** Whether the first bytes have not been compared with those of other files yet, because the file was empty. */
-  isUncompared = false
-  /** Whether reading must wait until the search for the former file with this name is over. */
-  held = false
-  /** After a truncation: the last time when the file surely held what was read. Wall clock in milliseconds. */
-  truncatedSince: number | undefined
-  /** At least until this time, the file contained what was read from it. Wall clock in milliseconds. */
-  sureUntil = Number.NEGATIVE_INFINITY
-  /**
-   * The last failure. `moved`: the file was not at its path, or its file system did not respond, so a sweep must find
-   * it. `waits`: too many files were open.
-   */
-  failed: 'open' | 'read' | 'moved' | 'waits' | undefined
-  /** When the file was found under another name. */
-  movedAt = Number.NEGATIVE_INFINITY
   /** Set if the unfinished part of the file was dropped to save memory or a descriptor. This part ends at `at`. */
   parked: { readonly at: number; readonly inLine: boolean } | undefined
   /** When the last new byte was read, on the monotonic clock. */
   grownAt: number
   /** Since when lines wait for another event that is unfinished. */
   holdsSince = Number.POSITIVE_INFINITY
-  /** When the file's size was checked without a read. */
-  readonly checks: Checks
   readonly trail: Trail
+  fd: number | undefined
+  /** How far the file was read, and the fingerprint of the bytes before that. */
+  at: number
+  tail: Fingerprint
   /** The files whose events have the same file name. */
   lineage: Lineage<Tailer> | undefined
+  /**
+   * Whether earlier files of the lineage must be read first. Becomes false at this file's end, and true again when an
+   * earlier file has grown.
+   */
+  isBehind = true
   /** The next file, if it took the parts of a line from the end of this file. Undefined after their delivery. */
   successor: Tailer | undefined
-  /** The largest size seen while the file certainly contained what was read from it. */
-  #sureSize = 0
-  /** When a sweep first found the file long, wall clock in milliseconds. */
-  #longSince = Number.POSITIVE_INFINITY
   /** The size of the file and the length of the head in the last result of `entry`. */
   #saved = { size: 0, head: 0 }
-  /** When this run first saw the file with its current content, wall clock in milliseconds. */
-  readonly #firstSeen: number
   readonly #context: TailerContext
-  #fd: number | undefined
-  #gone = false
   #closing = false
-  /** How often a sweep found the file changed. */
-  #changes = 0
-  /** The changes before the last check whether the file still held what was read. */
-  #sureChanges = 0
+  /** Whether the earlier files were checked for new lines since this file last grew or was at its end. */
+  #sawEarlier = false
   /** `lookedAt` and the changes when the last read began. The portion may be taken much later. */
   #readSince = 0
   #readChanges = 0
   readonly #portion: Portion
-  #at: number
   readonly #start: number
   #furthest: number
-  #tail: Fingerprint
   #hole: Hole
   #content: Content
   /** The position at the end of the last batch. */
@@ -172,92 +111,20 @@ export class Tailer {
   #verified = -1
 
   constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
-    this.origin = origin
-    this.#firstSeen = context.clock.wall()
-    this.sureUntil = context.lookedAt()
+    super(path, stat, origin, context)
     this.grownAt = context.clock.now()
-    this.checks = new Checks(context.clock)
     this.trail = new Trail(start.marks, mark => context.beginnings.addMark(this, mark))
     this.#context = context
-    this.setFile(path, stat)
     this.#portion = new Portion(context.clock, context.remote)
     this.#content = start.content
     this.#delivered = start
-    this.#at = start.offset
+    this.at = start.offset
     this.#start = start.offset
     this.#furthest = start.offset
-    this.#tail = start.tail
+    this.tail = start.tail
     this.#hole = new Hole(start.offset)
     this.#positions = new LowWaterMark(start, context.onCommit)
     this.#splitter = context.splitting.splitter(start.continues, start.carry, start.offset)
-  }
-
-  get path(): string {
-    return this.#path
-  }
-
-  set path(path: string) {
-    const before = this.#path
-    if (path === before) return
-    this.#path = path
-    this.#context.onMoved(this, before)
-  }
-
-  setFile(path: string, stat: Identity): void {
-    this.key = keyOf(stat)
-    this.birth = stat.birthtimeNs
-    this.path = path
-    this.found = path
-    this.target = path
-    this.size = 0
-    this.#sureSize = 0
-  }
-
-  /** Records a size. The recorded size never decreases, because bytes that are gone after a shrink still count. */
-  sees(size: number): void {
-    if (size <= this.size) return
-    this.size = size
-    this.sawEarlier = false
-    this.#context.onGrown(this)
-  }
-
-  /** Whether a sweep must look for the file before the file can be read. If so, the files that follow it also wait. */
-  get isPostponed(): boolean {
-    return this.held || this.failed === 'moved' || this.failed === 'waits'
-  }
-
-  /** Called when a sweep has looked for the file, or the file is no longer read. */
-  wasLookedFor(): void {
-    if (this.failed === 'moved') this.failed = undefined
-  }
-
-  /** Called when a sweep could not look for the file. */
-  wasMissed(): void {
-    this.isMissing = true
-    this.wasLookedFor()
-  }
-
-  /** Called when this file and the files before it were read to their ends. */
-  atEnd(): void {
-    this.isBehind = false
-    this.sawEarlier = false
-  }
-
-  isNewerThan(other: Tailer): boolean {
-    // The inode may be older than copies of earlier content, so its birth time shows nothing.
-    if (this.truncatedSince !== undefined)
-      return (other.copy?.changedAt ?? Number(other.changedAt) / 1e6) <= this.#firstSeen
-    if (isCopyOnly(this.key) === isCopyOnly(other.key)) return this.birth > other.birth
-    return isCopyOnly(other.key) ? this.#follows(other.birth) : !other.#follows(this.birth)
-  }
-
-  /**
-   * Whether this file was created at the rotation of another file (last written at `writtenAt`). Programs write to a
-   * renamed file for a while, and copies may have rounded times. So `writtenAt` may be after this file's birth, but
-   * must be nearer to its birth than to its last change.
-   */
-  #follows(writtenAt: bigint): boolean {
-    return this.birth > writtenAt || writtenAt - this.birth < this.changedAt - writtenAt
   }
 
   get reading(): boolean {
@@ -270,33 +137,69 @@ export class Tailer {
   }
 
   get isOpen(): boolean {
-    return this.#fd !== undefined || this.copy?.isLost === false
+    return this.fd !== undefined || this.copy?.isLost === false
   }
 
   /** Whether the copy was read to its end, so no more bytes follow. */
   get isOver(): boolean {
-    return this.copy?.endsAt(this.#at) === true
+    return this.copy?.endsAt(this.at) === true
   }
 
+  get isQueued(): boolean {
+    return this.list !== undefined
+  }
+
+  /** Whether an earlier file must be read first, or another copy. */
   get waits(): boolean {
-    return (this.isBehind && this.earlier.some(one => one.queued)) || this.copy?.waits === true
+    return (this.isBehind && this.earlier.some(({ isQueued }) => isQueued)) || this.copy?.waits === true
+  }
+
+  join(lineage: Lineage<Tailer>): void {
+    this.lineage = lineage
   }
 
   get earlier(): readonly Tailer[] {
     return this.lineage?.before(this) ?? []
   }
 
+  override sees(size: number): void {
+    if (size > this.size) this.#sawEarlier = false
+    super.sees(size)
+  }
+
+  /** Called when this file and the files before it were read to their ends. */
+  atEnd(): void {
+    this.isBehind = false
+    this.#sawEarlier = false
+  }
+
+  /** Called when earlier files may have to be read again. */
+  fallBehind(): void {
+    this.isBehind = true
+    this.#sawEarlier = false
+  }
+
+  /**
+   * Whether the earlier files must be checked now. Once they were checked, the file does not wait for them until it has
+   * grown or is at its end, because an earlier file may always grow.
+   */
+  checksEarlier(): boolean {
+    const checks = !this.#sawEarlier
+    this.#sawEarlier = true
+    return checks
+  }
+
+  getsBehind(): void {
+    this.isBehind = true
+  }
+
   get isBegun(): boolean {
-    return this.#at > this.#start
+    return this.at > this.#start
   }
 
   /** Whether nothing of the file has been read, in this run or before. */
   get isNew(): boolean {
-    return this.#end === 0
-  }
-
-  get at(): number {
-    return this.#at
+    return this.end === 0
   }
 
   /** Bytes of the unfinished line or event. */
@@ -310,8 +213,8 @@ export class Tailer {
   }
 
   /** How far the file was read, including an unfinished part that is no longer in memory. */
-  get #end(): number {
-    return this.parked?.at ?? this.#at
+  protected get end(): number {
+    return this.parked?.at ?? this.at
   }
 
   /** The number of bytes that were seen in the file and are not in a batch. */
@@ -338,16 +241,8 @@ export class Tailer {
     return this.#positions.mark
   }
 
-  get tail(): Fingerprint {
-    return this.#tail
-  }
-
-  get fd(): number | undefined {
-    return this.#fd
-  }
-
   open(fd: number): void {
-    this.#fd = fd
+    this.fd = fd
     this.#verified = -1
   }
 
@@ -356,9 +251,9 @@ export class Tailer {
     this.#closing = this.reading
     if (this.#closing) return
     this.copy?.close()
-    if (this.#fd !== undefined) {
-      closeSync(this.#fd)
-      this.#fd = undefined
+    if (this.fd !== undefined) {
+      closeSync(this.fd)
+      this.fd = undefined
       this.park()
     }
     this.#portion.free(this.#splitter)
@@ -369,47 +264,39 @@ export class Tailer {
     if (!this.reading) this.copy?.pause()
   }
 
-  /** Drops an unfinished line from memory. It is read again when the file grows or `parked` is cleared. */
+  /** Drops an unfinished line from memory. It is read again when the file grows or is unparked. */
   park(): void {
     if (this.pending === 0) return
-    const parked = { at: this.#at, inLine: this.inLine }
+    const parked = { at: this.at, inLine: this.inLine }
     this.#goTo(this.#delivered)
     this.parked = parked
   }
 
-  /** Called when another file may get this inode. From then on, only the content identifies the closed file. */
-  leave(): void {
-    if (this.#gone) return
-    this.#gone = true
-    this.key = goneKey(this.key)
+  unpark(): void {
+    this.parked = undefined
   }
 
   /** Releases the descriptor after the open file was truncated. An unfinished line is kept. */
-  detach(): void {
-    this.#fd = undefined
+  override truncated(): void {
+    super.truncated()
+    this.fd = undefined
     // Drop a larger size, because it may belong to the new content.
-    this.size = Math.max(this.#at, this.#sureSize)
-    this.leave()
+    this.size = Math.max(this.at, this.sureSize)
   }
 
   moveTo(path: string, stat: BigIntStats, fd: number): void {
     // A copy may lack bytes that were read of its original.
     if (stat.size < this.head.bytes) this.#setHead(fingerprintAt(fd, 0, Number(stat.size)))
-    this.#gone = false
+    if (this.copy) this.leaveCopy()
     this.setFile(path, stat)
     this.look(stat)
     this.open(fd)
   }
 
-  readOn(copy: Copy): void {
-    this.leave()
-    this.copy = copy
-  }
-
   #goTo(position: Position): void {
     this.parked = undefined
     this.#delivered = position
-    ;[this.#content, this.#at, this.#tail] = [position.content, position.offset, position.tail]
+    ;[this.#content, this.at, this.tail] = [position.content, position.offset, position.tail]
     this.#hole = new Hole(position.offset)
     this.#portion.leave(this.#splitter)
     this.#splitter = this.#context.splitting.splitter(position.continues, position.carry, position.offset)
@@ -430,15 +317,15 @@ export class Tailer {
   takeParts(): Tailer | undefined {
     const before = this.earlier.at(-1)
     if (!this.isNew || this.#parts || !before?.hasParts) return undefined
-    this.#parts = before.#giveParts(this)
+    this.#parts = before.giveParts(this)
     this.#putParts()
     return before
   }
 
   /** Gives the parts to `successor`. Until the parts are settled, the committed position stays before these parts. */
-  #giveParts(successor: Tailer): Parts {
+  giveParts(successor: Tailer): Parts {
     const bytes = this.#splitter.take()
-    const settle = this.#positions.add(this.#deliver(this.#at, this.#tail))
+    const settle = this.#positions.add(this.#deliver(this.at, this.tail))
     this.successor = successor
     return {
       bytes,
@@ -449,8 +336,12 @@ export class Tailer {
     }
   }
 
+  dropParts(): void {
+    this.#parts = undefined
+  }
+
   #putParts(): void {
-    if (!this.#parts || this.#at > 0) return
+    if (!this.#parts || this.at > 0) return
     const { bytes } = this.#parts
     bytes.copy(this.#splitter.reserve(bytes.length, 0))
     this.#splitter.commit(bytes.length)
@@ -472,32 +363,18 @@ export class Tailer {
     const { successor } = this
     if (!successor) return
     this.successor = undefined
-    successor.#parts = undefined
+    successor.dropParts()
     this.#context.onErrored(successor)
-  }
-
-  /** Compares the file with the stat of a sweep. Returns true if there may be something to read. */
-  look({ size: bytes, mtimeNs: changedAt, uid }: Pick<BigIntStats, 'size' | 'mtimeNs' | 'uid'>): boolean {
-    const size = Number(bytes)
-    this.uid = Number(uid)
-    const isTouched = changedAt !== this.changedAt
-    if (size !== this.size || isTouched) this.#changes += this.changedAt === 0n ? 0 : 1
-    else if (this.#changes === this.#sureChanges) this.becomesSure()
-    this.sees(size)
-    if (size >= LONG_BYTES && this.#longSince === Number.POSITIVE_INFINITY)
-      this.#longSince = this.isNew ? 0 : this.#context.clock.wall()
-    if (isTouched) this.changedAt = changedAt
-    return size !== this.#end || isTouched
   }
 
   /** Like `look`, but gets the size and the time from the open descriptor. After an error, the next read reports it. */
   glance(): boolean {
-    const stat = orNone(() => fstatSync(this.#fd!))
+    const stat = orNone(() => fstatSync(this.fd!))
     if (!stat) return true
     const { size, mtimeMs } = stat
     this.uid = stat.uid
     this.sees(size)
-    return size !== this.#end || mtimeMs !== this.#verified
+    return size !== this.end || mtimeMs !== this.#verified
   }
 
   /** Marks all bytes seen so far as backlog. */
@@ -509,34 +386,34 @@ export class Tailer {
   left(): number {
     if (this.copy) return this.isOver || this.copy.isLost || this.copy.isRefused ? 0 : READ_BYTES
     if (this.parked) {
-      this.size = fstatSync(this.#fd!).size
+      this.size = fstatSync(this.fd!).size
       // If the file has no matching name, it gets no more data. Its last line must then be in memory to be delivered.
       if (this.size === this.parked.at && this.awaySince === undefined) return 0
       this.parked = undefined
     }
     // At the last check, the file had enough bytes for a whole portion. If they are gone now, the read detects that.
-    if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
-    const { size, mtimeMs } = fstatSync(this.#fd!)
+    if (this.size - this.at >= READ_BYTES) return this.size - this.at
+    const { size, mtimeMs } = fstatSync(this.fd!)
     if (size < this.size) return -1
     this.sees(size)
-    if (size === this.#at && size > 0 && this.#verified !== mtimeMs) {
+    if (size === this.at && size > 0 && this.#verified !== mtimeMs) {
       // The file was modified but did not grow. Either this change was already read, or the content differs.
       if (!this.#tailMatches()) return -1
     }
     this.#verified = mtimeMs
     // The first bytes of this unread file are known. If the file is now shorter than these bytes, it has different
     // content.
-    return this.#at === 0 && size < this.#content.head.bytes ? -1 : size - this.#at
+    return this.at === 0 && size < this.#content.head.bytes ? -1 : size - this.at
   }
 
   #tailMatches(): boolean {
-    return same(fingerprintAt(this.#fd!, this.#at - this.#tail.bytes, this.#at), this.#tail)
+    return same(fingerprintAt(this.fd!, this.at - this.tail.bytes, this.at), this.tail)
   }
 
   /** Reads the head of an unread file, which identifies the file after it is gone. */
   learnHead(): void {
-    if (this.#at > 0 || this.#fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
-    const first = firstBytes(this.#fd)
+    if (this.at > 0 || this.fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
+    const first = firstBytes(this.fd)
     // With these bytes, the next start would read a compressed file as lines.
     if (this.isUncompared && formatOf(first)) return
     // The file was truncated after the last look. Keep the old head, because the next read compares with it.
@@ -547,7 +424,7 @@ export class Tailer {
 
   /** Call before the stop. The next start needs the size to count lost bytes, and the first bytes to find a copy. */
   lookOnceMore(): void {
-    if (this.#fd === undefined || this.copy) return
+    if (this.fd === undefined || this.copy) return
     try {
       this.glance()
       this.learnHead()
@@ -558,16 +435,16 @@ export class Tailer {
 
   /** Remembers where a copy of the file ends, to recognize it after a truncation. `markIn`: finds its last mark. */
   noteCopy(size: number, markIn: (size: number) => Mark | undefined): void {
-    const mark = size < Math.max(this.#at, this.head.bytes) ? markIn(size) : undefined
+    const mark = size < Math.max(this.at, this.head.bytes) ? markIn(size) : undefined
     if (mark?.offset === size) this.trail.insert(mark)
-    else if (size > this.#at) this.trail.expect(size)
+    else if (size > this.at) this.trail.expect(size)
   }
 
   /** Whether the open file still contains what was read and has not become shorter. */
   holds(): boolean {
     const { head } = this.#content
-    const { size } = fstatSync(this.#fd!)
-    const isSame = same(fingerprintAt(this.#fd!, 0, head.bytes), head) && this.#tailMatches()
+    const { size } = fstatSync(this.fd!)
+    const isSame = same(fingerprintAt(this.fd!, 0, head.bytes), head) && this.#tailMatches()
     if (!isSame || size < this.size) return false
     this.sees(size)
     this.learnHead()
@@ -581,12 +458,12 @@ export class Tailer {
    */
   get isOverwritten(): boolean {
     const { at, size, head } = this
-    if (this.#fd === undefined || this.reading || this.copy) return false
-    const { size: now } = fstatSync(this.#fd)
+    if (this.fd === undefined || this.reading || this.copy) return false
+    const { size: now } = fstatSync(this.fd)
     if (now < at) return true
     // A file that was read to its end is compared at the next read.
     if (now === at && now === size) return false
-    const holds = at === 0 ? now >= size && same(fingerprintAt(this.#fd, 0, head.bytes), head) : this.#tailMatches()
+    const holds = at === 0 ? now >= size && same(fingerprintAt(this.fd, 0, head.bytes), head) : this.#tailMatches()
     if (holds) this.becomesSure(head.bytes > 0 ? now : 0)
     return !holds
   }
@@ -594,7 +471,7 @@ export class Tailer {
   /** False if this is unknown. */
   get unlinked(): boolean {
     try {
-      return this.#fd !== undefined && fstatSync(this.#fd).nlink === 0
+      return this.fd !== undefined && fstatSync(this.fd).nlink === 0
     } catch {
       return false
     }
@@ -603,7 +480,7 @@ export class Tailer {
   /** Whether nothing of the file was read, and it begins like a compressed file. */
   get beginsCompressed(): boolean {
     try {
-      return this.#at === 0 && this.#fd !== undefined && formatOf(firstBytes(this.#fd)) !== undefined
+      return this.at === 0 && this.fd !== undefined && formatOf(firstBytes(this.fd)) !== undefined
     } catch {
       return false
     }
@@ -611,22 +488,21 @@ export class Tailer {
 
   /** Undelivered bytes of the open file. After a restart, these bytes can be read only if the file is found again. */
   get undelivered(): number {
-    return this.#fd === undefined ? 0 : Math.max(0, fstatSync(this.#fd).size - this.committed.offset)
+    return this.fd === undefined ? 0 : Math.max(0, fstatSync(this.fd).size - this.committed.offset)
   }
 
   /** Starts to read the next `left` bytes or a part of them. Pass the result (a length or an error) to `take`. */
   read(left: number): Promise<number | Error> | number | Error {
     const portion = this.#portion
     this.#readSince = this.#context.lookedAt()
-    this.#readChanges = this.#changes
+    this.#readChanges = this.changes
     // A batch must not mix backlog and newer bytes.
-    const most = this.#at < this.#backlogEnd ? Math.min(left, this.#backlogEnd - this.#at) : left
-    const room = portion.begin(this.#splitter, Math.min(most, READ_BYTES), this.#at)
-    const before = this.#context.before.subarray(0, this.#tail.bytes)
-    if (this.copy)
-      return portion.wait(this.copy.read(before, room, this.#at, this.#tail).catch(error => error as Error))
+    const most = this.at < this.#backlogEnd ? Math.min(left, this.#backlogEnd - this.at) : left
+    const room = portion.begin(this.#splitter, Math.min(most, READ_BYTES), this.at)
+    const before = this.#context.before.subarray(0, this.tail.bytes)
+    if (this.copy) return portion.wait(this.copy.read(before, room, this.at, this.tail).catch(error => error as Error))
     const parts = before.length === 0 ? [room] : [before, room]
-    return portion.read(this.path, this.#fd!, parts, this.#at - before.length)
+    return portion.read(this.path, this.fd!, parts, this.at - before.length)
   }
 
   /** Turns the lines completed by the portion into a batch. If `result` is an error of `read`, throws it. */
@@ -634,7 +510,7 @@ export class Tailer {
     try {
       if (!this.#portion.isOf(this.#splitter) || result === ON_THE_WAY) return undefined
       if (result instanceof Error) throw result
-      const { bytes, hash } = this.#tail
+      const { bytes, hash } = this.tail
       if (result < bytes || fingerprint(this.#context.before, 0, bytes).hash !== hash) return 'truncated'
       if (!this.copy && !this.#isSure(result - bytes)) return 'truncated'
       return this.#commit(result - bytes, out)
@@ -646,24 +522,14 @@ export class Tailer {
   /** Whether the `length` bytes of the last read continue the earlier content. The bytes before them must match. */
   #isSure(length: number): boolean {
     const { head } = this.#content
-    if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, head)) return false
+    if (this.at === 0 && !startsWith(this.fd!, this.#portion.room, length, head)) return false
     // This position was restored within a batch and has no tail.
-    const lacksTail = this.#at > 0 && this.#tail.bytes === 0
-    if (lacksTail && !same(fingerprintAt(this.#fd!, 0, head.bytes), head)) return false
+    const lacksTail = this.at > 0 && this.tail.bytes === 0
+    if (lacksTail && !same(fingerprintAt(this.fd!, 0, head.bytes), head)) return false
     // The file is shorter than before, so it has new content. Only its first bytes are the same as before.
-    if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
+    if (length < this.#portion.room.length && fstatSync(this.fd!).size < this.size) return false
     this.becomesSure(this.size, this.#readSince, this.#readChanges)
     return true
-  }
-
-  /**
-   * Records that the file surely still held what was read, both when its size was `size` and at the time `until`.
-   * `changes`: how many changes had been found at that time.
-   */
-  becomesSure(size = 0, until = this.#context.lookedAt(), changes = this.#changes): void {
-    this.#sureChanges = changes
-    this.#sureSize = Math.max(this.#sureSize, size)
-    this.sureUntil = Math.max(this.sureUntil, until)
   }
 
   abandon(): void {
@@ -674,32 +540,32 @@ export class Tailer {
   #commit(length: number, out: Output): EventBatch | undefined {
     const { room } = this.#portion
     // The read got fewer bytes than expected. With this size, the next call of `left` checks the file again.
-    if (length < room.length && !this.copy) this.size = this.#at + length
+    if (length < room.length && !this.copy) this.size = this.at + length
     if (length === 0) return undefined
     const { before } = this.#context
-    const first = room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
-    const known = this.#tail.bytes
-    if (known === this.#at && this.#content.head.bytes < FINGERPRINT_BYTES) {
+    const first = room.copy(before, this.tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
+    const known = this.tail.bytes
+    if (known === this.at && this.#content.head.bytes < FINGERPRINT_BYTES) {
       this.#setHead(fingerprint(before, 0, Math.min(known + first, FINGERPRINT_BYTES)))
     }
-    const hole = this.#hole.skip(this.#fd, room, length, bytes => this.#context.onHole(this.path, bytes))
+    const hole = this.#hole.skip(this.fd, room, length, bytes => this.#context.onHole(this.path, bytes))
     const tailBefore = (end: number) => fingerprintBefore(room, end, before, known)
     const tailAtEnd = tailBefore(length)
     // A copy of a part of the file is recognized regardless of the sizes of the reads.
-    const end = this.#at + length
-    this.trail.add(this.#at, end, room.subarray(0, length), offset => tailBefore(offset - this.#at))
+    const end = this.at + length
+    this.trail.add(this.at, end, room.subarray(0, length), offset => tailBefore(offset - this.at))
     if (hole > 0) room.copyWithin(0, hole, length)
     const { mayBeMarked } = this.#splitter
     const frame = this.#splitter.commit(length - hole)
-    this.#at += length
-    if (this.#at > this.#furthest) {
-      this.#furthest = this.#at
+    this.at += length
+    if (this.at > this.#furthest) {
+      this.#furthest = this.at
       this.grownAt = this.#context.clock.now()
     }
     const { pending, holdsOthers } = this.#splitter
     if (!holdsOthers) this.holdsSince = Number.POSITIVE_INFINITY
     else if (frame || this.holdsSince === Number.POSITIVE_INFINITY) this.holdsSince = this.#context.clock.now()
-    this.#tail = tailAtEnd
+    this.tail = tailAtEnd
     if (!frame) {
       if (pending === 0 && mayBeMarked && !this.#splitter.mayBeMarked) this.#passMark()
       return undefined
@@ -707,14 +573,14 @@ export class Tailer {
     // If the portion began with a hole, the bytes after it were moved. Only the frame's bytes are at the right place.
     let tail = pending === 0 ? tailAtEnd : hole > 0 ? tailOf(frame) : tailBefore(length - pending)
     // If the frame ends before the portion ends, `tail` may cover too few bytes. The frame then has more bytes.
-    const most = Math.min(frame.bytes, this.#at - pending)
+    const most = Math.min(frame.bytes, this.at - pending)
     if (tail.bytes < Math.min(most, FINGERPRINT_BYTES)) tail = tailOf(frame)
     return this.#batch(frame, tail, out)
   }
 
   /** Called while the file holds only a byte order mark, which is not part of an event. */
   #passMark(): void {
-    this.#positions.add(this.#deliver(this.#at, this.#tail))()
+    this.#positions.add(this.#deliver(this.at, this.tail))()
   }
 
   /** Sets the offset at which the next batch begins. `tail`: the fingerprint of the bytes before it. */
@@ -731,7 +597,7 @@ export class Tailer {
     const from = this.#delivered
     // The parts of a line that came from the earlier file are not in this file.
     const parts = from.offset === 0 ? this.#parts : undefined
-    const to = this.#deliver(Math.max(0, this.#at - splitter.pending), tail)
+    const to = this.#deliver(Math.max(0, this.at - splitter.pending), tail)
     const positionOf = positionsIn(frame, from, to)
     const positions = this.#positions
     const settle = positions.add(to)
@@ -756,7 +622,7 @@ export class Tailer {
   /** Delivers the unfinished line or event as it is. */
   flush(out: Output): EventBatch | undefined {
     const frame = this.#splitter.flush()
-    return frame && this.#batch(frame, this.#tail, out)
+    return frame && this.#batch(frame, this.tail, out)
   }
 
   /** Keeps only the memory needed for an unfinished line. Throws if nothing more of the file can be read. */
@@ -780,7 +646,7 @@ export class Tailer {
     const { path, origin, birth, uid, claimed, size } = this
     const { offset, continues, carry, tail, content } = this.committed
     const [dev, ino] = this.key.split(':', 2) as [string, string]
-    const wasLong = this.#longSince < this.#context.lookedAt()
+    const wasLong = this.longSince < this.#context.lookedAt()
     const marks = this.trail.saved(offset, content.head.bytes, wasLong)
     this.#saved = { size, head: content.head.bytes }
     return {
@@ -798,52 +664,20 @@ export class Tailer {
       tail,
       reading: content.reading,
       ...(marks.length > 0 && { marks }),
-      ...(this.#gone && { gone: true }),
+      ...(this.isGone && { gone: true }),
       ...(claimed !== undefined && { claimed }),
       // Without known first bytes, nothing identifies the file, so its size is useless.
-      ...(this.#gone || (size > offset && content.head.bytes > 0) ? { size } : {}),
+      ...(this.isGone || (size > offset && content.head.bytes > 0) ? { size } : {}),
     }
   }
 }
 
+/** Others read the fields of a file, and change them by the transitions. */
+export interface Tailer extends Readonly<OwnTailer> {}
+export const Tailer: new (...of: ConstructorParameters<typeof OwnTailer>) => Tailer = OwnTailer
+
 /** The end of a file, which belongs to a line that continues in the next file. */
-interface Parts {
+export interface Parts {
   readonly bytes: Buffer
   readonly settle: () => void
-}
-
-/** Unit of `blocks` in a stat. */
-const BLOCK_BYTES = 512
-
-/**
- * Skips the hole at the beginning of a file. After a truncation, a program that does not append but writes at its old
- * position leaves a hole. The hole consists of NUL bytes that were never written and would become part of the next
- * line. If all blocks of the file exist, its NUL bytes are data.
- */
-class Hole {
-  #mayContinue: boolean
-  #bytes = 0
-
-  /** `offset`: where reading starts. */
-  constructor(offset: number) {
-    this.#mayContinue = offset === 0
-  }
-
-  /**
-   * Returns how many of the next `length` bytes are in the hole. When the hole ends, calls `onEnd` with the hole size.
-   */
-  skip(fd: number | undefined, next: Buffer, length: number, onEnd: (bytes: number) => void): number {
-    if (!this.#mayContinue) return 0
-    let bytes = 0
-    if (next[0] === 0 && fd !== undefined && isSparse(fd)) while (bytes < length && next[bytes] === 0) bytes++
-    this.#bytes += bytes
-    this.#mayContinue = bytes === length
-    if (!this.#mayContinue && this.#bytes > 0) onEnd(this.#bytes)
-    return bytes
-  }
-}
-
-function isSparse(fd: number): boolean {
-  const { blocks, size } = fstatSync(fd)
-  return blocks * BLOCK_BYTES < size
 }

@@ -48,7 +48,7 @@ export class Unfinished {
   trim(): boolean {
     for (const [tailer, bytes] of this.#tailers) {
       if (this.#bytes <= MAX_PENDING_BYTES) return true
-      if (bytes === 0 || tailer.queued || tailer.copy || tailer.awaySince !== undefined) continue
+      if (bytes === 0 || tailer.isQueued || tailer.copy || tailer.awaySince !== undefined) continue
       tailer.park()
       this.#setBytes(tailer, 0)
     }
@@ -86,11 +86,11 @@ export class Unfinished {
         this.#dueAt = Math.min(this.#dueAt, dueAt)
         continue
       }
-      const more = tailer.queued || tailer.parked !== undefined || hasMore(tailer)
+      const more = tailer.isQueued || tailer.parked !== undefined || hasMore(tailer)
       this.forget(tailer)
       // A file with more to read is registered again when its end is reached.
       if (more) {
-        tailer.parked = undefined
+        tailer.unpark()
         onReady(tailer)
       } else yield tailer
     }

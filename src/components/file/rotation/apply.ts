@@ -61,7 +61,7 @@ export class Apply {
         return true
       case 'release':
         // The files after it must not wait.
-        if (this.#options.isUnlisted(folder.path)) tailer?.wasMissed()
+        if (this.#options.isUnlisted(folder.path)) tailer?.wasSought(false)
         else if (tailer) this.#release(tailer, folder)
         else if (this.isCurrent(entry!)) this.#lose(entry!, folder)
         return true
@@ -80,7 +80,7 @@ export class Apply {
   }
 
   #setClaim({ tailer, entry }: Subject, claimed: string | undefined): void {
-    if (tailer) tailer.claimed = claimed
+    if (tailer) tailer.claim(claimed)
     else if (this.isCurrent(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed })
   }
 
@@ -94,13 +94,13 @@ export class Apply {
   goOn(tailer: Tailer, path: string): void {
     if (tailer.unread > 0)
       this.#options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
-    tailer.path = tailer.found = path
+    tailer.rename(path)
     this.#begin(tailer)
   }
 
   #continue(tailer: Tailer, place: Place): boolean {
     if (!this.#options.files.readOn(tailer, this.#at(place, tailer.at))) return false
-    tailer.claimed = place.key
+    tailer.claim(place.key)
     report(tailer, place, this.#options.context)
     tailer.wasLookedFor()
     this.#begin(tailer)
@@ -114,7 +114,7 @@ export class Apply {
   }
 
   #begin(tailer: Tailer): void {
-    tailer.awaySince = this.#options.context.clock.now()
+    tailer.stirred()
     this.#options.onReady(tailer)
   }
 
@@ -193,7 +193,7 @@ export class Apply {
       saved.put(entry)
       return false
     }
-    tailer.claimed = key
+    tailer.claim(key)
     if (!place.isCompressed)
       context.log.info({ file: nameOf(entry), now: path, offset }, 'reading the rest of a rotated file')
     this.#begin(tailer)
@@ -203,8 +203,7 @@ export class Apply {
   /** Called when no copy has the rest of a closed file. */
   #release(tailer: Tailer, folder: Folder): void {
     if (tailer.isOpen || tailer.copy) return
-    tailer.isMissing = folder.byKey.get(tailer.key)?.path !== tailer.path
-    tailer.wasLookedFor()
+    tailer.wasSought(folder.byKey.get(tailer.key)?.path === tailer.path)
     const { head, birth, size, truncatedSince, origin, path } = tailer
     if (this.#options.unexaminedOf(origin.path ?? path).length > 0) return
     const wasOpened = head.bytes > 0 || truncatedSince !== undefined

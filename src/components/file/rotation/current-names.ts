@@ -61,7 +61,7 @@ export class CurrentNames {
   /** Records that `path`, possibly a link, resolves to `target`. */
   setTarget(path: string, target: string, tailer: Tailer): void {
     if (target === path) return
-    tailer.target = target
+    tailer.setTarget(target)
     this.#targets.set(target, tailer)
   }
 
@@ -111,8 +111,7 @@ export class CurrentNames {
   }
 
   replace(former: Tailer, tailer: Tailer): void {
-    tailer.found = former.found
-    tailer.target = former.target
+    tailer.takeNames(former)
     for (const names of [this.#paths, this.#targets]) {
       for (const [name, at] of names) if (at === former) names.set(name, tailer)
     }

@@ -47,8 +47,7 @@ export class DetachedFiles {
         for (const { path, stat } of await list(folder, slices, unexamined)) {
           const tailer = sought.get(keyOf(stat))
           if (!tailer || dirname(tailer.path) !== folder) continue
-          tailer.path = path
-          tailer.found = path
+          tailer.rename(path)
           sought.delete(tailer.key)
         }
       } catch {
@@ -68,13 +67,9 @@ export class DetachedFiles {
     const closed: Tailer[] = []
     for (const tailer of tailers) {
       if (slices.due) await slices.pause()
-      if (tailer.awaySince === undefined) {
-        tailer.awaySince = now
-        // Saves the size of the file, so that the next start after a kill can count lost bytes.
-        checkpoints.changed()
-      }
-      // Another file may get the inode of the copy.
-      if (tailer.copy?.isLost) tailer.copy = tailer.claimed = undefined
+      // Saves the size of the file, so that the next start after a kill can count lost bytes.
+      if (tailer.leftName()) checkpoints.changed()
+      if (tailer.copy?.isLost) tailer.leaveCopy()
       tailer.copy?.look()
       if (!tailer.isOpen || !this.#visit(tailer, now)) closed.push(tailer)
     }
@@ -84,8 +79,8 @@ export class DetachedFiles {
   /** Handles an open file. Returns false if its descriptor is of no use any more, and the file is closed. */
   #visit(tailer: Tailer, now: number): boolean {
     const { onReady, onEnd, problems, options, descriptors } = this.#options
-    if (tailer.queued && !tailer.failed) {
-      tailer.awaySince = now
+    if (tailer.isQueued && !tailer.failed) {
+      tailer.stirred()
       return true
     }
     let left = 0
@@ -93,7 +88,7 @@ export class DetachedFiles {
       left = tailer.left()
     } catch (error) {
       unlessSilent(error)
-      tailer.failed = 'read'
+      tailer.fail('read')
       problems.failed(tailer.path, 'read', error)
       if (STALE.includes(errorCode(error) ?? '')) {
         descriptors.close(tailer)
@@ -101,10 +96,10 @@ export class DetachedFiles {
       }
     }
     // It is unknown whether a postponed file grew in the meantime.
-    if (tailer.isPostponed) tailer.awaySince = now
+    if (tailer.isPostponed) tailer.stirred()
     tailer.wasLookedFor()
     if (left !== 0 && !tailer.failed) {
-      tailer.awaySince = now
+      tailer.stirred()
       onReady(tailer)
     } else if (now - quietSince(tailer) < options.rotate_wait) {
       if (tailer.failed) onReady(tailer)

@@ -215,7 +215,7 @@ export class Search {
     closed: readonly Tailer[],
     slices: Slices,
   ): Promise<Folder | undefined> {
-    const { files, context } = this.#options
+    const { files } = this.#options
     this.#unlisted.delete(path)
     const listed = await this.#list(path, slices)
     if (!listed) return undefined
@@ -241,10 +241,10 @@ export class Search {
       if (slices.due) await slices.pause()
       const one = byKey.get(tailer.key)
       if (!one || tailer.isOpen || isOther(one.stat, tailer.birth) || !mayBecome(tailer.path, one.path)) continue
-      tailer.path = tailer.found = one.path
+      tailer.rename(one.path)
       if (!tailer.look(one.stat)) continue
       there.add(tailer)
-      if (!files.open(tailer)) tailer.awaySince = context.clock.now()
+      if (!files.open(tailer)) tailer.stirred()
       else this.#apply.goOn(tailer, one.path)
     }
     return { path, listed, byKey, there, owners: this.#ownersIn(path, entries) }
@@ -286,7 +286,7 @@ export class Search {
     const gone = new Set(compared.subjects.filter(({ tailer, entry }) => areGone.has(tailer ?? entry)))
     const keysCompared = new Set(compared.free.map(({ key }) => key))
     for (const tailer of this.#readingIn(path).values())
-      if (tailer.claimed !== undefined && keysCompared.has(tailer.claimed)) tailer.claimed = undefined
+      if (tailer.claimed !== undefined && keysCompared.has(tailer.claimed)) tailer.claim(undefined)
     const changed = new Set<Subject>()
     for (const step of planOf(compared.claims, compared.subjects, gone, keysCompared)) {
       if (slices.due) await slices.pause()

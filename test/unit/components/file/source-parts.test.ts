@@ -460,7 +460,7 @@ t.test('a file of which more than its size was seen is known by its first bytes'
   t.same(resumeOf(fd, { ...tailer.entry(), head: NO_BYTES }).content, { head, reading }, 'also by the next run')
   truncateSync(path)
   t.equal(tailer.holds(), false)
-  tailer.detach()
+  tailer.truncated()
   t.match(tailer.entry(), { offset: 0, head, gone: true, size: 6 })
 })
 
@@ -506,7 +506,7 @@ t.test('a copy may lack bytes of its original', async t => {
   const path = join(folder, 'app.log.1')
   const fd = openSync(path, 'r')
   t.teardown(() => closeSync(fd))
-  tailer.detach()
+  tailer.truncated()
   tailer.moveTo(path, statSync(path, { bigint: true }), fd)
   t.same(tailer.head, fingerprintAt(fd, 0, 4))
 })
@@ -555,10 +555,10 @@ t.test('the first bytes of a compressed file are not learned while it is not com
   const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
   const { tailer } = opened(t, path)
   writeFileSync(path, gzipSync('one\n'))
-  tailer.isUncompared = true
+  tailer.setUncompared(true)
   tailer.learnHead()
   t.equal(tailer.head.bytes, 0)
-  tailer.isUncompared = false
+  tailer.setUncompared(false)
   tailer.learnHead()
   t.not(tailer.head.bytes, 0)
 })
@@ -616,7 +616,7 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
     if (!tailer.isOpen) throw new TypeError('there is no descriptor')
     return 6
   }
-  const tailer = { path: 'app.log', isOpen: true, unread: 6, left, read: () => 6, take: () => 'batch' }
+  const tailer = { path: 'app.log', isOpen: true, unread: 6, left, read: () => 6, take: () => 'batch', unpark() {} }
   const options: Partial<ReaderOptions> = {
     clock: systemClock,
     splitting: new Splitting(file.options.parse({ include: ['app.log'] })),
